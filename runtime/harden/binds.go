@@ -27,8 +27,8 @@ func bind(p *pass, i int, m *specs.Mount) {
 		return
 	}
 	readOnly := ReadOnly(*m)
-	names := isNameTable(m, f) && readOnly
-	if !mayMount(p, m, f, readOnly, names) {
+	nameTable := isNameTable(m, f) && readOnly
+	if !mayMount(p, m, f, readOnly, nameTable) {
 		return
 	}
 	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), NonRecursive: !slices.Contains(m.Options, "rbind"), Source: f.Path, Storage: plan.StorageDirect}
@@ -41,7 +41,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		b.Copy = p.network.CopyNames && ofNetwork(path.Clean(m.Destination))
 	}
 	if p.network.Resolver != "" && path.Clean(m.Destination) == plan.ResolverFile && f.Kind == bindsource.File {
-		b.Copy, readOnly = true, true // of our own text, whatever the file says
+		b.Copy, readOnly = true, true // agentjail's own text replaces the file's content
 	}
 	isPublic := f.IsPublic() && !bindsource.Allowed(*f, p.pol.Binds)
 	if isPublic {
@@ -49,7 +49,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		readOnly = true
 	}
 	readOnly = protectBind(p, m, f, &b, readOnly)
-	b.Owner = owner(p, m, f, readOnly, names || isPublic)
+	b.Owner = owner(p, m, f, readOnly, nameTable || isPublic)
 	if !readOnly && b.Owner != plan.OwnerNone {
 		setID(p, m, f)
 	}
@@ -59,8 +59,8 @@ func bind(p *pass, i int, m *specs.Mount) {
 	p.plan.Binds = append(p.plan.Binds, b)
 }
 
-// sourceOf is what is known of a mount's source. A mount without one is refused, and
-// the answer nil.
+// sourceOf returns the facts about a mount's source. It refuses a mount without a source and
+// returns nil.
 func sourceOf(p *pass, i int, m *specs.Mount) *bindsource.Fact {
 	if m.Source == "" {
 		p.addRefusal(refusal.New(refusal.BindSource, "a bind mount without a source would mount the bundle's own directory").About("mount at %s", m.Destination))
@@ -73,14 +73,14 @@ func sourceOf(p *pass, i int, m *specs.Mount) *bindsource.Fact {
 	return nil
 }
 
-// mayMount refuses a place that is the jail's own and a source that is not for
-// jails. names says that it is one of the host's tables of names.
-func mayMount(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, names bool) bool {
+// mayMount refuses a destination that is reserved for the jail and a source that is not allowed
+// in jails. nameTable marks one of the host's name tables.
+func mayMount(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, nameTable bool) bool {
 	if why := plan.Reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
 		p.addRefusal(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
 		return false
 	}
-	if why := bindsource.Refusal(*f, readOnly, p.pol.Binds); why != nil && !names {
+	if why := bindsource.Refusal(*f, readOnly, p.pol.Binds); why != nil && !nameTable {
 		name := m.Source
 		if f.Path != path.Clean(name) {
 			name += " (" + f.Path + ")"
@@ -119,9 +119,9 @@ func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 	m.Type, m.Options = "bind", opts
 }
 
-// applyPublic gives a part of the host's configuration that holds no secret: a copy of
-// a file, a directory as it is. Who asked to write to it gets no refusal, since
-// many who mount the host's time zone forget the :ro.
+// applyPublic mounts a part of the host's configuration that holds no secret: a file as a copy, a
+// directory as it is. A writable mount becomes read-only without a refusal, since many users who
+// mount the host's time zone forget the :ro.
 func applyPublic(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) {
 	b.Copy = f.Public.Copied()
 	switch what := publicReplacement()[f.Public]; {
@@ -132,7 +132,7 @@ func applyPublic(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, read
 	}
 }
 
-// publicReplacement reports what a jail gets of what was requested.
+// publicReplacement describes what the jail gets in place of the requested source.
 var publicReplacement = sync.OnceValue(func() map[bindsource.Public]string {
 	return map[bindsource.Public]string{
 		bindsource.PublicDir:    "the host's own directory",
@@ -146,9 +146,8 @@ var publicReplacement = sync.OnceValue(func() map[bindsource.Public]string {
 // ReadOnly reports whether a mount is to be read-only.
 func ReadOnly(m specs.Mount) bool { return has(m.Options, "ro", "rro") }
 
-// setID reports or refuses a directory with programs that run as its owner: the
-// jail could give them another content, by a shared mapping, and they would keep
-// their bits.
+// setID reports or refuses a directory with programs that run as its owner. A jail could change
+// such a program through a shared mapping, and the program would keep its set-id bits.
 func setID(p *pass, m *specs.Mount, f *bindsource.Fact) {
 	switch {
 	case len(f.SetID) > 0 && p.pol.Binds.SetID == policy.SetIDRefuse:
@@ -169,15 +168,15 @@ func owner(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, known bool) pl
 	o := plan.OwnerDir
 	switch {
 	case f.Secret && f.Kind == bindsource.File && !p.f.Host.Rootless:
-		// It is to be read by whom the engine was asked to name.
+		// Its reader is the user that the engine's caller named.
 		return engineOwner(p)
 	case f.Role == bindsource.Injected, f.System, known:
-		// What every user of the host can read, and nothing else of root's.
+		// Files of root's that every user of the host can read, and no others.
 		return plan.OwnerNone
 	case bindsource.Allowed(*f, p.pol.Binds):
 		// The host's owner answers for it.
 	case f.HostPath:
-		// Its author has no more right on the node than anybody.
+		// A pod's author has no rights of their own on the node.
 		return plan.OwnerNone
 	case f.OwnOfPod():
 		// The pod's containers share its ids; who may do what with the volume's
@@ -194,10 +193,10 @@ func owner(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, known bool) pl
 		return plan.OwnerNone
 	}
 	if p.f.Host.Rootless {
-		// Only whoever mounted a file system may map its owners (mount_setattr(2)).
-		// The kernel keeps files of others than the user from the jail.
+		// Only the process that mounted a file system may map its owners (mount_setattr(2)). The
+		// kernel protects files of users other than the engine's from the jail.
 		if !readOnly && f.Role == bindsource.Plain {
-			p.missing(report.Access, mountField(m), "a user's engine cannot map owners: its files have the ids that the engine gives the jail")
+			p.missing(report.Access, mountField(m), "a rootless engine cannot map owners: files have the jail's ids as the engine maps them")
 		}
 		return plan.OwnerNone
 	}
@@ -243,9 +242,9 @@ func ofNetwork(at string) bool {
 	return at == "/etc/hosts" || at == "/etc/hostname" || at == "/etc/resolv.conf"
 }
 
-// hostNamespaceMounts are what engines mount from the host at the same place when a
-// container is to share the host's namespace (--ipc=host, --pid=host,
-// --net=host), as the mounts that a container with its own has.
+// hostNamespaceMounts are mounts that engines replace by the host's own when a container shares
+// the host's namespace (--ipc=host, --pid=host, --net=host). The values are the mounts of a
+// container with its own namespace.
 var hostNamespaceMounts = sync.OnceValue(func() map[string]specs.Mount {
 	return map[string]specs.Mount{
 		"/proc":          {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
@@ -292,9 +291,8 @@ func isNameTable(m *specs.Mount, f *bindsource.Fact) bool {
 	return (at == "/etc/hosts" || at == "/etc/resolv.conf") && path.Clean(m.Source) == at && f.Path == at && f.Kind == bindsource.File
 }
 
-// likeLXCFS allows single files over those of /proc that only tell of load and
-// sizes, as lxcfs provides them; runc allows these and a few more
-// (checkProcMount).
+// likeLXCFS allows single files over those files of /proc that contain only load and sizes, as
+// lxcfs provides them; runc allows these and a few more (checkProcMount).
 func likeLXCFS(m *specs.Mount, f *bindsource.Fact) bool {
 	switch path.Clean(m.Destination) {
 	case "/proc/cpuinfo", "/proc/diskstats", "/proc/meminfo", "/proc/stat", "/proc/swaps", "/proc/uptime", "/proc/loadavg", "/proc/slabinfo":

@@ -28,7 +28,7 @@ type fsRule struct {
 	flags []string            // always set
 	keep  []string            // kept beside keptFlags
 	data  map[string]dataRule // key=value options that may stay
-	// harden does what else there is to do.
+	// harden makes the further changes.
 	harden func(p *pass, m *specs.Mount, opts []string) []string
 }
 
@@ -60,8 +60,8 @@ var fsRules = sync.OnceValue(func() map[string]fsRule {
 
 func anyValue(*pass, string) bool { return true }
 
-// CheckMountCount refuses a spec with more mounts than policy allows. It is asked before hardening too: looking at each source costs time
-// and a file. nil is none.
+// CheckMountCount refuses a spec with more mounts than policy allows. The caller also checks this
+// before hardening: examining each source costs time and a file descriptor. nil means no refusal.
 func CheckMountCount(s *specs.Spec, allowed int) *refusal.Error {
 	if n := len(s.Mounts); n > allowed {
 		return refusal.New(refusal.MountCount, "mounts: %d, and policy allows %d", n, allowed).WithRemedy("policy: limits.mounts")
@@ -136,8 +136,8 @@ func saidReadOnly(p *pass, m *specs.Mount, opts []string) []string {
 	return opts
 }
 
-// ptyMax bounds a jail's pseudo-terminals: the host has 4096 for all containers
-// together (kernel.pty.max), and whoever takes them all leaves none to others.
+// ptyMax bounds a jail's pseudo-terminals. The host has 4096 for all containers together
+// (kernel.pty.max); one jail must not use them up.
 const ptyMax = 256
 
 func capPty(_ *pass, _ *specs.Mount, opts []string) []string {
@@ -150,9 +150,8 @@ func capPty(_ *pass, _ *specs.Mount, opts []string) []string {
 	return append(without(opts, "max"), "max="+strconv.FormatUint(n, 10))
 }
 
-// capTmpfs gives a tmpfs a size and a number of files (tmpfs(5)): without them
-// it takes half the host's memory, and a tmpfs in a jail's user namespace takes
-// any.
+// capTmpfs limits the size and the number of files of a tmpfs (tmpfs(5)). By default a tmpfs may
+// use half of the host's memory, and in a jail's user namespace any amount.
 func capTmpfs(p *pass, m *specs.Mount, opts []string) []string {
 	size, inodes := int64(p.pol.Tmpfs.Size), p.pol.Tmpfs.Inodes
 	cur, readable := tmpfsSize(opts, p.f.Host.MemTotal)
@@ -190,8 +189,7 @@ func essential(p *pass) {
 	}
 }
 
-// IsBind reports whether a mount takes its content from the host's file tree, by
-// runc's rule.
+// IsBind reports whether a mount takes its content from the host's file tree, by runc's rule.
 func IsBind(m specs.Mount) bool {
 	return m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
 }
