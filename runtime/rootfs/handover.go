@@ -52,8 +52,8 @@ func (s *stager) handOver(owner plan.Owner, src *bindsource.Source) error {
 	if int(st.Uid) != root || int(st.Gid) != disk(0, s.Plan.IDs.HostGID) || !bindsource.NewVolume(fd, &st) {
 		return errors.New("it is in use since it was looked at")
 	}
-	// Through /proc, since an O_PATH descriptor cannot be given to fsetxattr(2). The
-	// list first: it alone gives no user more than before.
+	// Through /proc, since fsetxattr(2) refuses an O_PATH descriptor. The list comes first: it
+	// alone grants no user more than before.
 	name := fmt.Sprintf("/proc/self/fd/%d", fd)
 	if err := unix.Setxattr(name, aclName, keepsRoot(uint32(root)), 0); err != nil {
 		return fmt.Errorf("access control list: %w", err)

@@ -28,19 +28,19 @@ import (
 // findNested finds for each mount the bind mount that it lies in, which of its
 // parents is mounted by the delegate, and in what it lies immediately.
 func (s *stager) findNested() error {
-	s.within = map[int]int{}
+	s.enclosing = map[int]int{}
 	for i := range s.Spec.Mounts {
 		k := s.inner(i)
 		if k < 0 {
 			continue
 		}
-		if _, nested := s.within[k]; !nested && s.binds[k] == nil {
-			continue // in a file system of the jail's own, which nobody else has
+		if _, nested := s.enclosing[k]; !nested && s.binds[k] == nil {
+			continue // in a file system that only this jail has
 		}
 		if !s.canNest(i) {
 			continue
 		}
-		s.within[i] = k
+		s.enclosing[i] = k
 	}
 	return s.createMountpoints()
 }
@@ -55,14 +55,14 @@ func (s *stager) inner(i int) int {
 	return -1
 }
 
-// canNest reports whether mount i can be made here: what is bound, or a tmpfs that
-// begins empty. No other file system has its place below a bind mount.
+// canNest reports whether mount i can be made here: a bind mount, or a tmpfs that begins empty.
+// No other file system is placed below a bind mount.
 func (s *stager) canNest(i int) bool {
 	m := s.Spec.Mounts[i]
 	return s.binds[i] != nil || s.copied(i) || m.Type == "tmpfs" && !slices.Contains(m.Options, "tmpcopyup")
 }
 
-// copied reports whether mount i is that of a file's copy.
+// copied reports whether mount i mounts a copy of a file.
 func (s *stager) copied(i int) bool {
 	for _, b := range s.Plan.Binds {
 		if b.Index == i {
@@ -72,12 +72,12 @@ func (s *stager) copied(i int) bool {
 	return false
 }
 
-// createMountpoints makes the mount points in writable bind mounts, for the directory's
-// owner: container root, as whom the delegate would make them, is nobody on
-// the directory's file system.
+// createMountpoints creates the mount points in writable bind mounts, as the directory's owner.
+// The delegate would create them as container root, which the directory's file system does not
+// know.
 func (s *stager) createMountpoints() error {
 	for i := range s.Spec.Mounts {
-		k, ok := s.within[i]
+		k, ok := s.enclosing[i]
 		if !ok || s.binds[k] == nil || s.readOnly(k) {
 			continue
 		}
@@ -102,15 +102,15 @@ func (s *stager) isFile(i int) bool {
 	return s.copied(i) || s.binds[i] != nil && s.Sources[i].Kind != bindsource.Dir
 }
 
-// mountNested mounts what lies in bind mounts, and takes it from the spec: the delegate
-// mounts the outermost with all that is in it.
+// mountNested mounts the mounts that lie in bind mounts, and removes them from the spec: the
+// delegate mounts the outermost with all mounts in it.
 func (s *stager) mountNested() error {
 	for i := range s.protected { // an index in the spec is of no use after this
 		s.protected[i].Place = s.places[s.protected[i].Mount]
 	}
 	var done []int
 	for i := range s.Spec.Mounts {
-		if _, ok := s.within[i]; !ok {
+		if _, ok := s.enclosing[i]; !ok {
 			continue
 		}
 		if err := s.mountNestedOne(i); err != nil {
@@ -125,9 +125,9 @@ func (s *stager) mountNested() error {
 }
 
 func (s *stager) mountNestedOne(i int) error {
-	outer := s.within[i]
+	outer := s.enclosing[i]
 	for {
-		k, nested := s.within[outer]
+		k, nested := s.enclosing[outer]
 		if !nested {
 			break
 		}
@@ -145,7 +145,7 @@ func (s *stager) mountNestedOne(i int) error {
 			return err
 		}
 	}
-	if k := s.within[i]; s.Spec.Mounts[k].Type == "tmpfs" {
+	if k := s.enclosing[i]; s.Spec.Mounts[k].Type == "tmpfs" {
 		if err := s.createMountpointInTmpfs(k, i); err != nil {
 			return err
 		}
@@ -157,11 +157,11 @@ func (s *stager) mountNestedOne(i int) error {
 	}
 	defer tree.Close()
 	s.nested = append(s.nested, Nested{Place: s.places[i], from: from, attr: attr})
-	return attachBelow(tree, o.Source, strings.TrimPrefix(s.places[i], s.places[outer]+"/"), s.readOnly(s.within[i]))
+	return attachBelow(tree, o.Source, strings.TrimPrefix(s.places[i], s.places[outer]+"/"), s.readOnly(s.enclosing[i]))
 }
 
-// openTree clones what is at a path of the stager's own, with what is mounted
-// below it, and gives it attributes.
+// openTree clones the tree at a path of the stager's own, with the mounts below it, and sets its
+// attributes.
 func openTree(path string, attr unix.MountAttr) (*os.File, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -182,10 +182,9 @@ type Nested struct {
 	attr  unix.MountAttr
 }
 
-// AttachNested attaches in a jail what a delegate has left out of those mounts:
-// crun 1.8 binds without what is mounted below, although the option says rbind.
-// inJail runs a function in the jail's mount namespace; the calling thread is in
-// the stager's.
+// AttachNested attaches nested mounts in a jail where the delegate has left them out: crun 1.8
+// binds without the mounts below, although the option is rbind. inJail runs a function in the
+// jail's mount namespace; the calling thread is in the stager's.
 func AttachNested(missing []Nested, inJail func(func() error) error) error {
 	trees := make([]*os.File, len(missing))
 	defer func() {
@@ -289,8 +288,8 @@ func (s *stager) nestedTmpfs(i int) (string, error) {
 	return at, nil
 }
 
-// createMountpointInTmpfs makes the mount point of mount i in the tmpfs that mount k is,
-// which nobody else has yet, for container root.
+// createMountpointInTmpfs creates the mount point of mount i in the tmpfs of mount k, for
+// container root. No other process can reach that tmpfs yet.
 func (s *stager) createMountpointInTmpfs(k, i int) error {
 	uid, ok1 := s.Plan.IDs.HostUID(0)
 	gid, ok2 := s.Plan.IDs.HostGID(0)
@@ -348,8 +347,9 @@ func (s *stager) tmpfsData(m specs.Mount) (string, error) {
 	return strings.Join(append(data, fmt.Sprintf("uid=%d,gid=%d", u, g)), ","), nil
 }
 
-// createMountpoint makes rel below a source's directory, unless it is there, as the
-// directory's owner would (thread.AsOwner). No symbolic link is followed. What stands in the way is left to whoever mounts.
+// createMountpoint creates rel below a source's directory, unless it exists, with the rights of
+// the directory's owner (thread.AsOwner). No symbolic link is followed. If another file is in the
+// way, the later mount fails.
 func createMountpoint(src *bindsource.Source, rel string, file bool) error {
 	return thread.AsOwner(src.UID, src.GID, func() error { return makeBelow(src.File, rel, file) })
 }

@@ -19,7 +19,7 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// Protected is what of a mounted directory is kept from the jail.
+// Protected are the protected paths of one mounted directory.
 type Protected struct {
 	Mount int    // the mount's index in the spec
 	Place string // where the jail has the directory
@@ -33,18 +33,16 @@ type Protected struct {
 type attachment struct {
 	path string // the jail's
 	tree *os.File
-	// dev and ino are what has to be there, so that nothing else was put there
-	// meanwhile.
+	// dev and ino identify the file that must be there, so that a replacement is noticed.
 	dev, ino uint64
 }
 
-// What is needed to keep paths from a jail is on a tmpfs of its own, which the
-// jail has at ownPlace: nothing else may be mounted on /dev, so that the place is
-// always free.
+// The files that protect paths of a jail are on a separate tmpfs, which the jail has at ownPlace:
+// nothing else may be mounted on /dev, so that the place is always free.
 const (
 	ownDir   = "own"
 	ownPlace = "/dev/agentjail"
-	// ownSize and ownFiles bound it: copies of settings, and a file or two.
+	// ownSize and ownFiles bound that tmpfs: it has copies of settings, and a file or two.
 	ownSize  = 1 << 20
 	ownFiles = 2048
 	// maxCopies bounds the copies' text, in bytes, and filesPerCopy is what each takes
@@ -71,9 +69,9 @@ func SearchOptions(b plan.Bind, p plan.Plan, kind bindsource.Kind) (o protect.Op
 	return o, kind == bindsource.Dir && (b.Protect || b.Hide)
 }
 
-// findProtected looks for what is to be kept from the jail in each mounted
-// directory, and makes placeholders for what is not there. It looks through the
-// clone that the jail gets, so that what is found is what is mounted.
+// findProtected finds the paths to protect in each mounted directory, and creates placeholders
+// for missing ones. It searches the clone that the jail gets, so that the result matches the
+// mount.
 func (s *stager) findProtected() error {
 	var dirs []Searched
 	for _, b := range s.Plan.Binds {
@@ -151,8 +149,8 @@ func (p *Protected) demands() []protect.Demand {
 	return out
 }
 
-// demand adds to a directory's options what the others need it to keep from the jail. It reports
-// whether anything is new.
+// demand adds to a directory's options the paths that the other directories need protected in it.
+// It reports whether anything is new.
 func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
 	for i := range all {
 		if i == to || !o.Protect {
@@ -169,8 +167,8 @@ func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
 	return fresh
 }
 
-// exposed refuses a writable mount of what a link or a setting in another mounted directory leads
-// to.
+// exposed refuses a writable mount that is the target of a link or a setting in another mounted
+// directory.
 func exposed(all []Protected, binds []plan.Bind) error {
 	for _, p := range all {
 		for _, want := range p.demands() {
@@ -184,9 +182,9 @@ func exposed(all []Protected, binds []plan.Bind) error {
 	return nil
 }
 
-// pathLimits are the limits of the searches of one start: each path takes a file of this process
-// until it is attached, of which half are left for the rest, and a mount of the jail's
-// (proc_sys_fs(5), mount-max), of which a quarter is enough.
+// pathLimits are the limits of the searches of one start. Each path takes one open file of this
+// process until it is attached; half of the allowed files are left for the rest. It also takes
+// one of the jail's mounts (proc_sys_fs(5), mount-max), of which a quarter is enough.
 func pathLimits() protect.Limits {
 	out := protect.DefaultLimits
 	var l unix.Rlimit
@@ -223,8 +221,8 @@ func (s *stager) protectPaths() error {
 	return nil
 }
 
-// coveredBy reports whether a later mount of the spec covers a path of a mount: then
-// it cannot be reached.
+// coveredBy reports whether a later mount of the spec covers a path of a mount, so that the path
+// cannot be reached.
 func (s *stager) coveredBy(mount int, path string) bool {
 	for i, at := range s.places {
 		if i > mount && (path == at || strings.HasPrefix(path, at+"/")) {
@@ -234,7 +232,7 @@ func (s *stager) coveredBy(mount int, path string) bool {
 	return false
 }
 
-// protector makes the mounts.
+// protector mounts the protection.
 type protector struct {
 	*stager
 	dir           string
@@ -318,12 +316,12 @@ func (g *protector) protect(d *Protected) error {
 	return nil
 }
 
-// errChanged reports that somebody put a link where none was found.
+// errChanged refuses a link where the search found none.
 var errChanged = sync.OnceValue(func() *refusal.Error {
 	return refusal.New(refusal.MountMoved, "it was replaced while the jail was being made").WithRemedy("try again")
 })
 
-// cover makes what the jail is to see in place of what was found at a path.
+// cover makes the mount that replaces the file found at a path in the jail.
 func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(at.Fd()), &st); err != nil {
@@ -386,10 +384,9 @@ func (g *protector) privateTree(name string) (int, error) {
 	return readOnlyTree(g.own, name)
 }
 
-// privateCopy gives the jail a copy of a file, to change: git writes its config
-// anew beside the old one and renames it, which cannot be done over a mount. So
-// what is mounted is a symbolic link, which git follows before it does that
-// (resolve_symlink in its lockfile.c).
+// privateCopy makes a copy of a file that the jail may change. git writes its config to a new
+// file beside the old one and renames it, which cannot be done over a mount. So the mount is of a
+// symbolic link, which git resolves before it does that (resolve_symlink in its lockfile.c).
 func (g *protector) privateCopy(p *protect.Path) (int, error) {
 	if err := g.tmpfs(); err != nil {
 		return -1, err
@@ -408,7 +405,7 @@ func (g *protector) privateCopy(p *protect.Path) (int, error) {
 	for _, name := range []string{dir, file} {
 		// EINVAL: an owner whom a user's namespace does not have.
 		if err := unix.Fchownat(int(g.own.Fd()), name, int(p.UID), int(p.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil && err != unix.EINVAL {
-			return -1, fmt.Errorf("giving the copy to its owner: %w", err)
+			return -1, fmt.Errorf("changing the copy's owner: %w", err)
 		}
 	}
 	if err := unix.Symlinkat(path.Join(ownPlace, file), int(g.own.Fd()), link); err != nil {
@@ -417,10 +414,10 @@ func (g *protector) privateCopy(p *protect.Path) (int, error) {
 	return g.privateTree(link)
 }
 
-// ownConfig is the text of a jail's copy of git's settings. With core.sharedRepository git
-// sets the set-gid bit of directories, which no filter can tell from that of a program
-// (chmod(2) by path), so that it is refused. In a directory that has the bit, the kernel
-// gives it to new ones (inode(7)); what git adds otherwise is the group's right to write.
+// ownConfig returns the text of a jail's copy of git's settings. With core.sharedRepository git
+// sets the set-gid bit of directories. A filter cannot distinguish that from a program's set-gid
+// bit (chmod(2) by path), so that the call is refused. In a directory with the bit, the kernel
+// sets it on new directories (inode(7)); git would otherwise add only the group's right to write.
 func ownConfig(text string) string {
 	if !strings.Contains(strings.ToLower(text), "sharedrepository") {
 		return text

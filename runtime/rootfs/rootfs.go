@@ -107,10 +107,10 @@ func (s *stager) makeRoot() error {
 // both in the layer's own directory.
 const Upper = "../upper"
 
-// mountOverlay mounts the jail's root over lower directories below dir. Short
-// relative names keep the options within the page that mount(2) reads, and the
-// jail's mount table, which shows them, says nothing of where they are. This thread's working directory is its own since it has its own mount
-// namespace.
+// mountOverlay mounts the jail's root over lower directories below dir. Short relative names keep
+// the options within the page that mount(2) reads. They also keep the layers' places out of the
+// jail's mount table, which shows the options. This thread's working directory is its own since
+// it has its own mount namespace.
 func (s *stager) mountOverlay(dir, extra string) error {
 	names := s.layers.names
 	upper := filepath.Join(s.layer, "upper")
@@ -127,8 +127,8 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	if err := os.Lchown(upper, int(st.Uid), int(st.Gid)); err != nil {
 		return err
 	}
-	// Podman's images have a root directory that nobody may write, which does not keep
-	// root from it elsewhere: there it has CAP_DAC_OVERRIDE. The layer is the jail's.
+	// Podman's images have a root directory without write permission, which elsewhere does not
+	// hinder root: there it has CAP_DAC_OVERRIDE. The layer is the jail's.
 	if err := os.Chmod(upper, os.FileMode(st.Mode&0o777|0o200)); err != nil {
 		return err
 	}
@@ -167,9 +167,9 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	return nil
 }
 
-// Notable reports whether a directory takes the attributes by which overlayfs notes,
-// for a user, that what lies below is gone (overlayfs.rst, userxattr). None is
-// left.
+// Notable reports whether a directory's file system supports the attributes by which overlayfs
+// marks, for a user, removed names of lower layers (overlayfs.rst, userxattr). The test attribute
+// is removed.
 func Notable(dir string) bool {
 	const name = "user.agentjail.try"
 	if unix.Lsetxattr(dir, name, []byte{1}, 0) != nil {
@@ -178,9 +178,9 @@ func Notable(dir string) bool {
 	return unix.Lremovexattr(dir, name) == nil
 }
 
-// contextOption gives every file of the jail's root the engine's SELinux label
-// (selinux(8), mount(8)): the layers carry labels that the image's files share
-// among containers, and the ephemeral layer that of whoever mounted it.
+// contextOption returns the mount option that sets the engine's SELinux label on every file of
+// the jail's root (selinux(8), mount(8)). The layers carry labels that the image's files share
+// among containers, and the ephemeral layer the label of the process that mounted it.
 func contextOption(spec *specs.Spec) (string, error) {
 	if spec.Linux == nil || spec.Linux.MountLabel == "" {
 		return "", nil
@@ -229,9 +229,9 @@ func (s *stager) shorten(dir string, names []string) ([]string, error) {
 	return out, nil
 }
 
-// copyUp is the way for kernels before 5.19 and for file systems that cannot be
-// idmapped: overlayfs copies only a file's metadata when its owner changes
-// (metacopy, Linux 4.19), so that every file can be given to the jail's ids.
+// copyUp maps owners on kernels before 5.19 and on file systems that cannot be idmapped.
+// Overlayfs copies only a file's metadata when its owner changes (metacopy, Linux 4.19), so that
+// chown can map every file to the jail's ids.
 func (s *stager) copyUp(low string) error {
 	if err := s.mountOverlay(low, "metacopy=on,redirect_dir=on"); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (s *stager) copyUp(low string) error {
 	return err
 }
 
-// chownTree gives a directory and all below to the jail's ids, without following
+// chownTree changes the owners of a directory and all below to the jail's ids, without following
 // links.
 func (s *stager) chownTree(dir int) error {
 	if err := s.chownAt(dir, ""); err != nil {
@@ -296,7 +296,7 @@ func (s *stager) chownAt(dir int, name string) error {
 	u, ok1 := s.Plan.IDs.HostUID(st.Uid)
 	g, ok2 := s.Plan.IDs.HostGID(st.Gid)
 	if !ok1 || !ok2 {
-		return nil // the overflow user's in the jail
+		return nil // the jail shows the overflow user as its owner
 	}
 	return unix.Fchownat(dir, name, int(u), int(g), flags)
 }
@@ -366,13 +366,13 @@ func CoveredLayers(source, options string) []string {
 	return overlayDirs(options)
 }
 
-// IsMount reports whether a directory is where something is mounted.
+// IsMount reports whether a directory is the root of a mount.
 func IsMount(f *os.File) bool {
 	mounted, err := mountedAt(int(f.Fd()), "", unix.AT_EMPTY_PATH)
 	return err == nil && mounted
 }
 
-// mountedAt reports whether something is mounted at a path (Linux 5.8 tells).
+// mountedAt reports whether a path is the root of a mount (Linux 5.8 and later report this).
 func mountedAt(dir int, path string, flags int) (bool, error) {
 	var stx unix.Statx_t
 	if err := unix.Statx(dir, path, flags, 0, &stx); err != nil {

@@ -15,13 +15,16 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// maxBundle bounds a file of trusted certificates, in bytes: distributions' have some 200 KiB. The views' file system has room for all.
+// maxBundle bounds a file of trusted certificates, in bytes: distributions' have some 200 KiB.
+// The views' file system has room for all.
 const maxBundle = 1 << 20
 
-// A trust is a file that is to have the jail's own certificate authority, or what its ssh is to know.
+// A trust is a file to which the jail's own certificate authority, or its known ssh hosts, are
+// added.
 type trust struct{ path, text string }
 
-// addTrust gives the spec mounts for the files by which programs trust the jail's own certificate authority and its server of ssh. copyTrust fills them.
+// addTrust adds mounts to the spec for the files by which programs trust the jail's own
+// certificate authority and its ssh server. copyTrust fills the files.
 func (s *stager) addTrust() error {
 	if s.Plan.Authority == "" && s.Plan.KnownHosts == "" {
 		return nil

@@ -35,8 +35,8 @@ type View struct {
 	Tree *os.File // detached
 }
 
-// makeViews writes all that the jail is to see of its machine, and gives it to
-// the spec where the spec can mount it.
+// makeViews writes the jail's synthetic files, and adds mounts for them to the spec where a spec
+// can mount them.
 func (s *stager) makeViews() error {
 	at := filepath.Join(s.layer, viewsDir)
 	label, err := contextOption(s.Spec)
@@ -241,12 +241,13 @@ func (s *stager) writeFor(dir *os.File, name, text string, m *specs.Mount) error
 	return nil
 }
 
-// ownResolver reports whether a mount is the resolver's file, which has the plan's text.
+// ownResolver reports whether a mount is of the resolver's file, which has the plan's text.
 func (s *stager) ownResolver(m *specs.Mount) bool {
 	return s.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile && (m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
 }
 
-// addResolver gives a spec without a mount for the resolver's file one, which copyFiles fills.
+// addResolver adds a mount for the resolver's file to a spec without one. copyFiles fills the
+// file.
 func (s *stager) addResolver() error {
 	if s.Plan.Resolver == "" || slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool { return s.ownResolver(&m) }) {
 		return nil
@@ -266,8 +267,8 @@ func addOptions(options []string, more ...string) []string {
 	return options
 }
 
-// copyText is what a copy holds: of a public file what was judged, of the engine's
-// what it holds now.
+// copyText returns the text of a copy: of a public file the judged text, of an engine's file its
+// current text.
 func (s *stager) copyText(src *bindsource.Source) (string, error) {
 	if src.IsPublic() {
 		u := s.Spec.Process.User
@@ -276,8 +277,7 @@ func (s *stager) copyText(src *bindsource.Source) (string, error) {
 	return readSource(src)
 }
 
-// readSource reads the file that was opened and judged, whatever its name leads
-// to by now.
+// readSource reads the file that was opened and judged, even if its name leads elsewhere by now.
 func readSource(src *bindsource.Source) (string, error) {
 	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(src.File.Fd())), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

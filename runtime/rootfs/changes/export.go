@@ -20,8 +20,7 @@ import (
 // its zeros.
 const maxSparse = 1 << 30
 
-// nobody is whom files belong to of whose owner the jail has no id (fs.rst,
-// overflowuid).
+// nobody is the overflow uid, shown for unmapped owners (fs.rst, overflowuid).
 const nobody = 65534
 
 // exporter writes an archive.
@@ -32,10 +31,9 @@ type exporter struct {
 	warn  func(path, why string)
 }
 
-// Export writes a jail's whole root as a tar archive, with owners as the jail has
-// them: what `docker export` writes of a container without a user namespace. root
-// is the overlay without what is mounted in the jail. warn is told what was left
-// out.
+// Export writes a jail's whole root as a tar archive, with owners as the jail has them: the
+// output of `docker export` for a container without a user namespace. root is the overlay without
+// the mounts in the jail. Export calls warn for each file that it left out.
 func Export(ctx context.Context, out io.Writer, root *os.File, ids idmap.Map, warn func(path, why string)) error {
 	x := &exporter{ids: ids, out: tar.NewWriter(out), links: map[uint64]string{}, warn: warn}
 	if err := walk(ctx, int(root.Fd()), x.add); err != nil {

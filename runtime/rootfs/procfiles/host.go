@@ -21,10 +21,10 @@ type Host struct {
 	Version  string // uname -v
 }
 
-// firstPart is how much is read of a file, at most, in one call: of a sequence
-// the kernel then prints whole parts until a page is full. A processor's part of
-// cpuinfo has some two kilobytes, and to print it the kernel asks the processor
-// for its clock rate: a machine has hundreds.
+// firstPart bounds how much of a file one call reads: for a sequence file the kernel then prints
+// whole records until a page is full. A processor's record in cpuinfo has some two kilobytes, and
+// to print it the kernel queries the processor's clock rate. A machine may have hundreds of
+// processors.
 const firstPart = 16 << 10
 
 // ReadHost reads it. What cannot be read is empty, and so is then the view.

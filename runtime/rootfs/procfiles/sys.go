@@ -14,11 +14,10 @@ type Tree struct {
 	Links []File // symbolic ones, whose text is the target
 }
 
-// Sys is the whole of a jail's /sys: the places where engines mount control
-// groups, and the processors, which C libraries count (sysconf(3)). sysfs shows
-// every device and driver of the host to whoever mounts it, and has thousands of
-// handlers that a jail has no use for; a list of paths to mask would never be
-// complete.
+// Sys returns the whole of a jail's /sys: the places where engines mount control groups, and the
+// processors, which C libraries count (sysconf(3)). A mount of sysfs shows every device and
+// driver of the host, and has thousands of handlers that a jail has no use for; a list of paths
+// to mask would never be complete.
 func Sys(j Jail, h Host) Tree {
 	const cpu = "devices/system/cpu"
 	t := Tree{

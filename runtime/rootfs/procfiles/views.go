@@ -1,12 +1,11 @@
-// Package procfiles makes up the files in which a jail reads of its machine. The
-// kernel has no namespace for them: /proc/meminfo, cpuinfo, stat and the like
-// answer for the whole host, so that a jail would learn of its neighbours from
-// them, and programs would size their heaps and thread pools by a machine that
-// they do not have (lxcfs(1) exists for that reason). A view says the same in
-// the same form, by the jail's limits. It is a plain file, written when the jail
-// is made and again when its limits change: nothing has to run for it.
+// Package procfiles makes the synthetic files that describe the machine to a jail. The kernel has
+// no namespace for them: /proc/meminfo, cpuinfo, stat and the like report the whole host. A jail
+// would learn about its neighbours from them, and programs would size their heaps and thread
+// pools for a machine that they do not have (lxcfs(1) exists for that reason). A view has the
+// same form with the jail's limits. It is a plain file, written when the jail is made and again
+// when its limits change: no process has to run for it.
 //
-// What becomes of each file that tells of the host is in [Table].
+// [Table] lists every file that reveals the host, and what a jail has in its place.
 package procfiles
 
 import (
