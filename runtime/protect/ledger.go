@@ -18,17 +18,17 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 )
 
-// Ledger is the account of placeholders: mount points that were made in mounted
+// Ledger is the record of placeholders: mount points that were made in mounted
 // directories for paths that were not there. It is written before the first of
 // them is made, and outlives a boot as they do. Several jails may stand on one
 // placeholder; the last one's end removes it.
 type Ledger struct {
 	Dir string // mode 0700
-	// Boot and Store tell whose jails an account is of: a machine's containers may
-	// have the ledger's directory in common, and states of their own.
+	// Boot and Store identify the jails of a record: a machine's containers may share the
+	// ledger's directory, and have states of their own.
 	Boot, Store string
-	// User reports that this process is not the machine's root: what it may not make,
-	// its jails may not either.
+	// User reports that this process is not the machine's root: its jails have no more rights to
+	// create files than the process.
 	User bool
 }
 
@@ -36,10 +36,10 @@ type Ledger struct {
 type CreatedPlaceholder struct {
 	Path string `json:"path"` // on the host, when it was made
 	Dir  bool   `json:"dir"`
-	// Text is what the file holds, or the kind of marker that it is.
+	// Text is the file's content, or the kind of marker.
 	Text string `json:"text,omitempty"`
-	// Dev, Ino and Born, its birth in nanoseconds since 1970 where the file system
-	// keeps that, tell it from another of that name; 0 until it was made.
+	// Dev, Ino and Born identify the placeholder; 0 until it was made. Born is its birth in
+	// nanoseconds since 1970, where the file system keeps that.
 	Dev  uint64 `json:"dev,omitempty"`
 	Ino  uint64 `json:"ino,omitempty"`
 	Born int64  `json:"born,omitempty"`
@@ -59,8 +59,8 @@ func (m *CreatedPlaceholder) identity() identity { return identity{m.Dev, m.Ino,
 // ledgerRecord is a jail's file in the ledger.
 type ledgerRecord struct {
 	Made []CreatedPlaceholder `json:"made"`
-	// Since is when it was written, in nanoseconds since 1970: what is older was
-	// not made by us.
+	// Since is when the record was written, in nanoseconds since 1970: agentjail did not make
+	// older files.
 	Since int64  `json:"since"`
 	Boot  string `json:"boot,omitempty"`
 	Store string `json:"store,omitempty"`
@@ -89,13 +89,13 @@ func (l Ledger) lock() (unlock func(), err error) {
 	return func() { unix.Close(fd) }, nil
 }
 
-// suffix ends the names of accounts; other files are what a crash left of one.
+// suffix ends the names of records; other files are left over from a crash.
 const suffix = ".json"
 
 func (l Ledger) file(key string) string { return filepath.Join(l.Dir, key+suffix) }
 
-// read reads an account. One that a crash of the machine left without text is
-// empty: nothing reports what was made.
+// read reads a record. A record without text, as a crash of the machine leaves it, counts as
+// empty: the placeholders are unknown then.
 func (l Ledger) read(key string) (*ledgerRecord, error) {
 	data, err := atomicfile.Read(l.file(key), 8<<20)
 	if err != nil {
@@ -119,7 +119,7 @@ func (l Ledger) write(key string, a *ledgerRecord) error {
 	return nil
 }
 
-// keys lists the accounts.
+// keys lists the keys of the records.
 func (l Ledger) keys() ([]string, error) {
 	list, err := os.ReadDir(l.Dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -134,15 +134,14 @@ func (l Ledger) keys() ([]string, error) {
 	return out, err
 }
 
-// partialFiles lists the files of accounts that were being written (atomicfile.Write).
+// partialFiles lists the files of records that were being written (atomicfile.Write).
 func (l Ledger) partialFiles() ([]string, error) {
 	return filepath.Glob(filepath.Join(l.Dir, "*"+suffix+".*.tmp"))
 }
 
-// Make makes the placeholders among the paths of a directory that are not there
-// yet, for the jail of that key. What has appeared since the search stays as it
-// is. source is the directory's path on the host. denied are those that can be
-// made by nobody who could be in the jail.
+// Make makes the missing placeholders among the paths of a directory, for the jail of that key. A
+// file that has appeared since the search stays. source is the directory's path on the host.
+// denied are the placeholders that no user of the jail could make.
 func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []CreatedPlaceholder, err error) {
 	t := tree{root: root, mounts: true}
 	want, bare := missing(t, source, paths), t.bare(paths)
@@ -189,7 +188,7 @@ func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (de
 	return denied, l.write(key, a)
 }
 
-// comparePaths orders paths so that what lies in a directory follows it at once.
+// comparePaths orders paths so that a directory's content follows it at once.
 func comparePaths(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch x, y := a[i], b[i]; {
@@ -205,8 +204,7 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// groupNested splits a list before each placeholder that does not lie in the first
-// of its family.
+// groupNested splits a list before each placeholder that does not lie in the first of its group.
 func groupNested(list []CreatedPlaceholder) (out [][]CreatedPlaceholder) {
 	begin := 0
 	for i := range list {
@@ -218,7 +216,7 @@ func groupNested(list []CreatedPlaceholder) (out [][]CreatedPlaceholder) {
 	return out
 }
 
-// makeAll makes placeholders, families beside each other. made are those that
+// makeAll makes placeholders, groups in parallel. made are those that
 // were not there, denied those that could not be made.
 func (l Ledger) makeAll(t tree, source string, list []CreatedPlaceholder) (made, denied []CreatedPlaceholder, err error) {
 	all := groupNested(list)
@@ -264,8 +262,8 @@ func (l Ledger) makeGroup(t tree, source string, list []CreatedPlaceholder) (mad
 	return made, denied, nil
 }
 
-// missing lists what has to be made for the placeholders among paths: the
-// directories on the way, then itself, and the marker in a directory.
+// missing lists the placeholders to make among paths: the directories on the way, then the
+// placeholder itself, and the marker in a directory.
 func missing(t tree, source string, paths []Path) (out []CreatedPlaceholder) {
 	absent := map[string]bool{} // directories, by whether they are to be made
 	for _, p := range paths {
@@ -295,12 +293,12 @@ func missing(t tree, source string, paths []Path) (out []CreatedPlaceholder) {
 	return out
 }
 
-// afterMkdir is for tests: what another user of the directory does between two
+// afterMkdir is for tests: it stands for another user of the directory who acts between two
 // steps.
 var afterMkdir = func(name string) {}
 
-// make makes a placeholder as the user whom its directory belongs to, and notes
-// what it is. ok is false where something of that name is there.
+// make makes a placeholder as the user that its directory belongs to, and records its identity.
+// ok is false if the name exists already.
 func (m *CreatedPlaceholder) make(t tree, source string) (ok bool, err error) {
 	rel := strings.TrimPrefix(m.Path, source+"/")
 	dir, err := t.open(path.Dir(rel), unix.O_RDONLY|unix.O_DIRECTORY)
@@ -363,12 +361,12 @@ func (m *CreatedPlaceholder) makeIn(dir int, name string, uid uint32) (ok bool, 
 	return true, nil
 }
 
-// note notes what a placeholder is.
+// note records a placeholder's identity.
 func (m *CreatedPlaceholder) note(st *unix.Statx_t) {
 	m.Dev, m.Ino, m.Born = unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, born(st)
 }
 
-// known are the placeholders of all accounts.
+// known are the placeholders of all records.
 func (l Ledger) known() (map[identity]CreatedPlaceholder, error) {
 	keys, err := l.keys()
 	if err != nil {
@@ -437,7 +435,7 @@ func withParents(paths []Path) map[string]bool {
 	return out
 }
 
-// Remove ends a jail's account and removes the placeholders that no other jail
+// Remove deletes a jail's record and removes the placeholders that no other jail
 // stands on, unless they are something else by now.
 func (l Ledger) Remove(key string) error {
 	if _, err := os.Lstat(l.file(key)); errors.Is(err, os.ErrNotExist) {
@@ -482,14 +480,14 @@ func (l Ledger) remove(key string) error {
 		return err
 	}
 	if err := os.Remove(l.file(key)); err != nil {
-		return fmt.Errorf("ending the ledger's account: %w", err)
+		return fmt.Errorf("removing the ledger's record: %w", err)
 	}
 	return nil
 }
 
-// removeAll removes placeholders, families beside each other.
+// removeAll removes placeholders, groups in parallel.
 func removeAll(list []CreatedPlaceholder, since int64) error {
-	// Another jail may have made the first ones of a family.
+	// Another jail may have made the first ones of a group.
 	slices.SortFunc(list, func(a, b CreatedPlaceholder) int { return comparePaths(a.Path, b.Path) })
 	all := groupNested(list)
 	errs := make([]error, len(all))
@@ -504,9 +502,8 @@ func removeAll(list []CreatedPlaceholder, since int64) error {
 	return errors.Join(errs...)
 }
 
-// remove removes a placeholder that is still one, where it was made or where the
-// directory that it lies in is now. Nothing that anybody else has made, filled or
-// moved is touched.
+// remove removes a placeholder that is still one, at its first place or where its directory is
+// now. It leaves files alone that another process has made, filled or moved.
 func (m *CreatedPlaceholder) remove(since int64) error {
 	dir, err := unix.Openat2(unix.AT_FDCWD, path.Dir(m.Path), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
@@ -519,7 +516,7 @@ func (m *CreatedPlaceholder) remove(since int64) error {
 		}
 	}
 	if dir = m.openUp(); dir < 0 {
-		return nil // gone, and with it what was in it
+		return nil // gone, with its content
 	}
 	defer unix.Close(dir)
 	_, err = m.removeIn(dir, since)
@@ -535,7 +532,8 @@ func (m *CreatedPlaceholder) removeIn(dir int, since int64) (found bool, err err
 		return false, nil
 	}
 	if !m.Dir {
-		// After a crash between making it and noting what it is, it may have a part of its text, or none.
+		// After a crash between making it and recording its identity, it may have a part of its
+		// text, or none.
 		text, ok := readAt(dir, name, len(m.text())+1)
 		if !ok || text != m.text() && (m.Ino != 0 || !strings.HasPrefix(m.text(), text)) {
 			return true, nil
@@ -563,7 +561,7 @@ func (m *CreatedPlaceholder) removeIn(dir int, since int64) (found bool, err err
 	return true, fmt.Errorf("removing the placeholder %s: %w", m.Path, err)
 }
 
-// is tells a placeholder from anything else of its name.
+// is reports whether a file is this placeholder and no other file of its name.
 func (m *CreatedPlaceholder) is(st *unix.Statx_t, since int64) bool {
 	kind := uint16(unix.S_IFREG)
 	if m.Dir {
@@ -575,7 +573,7 @@ func (m *CreatedPlaceholder) is(st *unix.Statx_t, since int64) bool {
 	if m.Ino != 0 {
 		return st.Ino == m.Ino && unix.Mkdev(st.Dev_major, st.Dev_minor) == m.Dev && born(st) == m.Born
 	}
-	// A crash came between making it and noting what it is.
+	// A crash came between making it and recording its identity.
 	at := born(st)
 	return at != 0 && at >= since-int64(clockSlack)
 }
@@ -600,13 +598,13 @@ func readAt(dir int, name string, most int) (string, bool) {
 	return string(buf[:max(n, 0)]), err == nil
 }
 
-// ours reports whether an account is of this store's jails, or of an earlier boot's.
+// ours reports whether a record is of this store's jails, or of an earlier boot's.
 func (l Ledger) ours(key string) bool {
 	a, err := l.read(key)
 	return err == nil && (a.Boot != l.Boot || a.Store == l.Store)
 }
 
-// Sweep ends the accounts of jails that are not there any more.
+// Sweep removes the records of jails that no longer exist.
 func (l Ledger) Sweep(exists func(key string) bool) error {
 	keys, err := l.keys()
 	if err != nil {
@@ -621,7 +619,7 @@ func (l Ledger) Sweep(exists func(key string) bool) error {
 		return err
 	}
 	defer unlock()
-	// Behind the lock nobody is writing: what is there now is a crash's.
+	// No process writes while the lock is held: such a file is left over from a crash.
 	torn, err = l.partialFiles()
 	errs := []error{err}
 	for _, path := range torn {
@@ -635,7 +633,7 @@ func (l Ledger) Sweep(exists func(key string) bool) error {
 	return errors.Join(errs...)
 }
 
-// maxVanished bounds what is listed of vanished placeholders.
+// maxVanished bounds the list of vanished placeholders.
 const maxVanished = 64
 
 // Vanished lists a jail's placeholders that are not where they were made any more,

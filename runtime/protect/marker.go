@@ -47,7 +47,7 @@ func markerOf(text string) string {
 	return ""
 }
 
-// text is what a placeholder's file holds.
+// text is the content of a placeholder's file.
 func (m *CreatedPlaceholder) text() string {
 	if t, ok := markers[m.Text]; ok {
 		return t
@@ -107,9 +107,8 @@ func (t tree) few(rel string) (names []string, ok bool) {
 	return names, len(names) < most
 }
 
-// stand plans what keeps bare directories there: a marker, or in another ledger's
-// placeholder a stake. foreign are those placeholders: the last of the ledgers
-// removes them.
+// stand plans markers that keep bare directories in place; in another ledger's placeholder the
+// marker is a stake. foreign are those placeholders: the last of the ledgers removes them.
 func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]CreatedPlaceholder) (stakes, foreign []CreatedPlaceholder) {
 	for _, d := range bare {
 		at := path.Join(source, d.rel)
@@ -149,13 +148,13 @@ func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]
 	return stakes, foreign
 }
 
-// optional reports that a jail is protected without it: what keeps a host's programs
-// from a directory that is there.
+// optional reports that a jail is protected without the placeholder: it only keeps programs of
+// the host from removing an existing directory.
 func (m *CreatedPlaceholder) optional() bool {
 	return m.Text == markerStood || strings.HasPrefix(path.Base(m.Path), stake)
 }
 
-// name tells this ledger from others.
+// name identifies this ledger among others.
 func (l Ledger) name() string {
 	h := fnv.New32a()
 	fmt.Fprint(h, l.Dir, "\x00", l.Store, "\x00", os.Geteuid())

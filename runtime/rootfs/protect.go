@@ -174,7 +174,7 @@ func exposed(all []Protected, binds []plan.Bind) error {
 		for _, want := range p.demands() {
 			i := slices.IndexFunc(binds, func(b plan.Bind) bool { return !b.ReadOnly && b.Protect && b.Source == want.Path && b.Index != p.Mount })
 			if i >= 0 {
-				return refusal.New(refusal.BindSearch, "%s has the host run what is in %s, which is mounted writable, too: %s", want.From, want.Path, want.Why).
+				return refusal.New(refusal.BindSearch, "%s has the host run programs in %s, which is mounted writable, too: %s", want.From, want.Path, want.Why).
 					WithRemedy("mount %s read-only, or policy: binds.unprotect = [%q]", want.Path, want.From)
 			}
 		}
