@@ -99,7 +99,7 @@ func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 	}
 	opts, gone := options(p, m.Options, []string{"bind", "rbind", "private", "rprivate"}, nil)
 	if !b.NonRecursive && len(f.Below) > 0 {
-		p.change(report.Access, report.Dropped, mountField(m), list(f.Below), "", "what is mounted below it is not for jails")
+		p.change(report.Access, report.Dropped, mountField(m), list(f.Below), "", "no jail may have the directories that are mounted below it")
 		b.NonRecursive = true
 		opts = add(without(opts, "rbind"), "bind")
 	}

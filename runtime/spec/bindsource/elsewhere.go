@@ -11,9 +11,9 @@ import (
 	"agentjail.dev/runtime/kernel/mountinfo"
 )
 
-// Mounts are the mounts of a mount namespace, the oldest first. They are read as
-// far as somebody asks: a host has a mount or two for each of its containers,
-// and each takes the kernel some microseconds to describe.
+// Mounts are the mounts of a mount namespace, the oldest first. They are read only as far as
+// needed: a host has a mount or two for each of its containers, and the kernel takes some
+// microseconds to describe each.
 type Mounts struct {
 	fd   int    // of mountinfo, or -1 when all is read
 	tail string // the beginning of a line whose end is still to be read
@@ -55,8 +55,8 @@ func (ms *Mounts) all(yield func(*mountinfo.Mount) bool) {
 	}
 }
 
-// more reads the next part of mountinfo: the kernel gives whole lines, about a
-// page of them at once.
+// more reads the next part of mountinfo: the kernel returns whole lines, about a page of them at
+// once.
 func (ms *Mounts) more() bool {
 	if ms.fd < 0 {
 		return false
@@ -145,7 +145,7 @@ func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
 	return ""
 }
 
-// below lists what is mounted below path of directories that no jail may have.
+// below lists the mounts below path of directories that no jail may have.
 func (ms *Mounts) below(path string) ([]string, error) {
 	var out []string
 	for m := range ms.all {
