@@ -12,8 +12,8 @@ type steering struct {
 	// name is the beginning of the annotations' names, in lower case, or a whole
 	// name if it ends in "=".
 	name   string
-	reader string // who reads it
-	does   string // what it does
+	reader string // the programs that read it
+	does   string // its effect
 	source string // where that is written
 }
 

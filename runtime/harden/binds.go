@@ -163,7 +163,7 @@ func setID(p *pass, m *specs.Mount, f *bindsource.Fact) {
 	}
 }
 
-// owner decides whose files of a source the jail may own.
+// owner decides which files of a source the jail may own.
 func owner(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, known bool) plan.Owner {
 	o := plan.OwnerDir
 	switch {
@@ -179,14 +179,13 @@ func owner(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, known bool) pl
 		// A pod's author has no rights of their own on the node.
 		return plan.OwnerNone
 	case f.OwnOfPod():
-		// The pod's containers share its ids; who may do what with the volume's
-		// files is as in any pod.
+		// The pod's containers share its ids; access to the volume's files is as in any pod.
 		o = plan.OwnerSame
 	case f.EnginesVolume():
 		// Images fill it with their own ids, and containers share it.
 		o = engineOwner(p)
 	case f.Roots() && p.pol.Binds.Root != policy.RootAllow:
-		// Read-only or by policy: what only root may read, or write, stays root's.
+		// Read-only or by policy: files that only root may read or write stay root's.
 		if !readOnly {
 			p.change(report.Access, report.Lowered, mountField(m), "root's", "nobody's", `binds.root = "nobody"`)
 		}

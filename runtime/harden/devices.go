@@ -131,7 +131,7 @@ func covers(r specs.LinuxDeviceCgroup, kind string, major, minor int64) bool {
 		(r.Type == "a" || r.Minor == nil || *r.Minor == -1 || *r.Minor == minor)
 }
 
-// accessOf is what a list of rules grants on a device, of r and w; later rules
+// accessOf returns the access, of r and w, that a list of rules grants on a device; later rules
 // win. Making nodes is not for jails.
 func accessOf(rules []specs.LinuxDeviceCgroup, kind string, major, minor int64) string {
 	out := ""

@@ -20,8 +20,8 @@ type variable struct {
 
 const leaksNeedPtrace = "leaks are looked for with ptrace, which the profile denies"
 
-// variables are set where the process's environment has none of the name. Each
-// switches off what would fail, in programs that would then end with an error.
+// variables are set where the process's environment has none of the name. Each switches off a
+// function that would make a program end with an error.
 var variables = []variable{
 	{
 		// As root, GNU tar sets each file's owner as in the archive (tar(1)).

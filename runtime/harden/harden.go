@@ -26,8 +26,8 @@ type Facts struct {
 	ID   string // the container's
 	Host hostfacts.Facts
 	IDs  idmap.Map
-	// Sources describes what each bind mount of the incoming spec would mount,
-	// by index in Spec.Mounts; nil for other mounts.
+	// Sources has the facts about the source of each bind mount of the incoming spec, by index in
+	// Spec.Mounts; nil for other mounts.
 	Sources []*bindsource.Fact
 	// NoAppArmor is the reason why the kernel's AppArmor cannot be used. It is empty if AppArmor
 	// works or the kernel has none.
@@ -70,8 +70,8 @@ func (q CPUQuota) of(period uint64) int64 {
 
 // Filter is a system call filter that was made before hardening.
 type Filter struct {
-	// Section is for the delegate. It allows at least what the intersection of
-	// policy's profile with the incoming section does.
+	// Section is for the delegate. It allows at least the calls that the intersection of policy's
+	// profile with the incoming section allows.
 	Section *specs.LinuxSeccomp
 	Notes   []string // where the incoming section changed it
 	Err     error    // why there is none: the bundle is refused
@@ -95,7 +95,7 @@ type Join struct {
 	Pinned bool
 }
 
-// Result is a hardened spec and what is to be done for it.
+// Result is a hardened spec with its plan.
 type Result struct {
 	Spec *specs.Spec
 	Plan plan.Plan
@@ -185,7 +185,7 @@ type pass struct {
 	plan    plan.Plan
 	refused []*refusal.Error
 	stop    bool
-	update  bool // what is not named stays as it is in the running jail
+	update  bool // a missing value keeps the running jail's
 	// lowPorts reports that the bundle granted CAP_NET_BIND_SERVICE.
 	lowPorts bool
 	// network are the terms of the plan's Network.

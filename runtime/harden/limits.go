@@ -11,7 +11,7 @@ import (
 
 const resources = "linux.resources."
 
-// limits bounds what the jail uses up (cgroups(7)).
+// limits bounds the jail's use of resources (cgroups(7)).
 func limits(p *pass) {
 	l := p.spec.Linux
 	cg := p.f.Host.Cgroup
@@ -77,8 +77,7 @@ func pids(p *pass, r *specs.LinuxResources) {
 	}
 }
 
-// memoryCap is policy's limit, or 0 for none. A limit above what the host has
-// is none.
+// memoryCap is policy's limit, or 0 for none. A limit above the host's memory counts as none.
 func memoryCap(p *pass) int64 {
 	limit := int64(p.pol.Limits.Memory)
 	if limit > 0 && p.f.Host.MemTotal > 0 {

@@ -16,13 +16,13 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// root decides what the jail's root file system is made of. Its path stays the
-// engine's: staging puts the ephemeral layer over it.
+// root describes the jail's root file system. Its path stays the engine's: staging mounts the
+// ephemeral layer over it.
 func root(p *pass) {
 	p.change(report.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer of %s, %d files", p.pol.Root.Size, p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
 }
 
-// A fsRule reports what becomes of a mount by its file system type.
+// A fsRule is the handling of mounts of one file system type.
 type fsRule struct {
 	at    string              // the sole destination, "" for any that is not reserved
 	flags []string            // always set
@@ -176,11 +176,10 @@ func capTmpfs(p *pass, m *specs.Mount, opts []string) []string {
 	return append(opts, "size="+strconv.FormatInt(size, 10), "nr_inodes="+strconv.FormatInt(inodes, 10))
 }
 
-// essential refuses a spec without the two mounts that the delegate itself
-// stands on. Without a tmpfs at /dev, its nodes would be made in the image's
-// directory, and /dev/null, with which paths are masked, could be the image's
-// symbolic link (CVE-2025-31133); without procfs at /proc, what the delegate
-// writes there would go to the image's files (CVE-2019-16884).
+// essential refuses a spec without the two mounts that the delegate itself depends on. Without a
+// tmpfs at /dev, its nodes would be made in the image's directory, and /dev/null, with which
+// paths are masked, could be the image's symbolic link (CVE-2025-31133). Without procfs at /proc,
+// the delegate's writes there would go to the image's files (CVE-2019-16884).
 func essential(p *pass) {
 	for _, e := range []struct{ at, kind string }{{"/proc", "proc"}, {"/dev", "tmpfs"}} {
 		if !slices.ContainsFunc(p.spec.Mounts, func(m specs.Mount) bool { return path.Clean(m.Destination) == e.at && m.Type == e.kind }) {

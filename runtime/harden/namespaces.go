@@ -165,9 +165,9 @@ func mayJoin(kind specs.LinuxNamespaceType, j Join, pol policy.Network) bool {
 	return false
 }
 
-// Shared is the jail whose user namespace, and with it ids, is shared because
-// others of its namespaces are joined; its Jail is "" for none. other is a
-// second one, which makes the spec one that cannot be followed.
+// Shared is the jail whose user namespace and ids are shared because the spec joins others of its
+// namespaces; its Jail is "" for none. other is a second such jail: then the spec is
+// contradictory.
 func Shared(l *specs.Linux, joins map[specs.LinuxNamespaceType]Join, pol policy.Network) (shared, other Join) {
 	if l == nil {
 		return shared, other

@@ -25,9 +25,9 @@ const (
 	fileLabel    = "system_u:object_r:container_file_t:s0"
 )
 
-// selinux keeps the label that the engine made, if it confines: a container
-// type with a pair of categories. What does not hold is replaced, so that the
-// jail is in a container type with a pair of its own.
+// selinux keeps the label that the engine made, if it confines: a container type with a pair of
+// categories. Any other label is replaced, so that the jail is in a container type with a pair of
+// its own.
 func selinux(p *pass) {
 	pr, l := p.spec.Process, p.spec.Linux
 	if !p.f.Host.SELinux {

@@ -12,8 +12,8 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 )
 
-// maxAdopt bounds how many files Adopt looks at: one takes about two microseconds,
-// and a jail may have made a million.
+// maxAdopt bounds how many files ChownCopied examines: one takes about two microseconds, and a
+// jail may have made a million.
 const maxAdopt = 2048
 
 // adoptable is the bound of the ids that an engine sets on files: the ids of a container without
@@ -65,7 +65,7 @@ func beneath(dir int, path string, flags uint64) (int, error) {
 	})
 }
 
-// list looks at what is in a directory of the changes.
+// list examines the entries of a directory of the changes.
 func (a *adopter) list(dir string) error {
 	fd, err := beneath(a.changes, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

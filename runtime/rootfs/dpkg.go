@@ -15,14 +15,14 @@ import (
 // (dpkg-statoverride(1)).
 const overrides = "var/lib/dpkg/statoverride"
 
-// mostOverrides bounds what is read of an image's own list.
+// mostOverrides bounds the read of an image's own list.
 const mostOverrides = 64 << 10
 
 // setID are Debian's programs with a set-id bit or a group of their own, in packages that other
 // packages depend on. No jail can set either, and dpkg fails on them, so that the packages could
 // be neither installed nor upgraded. The bits have no effect in a jail anyway (no_new_privs).
 var setID = []string{
-	// login, passwd, util-linux, libpam-modules-bin: upgrades of what every image has.
+	// login, passwd, util-linux, libpam-modules-bin: upgrades of packages that every image has.
 	"/bin/mount", "/bin/su", "/bin/umount", "/sbin/unix_chkpwd", "/usr/bin/chage", "/usr/bin/chfn", "/usr/bin/chsh", "/usr/bin/expiry",
 	"/usr/bin/gpasswd", "/usr/bin/mount", "/usr/bin/newgrp", "/usr/bin/passwd", "/usr/bin/su", "/usr/bin/umount", "/usr/sbin/unix_chkpwd",
 	// openssh-client, which git recommends.
@@ -49,7 +49,7 @@ func overrideSetID(root, uid int) error {
 	}
 	_, err = fd.Write(missingOverrides(own))
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return nil // dpkg then reports what it lacks
+		return nil // dpkg then reports the missing file
 	}
 	return err
 }

@@ -70,8 +70,8 @@ func (l *sparse) close() {
 	}
 }
 
-// clone clones the root and what is mounted on the way to the paths. It returns
-// false, with nothing changed, where it cannot.
+// clone clones the root and the mounts on the way to the paths. If that fails it changes nothing
+// and returns false.
 func (l *sparse) clone(paths []string) bool {
 	var keep []string
 	for _, t := range wholeTrees {
@@ -85,7 +85,7 @@ func (l *sparse) clone(paths []string) bool {
 			keep = append(keep, l.onTheWay(resolved(p))...)
 		}
 	}
-	slices.Sort(keep) // what is below comes after
+	slices.Sort(keep) // a directory before the paths below it
 	var err error
 	if l.root, err = unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
 		return false
@@ -168,7 +168,7 @@ func withoutLinks(path string) bool {
 	return true
 }
 
-// resolved is the kernel's own name for what a path leads to, as far as it is there.
+// resolved is the kernel's own name of the file that a path leads to, as far as it exists.
 func resolved(path string) string {
 	rest := ""
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {

@@ -18,15 +18,13 @@ import (
 	"agentjail.dev/runtime/spec/bindsource"
 )
 
-// Mounts below a bind mount are made here, not by the delegate. It resolves
-// their places by name in a directory that others can change meanwhile: a link
-// that is put there at the right moment leads the mount elsewhere, over the
-// jail's /dev even, and what the delegate then makes there ends in another
-// mounted directory. From the opened directory, by openat2(2) without links,
-// nothing leads out of it. (CVE-2025-52881, CVE-2026-41579 are of this kind.)
+// Mounts below a bind mount are made here, not by the delegate. The delegate resolves their
+// places by name in a directory that others can change meanwhile. A link that is put there at the
+// right moment leads the mount elsewhere, even over the jail's /dev, and files that the delegate
+// then makes there end in another mounted directory. From the opened directory, by openat2(2)
+// without links, no path leads out of it. (CVE-2025-52881 and CVE-2026-41579 are of this kind.)
 
-// findNested finds for each mount the bind mount that it lies in, which of its
-// parents is mounted by the delegate, and in what it lies immediately.
+// findNested finds for each mount that is made here the mount that immediately encloses it.
 func (s *stager) findNested() error {
 	s.enclosing = map[int]int{}
 	for i := range s.Spec.Mounts {
@@ -238,7 +236,7 @@ func attachBelow(tree *os.File, dir, name string, readOnly bool) error {
 		return refusal.New(refusal.MountMoved, "a symbolic link was put in its way meanwhile")
 	}
 	if err := unix.MoveMount(int(tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mounting it over what is there: %w", err)
+		return fmt.Errorf("mounting it over the existing file: %w", err)
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// covered is a place of the jail's file tree that a mount covers, with what is
-// mounted there; nil for file systems that begin empty.
+// covered is a place of the jail's file tree that a mount covers, with the mounted tree; nil for
+// file systems that begin empty.
 type covered struct {
 	at   string
 	tree *os.File
@@ -50,7 +50,7 @@ func (s *stager) checkPoints() error {
 				c.tree = s.Sources[i].File
 			}
 		} else if m.Type == "tmpfs" && slices.Contains(m.Options, "tmpcopyup") {
-			continue // it begins with what it covers
+			continue // it begins as a copy of the covered directory
 		}
 		over = append(over, c)
 	}
@@ -121,7 +121,7 @@ func readlink(over []covered, path string) (target string, mounted bool, err err
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return "", false, nil // the delegate makes it, or reports what is wrong
+		return "", false, nil // the delegate makes it, or reports the error
 	}
 	if err != nil {
 		return "", false, &os.PathError{Op: "open", Path: path, Err: err}

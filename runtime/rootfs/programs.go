@@ -21,10 +21,10 @@ type addition struct {
 
 var additions = sync.OnceValue(func() []addition {
 	return []addition{
-		// apt fetches as the user _apt, and ends when it cannot drop its groups
-		// (setgroups(2), apt.conf(5), APT::Sandbox::User). What it fetches into is that
-		// user's, and root has no capability to write there. Its log of the terminal
-		// is to belong to the group adm, and apt warns each time that it cannot.
+		// apt fetches as the user _apt, and ends when it cannot drop its groups (setgroups(2),
+		// apt.conf(5), APT::Sandbox::User). Its download directories belong to that user, and
+		// root has no capability to write there. Its log of the terminal is to belong to the
+		// group adm, and apt warns each time that it cannot.
 		{
 			path:  "etc/apt/apt.conf.d/99agentjail",
 			text:  "// From agentjail: a jail has no other users that apt could fetch as, or that could own its log.\nAPT::Sandbox::User \"root\";\nDir::Log::Terminal \"/dev/null\";\n",
@@ -163,9 +163,9 @@ func hide(root int, name string) error {
 	return err
 }
 
-// add writes the file if the image has its directory, reached without a link, and
-// no file of that name. What does not fit into the layer is left out: the program
-// then reports what it lacks.
+// add writes the file if the image has its directory, reached without a link, and no file of that
+// name. A file that does not fit into the layer is left out: the program then reports the missing
+// file.
 func (a addition) add(root, uid, gid int) error {
 	dir := openBeneath(root, path.Dir(a.path))
 	if dir == nil {

@@ -27,9 +27,9 @@ type Protected struct {
 	options protect.Options
 }
 
-// An attachment is a mount that is made in the jail's mount namespace when its
-// delegate has made the others: some delegates leave out what is mounted below
-// the source of a bind mount (crun 1.8 with a user namespace).
+// An attachment is a mount that is made in the jail's mount namespace after its delegate has made
+// the others: some delegates leave out the mounts below the source of a bind mount (crun 1.8 with
+// a user namespace).
 type attachment struct {
 	path string // the jail's
 	tree *os.File
@@ -45,8 +45,8 @@ const (
 	// ownSize and ownFiles bound that tmpfs: it has copies of settings, and a file or two.
 	ownSize  = 1 << 20
 	ownFiles = 2048
-	// maxCopies bounds the copies' text, in bytes, and filesPerCopy is what each takes
-	// of half the files.
+	// maxCopies bounds the copies' text, in bytes, and filesPerCopy is the share of each copy in
+	// half of the files.
 	maxCopies    = ownSize / 2
 	filesPerCopy = 3
 )
@@ -103,13 +103,12 @@ type Searched struct {
 	Search  func(protect.Options) (*protect.Found, error)
 }
 
-// rounds bounds how often directories are searched because of what links and settings in others
-// lead to.
+// rounds bounds how often directories are searched because of links and settings in others.
 const rounds = 4
 
-// SearchAll searches the directories among a jail's bind mounts. Where a link or a setting in one
-// leads to another, or one lies in another, the other is searched again, to keep from the jail what
-// the first one has the host run.
+// SearchAll searches the directories among a jail's bind mounts. If a link or a setting in one
+// leads to another, or one lies in another, the other is searched again, to protect the files
+// that the first one has the host run.
 func SearchAll(dirs []Searched, binds []plan.Bind) ([]Protected, error) {
 	limits := pathLimits()
 	out := make([]Protected, len(dirs))
@@ -138,7 +137,7 @@ func SearchAll(dirs []Searched, binds []plan.Bind) ([]Protected, error) {
 	return out, exposed(out, binds)
 }
 
-// demands lists the host's paths that are to be kept from a jail because of what is in a directory.
+// demands lists the host's paths that must be protected because of the content of a directory.
 func (p *Protected) demands() []protect.Demand {
 	out := slices.Clone(p.Found.Outside)
 	for _, f := range p.Found.Paths {
@@ -199,7 +198,7 @@ func pathLimits() protect.Limits {
 	return out
 }
 
-// protectPaths makes the mounts of what was found, for AttachProtected.
+// protectPaths makes the mounts for the found paths, for AttachProtected.
 func (s *stager) protectPaths() error {
 	g := &protector{stager: s, dir: filepath.Join(s.layer, ownDir)}
 	defer g.close()
@@ -292,7 +291,7 @@ func (g *protector) tmpfs() error {
 	return nil
 }
 
-// protect goes through what was found in one directory.
+// protect protects the found paths of one directory.
 func (g *protector) protect(d *Protected) error {
 	view, o := g.binds[d.Mount], d.options
 	if err := g.mountPins(view, o, d.Pins()); err != nil {
@@ -362,7 +361,7 @@ func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 	return nil
 }
 
-// readOnlyTree clones what is at a path below an open file, read-only.
+// readOnlyTree clones the tree at a path below an open file, read-only.
 func readOnlyTree(f *os.File, name string) (int, error) {
 	tree, err := unix.OpenTree(int(f.Fd()), name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
 	if err != nil {
@@ -403,7 +402,7 @@ func (g *protector) privateCopy(p *protect.Path) (int, error) {
 		return -1, err
 	}
 	for _, name := range []string{dir, file} {
-		// EINVAL: an owner whom a user's namespace does not have.
+		// EINVAL: a user's namespace does not have the owner's id.
 		if err := unix.Fchownat(int(g.own.Fd()), name, int(p.UID), int(p.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil && err != unix.EINVAL {
 			return -1, fmt.Errorf("changing the copy's owner: %w", err)
 		}
@@ -425,11 +424,10 @@ func ownConfig(text string) string {
 	return strings.TrimRight(text, "\n") + "\n[core]\n\tsharedRepository = umask\n"
 }
 
-// mountPins keeps directories where they are. What is a mount point somewhere in a
-// mount namespace cannot be renamed or removed in it (vfs_rename in the kernel's
-// fs/namei.c), by whatever path. So the pins are mounted on a second clone of the
-// directory, which is covered: on the jail's own, each pinned directory would be
-// another mount, and files could not be moved or linked from one to another.
+// mountPins keeps directories at their places. A mount point cannot be renamed or removed in its
+// mount namespace (vfs_rename in the kernel's fs/namei.c), by any path. So the pins are mounted
+// on a second clone of the directory, which is covered: on the jail's own, each pinned directory
+// would be another mount, and files could not be moved or linked from one to another.
 func (g *protector) mountPins(view *os.File, o protect.Options, pins []string) error {
 	if len(pins) == 0 {
 		return nil
@@ -455,7 +453,7 @@ func (g *protector) mountPins(view *os.File, o protect.Options, pins []string) e
 	if err := unix.MoveMount(fd, "", int(g.own.Fd()), name, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("attaching the clone for pins: %w", err)
 	}
-	for _, rel := range pins { // the deepest first: what is below is covered then
+	for _, rel := range pins { // the deepest first: paths below are covered then
 		at, err := protect.Open(tree, o, rel)
 		if err == nil {
 			err = g.maskDir(at)
@@ -492,8 +490,8 @@ func (g *protector) maskDir(at *os.File) error {
 	return unix.MoveMount(empty, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// AttachProtected mounts what keeps paths from the jail, in the mount namespace
-// and below the root of the calling thread, which must be a jail's.
+// AttachProtected mounts the protection of paths, in the mount namespace and below the root of
+// the calling thread, which must be a jail's.
 func (s *Staged) AttachProtected() error {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/runtime/spec/bindsource"
 )
 
-// layers is what the engine's root is made of.
+// layers are the directories that make up the engine's root.
 type layers struct {
 	// parent is a directory that holds all layers; names are relative to it, the
 	// topmost layer first. One idmapped clone of the parent then serves all.
@@ -70,10 +70,10 @@ func unlessUnsupported(err error) error {
 	return err
 }
 
-// makeRoot mounts the jail's root: the engine's layers, all of them read-only
-// and idmapped, below the ephemeral layer. The engine's own upper layer is the
-// topmost of them: what the engine put there before the start (docker cp,
-// mount points) shows, and nothing is written there.
+// makeRoot mounts the jail's root: the engine's layers, all of them read-only and idmapped, below
+// the ephemeral layer. The engine's own upper layer is the topmost of them: files that the engine
+// put there before the start (docker cp, mount points) are visible, and the layer is never
+// written.
 func (s *stager) makeRoot() error {
 	low := filepath.Join(s.layer, "low")
 	if s.lower != nil {
@@ -102,9 +102,8 @@ func (s *stager) makeRoot() error {
 	return s.copyUp(low)
 }
 
-// Upper is what a jail's mount table shows as the place of its root's writable
-// layer: relative to the directory of the layers, or of links to them, which are
-// both in the layer's own directory.
+// Upper is the place of a jail's writable layer in its mount table: relative to the directory of
+// the layers, or of links to them, which are both in the layer's own directory.
 const Upper = "../upper"
 
 // mountOverlay mounts the jail's root over lower directories below dir. Short relative names keep
@@ -146,8 +145,8 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	}
 	defer func() { _ = os.RemoveAll(filepath.Join(s.layer, linksDir)) }() // each is a file of the layer's
 	if s.Rootless {
-		// What overlayfs notes on files otherwise takes CAP_SYS_ADMIN of the machine
-		// (Linux 5.11). On a tmpfs it can be noted since Linux 6.6.
+		// Overlayfs's attributes on files otherwise need CAP_SYS_ADMIN of the machine (Linux
+		// 5.11). A tmpfs supports these attributes since Linux 6.6.
 		extra += ",userxattr"
 		if !Notable(upper) {
 			s.notes = append(s.notes, "a directory of the image that was removed cannot be made again: before Linux 6.6, overlayfs cannot note on a tmpfs for a user that its content is gone")
@@ -193,18 +192,17 @@ func contextOption(spec *specs.Spec) (string, error) {
 	return `context="` + label + `",`, nil
 }
 
-// labelChars are what SELinux labels consist of: anything else could end the
-// quotes and begin another mount option.
+// labelChars are the characters of SELinux labels: any other could end the quotes and begin
+// another mount option.
 const labelChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,-"
 
 // linksDir is the directory of links to the layers, below the layer's own.
 const linksDir = "links"
 
-// shorten puts short links in place of the layers' names, and enters the
-// directory of the links. A jail's mount table shows the names that an overlay was
-// mounted by, and an engine's report which images are the same, and whose. They also
-// take more room than the page that mount(2) reads. A root that is no engine's
-// layers is the directory itself.
+// shorten replaces the layers' names by short links, and changes to the directory of the links. A
+// jail's mount table shows the names that an overlay was mounted by, and an engine's names reveal
+// which images are the same, and whose they are. They may also exceed the page that mount(2)
+// reads. A root without an engine's layers is the directory itself.
 func (s *stager) shorten(dir string, names []string) ([]string, error) {
 	if len(names) == 1 && names[0] == "." {
 		return names, nil
@@ -301,8 +299,7 @@ func (s *stager) chownAt(dir int, name string) error {
 	return unix.Fchownat(dir, name, int(u), int(g), flags)
 }
 
-// findLayers finds what the engine's root consists of: an overlay's layers, or
-// the directory itself.
+// findLayers finds the parts of the engine's root: an overlay's layers, or the directory itself.
 func findLayers(root *os.File, path string, mounts *bindsource.Mounts) (layers, error) {
 	plain := layers{parent: path, names: []string{"."}}
 	var fs unix.Statfs_t

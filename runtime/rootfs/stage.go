@@ -1,8 +1,7 @@
-// Package rootfs builds what a hardened spec stands on: the jail's root (the
-// image, idmapped, under an ephemeral layer), its bind mounts with the right
-// owners, and device nodes. All of it is mounted in a mount namespace of the
-// calling thread, in which the delegate is then started: when jail and delegate
-// are gone, so are the mounts, whatever happened to agentjail.
+// Package rootfs builds the file tree of a hardened spec: the jail's root (the image, idmapped,
+// under an ephemeral layer), its bind mounts with the right owners, and device nodes. All of it
+// is mounted in a mount namespace of the calling thread, in which the delegate is then started:
+// when jail and delegate are gone, so are the mounts, whatever happened to agentjail.
 package rootfs
 
 import (
@@ -102,7 +101,7 @@ func (s *Staged) Viewed() []string {
 	return out
 }
 
-// mountSource is what mount tables show as the source of our mounts.
+// mountSource is the source of agentjail's mounts in mount tables.
 const mountSource = "agentjail"
 
 // Names below the state directory.
@@ -425,8 +424,8 @@ func (s *stager) ownerMaps(o plan.Owner, f bindsource.Fact) (uids, gids []specs.
 		}
 		gids, ok = idmap.ForMount(s.Plan.IDs.GIDs, group)
 		if ok && roots {
-			// Root's group may read and write more than the owner: it becomes one that no
-			// process has. (What has an unmapped id cannot be written to.)
+			// Root's group may read and write more than the owner: it is mapped to an id that no
+			// process has. (A file with an unmapped id cannot be written to.)
 			gids = append(gids, specs.LinuxIDMapping{ContainerID: 0, HostID: idmap.ReservedFirst, Size: 1})
 		}
 		return uids, gids, ok

@@ -84,7 +84,7 @@ func (s *stager) addAuthority(root *os.File) {
 	s.trusts = append(s.trusts, trust{plan.BundleFile, whole + "\n" + s.Plan.Authority}, trust{plan.AuthorityFile, s.Plan.Authority})
 }
 
-// copyTrust writes what addTrust has mounted.
+// copyTrust writes the files that addTrust has mounted.
 func (s *stager) copyTrust(dir *os.File) error {
 	for n, t := range s.trusts {
 		i := slices.IndexFunc(s.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == t.path && m.Source == t.path })
@@ -129,7 +129,7 @@ func bundle(root *os.File, path string) (at, text string, err error) {
 	return "/" + at, text, err
 }
 
-// hostBundle is what the host trusts, or "".
+// hostBundle returns the certificates that the host trusts, or "".
 func hostBundle() string {
 	for _, path := range plan.Bundles() {
 		if text, err := readBundle(path); err == nil {

@@ -136,8 +136,8 @@ type entry struct {
 	st   unix.Stat_t
 }
 
-// walk calls do for each file below a directory, a directory before what is in it,
-// in order of names. What goes away meanwhile is left out.
+// walk calls do for each file below a directory, a directory before its content, in order of
+// names. Files that are removed meanwhile are left out.
 func walk(ctx context.Context, root int, do func(entry) error) error {
 	return walkDir(ctx, root, ".", do)
 }

@@ -15,9 +15,8 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 )
 
-// maxSparse bounds how many bytes a file may have beyond what it takes on the disk:
-// a jail can make one of 8 EiB that takes nothing, and an archive would hold all of
-// its zeros.
+// maxSparse bounds a file's size beyond its size on the disk: a jail can make a sparse file of 8
+// EiB, and an archive would hold all of its zeros.
 const maxSparse = 1 << 30
 
 // nobody is the overflow uid, shown for unmapped owners (fs.rst, overflowuid).
@@ -93,7 +92,7 @@ func readlink(e entry) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// addFile adds a regular file: what was opened, whatever has its name by now.
+// addFile adds a regular file: the opened one, even if its name has changed.
 func (x *exporter) addFile(e entry, h *tar.Header) error {
 	if e.st.Nlink > 1 {
 		if first, ok := x.links[e.st.Ino]; ok {
@@ -130,7 +129,7 @@ func (x *exporter) addFile(e entry, h *tar.Header) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.path, err)
 	}
-	// What was cut off meanwhile.
+	// The part that was cut off meanwhile.
 	_, err = io.CopyN(x.out, zeros{}, st.Size-n)
 	if errors.Is(err, io.EOF) {
 		err = nil

@@ -26,7 +26,7 @@ func (b Bounds) Share(now time.Time, n int) Bounds {
 	return Bounds{b.Entries / n, b.Names / n, now.Add(b.Until.Sub(now) / time.Duration(n))}
 }
 
-// Less is what is left of the bounds after a look.
+// Less is the rest of the bounds after a search.
 func (b Bounds) Less(r *Recent) Bounds {
 	b.Entries, b.Names = b.Entries-r.Entries, b.Names-len(r.Names)
 	return b

@@ -128,6 +128,6 @@ const (
 		"/dev/ptmx            /dev/ptmx       5       2 system\n" +
 		"pty_slave            /dev/pts      136 0-1048575 pty:slave\n" +
 		"pty_master           /dev/ptm      128 0-1048575 pty:master\n"
-	// What vmstat(8) reads, without which it does not start (proc_vmstat(5)).
+	// vmstat(8) reads this file, and does not start without it (proc_vmstat(5)).
 	vmstat = "nr_free_pages 0\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\noom_kill 0\n"
 )

@@ -1,9 +1,9 @@
 package procfiles
 
-// Becomes is what a jail finds in place of a file that reveals the host.
+// Becomes is the replacement in a jail of a file that reveals the host.
 type Becomes string
 
-// What becomes of a file.
+// Kinds of replacements.
 const (
 	// View is a file of this package.
 	View Becomes = "view"
@@ -22,9 +22,10 @@ type Entry struct {
 	// Path is absolute; PID stands for any process of the jail.
 	Path    string
 	Becomes Becomes
-	// Reveals is what the host's own file reveals.
+	// Reveals is the information in the host's own file.
 	Reveals string
-	// Reads names who reads it in a toolchain and for what, or why it stays.
+	// Reads names the programs that read the file and the purpose, or the reason why the file
+	// stays.
 	Reads string
 	// Of is the namespace that an Own entry belongs to, by its name in
 	// /proc/PID/ns, or "image" for the image's file.
@@ -33,10 +34,9 @@ type Entry struct {
 	AppArmor bool
 }
 
-// Table lists what containers are known to learn of their host from: the
-// channels of "ContainerLeaks" (Gao et al., DSN 2017) and those found since, and
-// what agentjail found by comparing every file of a jail with the host's. Tests
-// and `agentjail inspect` go through it.
+// Table lists the ways in which containers are known to learn about their host: the channels of
+// "ContainerLeaks" (Gao et al., DSN 2017), those found since, and those that agentjail found by
+// comparing every file of a jail with the host's. Tests and `agentjail inspect` go through it.
 var Table = []Entry{
 	// Identity.
 	{Path: "/proc/sys/kernel/hostname", Becomes: Own, Of: "uts", Reveals: "name"},
@@ -66,7 +66,7 @@ var Table = []Entry{
 	{Path: "/sys/devices/system/cpu/cpu0/cpuidle", Becomes: Nothing, Reveals: "what others compute"},
 	{Path: "/sys/devices/system/node", Becomes: Nothing, Reveals: "memory by node, and its use"},
 
-	// Load, and who causes it.
+	// Load, and its causes.
 	{Path: "/proc/stat", Becomes: View, Reveals: "time by processor, boot time, forks", Reads: "top, vmstat, Node's os.cpus"},
 	{Path: "/proc/loadavg", Becomes: View, Reveals: "load, number of processes", Reads: "uptime, make -l, ninja -l"},
 	{Path: "/proc/vmstat", Becomes: View, Reveals: "paging", Reads: "vmstat"},
@@ -145,7 +145,7 @@ var Table = []Entry{
 	{Path: "/proc/key-users", Becomes: Nothing, Reveals: "users with keys"},
 	{Path: "/proc/sys/kernel/ns_last_pid", Becomes: Own, Of: "pid", Reveals: "how fast processes are made"},
 
-	// What stays.
+	// Entries that stay.
 	{Path: "/proc/uptime (second number)", Becomes: Stays, Reveals: "idle time of the host's processors since boot", Reads: "the first number is the jail's and moves, which a plain file cannot: ps needs it"},
 	{Path: "/proc/PID/timens_offsets", Becomes: Stays, AppArmor: true, Reveals: "how long the host was up when the jail was made", Reads: "each process has the file, so that no mount covers it"},
 	{Path: "/proc/PID/net/softnet_stat", Becomes: Stays, AppArmor: true, Reveals: "packets of the host by processor", Reads: "each process has the file"},

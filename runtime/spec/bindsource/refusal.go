@@ -182,7 +182,7 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	switch {
 	case why != "" && strings.HasPrefix(f.Path, "/root/"):
 		if f.Withheld != "" {
-			why += ", and no copy is given: " + f.Withheld
+			why += ", and no copy is made: " + f.Withheld
 		}
 		return refusal.New(code, "%s", why).WithRemedy("%s", `where root works in directories of its own, policy: binds.root = "nobody", which opens files that everybody may write to, or "allow", which opens all that is root's below it; or `+allows(ofHost))
 	case why != "":
@@ -196,7 +196,7 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 		return nil
 	}
 	if f.Withheld != "" {
-		why += ", and no copy is given: " + f.Withheld
+		why += ", and no copy is made: " + f.Withheld
 	}
 	return refusal.New(code, "%s", why).WithRemedy("%s", remedy)
 }

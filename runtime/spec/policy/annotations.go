@@ -46,7 +46,7 @@ var annotations = []annotation{
 		p.Binds.Owner = v
 		return true, nil
 	}},
-	{"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy says \"ask\"", func(p *Policy, v string) (bool, error) { return p.Journal.applyInside(v) }},
+	{"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy has \"ask\"", func(p *Policy, v string) (bool, error) { return p.Journal.applyInside(v) }},
 	{"ebpf.block", "more actions that eBPF programs refuse, separated by commas", func(p *Policy, v string) (bool, error) { return p.EBPF.more(v) }},
 	{"on_loosen", "\"refuse\" in place of \"strip\"", func(p *Policy, v string) (bool, error) {
 		if v != LoosenRefuse {
