@@ -34,8 +34,9 @@ type adopter struct {
 
 // ChownCopied changes the owner of files that an engine has put into a running jail. `docker cp`
 // writes files with the host's ids. No user of the jail has those ids, so a file of mode 0600
-// would be unreadable. Host id n becomes the jail's n, as it is without a user namespace. No process of
-// the jail can make such a file: the kernel sets an owner from the process's own user namespace.
+// would be unreadable. Host id n becomes the jail's n, as it is without a user namespace. No
+// process of the jail can make such a file: the kernel sets an owner from the process's own user
+// namespace.
 //
 // changes is the jail's ephemeral layer, and root the overlay on it, without the mounts in the
 // jail. Each name is opened relative to these, without following a link or leaving the file

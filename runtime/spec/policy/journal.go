@@ -34,8 +34,8 @@ const (
 	InsideOn  = "on"
 )
 
-// applyInside applies a container's annotation: the container gets the file if policy allows the choice,
-// and can always decline the file.
+// applyInside applies a container's annotation: the container gets the file if policy allows the
+// choice, and can always decline the file.
 func (j *Journal) applyInside(v string) (bool, error) {
 	switch {
 	case v == "false":
