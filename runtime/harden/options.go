@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// keptFlags are the mount options that a jail's mount may keep: they tighten the mount, or do not
-// concern trust (mount(8); OCI runtime-spec config.md, Linux mount options). All others are
-// dropped: those that loosen (suid, dev, exec, rw and their recursive forms), that propagate a
-// mount (shared, slave), that reach past the prepared mount (remount, idmap, crun's copy-symlink
-// and src-nofollow), and unknown ones, since a delegate passes those to the file system
-// unchanged.
+// keptFlags are the mount options that a jail's mount may keep: they tighten
+// it, or say nothing of trust (mount(8); OCI runtime-spec config.md, Linux
+// mount options). Every other one goes: those that loosen (suid, dev, exec, rw
+// and their recursive forms), let a mount travel (shared, slave), reach past
+// what was prepared (remount, idmap, crun's copy-symlink and src-nofollow), and
+// any that this version does not know, since a delegate hands those to the file
+// system as they are.
 var keptFlags = []string{
 	"ro", "nosuid", "nodev", "noexec", "nosymfollow", "noatime", "nodiratime", "relatime", "strictatime", "sync", "dirsync",
 	"rro", "rnosuid", "rnodev", "rnoexec", "rnosymfollow", "rnoatime", "rnodiratime", "rrelatime", "rstrictatime",

@@ -79,9 +79,9 @@ func sysctls(p *pass) {
 	}
 }
 
-// lowPorts lets a jail's programs use ports below 1024 in a private network namespace, if the
-// bundle granted the capability for that, as Docker does for every container (ip(7),
-// ip_unprivileged_port_start).
+// lowPorts lets a jail's programs take ports below 1024 in a network namespace
+// that is for it alone, where the bundle gave the capability for that, as Docker
+// does for every container. (ip(7), ip_unprivileged_port_start)
 func lowPorts(p *pass, own bool) {
 	const key = "net.ipv4.ip_unprivileged_port_start"
 	l := p.spec.Linux
