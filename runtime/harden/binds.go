@@ -18,20 +18,20 @@ import (
 
 // bind decides on one bind mount.
 func bind(p *pass, i int, m *specs.Mount) {
-	f := known(p, i, m)
+	f := sourceOf(p, i, m)
 	if f == nil {
 		return
 	}
-	if fresh(p, m, f) {
+	if replaceHostMount(p, m, f) {
 		filesystem(p, m)
 		return
 	}
 	readOnly := ReadOnly(*m)
-	names := ofNames(m, f) && readOnly
-	if !mayMount(p, m, f, readOnly, names) {
+	nameTable := isNameTable(m, f) && readOnly
+	if !mayMount(p, m, f, readOnly, nameTable) {
 		return
 	}
-	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path, Storage: plan.StorageDirect}
+	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), NonRecursive: !slices.Contains(m.Options, "rbind"), Source: f.Path, Storage: plan.StorageDirect}
 	if f.Role == bindsource.Injected && f.Kind == bindsource.File {
 		// The engine's resolv.conf, hosts and hostname: to be read.
 		if !readOnly {
@@ -41,15 +41,15 @@ func bind(p *pass, i int, m *specs.Mount) {
 		b.Copy = p.network.CopyNames && ofNetwork(path.Clean(m.Destination))
 	}
 	if p.network.Resolver != "" && path.Clean(m.Destination) == plan.ResolverFile && f.Kind == bindsource.File {
-		b.Copy, readOnly = true, true // of our own text, whatever the file says
+		b.Copy, readOnly = true, true // agentjail's own text replaces the file's content
 	}
 	isPublic := f.IsPublic() && !bindsource.Allowed(*f, p.pol.Binds)
 	if isPublic {
-		public(p, m, f, &b, readOnly)
+		applyPublic(p, m, f, &b, readOnly)
 		readOnly = true
 	}
 	readOnly = protectBind(p, m, f, &b, readOnly)
-	b.Owner = owner(p, m, f, readOnly, names || isPublic)
+	b.Owner = owner(p, m, f, readOnly, nameTable || isPublic)
 	if !readOnly && b.Owner != plan.OwnerNone {
 		setID(p, m, f)
 	}
@@ -59,33 +59,33 @@ func bind(p *pass, i int, m *specs.Mount) {
 	p.plan.Binds = append(p.plan.Binds, b)
 }
 
-// known is what is known of a mount's source. A mount without one is refused, and
-// the answer nil.
-func known(p *pass, i int, m *specs.Mount) *bindsource.Fact {
+// sourceOf returns the facts about a mount's source. It refuses a mount without a source and
+// returns nil.
+func sourceOf(p *pass, i int, m *specs.Mount) *bindsource.Fact {
 	if m.Source == "" {
-		p.because(refusal.New(refusal.BindSource, "a bind mount without a source would mount the bundle's own directory").About("mount at %s", m.Destination))
+		p.addRefusal(refusal.New(refusal.BindSource, "a bind mount without a source would mount the bundle's own directory").About("mount at %s", m.Destination))
 		return nil
 	}
 	if i < len(p.f.Sources) && p.f.Sources[i] != nil {
 		return p.f.Sources[i]
 	}
-	p.because(refusal.New(refusal.BindSource, "nothing is known of its source %q", m.Source).About("mount at %s", m.Destination))
+	p.addRefusal(refusal.New(refusal.BindSource, "nothing is known of its source %q", m.Source).About("mount at %s", m.Destination))
 	return nil
 }
 
-// mayMount refuses a place that is the jail's own and a source that is not for
-// jails. names says that it is one of the host's tables of names.
-func mayMount(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, names bool) bool {
+// mayMount refuses a destination that is reserved for the jail and a source that is not allowed
+// in jails. nameTable marks one of the host's name tables.
+func mayMount(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, nameTable bool) bool {
 	if why := plan.Reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
-		p.because(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
+		p.addRefusal(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
 		return false
 	}
-	if why := bindsource.Refusal(*f, readOnly, p.pol.Binds); why != nil && !names {
+	if why := bindsource.Refusal(*f, readOnly, p.pol.Binds); why != nil && !nameTable {
 		name := m.Source
 		if f.Path != path.Clean(name) {
 			name += " (" + f.Path + ")"
 		}
-		p.because(why.About("mount of %s at %s", name, m.Destination))
+		p.addRefusal(why.About("mount of %s at %s", name, m.Destination))
 		return false
 	}
 	return true
@@ -98,9 +98,9 @@ func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 		p.deny(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
 	}
 	opts, gone := options(p, m.Options, []string{"bind", "rbind", "private", "rprivate"}, nil)
-	if !b.Flat && len(f.Below) > 0 {
-		p.change(report.Access, report.Dropped, mountField(m), list(f.Below), "", "what is mounted below it is not for jails")
-		b.Flat = true
+	if !b.NonRecursive && len(f.Below) > 0 {
+		p.change(report.Access, report.Dropped, mountField(m), list(f.Below), "", "no jail may have the directories that are mounted below it")
+		b.NonRecursive = true
 		opts = add(without(opts, "rbind"), "bind")
 	}
 	if gone = without(gone, "shared", "rshared"); len(gone) > 0 {
@@ -119,12 +119,12 @@ func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 	m.Type, m.Options = "bind", opts
 }
 
-// public gives a part of the host's configuration that holds no secret: a copy of
-// a file, a directory as it is. Who asked to write to it gets no refusal, since
-// many who mount the host's time zone forget the :ro.
-func public(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) {
+// applyPublic mounts a part of the host's configuration that holds no secret: a file as a copy, a
+// directory as it is. A writable mount becomes read-only without a refusal, since many users who
+// mount the host's time zone forget the :ro.
+func applyPublic(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) {
 	b.Copy = f.Public.Copied()
-	switch what := publicGiven()[f.Public]; {
+	switch what := publicReplacement()[f.Public]; {
 	case !readOnly:
 		p.deny(report.Access, mountField(m), "writable", "read-only", what)
 	case b.Copy:
@@ -132,8 +132,8 @@ func public(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly 
 	}
 }
 
-// publicGiven reports what a jail gets of what was requested.
-var publicGiven = sync.OnceValue(func() map[bindsource.Public]string {
+// publicReplacement describes what the jail gets in place of the requested source.
+var publicReplacement = sync.OnceValue(func() map[bindsource.Public]string {
 	return map[bindsource.Public]string{
 		bindsource.PublicDir:    "the host's own directory",
 		bindsource.PublicFile:   "a copy of the host's file",
@@ -146,58 +146,56 @@ var publicGiven = sync.OnceValue(func() map[bindsource.Public]string {
 // ReadOnly reports whether a mount is to be read-only.
 func ReadOnly(m specs.Mount) bool { return has(m.Options, "ro", "rro") }
 
-// setID reports or refuses a directory with programs that run as its owner: the
-// jail could give them another content, by a shared mapping, and they would keep
-// their bits.
+// setID reports or refuses a directory with programs that run as its owner. A jail could change
+// such a program through a shared mapping, and the program would keep its set-id bits.
 func setID(p *pass, m *specs.Mount, f *bindsource.Fact) {
 	switch {
 	case len(f.SetID) > 0 && p.pol.Binds.SetID == policy.SetIDRefuse:
-		p.because(refusal.New(refusal.BindSetID, "it holds programs that run as its owner, whose content the jail could change: %s", f.SetIDText()).
+		p.addRefusal(refusal.New(refusal.BindSetID, "it holds programs that run as its owner, whose content the jail could change: %s", f.SetIDText()).
 			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("chmod ug-s, or policy: binds.setid = \"report\", which opens those programs to a jail that changes them"))
 	case len(f.SetID) > 0:
 		p.missing(report.Access, mountField(m), "programs in it run as its owner, and the jail can change their content: "+f.SetIDText()+" (remedy: chmod ug-s)")
 	case f.SetIDGaveUp && p.pol.Binds.SetID == policy.SetIDRefuse:
-		p.because(refusal.New(refusal.BindSetID, "it holds too much to be searched as a whole for programs that run as its owner, whose content the jail could change").
+		p.addRefusal(refusal.New(refusal.BindSetID, "it holds too much to be searched as a whole for programs that run as its owner, whose content the jail could change").
 			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("mount a smaller directory, or policy: binds.setid = \"report\", which opens what was not found to a jail that changes it"))
 	case f.SetIDGaveUp:
 		p.missing(report.Access, mountField(m), "not all of it was searched for programs that run as its owner, whose content the jail can change (remedy: mount a smaller directory)")
 	}
 }
 
-// owner decides whose files of a source the jail may own.
+// owner decides which files of a source the jail may own.
 func owner(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, known bool) plan.Owner {
 	o := plan.OwnerDir
 	switch {
 	case f.Secret && f.Kind == bindsource.File && !p.f.Host.Rootless:
-		// It is to be read by whom the engine was asked to name.
+		// Its reader is the user that the engine's caller named.
 		return engineOwner(p)
 	case f.Role == bindsource.Injected, f.System, known:
-		// What every user of the host can read, and nothing else of root's.
+		// Files of root's that every user of the host can read, and no others.
 		return plan.OwnerNone
 	case bindsource.Allowed(*f, p.pol.Binds):
 		// The host's owner answers for it.
 	case f.HostPath:
-		// Its author has no more right on the node than anybody.
+		// A pod's author has no rights of their own on the node.
 		return plan.OwnerNone
 	case f.OwnOfPod():
-		// The pod's containers share its ids; who may do what with the volume's
-		// files is as in any pod.
+		// The pod's containers share its ids; access to the volume's files is as in any pod.
 		o = plan.OwnerSame
 	case f.EnginesVolume():
 		// Images fill it with their own ids, and containers share it.
 		o = engineOwner(p)
 	case f.Roots() && p.pol.Binds.Root != policy.RootAllow:
-		// Read-only or by policy: what only root may read, or write, stays root's.
+		// Read-only or by policy: files that only root may read or write stay root's.
 		if !readOnly {
 			p.change(report.Access, report.Lowered, mountField(m), "root's", "nobody's", `binds.root = "nobody"`)
 		}
 		return plan.OwnerNone
 	}
 	if p.f.Host.Rootless {
-		// Only whoever mounted a file system may map its owners (mount_setattr(2)).
-		// The kernel keeps files of others than the user from the jail.
+		// Only the process that mounted a file system may map its owners (mount_setattr(2)). The
+		// kernel protects files of users other than the engine's from the jail.
 		if !readOnly && f.Role == bindsource.Plain {
-			p.missing(report.Access, mountField(m), "a user's engine cannot map owners: its files have the ids that the engine gives the jail")
+			p.missing(report.Access, mountField(m), "a rootless engine cannot map owners: files have the jail's ids as the engine maps them")
 		}
 		return plan.OwnerNone
 	}
@@ -243,10 +241,10 @@ func ofNetwork(at string) bool {
 	return at == "/etc/hosts" || at == "/etc/hostname" || at == "/etc/resolv.conf"
 }
 
-// hostOnes are what engines mount from the host at the same place when a
-// container is to share the host's namespace (--ipc=host, --pid=host,
-// --net=host), as the mounts that a container with its own has.
-var hostOnes = sync.OnceValue(func() map[string]specs.Mount {
+// hostNamespaceMounts are mounts that engines replace by the host's own when a container shares
+// the host's namespace (--ipc=host, --pid=host, --net=host). The values are the mounts of a
+// container with its own namespace.
+var hostNamespaceMounts = sync.OnceValue(func() map[string]specs.Mount {
 	return map[string]specs.Mount{
 		"/proc":          {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		"/sys":           {Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
@@ -257,12 +255,12 @@ var hostOnes = sync.OnceValue(func() map[string]specs.Mount {
 	}
 })
 
-// fresh puts the jail's own file system in place of the host's, and of a shared
+// replaceHostMount puts the jail's own file system in place of the host's, and of a shared
 // memory directory that the engine made larger than policy allows or with a label
 // that is not the jail's.
-func fresh(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
+func replaceHostMount(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
 	at := path.Clean(m.Destination)
-	own, ok := hostOnes()[at]
+	own, ok := hostNamespaceMounts()[at]
 	switch {
 	case !ok:
 		return false
@@ -284,17 +282,16 @@ func fresh(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
 	return true
 }
 
-// ofNames is for the host's own tables of names, which engines mount in their
+// isNameTable is for the host's own tables of names, which engines mount in their
 // place into a container that is to share the host's network (ctr --net-host).
 // Every user of the host can read them.
-func ofNames(m *specs.Mount, f *bindsource.Fact) bool {
+func isNameTable(m *specs.Mount, f *bindsource.Fact) bool {
 	at := path.Clean(m.Destination)
 	return (at == "/etc/hosts" || at == "/etc/resolv.conf") && path.Clean(m.Source) == at && f.Path == at && f.Kind == bindsource.File
 }
 
-// likeLXCFS allows single files over those of /proc that only tell of load and
-// sizes, as lxcfs provides them; runc allows these and a few more
-// (checkProcMount).
+// likeLXCFS allows single files over those files of /proc that contain only load and sizes, as
+// lxcfs provides them; runc allows these and a few more (checkProcMount).
 func likeLXCFS(m *specs.Mount, f *bindsource.Fact) bool {
 	switch path.Clean(m.Destination) {
 	case "/proc/cpuinfo", "/proc/diskstats", "/proc/meminfo", "/proc/stat", "/proc/swaps", "/proc/uptime", "/proc/loadavg", "/proc/slabinfo":

@@ -10,7 +10,8 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// credentials reports which the jail can use, and sets their placeholders. In a network that is joined they are the first jail's.
+// credentials reports which credentials the jail can use, and sets their placeholders. In a
+// joined network they are the first jail's.
 func credentials(p *pass) {
 	if !p.network.ByRules {
 		return
@@ -60,8 +61,8 @@ func credentials(p *pass) {
 	placeholders(p)
 }
 
-// placeholders sets the variables of credentials in a process's environment, unless it has one of the name: also for a further process.
-// Shapes, as explain has them, are set nowhere.
+// placeholders sets the variables of credentials in a process's environment, also for an exec. A
+// variable that the process already has stays. Shapes, which explain shows, are never set.
 func placeholders(p *pass) {
 	pr := p.spec.Process
 	ends := false

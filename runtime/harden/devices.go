@@ -43,7 +43,7 @@ func devices(p *pass) {
 		}
 		access := accessOf(asked, kindOf(d), d.Major, d.Minor)
 		if access == "" {
-			gone = append(gone, d.Path) // a node that the bundle itself gives no access to
+			gone = append(gone, d.Path) // the bundle's own rules deny access to this node
 			continue
 		}
 		keep = append(keep, d)
@@ -63,8 +63,8 @@ func devices(p *pass) {
 	l.Resources.Devices = rules
 }
 
-// dropDevices takes away what a rootless engine makes of a device that somebody
-// requests, or of all of them (--privileged): a bind mount of the host's node.
+// dropDevices removes the bind mounts of host device nodes. A rootless engine makes them for
+// requested devices and for --privileged.
 func dropDevices(p *pass) {
 	if !p.f.Host.Rootless {
 		return
@@ -91,9 +91,9 @@ func dropDevices(p *pass) {
 	}
 }
 
-// notThatOne reports why a device of a name that policy lists is not given. The
-// numbers decide what a node is, not its name, and they come from whoever
-// starts the container: they have to be those that the host's own node has.
+// notThatOne returns why a device is refused although policy lists its name. The numbers identify
+// a device, not the name, and the numbers come from the caller that starts the container. They
+// must match the host's own node.
 func notThatOne(p *pass, d specs.LinuxDevice) string {
 	at := path.Clean(d.Path)
 	n, ok := p.f.Nodes[at]
@@ -123,7 +123,7 @@ func isStandard(d specs.LinuxDevice) bool {
 	return false
 }
 
-// covers reports whether a rule is about a device. Type a, or none, is all
+// covers reports whether a rule applies to a device. Type a, or no type, means all devices
 // (config-linux.md, Allowed Device list).
 func covers(r specs.LinuxDeviceCgroup, kind string, major, minor int64) bool {
 	return (r.Type == "" || r.Type == "a" || r.Type == kind) &&
@@ -131,7 +131,7 @@ func covers(r specs.LinuxDeviceCgroup, kind string, major, minor int64) bool {
 		(r.Type == "a" || r.Minor == nil || *r.Minor == -1 || *r.Minor == minor)
 }
 
-// accessOf is what a list of rules grants on a device, of r and w; later rules
+// accessOf returns the access, of r and w, that a list of rules grants on a device; later rules
 // win. Making nodes is not for jails.
 func accessOf(rules []specs.LinuxDeviceCgroup, kind string, major, minor int64) string {
 	out := ""

@@ -171,7 +171,7 @@ func sorted(s *specs.Spec) *specs.Spec {
 // misleading, and is refused.
 func TestSocketMount(t *testing.T) {
 	s := mount(specs.Mount{Destination: "/var/run/docker.sock", Type: "bind", Source: "/run/docker.sock", Options: []string{"rbind"}})
-	contain(t, "refusal", refused(t, s, policy.Default(), testFacts(s)), "/run/docker.sock", "a socket speaks for whoever listens on it", "binds.allow")
+	contain(t, "refusal", refused(t, s, policy.Default(), testFacts(s)), "/run/docker.sock", "a Unix socket lets the container act through a host program", "binds.allow")
 }
 
 // TestUnknownFieldsThroughHardening: what this version does not know is dropped

@@ -10,8 +10,8 @@ import (
 	"agentjail.dev/seccomp"
 )
 
-// A variable is a default of the environment with which a program does without
-// what no jail has.
+// A variable is an environment default that keeps a program from using a feature that no jail
+// has.
 type variable struct {
 	name, value, why string
 	// applies reports whether a process needs it.
@@ -20,12 +20,12 @@ type variable struct {
 
 const leaksNeedPtrace = "leaks are looked for with ptrace, which the profile denies"
 
-// variables are set where the process's environment has none of the name. Each
-// switches off what would fail, in programs that would then end with an error.
+// variables are set where the process's environment has none of the name. Each switches off a
+// function that would make a program end with an error.
 var variables = []variable{
 	{
-		// GNU tar, as root, gives files the owners that the archive names (tar(1)).
-		name: "TAR_OPTIONS", value: "--no-same-owner", why: "no file can be given to another owner",
+		// As root, GNU tar sets each file's owner as in the archive (tar(1)).
+		name: "TAR_OPTIONS", value: "--no-same-owner", why: "chown to another owner fails",
 		applies: func(_ *pass, pr *specs.Process) bool { return pr.User.UID == 0 },
 	},
 	{
@@ -42,9 +42,9 @@ var variables = []variable{
 	},
 }
 
-// leaksFail reports whether to switch the search for leaks off: where the profile
-// denies ptrace, and nobody requests the search in the other variable. Without
-// that, a program would seem to have no leaks for whom it was to look for them.
+// leaksFail reports whether to switch leak detection off: where the profile denies ptrace and the
+// other variable does not request it. If the other variable requests leak detection, it stays on
+// and fails: switched off, it would seem to find no leaks.
 func leaksFail(other string) func(*pass, *specs.Process) bool {
 	return func(p *pass, pr *specs.Process) bool {
 		v, _ := lookUp(pr.Env, other)

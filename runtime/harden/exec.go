@@ -31,8 +31,8 @@ func Process(in *specs.Process, pol policy.Policy, f Facts) (*specs.Process, *re
 	return p.spec.Process, p.rep, nil
 }
 
-// Resources hardens an update. What it leaves out stays as it is in the running
-// jail; what it names is held to policy. Zero leaves out too, as with runc.
+// Resources hardens an update. Values that the update leaves out stay as they are in the running
+// jail; policy limits the others. Zero also means left out, as with runc.
 func Resources(in *specs.LinuxResources, pol policy.Policy, f Facts) (*specs.LinuxResources, *report.Report, error) {
 	p := &pass{spec: &specs.Spec{}, pol: pol, f: f, rep: new(report.Report), update: true}
 	if in == nil {
@@ -73,8 +73,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return out
 }
 
-// Updated is what a jail's limits are after an update, as far as they size it:
-// memory and processors.
+// Updated returns a jail's limits after an update, as far as they size the jail: memory and
+// processors.
 func Updated(was, update *specs.LinuxResources) *specs.LinuxResources {
 	out := cloneResources(was)
 	if out == nil {
@@ -109,7 +109,7 @@ func Updated(was, update *specs.LinuxResources) *specs.LinuxResources {
 	return out
 }
 
-// set takes what is given.
+// set replaces *to unless from is nil.
 func set[T any](to **T, from *T) {
 	if from != nil {
 		v := *from

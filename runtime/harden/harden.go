@@ -1,8 +1,7 @@
-// Package harden turns an OCI spec into an agent-hardened one. It is a pure
-// function of the spec, the policy and facts gathered beforehand: it opens
-// nothing, asks nothing and changes nothing outside its result, so that what
-// must always hold (only tighter, same twice, no say for the container) can be
-// tested over any spec.
+// Package harden turns an OCI spec into an agent-hardened one. It is a pure function of the spec,
+// the policy and facts gathered beforehand: it opens and changes nothing outside its result. So
+// tests over any spec can check its invariants: it only tightens, it is idempotent, and the
+// container has no influence on it.
 package harden
 
 import (
@@ -22,35 +21,39 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// Facts is what hardening is told about the world.
+// Facts is the input of hardening about the host and the container's surroundings.
 type Facts struct {
 	ID   string // the container's
 	Host hostfacts.Facts
 	IDs  idmap.Map
-	// Sources describes what each bind mount of the incoming spec would mount,
-	// by index in Spec.Mounts; nil for other mounts.
+	// Sources has the facts about the source of each bind mount of the incoming spec, by index in
+	// Spec.Mounts; nil for other mounts.
 	Sources []*bindsource.Fact
-	// NoAppArmor reports why the kernel's AppArmor cannot be used, where Host says
-	// that there is none to use.
+	// NoAppArmor is the reason why the kernel's AppArmor cannot be used. It is empty if AppArmor
+	// works or the kernel has none.
 	NoAppArmor string
 	// Nodes are the host's own device nodes at the paths that policy allows.
 	Nodes map[string]Node
 	// Joins describes the namespaces that the incoming spec joins by path.
 	Joins map[specs.LinuxNamespaceType]Join
-	// Above is the processor time of the control groups above the container's, where a quota beyond it is an error.
-	Above CPUQuota
+	// ParentQuota is the processor time of the parent control groups, where the kernel refuses a
+	// larger quota.
+	ParentQuota CPUQuota
 	// Unknown lists fields of config.json that this version does not know.
 	Unknown []string
-	// Owner reports who is named to own what is mounted.
+	// Owner is the user named as the owner of mounted files.
 	Owner NamedOwner
-	// Filter is the system call filter that was made of Effective.Filter; nil has
-	// hardening make it by seccomp.OCI and seccomp.Intersect.
+	// Filter is the system call filter that was made of Effective.Filter; with nil, hardening
+	// makes the filter by seccomp.OCI and seccomp.Intersect.
 	Filter *Filter
-	// Placeholders are the jail's own for policy's credentials, by name; without them their shapes stand.
+	// Placeholders are the jail's own placeholders for policy's credentials, by name; with nil,
+	// their shapes are shown.
 	Placeholders map[string]string
-	// Authority is the certificate of the jail's own authority, as PEM; "" where policy ends no TLS.
+	// Authority is the certificate of the jail's own authority, as PEM; "" where policy ends no
+	// TLS.
 	Authority string
-	// HostKey is by what the jail knows its helper as the server of ssh (known_hosts(5)); "" where policy has no key for it.
+	// HostKey identifies the helper as an ssh server to the jail (known_hosts(5)); "" where
+	// policy has no key for ssh.
 	HostKey string
 }
 
@@ -60,15 +63,15 @@ type CPUQuota struct {
 	Period uint64
 }
 
-// of is what the quota comes to in another period.
+// of converts the quota to another period.
 func (q CPUQuota) of(period uint64) int64 {
 	return int64(float64(q.Quota) * float64(period) / float64(q.Period))
 }
 
 // Filter is a system call filter that was made before hardening.
 type Filter struct {
-	// Section is for the delegate. It allows at least what the intersection of
-	// policy's profile with the incoming section does.
+	// Section is for the delegate. It allows at least the calls that the intersection of policy's
+	// profile with the incoming section allows.
 	Section *specs.LinuxSeccomp
 	Notes   []string // where the incoming section changed it
 	Err     error    // why there is none: the bundle is refused
@@ -80,7 +83,7 @@ type Node struct {
 	Major, Minor int64
 }
 
-// Join is a namespace that a spec asks to join.
+// Join is a namespace that a spec requests to join.
 type Join struct {
 	// Jail is the id of the agentjail jail that owns the namespace's user
 	// namespace, or "".
@@ -92,7 +95,7 @@ type Join struct {
 	Pinned bool
 }
 
-// Result is a hardened spec and what is to be done for it.
+// Result is a hardened spec with its plan.
 type Result struct {
 	Spec *specs.Spec
 	Plan plan.Plan
@@ -157,7 +160,7 @@ func Harden(in *specs.Spec, pol policy.Policy, f Facts) (*Result, *report.Report
 func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, error) {
 	pol := e.Policy
 	p := &pass{spec: clone(in), pol: pol, f: f, rep: new(report.Report), plan: plan.Plan{
-		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, Shifted: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
+		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, AlreadyMapped: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
 	}}
 	for _, i := range e.ignored {
 		p.change(report.Access, report.Dropped, "annotations["+i.Name+"]", i.Value, "", i.Why)
@@ -183,8 +186,8 @@ type pass struct {
 	plan    plan.Plan
 	refused []*refusal.Error
 	stop    bool
-	update  bool // what is not named stays as it is in the running jail
-	// lowPorts reports that the bundle gave CAP_NET_BIND_SERVICE.
+	update  bool // a missing value keeps the running jail's
+	// lowPorts reports that the bundle granted CAP_NET_BIND_SERVICE.
 	lowPorts bool
 	// network are the terms of the plan's Network.
 	network network.Terms
@@ -194,27 +197,27 @@ func (p *pass) change(r report.Ring, k report.Kind, field, was, now, why string)
 	p.rep.Add(report.Change{Ring: r, Kind: k, Field: field, Was: was, Now: now, Why: why})
 }
 
-// deny reports a grant that was requested and is not given. Policy can turn it
-// into a refusal.
+// deny reports a requested privilege that is not granted. Policy can turn the report into a
+// refusal.
 func (p *pass) deny(r report.Ring, field, was, now, why string) {
 	p.change(r, report.Denied, field, was, now, why)
 	if p.pol.OnLoosen == policy.LoosenRefuse {
-		p.because(refusal.New(refusal.Privilege, "%s is more than policy gives: %s", was, why).About("%s", field).WithRemedy("policy: on_loosen = \"strip\" starts it without"))
+		p.addRefusal(refusal.New(refusal.Privilege, "%s is more than policy allows: %s", was, why).About("%s", field).WithRemedy("policy: on_loosen = \"strip\" starts it without"))
 	}
 }
 
-// missing reports a protection that the host cannot give.
+// missing reports a protection that the host does not support.
 func (p *pass) missing(r report.Ring, field, why string) {
 	p.change(r, report.Missing, field, "", "", why)
 }
 
-// refuse stops the start once all steps have had their say.
+// refuse records a refusal, which stops the start after all steps have run.
 func (p *pass) refuse(code refusal.Code, format string, args ...any) {
-	p.because(refusal.New(code, format, args...))
+	p.addRefusal(refusal.New(code, format, args...))
 }
 
-// because is refuse with a refusal that somebody has made.
-func (p *pass) because(e *refusal.Error) {
+// addRefusal records an existing refusal.
+func (p *pass) addRefusal(e *refusal.Error) {
 	p.refused = append(p.refused, e)
 }
 
@@ -224,8 +227,8 @@ func (p *pass) fatal(code refusal.Code, format string, args ...any) {
 	p.stop = true
 }
 
-// CheckRoot refuses a spec without a root file system: there is nothing to look at then, so that it is asked before hardening too. nil is
-// none.
+// CheckRoot refuses a spec without a root file system. The caller also checks this before
+// hardening, since there is nothing to examine then. nil means no refusal.
 func CheckRoot(s *specs.Spec) *refusal.Error {
 	if s.Root == nil || s.Root.Path == "" {
 		return refusal.New(refusal.Spec, "config.json has no root")
@@ -238,7 +241,7 @@ func CheckRoot(s *specs.Spec) *refusal.Error {
 func shape(p *pass) {
 	s := p.spec
 	if err := CheckRoot(s); err != nil {
-		p.because(err)
+		p.addRefusal(err)
 		p.stop = true
 		return
 	}

@@ -11,13 +11,13 @@ import (
 
 const resources = "linux.resources."
 
-// limits bounds what the jail uses up (cgroups(7)).
+// limits bounds the jail's use of resources (cgroups(7)).
 func limits(p *pass) {
 	l := p.spec.Linux
 	cg := p.f.Host.Cgroup
 	whose := "the host has"
 	if p.f.Host.Rootless {
-		whose = "the user who runs the engine was given"
+		whose = "the user who runs the engine has"
 	}
 	if p.pol.Limits.Pids > 0 && !cg.Pids {
 		p.missing(report.Resources, resources+"pids", whose+" no pids control group: only RLIMIT_NPROC stands")
@@ -44,9 +44,8 @@ func limits(p *pass) {
 	}
 }
 
-// clampResources is what create and update demand of resources alike. In an
-// update a value that is not given, or zero where the delegate takes zero for
-// that, stays what it is in the running jail.
+// clampResources limits resources for both create and update. In an update, a missing value keeps
+// the running jail's value. Zero counts as missing where the delegate treats it so.
 func clampResources(p *pass, r *specs.LinuxResources) {
 	unified(p, r)
 	pids(p, r)
@@ -78,8 +77,7 @@ func pids(p *pass, r *specs.LinuxResources) {
 	}
 }
 
-// memoryCap is policy's limit, or 0 for none. A limit above what the host has
-// is none.
+// memoryCap is policy's limit, or 0 for none. A limit above the host's memory counts as none.
 func memoryCap(p *pass) int64 {
 	limit := int64(p.pol.Limits.Memory)
 	if limit > 0 && p.f.Host.MemTotal > 0 {
@@ -108,7 +106,7 @@ func memory(p *pass, r *specs.LinuxResources) {
 	case p.update && !given:
 		if m.Swap != nil {
 			// How much swap that means depends on the limit.
-			p.change(report.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "", "it is memory and swap together: give both")
+			p.change(report.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "", "the value is memory and swap together: set both")
 			m.Swap = nil
 		}
 	case limit == 0:
@@ -216,8 +214,8 @@ func cpu(p *pass, r *specs.LinuxResources) {
 	}
 }
 
-// quota bounds processor time per period. The two mean something together only,
-// so that an update has to give both.
+// quota bounds processor time per period. Quota and period have a meaning only together, so that
+// an update has to set both.
 func quota(p *pass, c *specs.LinuxCPU, field string) {
 	if c.Quota == nil && p.update {
 		if c.Period != nil {
@@ -239,14 +237,14 @@ func quota(p *pass, c *specs.LinuxCPU, field string) {
 	}
 	most := int64(p.pol.Limits.CPUs * float64(period))
 	if most < cpuQuotaMin {
-		// So little that only a longer period can say it.
+		// The share is too small for this period: only a longer period can express it.
 		period, most = cpuPeriodMax, max(int64(p.pol.Limits.CPUs*cpuPeriodMax), cpuQuotaMin)
 		if c.Quota != nil {
 			c.Quota = nil
 		}
 	}
 	why := fmt.Sprintf("%g processors", p.pol.Limits.CPUs)
-	if above := p.f.Above; above.Quota > 0 && above.of(period) < most {
+	if above := p.f.ParentQuota; above.Quota > 0 && above.of(period) < most {
 		// With less, a longer period would be needed; the group above has the bound all the same.
 		most, why = max(above.of(period), cpuQuotaMin), "as the control group above"
 	}

@@ -25,7 +25,7 @@ func TestQuotaOfTheGroupAbove(t *testing.T) {
 	} {
 		s := with(func(s *specs.Spec) { s.Linux.Resources = &specs.LinuxResources{CPU: &c.in} })
 		f := testFacts(s)
-		f.Above = c.above
+		f.ParentQuota = c.above
 		res, _, err := Harden(s, policy.Default(), f)
 		if err != nil {
 			t.Fatal(err)

@@ -375,7 +375,7 @@ func (j *judge) binds() {
 		}
 		f := j.f.Sources[i]
 		ro := has(j.in.Mounts[i].Options, "ro", "rro")
-		if len(f.Below) > 0 && (!b.Flat || slices.Contains(m.Options, "rbind")) {
+		if len(f.Below) > 0 && (!b.NonRecursive || slices.Contains(m.Options, "rbind")) {
 			j.say("bind mount at %s with %v below", m.Destination, f.Below)
 		}
 		names := ro && b.Owner == plan.OwnerNone && m.Source == m.Destination && m.Source == f.Path && (f.Path == "/etc/hosts" || f.Path == "/etc/resolv.conf")

@@ -14,9 +14,8 @@ import (
 // stack joins AppArmor profiles that hold together (apparmor(7), stacking).
 const stack = "//&"
 
-// engineProfiles are those that engines give every container: agentjail's own
-// takes their place. Any other was made for this container, and stays in force
-// beside ours.
+// engineProfiles are the profiles that engines apply to every container: agentjail's own replaces
+// them. Any other profile was made for this container, and stays in force in addition.
 var engineProfiles = []string{"docker-default", "containers-default-", "crio-default", "cri-containerd.apparmor.d"}
 
 // lsm sets the AppArmor profile and sees to the SELinux label.
@@ -36,7 +35,7 @@ func lsm(p *pass) {
 		return
 	}
 	if p.pol.AppArmor.Required {
-		p.because(refusal.New(refusal.LSM, "policy requires AppArmor or SELinux, and this kernel confines with neither").
+		p.addRefusal(refusal.New(refusal.LSM, "policy requires AppArmor or SELinux, and this kernel confines with neither").
 			WithRemedy("boot with lsm=...,apparmor, or set apparmor.required = false, which leaves access to the other protections of ring 1"))
 		return
 	}
@@ -72,13 +71,13 @@ func landlock(p *pass) {
 	const field = "Landlock"
 	switch v := p.f.Host.Landlock; {
 	case v >= plan.LandlockMin:
-		p.change(report.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v), "writes stay on the jail's writable mounts, mounts as they are, whatever else gives way")
+		p.change(report.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v), "writes stay on the jail's writable mounts, mounts as they are, also where another protection fails")
 	case p.pol.NeedsLandlock():
 		other := "landlock.required = false, which leaves writes to the other protections of ring 1"
 		if seccomp.Traces(p.pol.Seccomp.Profile) {
 			other = "another seccomp.profile than " + p.pol.Seccomp.Profile
 		}
-		p.because(refusal.New(refusal.Landlock, "policy requires Landlock of version %d, and this kernel has version %d", plan.LandlockMin, v).
+		p.addRefusal(refusal.New(refusal.Landlock, "policy requires Landlock of version %d, and this kernel has version %d", plan.LandlockMin, v).
 			WithRemedy("Linux 5.19 or later booted with lsm=landlock,..., or set %s", other))
 	default:
 		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other protections of ring 1 stand", v, plan.LandlockMin))

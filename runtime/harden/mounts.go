@@ -16,19 +16,19 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// root decides what the jail's root file system is made of. Its path stays the
-// engine's: staging puts the ephemeral layer over it.
+// root describes the jail's root file system. Its path stays the engine's: staging mounts the
+// ephemeral layer over it.
 func root(p *pass) {
 	p.change(report.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer of %s, %d files", p.pol.Root.Size, p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
 }
 
-// A fsRule reports what becomes of a mount by its file system type.
+// A fsRule is the handling of mounts of one file system type.
 type fsRule struct {
 	at    string              // the sole destination, "" for any that is not reserved
 	flags []string            // always set
 	keep  []string            // kept beside keptFlags
 	data  map[string]dataRule // key=value options that may stay
-	// harden does what else there is to do.
+	// harden makes the further changes.
 	harden func(p *pass, m *specs.Mount, opts []string) []string
 }
 
@@ -60,8 +60,8 @@ var fsRules = sync.OnceValue(func() map[string]fsRule {
 
 func anyValue(*pass, string) bool { return true }
 
-// CheckMountCount refuses a spec with more mounts than policy allows. It is asked before hardening too: looking at each source costs time
-// and a file. nil is none.
+// CheckMountCount refuses a spec with more mounts than policy allows. The caller also checks this
+// before hardening: examining each source costs time and a file descriptor. nil means no refusal.
 func CheckMountCount(s *specs.Spec, allowed int) *refusal.Error {
 	if n := len(s.Mounts); n > allowed {
 		return refusal.New(refusal.MountCount, "mounts: %d, and policy allows %d", n, allowed).WithRemedy("policy: limits.mounts")
@@ -74,7 +74,7 @@ func mounts(p *pass) {
 	dropDevices(p)
 	ms := p.spec.Mounts
 	if err := CheckMountCount(p.spec, p.pol.Limits.Mounts); err != nil {
-		p.because(err)
+		p.addRefusal(err)
 		return
 	}
 	for i := range ms {
@@ -104,13 +104,13 @@ func filesystem(p *pass, m *specs.Mount) {
 	case m.Type == "tmpfs" && at == "/sys":
 		rule = fsRules()["sysfs"]
 	case !ok:
-		p.because(refusal.New(refusal.MountType, "file system type %q is not for jails", m.Type).About("mount at %s", m.Destination))
+		p.addRefusal(refusal.New(refusal.MountType, "file system type %q is not for jails", m.Type).About("mount at %s", m.Destination))
 		return
 	case rule.at != "" && at != rule.at:
-		p.because(refusal.New(refusal.MountPlace, "%s belongs at %s", m.Type, rule.at).About("mount at %s", m.Destination))
+		p.addRefusal(refusal.New(refusal.MountPlace, "%s belongs at %s", m.Type, rule.at).About("mount at %s", m.Destination))
 		return
 	case rule.at == "" && at != "/dev" && plan.Reserved(at) != "":
-		p.because(refusal.New(refusal.MountPlace, "%s", plan.Reserved(at)).About("mount at %s", m.Destination))
+		p.addRefusal(refusal.New(refusal.MountPlace, "%s", plan.Reserved(at)).About("mount at %s", m.Destination))
 		return
 	}
 	opts, gone := options(p, m.Options, rule.keep, rule.data)
@@ -136,8 +136,8 @@ func saidReadOnly(p *pass, m *specs.Mount, opts []string) []string {
 	return opts
 }
 
-// ptyMax bounds a jail's pseudo-terminals: the host has 4096 for all containers
-// together (kernel.pty.max), and whoever takes them all leaves none to others.
+// ptyMax bounds a jail's pseudo-terminals. The host has 4096 for all containers together
+// (kernel.pty.max); one jail must not use them up.
 const ptyMax = 256
 
 func capPty(_ *pass, _ *specs.Mount, opts []string) []string {
@@ -150,9 +150,8 @@ func capPty(_ *pass, _ *specs.Mount, opts []string) []string {
 	return append(without(opts, "max"), "max="+strconv.FormatUint(n, 10))
 }
 
-// capTmpfs gives a tmpfs a size and a number of files (tmpfs(5)): without them
-// it takes half the host's memory, and a tmpfs in a jail's user namespace takes
-// any.
+// capTmpfs limits the size and the number of files of a tmpfs (tmpfs(5)). By default a tmpfs may
+// use half of the host's memory, and in a jail's user namespace any amount.
 func capTmpfs(p *pass, m *specs.Mount, opts []string) []string {
 	size, inodes := int64(p.pol.Tmpfs.Size), p.pol.Tmpfs.Inodes
 	cur, readable := tmpfsSize(opts, p.f.Host.MemTotal)
@@ -177,11 +176,10 @@ func capTmpfs(p *pass, m *specs.Mount, opts []string) []string {
 	return append(opts, "size="+strconv.FormatInt(size, 10), "nr_inodes="+strconv.FormatInt(inodes, 10))
 }
 
-// essential refuses a spec without the two mounts that the delegate itself
-// stands on. Without a tmpfs at /dev, its nodes would be made in the image's
-// directory, and /dev/null, with which paths are masked, could be the image's
-// symbolic link (CVE-2025-31133); without procfs at /proc, what the delegate
-// writes there would go to the image's files (CVE-2019-16884).
+// essential refuses a spec without the two mounts that the delegate itself depends on. Without a
+// tmpfs at /dev, its nodes would be made in the image's directory, and /dev/null, with which
+// paths are masked, could be the image's symbolic link (CVE-2025-31133). Without procfs at /proc,
+// the delegate's writes there would go to the image's files (CVE-2019-16884).
 func essential(p *pass) {
 	for _, e := range []struct{ at, kind string }{{"/proc", "proc"}, {"/dev", "tmpfs"}} {
 		if !slices.ContainsFunc(p.spec.Mounts, func(m specs.Mount) bool { return path.Clean(m.Destination) == e.at && m.Type == e.kind }) {
@@ -190,8 +188,7 @@ func essential(p *pass) {
 	}
 }
 
-// IsBind reports whether a mount takes its content from the host's file tree, by
-// runc's rule.
+// IsBind reports whether a mount takes its content from the host's file tree, by runc's rule.
 func IsBind(m specs.Mount) bool {
 	return m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
 }

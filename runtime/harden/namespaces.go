@@ -13,9 +13,9 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// Every jail has all of these for itself (namespaces(7)). usual marks those
-// that engines request unless the caller wanted the host's: a spec without
-// them gives one up on purpose.
+// allNamespaces are private to every jail (namespaces(7)). usual marks the types that engines
+// request unless the caller wanted the host's: a spec without one of these shares the host's on
+// purpose.
 var allNamespaces = []struct {
 	kind  specs.LinuxNamespaceType
 	usual bool
@@ -31,9 +31,9 @@ var allNamespaces = []struct {
 	{specs.TimeNamespace, false, false},
 }
 
-// namespaces gives the jail all eight. A path is kept only where it leads into
-// another agentjail jail, whose user namespace is then shared too: a namespace
-// that the host's user namespace owns is the host's.
+// namespaces creates all eight for the jail. A path is kept only where it leads into another
+// agentjail jail, whose user namespace is then shared too: a namespace that the host's user
+// namespace owns is the host's.
 func namespaces(p *pass) {
 	asked := map[specs.LinuxNamespaceType]string{}
 	has := map[specs.LinuxNamespaceType]bool{}
@@ -73,7 +73,7 @@ func namespaces(p *pass) {
 			p.deny(report.Resources, field, "join "+path, "fresh", "only namespaces of another agentjail jail can be joined")
 			path = ""
 		case !has[n.kind] && (n.usual || n.kind == specs.CgroupNamespace && p.f.Host.Cgroup.V2):
-			// Engines give a cgroup namespace with version 2 only.
+			// Engines request a cgroup namespace with version 2 only.
 			p.deny(report.Resources, field, "the host's", "fresh", "a jail shares no namespace with the host")
 		case !has[n.kind]:
 			p.change(report.Resources, report.Set, field, "", "fresh", "a jail shares no namespace with the host")
@@ -96,8 +96,8 @@ func namespaces(p *pass) {
 	timeOffsets(p)
 }
 
-// decideNetwork asks policy's network mode what network the jail gets, where the
-// spec names the namespace at that path.
+// decideNetwork has policy's network mode choose the jail's network. path is the namespace that
+// the spec names.
 func decideNetwork(p *pass, path string) {
 	var found network.Found
 	if path != "" {
@@ -119,7 +119,8 @@ func decideNetwork(p *pass, path string) {
 	p.plan.Resolver = p.network.Resolver
 }
 
-// NetworkRules are what a report says of the rules of a network by name, each in one of its own.
+// NetworkRules returns the report's entries for the rules of a network by name, one for each
+// rule.
 func NetworkRules(n policy.Network) (out []report.Change) {
 	for _, r := range n.Allow {
 		out = append(out, report.Change{Ring: report.Resources, Kind: report.Set, Field: "network.allow", Now: r, Why: "can be connected to by name"})
@@ -130,7 +131,7 @@ func NetworkRules(n policy.Network) (out []report.Change) {
 	return out
 }
 
-// networkRules reports what may be reached, rule by rule.
+// networkRules reports the destinations that the jail may reach, rule by rule.
 func networkRules(p *pass) {
 	p.rep.Changes = append(p.rep.Changes, NetworkRules(p.pol.Network)...)
 	for _, r := range p.pol.Network.Publishes() {
@@ -144,13 +145,13 @@ func (p *pass) unknownMode(err error) {
 	p.stop = true
 }
 
-// found is what a network mode is told of a namespace.
+// found returns the facts about a namespace that a network mode decides by.
 func (j Join) found() network.Found {
 	return network.Found{Jail: j.Jail != "", Mode: j.Mode, Pinned: j.Pinned}
 }
 
-// mayJoin reports whether a namespace that a spec names may be joined: another
-// jail's, and of network namespaces those that policy's mode takes.
+// mayJoin reports whether a namespace that a spec names may be joined: another jail's, and of
+// network namespaces those that policy's mode takes.
 func mayJoin(kind specs.LinuxNamespaceType, j Join, pol policy.Network) bool {
 	if kind == specs.NetworkNamespace {
 		m, err := modes.Named(pol.Mode)
@@ -164,9 +165,9 @@ func mayJoin(kind specs.LinuxNamespaceType, j Join, pol policy.Network) bool {
 	return false
 }
 
-// Shared is the jail whose user namespace, and with it ids, is shared because
-// others of its namespaces are joined; its Jail is "" for none. other is a
-// second one, which makes the spec one that cannot be followed.
+// Shared is the jail whose user namespace and ids are shared because the spec joins others of its
+// namespaces; its Jail is "" for none. other is a second such jail: then the spec is
+// contradictory.
 func Shared(l *specs.Linux, joins map[specs.LinuxNamespaceType]Join, pol policy.Network) (shared, other Join) {
 	if l == nil {
 		return shared, other
@@ -185,15 +186,15 @@ func Shared(l *specs.Linux, joins map[specs.LinuxNamespaceType]Join, pol policy.
 	return shared, other
 }
 
-// timeOffsets lets the jail's clocks begin near zero, so that uptime tells
-// nothing of the host's (time_namespaces(7)).
+// timeOffsets lets the jail's clocks begin near zero, so that uptime does not reveal the host's
+// (time_namespaces(7)).
 func timeOffsets(p *pass) {
 	if !p.f.Host.TimeNS {
 		p.spec.Linux.TimeOffsets = nil
 		return
 	}
 	if len(p.spec.Linux.TimeOffsets) > 0 && !sameOffsets(p) {
-		p.change(report.Resources, report.Dropped, "linux.timeOffsets", "as given", "", "the jail's clocks begin near zero")
+		p.change(report.Resources, report.Dropped, "linux.timeOffsets", "as requested", "", "the jail's clocks begin near zero")
 	}
 	p.spec.Linux.TimeOffsets = map[string]specs.LinuxTimeOffset{
 		"boottime":  {Secs: -p.f.Host.BootTime},
@@ -219,13 +220,13 @@ func ids(p *pass) {
 		if len(l.UIDMappings) > 0 {
 			was = short(idmap.Text(l.UIDMappings))
 		}
-		p.change(report.Access, report.Set, "linux.uidMappings", was, fmt.Sprintf("root is host uid %d", root), "container root is nobody on the host, and no other jail has its ids")
+		p.change(report.Access, report.Set, "linux.uidMappings", was, fmt.Sprintf("root is host uid %d", root), "container root is an unprivileged id on the host, and no other jail has its ids")
 	}
 	switch {
 	case p.f.Host.Rootless:
-		p.missing(report.Access, "linux.uidMappings", "a user's engine has only this user's ids: all of its jails share them, and may hold the user's own (remedy: run the engine as root, which gives each jail ids of nobody)")
+		p.missing(report.Access, "linux.uidMappings", "a rootless engine has only its user's ids: all of its jails share them, and may hold the user's own (remedy: run the engine as root: then each jail has ids that no user has)")
 	case p.f.IDs.Given:
-		p.missing(report.Access, "linux.uidMappings", "the engine's own mapping: whatever else it gives these ids to can reach this jail's processes and files, and the other way round (remedy: leave user namespaces to agentjail)")
+		p.missing(report.Access, "linux.uidMappings", "the engine's own mapping: other containers with these ids can reach this jail's processes and files, and the other way round (remedy: leave user namespaces to agentjail)")
 	}
 	l.UIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.UIDs...)
 	l.GIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.GIDs...)

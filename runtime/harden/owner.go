@@ -9,18 +9,17 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// NamedOwner is who is named to own what is mounted in place of the first
-// process's user.
+// NamedOwner is the user named as the owner of mounted files, in place of the first process's
+// user.
 type NamedOwner struct {
-	User *plan.User // nil for nobody
+	User *plan.User // nil for none
 	By   string
 	// Ignored are names that could not be followed.
 	Ignored []policy.Ignored
 }
 
-// mountOwner decides who of the jail owns what OwnerDir maps: one user, as a
-// mount maps no two ids to one (user_namespaces(7)). The jail as a whole has the
-// same, whoever it is.
+// mountOwner decides which user of the jail owns the files that OwnerDir maps. There is one such
+// user for the whole jail, since a mount maps no two ids to one (user_namespaces(7)).
 func mountOwner(p *pass) {
 	const field = "mounts"
 	u := p.spec.Process.User
@@ -30,7 +29,7 @@ func mountOwner(p *pass) {
 	}
 	o := p.f.Owner
 	for _, i := range o.Ignored {
-		p.change(report.Access, report.Dropped, i.Name, short(i.Value), "", "it does not say who owns what is mounted: "+i.Why)
+		p.change(report.Access, report.Dropped, i.Name, short(i.Value), "", "no owner of the mounts was taken from it: "+i.Why)
 	}
 	by := "the first process's user"
 	if o.User != nil {

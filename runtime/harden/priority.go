@@ -9,14 +9,13 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// usualIOPriority is the middle of the best-effort class, which a process has
-// that never asked (ioprio_set(2)).
+// usualIOPriority is the middle of the best-effort class: the default of a process
+// (ioprio_set(2)).
 const usualIOPriority = 4
 
-// oomScore has the jail die before the host's own processes when memory runs
-// out: what it holds of the kernel's memory is counted for nobody. A higher wish
-// of the engine's stays, and so does the engine's own higher score, below which it
-// may not be able to get.
+// oomScore has the jail die before the host's own processes when memory runs out: kernel memory
+// that the jail holds is charged to no process. A higher value in the spec stays. The score is
+// never below the engine's own, which an unprivileged engine cannot lower.
 func oomScore(p *pass) {
 	const field, first = "process.oomScoreAdj", "when memory runs out, a jail dies before the host's own processes"
 	least := max(oomscore.Jail, p.f.Host.OOMScoreAdj)
@@ -34,9 +33,9 @@ func oomScore(p *pass) {
 	p.spec.Process.OOMScoreAdj = ptr(least)
 }
 
-// priorities keep a jail behind the host's own processes: in what the kernel
-// kills when memory runs out, and in what it runs and serves first. A spec that
-// is silent gets the engine's own values, and engines protect themselves.
+// priorities keep a jail behind the host's own processes, both for the OOM killer and for
+// processor and disk time. Without values in the spec a jail would inherit the engine's, and
+// engines protect themselves.
 func priorities(p *pass) {
 	pr := p.spec.Process
 	oomScore(p)

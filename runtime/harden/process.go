@@ -15,7 +15,7 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// process is what create and exec demand of a process alike.
+// process hardens a process for both create and exec.
 func process(p *pass) {
 	pr := p.spec.Process
 	if _, ok := p.f.IDs.HostUID(pr.User.UID); !ok {
@@ -38,7 +38,7 @@ func process(p *pass) {
 	checkCwd(p, pr.Cwd)
 	if !pr.NoNewPrivileges {
 		pr.NoNewPrivileges = true
-		p.change(report.Access, report.Set, "process.noNewPrivileges", "", "true", "set-id programs and file capabilities give nothing")
+		p.change(report.Access, report.Set, "process.noNewPrivileges", "", "true", "set-id programs and file capabilities have no effect")
 	}
 	priorities(p)
 	rlimits(p)
@@ -115,9 +115,9 @@ func rlimits(p *pass) {
 	pr.Rlimits = out
 }
 
-// defaultCaps are what engines give every container without being asked
-// (moby oci/caps/defaults.go; containerd and Podman give these or fewer). Only
-// what goes beyond them is a grant that somebody requested.
+// defaultCaps are the capabilities that engines grant every container by default (moby
+// oci/caps/defaults.go; containerd and Podman grant these or fewer). Only further capabilities
+// were requested explicitly.
 var defaultCaps = []string{
 	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
 	"CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",

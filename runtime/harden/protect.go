@@ -11,9 +11,8 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// protectBind decides what of a bind mount is kept from the jail although the
-// mount can be written to, and whether the mount as a whole becomes read-only
-// because it is something that the host runs.
+// protectBind decides which files of a writable bind mount are protected from the jail, and
+// whether the mount as a whole becomes read-only because the host runs it.
 func protectBind(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) bool {
 	if f.Role == bindsource.Injected {
 		return readOnly // the engine made it for this container

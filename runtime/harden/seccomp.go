@@ -10,8 +10,8 @@ import (
 	"agentjail.dev/seccomp"
 )
 
-// Filter is what the jail's system call filter is made of: policy's profile for
-// the host's architecture, and the section that the bundle brings, or nil.
+// Filter returns the parts of the jail's system call filter: policy's profile for the host's
+// architecture, and the bundle's section, or nil.
 func (e Effective) Filter(in *specs.Spec, arch string) (seccomp.Options, *specs.LinuxSeccomp) {
 	o := seccomp.Options{Profile: e.Seccomp.Profile, Arch: arch, Kill: e.Seccomp.OnViolation == "kill", Only: e.Seccomp.List}
 	if in.Linux == nil {

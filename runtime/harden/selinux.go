@@ -25,9 +25,9 @@ const (
 	fileLabel    = "system_u:object_r:container_file_t:s0"
 )
 
-// selinux keeps the label that the engine made, if it confines: a container
-// type with a pair of categories. What does not hold is replaced, so that the
-// jail is in a container type with a pair of its own.
+// selinux keeps the label that the engine made, if it confines: a container type with a pair of
+// categories. Any other label is replaced, so that the jail is in a container type with a pair of
+// its own.
 func selinux(p *pass) {
 	pr, l := p.spec.Process, p.spec.Linux
 	if !p.f.Host.SELinux {
@@ -71,9 +71,8 @@ func selinux(p *pass) {
 	relabelMounts(p, level)
 }
 
-// relabelMounts gives the jail's files its level, if they have another: of a
-// higher one it could not read its own root, and that of a lower one every jail
-// could.
+// relabelMounts sets the jail's level on its files, if they have another. With a higher level the
+// jail could not read its own root; with a lower level every jail could.
 func relabelMounts(p *pass, level string) {
 	l := p.spec.Linux
 	now := fileLabel
@@ -102,9 +101,9 @@ func withLevel(label, level string) string {
 // categories is how many an MCS policy has: c0 to c1023.
 const categories = 1024
 
-// isPair reports whether a level is s0 with two categories, in the form in which
-// the kernel writes it. A range of categories dominates many jails' pairs, one
-// category or none is shared by chance or by all.
+// isPair reports whether a level is s0 with two categories, in the form in which the kernel
+// writes it. A range of categories dominates many jails' pairs, one category or none is shared by
+// chance or by all.
 func isPair(level string) bool {
 	a, b, ok := strings.Cut(level, ",")
 	if !ok || !strings.HasPrefix(a, "s0:c") || !strings.HasPrefix(b, "c") {

@@ -297,7 +297,7 @@ func TestIDs(t *testing.T) {
 	}
 	f.IDs = m
 	res, rep, err := Harden(s, policy.Default(), f)
-	if err != nil || !res.Plan.Shifted || len(find(rep, report.Missing, "linux.uidMappings")) != 1 {
+	if err != nil || !res.Plan.AlreadyMapped || len(find(rep, report.Missing, "linux.uidMappings")) != 1 {
 		t.Errorf("%v: %v", err, rep.Changes)
 	}
 	s.Process.User.UID = 1001

@@ -6,8 +6,8 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// ownSys puts a small tmpfs in place of sysfs, which staging fills with what a
-// jail has there (views.Sys).
+// ownSys mounts a small tmpfs in place of sysfs. Staging fills it with the jail's files
+// (procfiles.Sys).
 func ownSys(p *pass, m *specs.Mount, opts []string) []string {
 	saidReadOnly(p, m, opts)
 	if m.Type == "sysfs" {

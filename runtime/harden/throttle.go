@@ -13,8 +13,8 @@ import (
 // disk is a block device, by its numbers.
 type disk struct{ major, minor int64 }
 
-// throttles bounds, in bytes per second, what the jail reads and writes on the
-// disks behind its writable bind mounts.
+// throttles bounds the jail's reads and writes, in bytes per second, on the disks behind its
+// writable bind mounts.
 func throttles(p *pass, r *specs.LinuxResources) {
 	rd, wr := uint64(p.pol.Limits.IORead), uint64(p.pol.Limits.IOWrite)
 	if rd == 0 && wr == 0 {

@@ -11,13 +11,12 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// unifiedRules are the files of a control group of version 2 that a bundle may
-// write as they are (OCI runtime-spec, config-linux.md, Unified). Delegates
-// write them last, over what the other fields say, so that each is held to
-// policy here. Not among them: what protects the jail's share from others
-// (memory.min, memory.low, io.latency, cpu.uclamp.min, cpuset.cpus.partition),
-// what goes past a limit (cpu.max.burst), and what acts on the group
-// (cgroup.*, memory.reclaim). See Documentation/admin-guide/cgroup-v2.rst.
+// unifiedRules are the files of a control group of version 2 that a bundle may write directly
+// (OCI runtime-spec, config-linux.md, Unified). Delegates write these files last, over the values
+// of the other fields, so that policy limits each here. Files are left out that protect the
+// jail's share from others (memory.min, memory.low, io.latency, cpu.uclamp.min,
+// cpuset.cpus.partition), exceed a limit (cpu.max.burst), or act on the group (cgroup.*,
+// memory.reclaim). See Documentation/admin-guide/cgroup-v2.rst.
 var unifiedRules = sync.OnceValue(func() map[string]func(p *pass, v string) bool {
 	return map[string]func(p *pass, v string) bool{
 		"pids.max":   func(p *pass, v string) bool { return atMost(v, p.pol.Limits.Pids) },

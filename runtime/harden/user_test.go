@@ -62,7 +62,7 @@ func TestUsersEngine(t *testing.T) {
 	if l := r.Spec.Linux.Resources; l.Pids != nil || l.Memory != nil || l.CPU != nil {
 		t.Errorf("limits that cannot be set: %+v", l)
 	}
-	if !r.Plan.Shifted {
+	if !r.Plan.AlreadyMapped {
 		t.Error("the image's files would be shifted")
 	}
 	missing := map[string]bool{}

@@ -30,7 +30,7 @@ func (s *seen) lookHost(p *proc, first *process) error {
 	}
 	defer root.Close()
 	for _, e := range procfiles.Table {
-		t := Exposed{Path: e.Path, Tells: e.Tells}
+		t := Exposed{Path: e.Path, Tells: e.Reveals}
 		open := false
 		switch e.Becomes {
 		case procfiles.Stays:

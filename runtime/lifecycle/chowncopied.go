@@ -54,7 +54,7 @@ func (r *Runtime) tryChownCopied(j *state.Brief) error {
 		return err
 	}
 	defer root.Close()
-	n, complete, err := rootfs.Adopt(changes, root, j.IDs)
+	n, complete, err := rootfs.ChownCopied(changes, root, j.IDs)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (a *attempt) harden() error {
 		p.sources[i].File.Close()
 		p.sources = slices.Delete(p.sources, i, i+1)
 	}
-	p.res.Plan.Plain = a.o.PlainRoot
+	p.res.Plan.KeepHostOwners = a.o.PlainRoot
 	p.res.Plan.Inside = insideFile(p.res.Policy, p.rep)
 	a.spec = p.res.Spec
 	return nil

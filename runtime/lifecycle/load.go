@@ -82,7 +82,7 @@ func (r *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepar
 		return nil, err
 	}
 	if s.Linux != nil && !p.facts.Host.Cgroup.V2 {
-		p.facts.Above = quotaAbove(cgroups.Root+"/cpu", s.Linux.CgroupsPath)
+		p.facts.ParentQuota = quotaAbove(cgroups.Root+"/cpu", s.Linux.CgroupsPath)
 	}
 	if err := p.openRoot(plainRoot); err != nil {
 		return nil, err

@@ -13,13 +13,13 @@ import (
 	"agentjail.dev/runtime/kernel/filetime"
 )
 
-// ArrivalKind reports what has arrived.
+// ArrivalKind is the kind of an arrival.
 type ArrivalKind string
 
 // The kinds, the most dangerous first: they are listed in this order.
 const (
 	Gitlink       ArrivalKind = "gitlink"    // in the index of a repository: its own git enters the one that is there
-	NewRepository ArrivalKind = "repository" // a directory in which git runs what it is told there
+	NewRepository ArrivalKind = "repository" // a directory in which git runs programs that the repository names
 	Hook          ArrivalKind = "hook"
 	Setting       ArrivalKind = "setting" // a path of the table
 )
@@ -33,7 +33,7 @@ type Arrival struct {
 	Why  string
 }
 
-// Arrivals are what a look at a directory found, whoever made it.
+// Arrivals are the results of a search for new paths, whichever process made them.
 type Arrivals struct {
 	List []Arrival
 	// Total counts them, listed or not, and Searched the names that were looked at.
@@ -42,20 +42,22 @@ type Arrivals struct {
 	Short string
 }
 
-// Bounds of a look: what is looked at is the jail's, and who deletes a jail is not to be kept.
+// Bounds of the search: the jail chooses the content, and must not delay its own removal.
 const (
 	arrivalNames  = 200_000
 	arrivalDepth  = 64
-	arrivalNested = 8 // names of submodules, and what is in a path of the table
+	arrivalNested = 8 // names of submodules, and the content of a path of the table
 	arrivalListed = 64
 	arrivalTime   = time.Second
 )
 
-// Arrived finds what of the table came or was changed below a directory since a moment: by its time of change (inode(7)), which only
-// the kernel sets. What was protected meanwhile could not be changed by the jail, so that it does not show, nor do placeholders,
-// which are made before. source is the directory's path on the host.
+// Arrived finds paths of the table that were added or changed below a directory since a moment.
+// It goes by a file's time of change (inode(7)), which only the kernel sets. A jail cannot change
+// protected paths, so that these do not show. Nor do placeholders, which are made earlier. source
+// is the directory's path on the host.
 //
-// Directories that tools make anew as a whole are not looked through, but for repositories in them that an index names.
+// Directories that tools recreate as a whole are not searched, except for repositories in them
+// that an index names.
 func Arrived(root *os.File, source string, since time.Time) *Arrivals {
 	a := &arrivals{tree: tree{root: root}, source: source, since: since, until: time.Now().Add(arrivalTime), out: &Arrivals{}, seen: map[string]bool{}, fresh: map[string]bool{}}
 	for a.queue = []string{"."}; len(a.queue) > 0 && a.out.Short == ""; {
@@ -85,7 +87,8 @@ type arrivals struct {
 	queue  []string
 	all    []Arrival
 	seen   map[string]bool
-	// fresh are directories with a repository that came, and indexed the git directories whose index is to be read.
+	// fresh are directories with a new repository, and indexed the git directories whose index is
+	// to be read.
 	fresh   map[string]bool
 	indexed []arrivedGit
 	out     *Arrivals
@@ -174,7 +177,7 @@ func (a *arrivals) dir(rel string) {
 	}
 }
 
-// dotGit looks at what leads git to a repository, in the directory work.
+// dotGit examines the name by which git finds a repository, in the directory work.
 func (a *arrivals) dotGit(at, work string, typ byte) {
 	if typ == unix.DT_DIR {
 		a.gitDir(arrivedGit{rel: at, work: work})
@@ -186,7 +189,8 @@ func (a *arrivals) dotGit(at, work string, typ byte) {
 	}
 }
 
-// gitDir looks at a git directory. Its settings cannot be changed by a jail where it was there when the jail was made.
+// gitDir examines a git directory. If it existed when the jail was made, the jail cannot change
+// its settings.
 func (a *arrivals) gitDir(g arrivedGit) {
 	at := func(name string) string { return path.Join(g.rel, name) }
 	place := g.work
@@ -204,7 +208,7 @@ func (a *arrivals) gitDir(g arrivedGit) {
 	fresh := err != nil || a.changed(at("config"))
 	if fresh {
 		a.fresh[place] = true
-		why := "its settings came or were changed: git runs what they name"
+		why := "its settings came or were changed: git runs programs that they name"
 		if keys := a.programSettings(g.rel); keys != "" {
 			why += ": " + keys
 		}
@@ -232,7 +236,7 @@ func (a *arrivals) gitDir(g arrivedGit) {
 	}
 }
 
-// submodules looks at the git directories of submodules, whose names can have slashes in them.
+// submodules examines the git directories of submodules, whose names can contain slashes.
 func (a *arrivals) submodules(rel string, depth int) {
 	if depth > arrivalNested {
 		return
@@ -250,7 +254,7 @@ func (a *arrivals) submodules(rel string, depth int) {
 	}
 }
 
-// changed reports whether what is at a path has changed. What is not there has not.
+// changed reports whether the file at a path has changed. A missing file has not.
 func (a *arrivals) changed(rel string) bool {
 	fd, err := a.open(rel, unix.O_PATH)
 	if err != nil {
@@ -264,7 +268,7 @@ func (a *arrivals) changed(rel string) bool {
 	return filetime.After(st.Ctime, a.since)
 }
 
-// changedWithin says the same of a path and all below it.
+// changedWithin is changed for a path and all below it.
 func (a *arrivals) changedWithin(rel string, typ byte, depth int) bool {
 	if a.changed(rel) {
 		return true
@@ -275,8 +279,8 @@ func (a *arrivals) changedWithin(rel string, typ byte, depth int) bool {
 	return slices.ContainsFunc(a.names(rel, every), func(d dirent) bool { return a.changedWithin(path.Join(rel, d.name), d.typ, depth+1) })
 }
 
-// gitlinks finds those entries of an index that lead git into a repository that came. An index that did not change can have one to a
-// repository that came only now.
+// gitlinks finds the entries of an index that lead git into a new repository. An unchanged index
+// can have such an entry for a repository that is new.
 func (a *arrivals) gitlinks(g arrivedGit) {
 	var files []string
 	for _, d := range a.names(g.rel, func(name string, _ byte) bool {
@@ -311,6 +315,6 @@ func (a *arrivals) gitlink(to, from string) {
 		a.dotGit(path.Join(to, ".git"), to, byte(st.Mode&unix.S_IFMT>>12))
 	}
 	if a.fresh[to] {
-		a.add(Gitlink, to, "git's own status and diff in "+from+" run what the repository there names")
+		a.add(Gitlink, to, "git's own status and diff in "+from+" run programs that the repository there names")
 	}
 }

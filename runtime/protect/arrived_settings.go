@@ -11,7 +11,8 @@ import (
 // maxKeys bounds the settings of a repository that are named.
 const maxKeys = 8
 
-// programSettings are the names of those settings that have git run something, in a repository's config.
+// programSettings returns the names of those settings of a repository's config that have git run
+// a program.
 func (a *arrivals) programSettings(gitDir string) string {
 	text, _, err := a.read(path.Join(gitDir, "config"), maxCopy)
 	if err != nil {

@@ -105,7 +105,7 @@ func TestArrivedSettings(t *testing.T) {
 	}
 	defer root.Close()
 	a := Arrived(root, dir, time.Unix(0, 0))
-	if len(a.List) == 0 || !strings.HasSuffix(a.List[0].Why, "git runs what they name: core.fsmonitor, filter.e.clean, alias.x") {
+	if len(a.List) == 0 || !strings.HasSuffix(a.List[0].Why, "git runs programs that they name: core.fsmonitor, filter.e.clean, alias.x") {
 		t.Errorf("%+v", a.List)
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// tree is an opened directory whose content is somebody else's: every path is
-// opened from it anew, beneath it and through no symbolic link.
+// tree is an opened directory with untrusted content: every path is opened from it anew, beneath
+// it and through no symbolic link.
 type tree struct {
 	root *os.File
-	// mounts reports that what is mounted below counts as a part of it.
+	// mounts reports that mounts below count as a part of the tree.
 	mounts bool
 }
 
@@ -37,8 +37,8 @@ func (t tree) open(rel string, flags uint64) (int, error) {
 	return t.openAt(int(t.root.Fd()), rel, flags)
 }
 
-// A file of which another process holds a write lease (fcntl(2), F_SETLEASE) cannot be opened
-// without waiting; servers of files let go of theirs at once. What is not let go of stops the
+// If another process holds a write lease on a file (fcntl(2), F_SETLEASE), opening the file has
+// to wait. File servers release their leases at once. A lease that is not released stops the
 // start.
 const (
 	leaseTries = 50
@@ -54,8 +54,8 @@ func (t tree) openAt(dir int, rel string, flags uint64) (int, error) {
 		if err == unix.EINTR {
 			continue
 		}
-		// EAGAIN: something was renamed meanwhile, and the kernel could not tell
-		// whether the path stayed beneath; or there is a lease.
+		// EAGAIN: a concurrent rename kept the kernel from deciding whether the path stayed
+		// beneath; or there is a lease.
 		if tries++; err == unix.EAGAIN && tries < leaseTries {
 			if flags&unix.O_NONBLOCK != 0 {
 				time.Sleep(leaseWait)
@@ -72,7 +72,7 @@ func (t tree) openAt(dir int, rel string, flags uint64) (int, error) {
 	}
 }
 
-// stat looks at what is at a path, not following a link in its last part.
+// stat returns the attributes of the file at a path, without following a link in its last part.
 func (t tree) stat(rel string) (st unix.Stat_t, err error) {
 	fd, err := t.open(rel, unix.O_PATH)
 	if err != nil {
@@ -82,7 +82,7 @@ func (t tree) stat(rel string) (st unix.Stat_t, err error) {
 	return st, unix.Fstat(fd, &st)
 }
 
-// statx is stat with what tells a file from others: its birth.
+// statx is stat with the file's birth, which distinguishes files with the same inode number.
 func (t tree) statx(rel string) (st unix.Statx_t, err error) {
 	fd, err := t.open(rel, unix.O_PATH)
 	if err != nil {
@@ -123,7 +123,7 @@ type dirent struct {
 // direntName is where the name begins in a record of getdents64(2).
 const direntName = int(unsafe.Offsetof(unix.Dirent{}.Name))
 
-// A listing is what was read of a directory.
+// A listing is the result of reading a directory.
 type listing struct {
 	names []dirent // those that are of interest
 	read  int      // all names
@@ -175,7 +175,7 @@ func list(fd int, buf []byte, most int, wanted func(name []byte, typ byte) bool)
 	return out
 }
 
-// known requests the type of a name where the directory does not tell it.
+// known looks up the type of a name if the directory entry does not have it.
 func known(dir int, name string, typ byte) byte {
 	if typ != unix.DT_UNKNOWN {
 		return typ

@@ -21,10 +21,10 @@ type gitDir struct {
 	// linked reports that it belongs to a further working directory (git-worktree(1))
 	// and shares another one's hooks and config.
 	linked bool
-	names  map[string]bool // what is there of the table's names, folded
+	names  map[string]bool // the existing names of the table, folded
 }
 
-// isGitDir recognises a git directory by what git looks for (is_git_directory in
+// isGitDir reports whether a directory is a git directory, by git's own rule (is_git_directory in
 // its setup.c), whatever its name.
 func isGitDir(list []dirent) bool {
 	has := func(name string, types ...byte) bool {
@@ -33,7 +33,7 @@ func isGitDir(list []dirent) bool {
 	return has("HEAD", unix.DT_REG, unix.DT_LNK) && has("objects", unix.DT_DIR, unix.DT_LNK) && has("refs", unix.DT_DIR, unix.DT_LNK)
 }
 
-// What is kept of a repository by other names than the table's. Each goes by the name of the path
+// Protected paths of a repository with names outside the table. Each has the entry of the path
 // that leads to it, so that binds.unprotect leaves both to jails.
 var (
 	gitFile = &Entry{Path: ".git", Absent: EmptyDir, Why: "leads git to its directory, config and hooks (gitrepository-layout(5))"}
@@ -66,8 +66,8 @@ func (s *search) gitAt(work, name string) error {
 	return s.gitDir(t.end, work)
 }
 
-// lead is where a path leads, which git reads in a file or takes by its name. The links on the way
-// are held, and where something leads to what is not there, that is kept absent.
+// lead returns the target of a path that git reads in a file or uses by its name. It protects the
+// links on the way. Where a target does not exist, it is kept absent.
 func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error) {
 	if t, err = s.follow(dir, p); err != nil {
 		return t, err
@@ -118,7 +118,8 @@ func (s *search) gitDir(rel, work string) error {
 	return s.inGit(g, work)
 }
 
-// inGit keeps what is there of the table in a git directory, and looks for git directories in it.
+// inGit protects the existing paths of the table in a git directory, and looks for git
+// directories in it.
 func (s *search) inGit(g *gitDir, work string) error {
 	list, err := s.listed(g.rel, func(name []byte, typ byte) bool { return inGit()[fold(string(name))] })
 	if err != nil {
@@ -180,8 +181,8 @@ func (s *search) pointer(rel string) (string, error) {
 	return "", err
 }
 
-// common follows a git directory's commondir to the directory whose config and hooks git takes
-// instead.
+// common follows a git directory's commondir to the directory from which git takes config and
+// hooks instead.
 func (s *search) common(g *gitDir, work string) error {
 	if !g.names["commondir"] {
 		return nil
@@ -198,8 +199,8 @@ func (s *search) common(g *gitDir, work string) error {
 	return s.gitDir(t.end, work)
 }
 
-// modules looks for the git directories of submodules, whose names can have
-// slashes in them ("lib/net/http").
+// modules looks for the git directories of submodules, whose names can contain slashes
+// ("lib/net/http").
 func (s *search) modules(rel string, depth int) error {
 	if depth > s.o.Limits.Depth {
 		s.tooDeep(rel)
@@ -225,7 +226,7 @@ func (s *search) modules(rel string, depth int) error {
 	return nil
 }
 
-// worktrees looks at what git keeps for further working directories.
+// worktrees examines the git directories of further working directories.
 func (s *search) worktrees(rel string) error {
 	list, err := s.listed(rel, func(_ []byte, typ byte) bool { return typ == unix.DT_DIR })
 	if err != nil {
@@ -273,7 +274,7 @@ func (s *search) absentGit(g *gitDir) error {
 }
 
 // named protects files and directories of the tree that the repositories' settings name: git runs
-// what is in core.hooksPath, and reads further settings.
+// the programs in core.hooksPath, and reads further settings.
 func (s *search) named() error {
 	for i := 0; i < len(s.order); i++ { // a file may lead to further ones
 		g := s.order[i]
@@ -295,7 +296,7 @@ func (s *search) named() error {
 	return nil
 }
 
-// reading is what a repository's settings are read with.
+// reading is the state of reading a repository's settings.
 type reading struct {
 	*search
 	g     *gitDir
@@ -312,7 +313,7 @@ const (
 	maxLookedUp     = 50_000
 )
 
-// file reads a file of settings of the tree, and what it includes.
+// file reads a file of settings of the tree, and the files that it includes.
 func (r *reading) file(rel string, depth int) error {
 	if i, ok := r.search.seen[rel]; ok && r.found.Paths[i].Treatment == Private {
 		if r.seen[rel] {
@@ -346,9 +347,9 @@ func (r *reading) file(rel string, depth int) error {
 	return r.settings(text, rel, depth)
 }
 
-// outsideText is the text of a file of settings that is not in the tree: a jail cannot write it,
-// but it may name what is in the tree. It is read if it belongs to the machine or to the tree's
-// owner: a nested repository, which a jail has made, may include any file of the host's.
+// outsideText returns the text of a settings file outside the tree: a jail cannot write it, but
+// it may name files in the tree. It is read if it belongs to the machine or to the tree's owner:
+// a nested repository, which a jail has made, may include any file of the host's.
 func (s *search) outsideText(abs string) string {
 	if text, ok := s.texts[abs]; ok {
 		return text
@@ -375,8 +376,8 @@ func (s *search) outsideText(abs string) string {
 // systemSettings are git's settings of the machine (git-config(1), FILES).
 const systemSettings = "/etc/gitconfig"
 
-// Settings lists git's files of settings of the machine, and of those whose home a directory is or
-// lies in.
+// Settings lists git's settings files of the machine, and of the users whose home a directory is
+// or lies in.
 func Settings(dir string, homes map[string]string) []string {
 	out := []string{systemSettings}
 	for _, home := range homes {
@@ -388,8 +389,8 @@ func Settings(dir string, homes map[string]string) []string {
 	return slices.Compact(out)
 }
 
-// errLong and errIrregular are read's errors for a file that is longer than was to be read, and for
-// what is none.
+// errLong and errIrregular are read's errors for a file that is too long, and for one that is not
+// regular.
 var (
 	errLong      = errors.New("is longer")
 	errIrregular = errors.New("is not a regular file")
@@ -400,11 +401,11 @@ func (r *reading) tooLong(rel string) error {
 	if r.left(&Entry{Path: ".git/config"}, rel) {
 		return nil
 	}
-	return refusal.New(refusal.BindSearch, "%s has more than %d bytes, includes more than %d files or names more than %d paths: what it has git run cannot be protected",
+	return refusal.New(refusal.BindSearch, "%s has more than %d bytes, includes more than %d files or names more than %d paths: programs that it has git run cannot be protected",
 		r.onHost(rel), maxCopy, maxSettingFiles, maxLookedUp).WithRemedy("shorten it, or policy: binds.unprotect = [%q]", r.onHost(rel))
 }
 
-// settings protects what the settings of a text name. rel is the file's name.
+// settings protects the files that the settings of a text name. rel is the file's name.
 func (r *reading) settings(text, rel string, depth int) error {
 	for _, set := range gitconfig.Scan(text) {
 		if err := r.setting(set, rel, depth); err != nil {
@@ -414,7 +415,7 @@ func (r *reading) settings(text, rel string, depth int) error {
 	return nil
 }
 
-// setting protects what a setting names.
+// setting protects the files that a setting names.
 func (r *reading) setting(set gitconfig.Setting, file string, depth int) error {
 	if set.Section == "core" && set.Key == "worktree" {
 		t, err := r.lead(r.g.rel, set.Value, gitFile, false)

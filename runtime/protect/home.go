@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxPasswd bounds what is read of the host's users.
+// maxPasswd bounds the read of the host's users.
 const maxPasswd = 4 << 20
 
-// Homes lists the home directories of the host's passwd(5) by their users' names. Users that are
-// not in the file have homes that are recognised by what is in them.
+// Homes lists the home directories of the host's passwd(5) by their users' names. The homes of
+// users outside the file are recognised by their content.
 func Homes(passwd io.Reader) map[string]string {
 	out := map[string]string{}
 	lines := bufio.NewScanner(io.LimitReader(passwd, maxPasswd))

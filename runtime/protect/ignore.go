@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ignoreFile has patterns of what git leaves out (gitignore(5)).
+// ignoreFile has patterns of the files that git ignores (gitignore(5)).
 const ignoreFile = ".gitignore"
 
 // An ignoreRule is a line of such a file. A jail may write the file: the names in an ignored
@@ -17,7 +17,7 @@ type ignoreRule struct {
 	keep    bool // a "!" before it
 }
 
-// Bounds of what is read of such files.
+// Bounds of reading such files.
 const (
 	maxIgnore      = 64 << 10
 	maxIgnoreRules = 500

@@ -31,8 +31,8 @@ type indexEntry struct {
 	skipping bool      // skip-worktree: the file need not be there
 }
 
-// eachEntry calls f with the entries of an index, versions 2 to 4, whose object names have object bytes, until f returns false. It reports
-// whether the text was an index as far as it was read.
+// eachEntry calls f with the entries of an index, versions 2 to 4, whose object names have object
+// bytes, until f returns false. It reports whether the text was an index as far as it was read.
 func eachEntry(text string, object int, f func(indexEntry) bool) bool {
 	if len(text) < indexHead || text[:4] != "DIRC" {
 		return false
@@ -91,7 +91,8 @@ func eachEntry(text string, object int, f func(indexEntry) bool) bool {
 	return true
 }
 
-// gitlinksOf lists the paths of an index that are gitlinks: repositories of their own. ok is false for what is no index.
+// gitlinksOf lists the paths of an index that are gitlinks: repositories of their own. ok is
+// false if the text is no index.
 func gitlinksOf(text string) (paths []string, ok bool) {
 	// The length of an object's name is in the repository's settings (extensions.objectFormat).
 	for _, object := range []int{20, 32} {
@@ -109,8 +110,8 @@ func gitlinksOf(text string) (paths []string, ok bool) {
 	return nil, false
 }
 
-// stripped reads the number of bytes that a name of version 4 leaves away of the one before, in git's offset encoding
-// (gitformat-pack(5)); n is 0 for none.
+// stripped reads the number of bytes that a name of version 4 omits of the one before, in git's
+// offset encoding (gitformat-pack(5)); n is 0 for none.
 func stripped(text string) (drop, n int) {
 	const most = 1 << 20
 	for i := range min(len(text), 4) {

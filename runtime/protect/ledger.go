@@ -18,28 +18,28 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 )
 
-// Ledger is the account of placeholders: mount points that were made in mounted
+// Ledger is the record of placeholders: mount points that were made in mounted
 // directories for paths that were not there. It is written before the first of
 // them is made, and outlives a boot as they do. Several jails may stand on one
 // placeholder; the last one's end removes it.
 type Ledger struct {
 	Dir string // mode 0700
-	// Boot and Store tell whose jails an account is of: a machine's containers may
-	// have the ledger's directory in common, and states of their own.
+	// Boot and Store identify the jails of a record: a machine's containers may share the
+	// ledger's directory, and have states of their own.
 	Boot, Store string
-	// User reports that this process is not the machine's root: what it may not make,
-	// its jails may not either.
+	// User reports that this process is not the machine's root: its jails have no more rights to
+	// create files than the process.
 	User bool
 }
 
 // A Made is one placeholder.
-type Made struct {
+type CreatedPlaceholder struct {
 	Path string `json:"path"` // on the host, when it was made
 	Dir  bool   `json:"dir"`
-	// Text is what the file holds, or the kind of marker that it is.
+	// Text is the file's content, or the kind of marker.
 	Text string `json:"text,omitempty"`
-	// Dev, Ino and Born, its birth in nanoseconds since 1970 where the file system
-	// keeps that, tell it from another of that name; 0 until it was made.
+	// Dev, Ino and Born identify the placeholder; 0 until it was made. Born is its birth in
+	// nanoseconds since 1970, where the file system keeps that.
 	Dev  uint64 `json:"dev,omitempty"`
 	Ino  uint64 `json:"ino,omitempty"`
 	Born int64  `json:"born,omitempty"`
@@ -54,13 +54,13 @@ type identity struct {
 	born     int64
 }
 
-func (m *Made) identity() identity { return identity{m.Dev, m.Ino, m.Born} }
+func (m *CreatedPlaceholder) identity() identity { return identity{m.Dev, m.Ino, m.Born} }
 
-// account is a jail's file in the ledger.
-type account struct {
-	Made []Made `json:"made"`
-	// Since is when it was written, in nanoseconds since 1970: what is older was
-	// not made by us.
+// ledgerRecord is a jail's file in the ledger.
+type ledgerRecord struct {
+	Made []CreatedPlaceholder `json:"made"`
+	// Since is when the record was written, in nanoseconds since 1970: agentjail did not make
+	// older files.
 	Since int64  `json:"since"`
 	Boot  string `json:"boot,omitempty"`
 	Store string `json:"store,omitempty"`
@@ -89,26 +89,26 @@ func (l Ledger) lock() (unlock func(), err error) {
 	return func() { unix.Close(fd) }, nil
 }
 
-// suffix ends the names of accounts; other files are what a crash left of one.
+// suffix ends the names of records; other files are left over from a crash.
 const suffix = ".json"
 
 func (l Ledger) file(key string) string { return filepath.Join(l.Dir, key+suffix) }
 
-// read reads an account. One that a crash of the machine left without text is
-// empty: nothing reports what was made.
-func (l Ledger) read(key string) (*account, error) {
+// read reads a record. A record without text, as a crash of the machine leaves it, counts as
+// empty: the placeholders are unknown then.
+func (l Ledger) read(key string) (*ledgerRecord, error) {
 	data, err := atomicfile.Read(l.file(key), 8<<20)
 	if err != nil {
 		return nil, err
 	}
-	a := new(account)
+	a := new(ledgerRecord)
 	if json.Unmarshal(data, a) != nil {
-		return new(account), nil
+		return new(ledgerRecord), nil
 	}
 	return a, nil
 }
 
-func (l Ledger) write(key string, a *account) error {
+func (l Ledger) write(key string, a *ledgerRecord) error {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (l Ledger) write(key string, a *account) error {
 	return nil
 }
 
-// keys lists the accounts.
+// keys lists the keys of the records.
 func (l Ledger) keys() ([]string, error) {
 	list, err := os.ReadDir(l.Dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -134,16 +134,15 @@ func (l Ledger) keys() ([]string, error) {
 	return out, err
 }
 
-// torn lists the files of accounts that were being written (atomicfile.Write).
-func (l Ledger) torn() ([]string, error) {
+// partialFiles lists the files of records that were being written (atomicfile.Write).
+func (l Ledger) partialFiles() ([]string, error) {
 	return filepath.Glob(filepath.Join(l.Dir, "*"+suffix+".*.tmp"))
 }
 
-// Make makes the placeholders among the paths of a directory that are not there
-// yet, for the jail of that key. What has appeared since the search stays as it
-// is. source is the directory's path on the host. denied are those that can be
-// made by nobody who could be in the jail.
-func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []Made, err error) {
+// Make makes the missing placeholders among the paths of a directory, for the jail of that key. A
+// file that has appeared since the search stays. source is the directory's path on the host.
+// denied are the placeholders that no user of the jail could make.
+func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []CreatedPlaceholder, err error) {
 	t := tree{root: root, mounts: true}
 	want, bare := missing(t, source, paths), t.bare(paths)
 	keys, err := l.keys()
@@ -160,7 +159,7 @@ func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (de
 		return nil, err
 	}
 	if a == nil {
-		a = &account{Since: time.Now().UnixNano(), Boot: l.Boot, Store: l.Store}
+		a = &ledgerRecord{Since: time.Now().UnixNano(), Boot: l.Boot, Store: l.Store}
 	}
 	known, err := l.known()
 	if err != nil {
@@ -189,7 +188,7 @@ func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (de
 	return denied, l.write(key, a)
 }
 
-// comparePaths orders paths so that what lies in a directory follows it at once.
+// comparePaths orders paths so that a directory's content follows it at once.
 func comparePaths(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch x, y := a[i], b[i]; {
@@ -205,9 +204,8 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// families splits a list before each placeholder that does not lie in the first
-// of its family.
-func families(list []Made) (out [][]Made) {
+// groupNested splits a list before each placeholder that does not lie in the first of its group.
+func groupNested(list []CreatedPlaceholder) (out [][]CreatedPlaceholder) {
 	begin := 0
 	for i := range list {
 		if i+1 == len(list) || !strings.HasPrefix(list[i+1].Path, list[begin].Path+"/") {
@@ -218,18 +216,18 @@ func families(list []Made) (out [][]Made) {
 	return out
 }
 
-// makeAll makes placeholders, families beside each other. made are those that
+// makeAll makes placeholders, groups in parallel. made are those that
 // were not there, denied those that could not be made.
-func (l Ledger) makeAll(t tree, source string, list []Made) (made, denied []Made, err error) {
-	all := families(list)
+func (l Ledger) makeAll(t tree, source string, list []CreatedPlaceholder) (made, denied []CreatedPlaceholder, err error) {
+	all := groupNested(list)
 	type result struct {
-		made, denied []Made
+		made, denied []CreatedPlaceholder
 		err          error
 	}
 	results := make([]result, len(all))
 	parallel(len(all), func(_, i int) {
 		r := &results[i]
-		r.made, r.denied, r.err = l.makeFamily(t, source, all[i])
+		r.made, r.denied, r.err = l.makeGroup(t, source, all[i])
 	})
 	for _, r := range results {
 		made, denied, err = append(made, r.made...), append(denied, r.denied...), errors.Join(err, r.err)
@@ -237,13 +235,13 @@ func (l Ledger) makeAll(t tree, source string, list []Made) (made, denied []Made
 	return made, denied, err
 }
 
-func (l Ledger) makeFamily(t tree, source string, list []Made) (made, denied []Made, err error) {
+func (l Ledger) makeGroup(t tree, source string, list []CreatedPlaceholder) (made, denied []CreatedPlaceholder, err error) {
 	for _, m := range list {
-		if slices.ContainsFunc(denied, func(d Made) bool { return strings.HasPrefix(m.Path, d.Path+"/") }) {
+		if slices.ContainsFunc(denied, func(d CreatedPlaceholder) bool { return strings.HasPrefix(m.Path, d.Path+"/") }) {
 			denied = append(denied, m)
 			continue
 		}
-		if isMarker(m.Text) && m.Text != markerStood && !slices.ContainsFunc(made, func(d Made) bool { return d.Path == path.Dir(m.Path) }) {
+		if isMarker(m.Text) && m.Text != markerStood && !slices.ContainsFunc(made, func(d CreatedPlaceholder) bool { return d.Path == path.Dir(m.Path) }) {
 			continue // the directory is another's
 		}
 		ok, err := m.make(t, source)
@@ -264,9 +262,9 @@ func (l Ledger) makeFamily(t tree, source string, list []Made) (made, denied []M
 	return made, denied, nil
 }
 
-// missing lists what has to be made for the placeholders among paths: the
-// directories on the way, then itself, and the marker in a directory.
-func missing(t tree, source string, paths []Path) (out []Made) {
+// missing lists the placeholders to make among paths: the directories on the way, then the
+// placeholder itself, and the marker in a directory.
+func missing(t tree, source string, paths []Path) (out []CreatedPlaceholder) {
 	absent := map[string]bool{} // directories, by whether they are to be made
 	for _, p := range paths {
 		if p.Treatment != Placeholder {
@@ -274,9 +272,9 @@ func missing(t tree, source string, paths []Path) (out []Made) {
 		}
 		begin, at := len(out), path.Join(source, p.Rel)
 		if p.Dir {
-			out = append(out, Made{Path: path.Join(at, marker), Text: markerMade})
+			out = append(out, CreatedPlaceholder{Path: path.Join(at, marker), Text: markerMade})
 		}
-		out = append(out, Made{Path: at, Dir: p.Dir, Text: p.Text})
+		out = append(out, CreatedPlaceholder{Path: at, Dir: p.Dir, Text: p.Text})
 		for dir := path.Dir(p.Rel); dir != "."; dir = path.Dir(dir) {
 			if _, known := absent[dir]; known {
 				break
@@ -285,7 +283,7 @@ func missing(t tree, source string, paths []Path) (out []Made) {
 			if absent[dir] = errors.Is(err, unix.ENOENT); !absent[dir] {
 				break
 			}
-			out = append(out, Made{Path: path.Join(source, dir), Dir: true})
+			out = append(out, CreatedPlaceholder{Path: path.Join(source, dir), Dir: true})
 		}
 		if p.Dir && absent[path.Dir(p.Rel)] {
 			out[begin].Text = markerBoth
@@ -295,13 +293,13 @@ func missing(t tree, source string, paths []Path) (out []Made) {
 	return out
 }
 
-// afterMkdir is for tests: what another user of the directory does between two
+// afterMkdir is for tests: it stands for another user of the directory who acts between two
 // steps.
 var afterMkdir = func(name string) {}
 
-// make makes a placeholder as the user whom its directory belongs to, and notes
-// what it is. ok is false where something of that name is there.
-func (m *Made) make(t tree, source string) (ok bool, err error) {
+// make makes a placeholder as the user that its directory belongs to, and records its identity.
+// ok is false if the name exists already.
+func (m *CreatedPlaceholder) make(t tree, source string) (ok bool, err error) {
 	rel := strings.TrimPrefix(m.Path, source+"/")
 	dir, err := t.open(path.Dir(rel), unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -321,7 +319,7 @@ func (m *Made) make(t tree, source string) (ok bool, err error) {
 }
 
 // makeIn makes a placeholder in an open directory of uid's, with the thread's ids.
-func (m *Made) makeIn(dir int, name string, uid uint32) (ok bool, err error) {
+func (m *CreatedPlaceholder) makeIn(dir int, name string, uid uint32) (ok bool, err error) {
 	fd := -1
 	create := func() (err error) {
 		if m.Dir {
@@ -363,18 +361,18 @@ func (m *Made) makeIn(dir int, name string, uid uint32) (ok bool, err error) {
 	return true, nil
 }
 
-// note notes what a placeholder is.
-func (m *Made) note(st *unix.Statx_t) {
+// note records a placeholder's identity.
+func (m *CreatedPlaceholder) note(st *unix.Statx_t) {
 	m.Dev, m.Ino, m.Born = unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, born(st)
 }
 
-// known are the placeholders of all accounts.
-func (l Ledger) known() (map[identity]Made, error) {
+// known are the placeholders of all records.
+func (l Ledger) known() (map[identity]CreatedPlaceholder, error) {
 	keys, err := l.keys()
 	if err != nil {
 		return nil, err
 	}
-	out := map[identity]Made{}
+	out := map[identity]CreatedPlaceholder{}
 	for _, k := range keys {
 		a, err := l.read(k)
 		if errors.Is(err, os.ErrNotExist) {
@@ -394,7 +392,7 @@ func (l Ledger) known() (map[identity]Made, error) {
 
 // shared lists placeholders of other jails that are to serve this one too, by
 // whatever path those have the directory. mine are this jail's already.
-func shared(t tree, source string, paths []Path, known map[identity]Made, mine []Made) (out []Made) {
+func shared(t tree, source string, paths []Path, known map[identity]CreatedPlaceholder, mine []CreatedPlaceholder) (out []CreatedPlaceholder) {
 	if len(known) == 0 {
 		return nil
 	}
@@ -407,7 +405,7 @@ func shared(t tree, source string, paths []Path, known map[identity]Made, mine [
 		if err != nil {
 			continue
 		}
-		m := Made{}
+		m := CreatedPlaceholder{}
 		m.note(&st)
 		if k, ok := known[m.identity()]; ok && !seen[m.identity()] {
 			seen[m.identity()] = true
@@ -415,7 +413,7 @@ func shared(t tree, source string, paths []Path, known map[identity]Made, mine [
 			out = append(out, k)
 		}
 	}
-	slices.SortFunc(out, func(a, b Made) int { return comparePaths(a.Path, b.Path) })
+	slices.SortFunc(out, func(a, b CreatedPlaceholder) int { return comparePaths(a.Path, b.Path) })
 	return out
 }
 
@@ -437,7 +435,7 @@ func withParents(paths []Path) map[string]bool {
 	return out
 }
 
-// Remove ends a jail's account and removes the placeholders that no other jail
+// Remove deletes a jail's record and removes the placeholders that no other jail
 // stands on, unless they are something else by now.
 func (l Ledger) Remove(key string) error {
 	if _, err := os.Lstat(l.file(key)); errors.Is(err, os.ErrNotExist) {
@@ -477,25 +475,25 @@ func (l Ledger) remove(key string) error {
 			at[m.Path] = true
 		}
 	}
-	inUse := func(m Made) bool { return used[m.identity()] || m.Ino == 0 && at[m.Path] }
-	if err := unmakeAll(slices.DeleteFunc(a.Made, inUse), a.Since); err != nil {
+	inUse := func(m CreatedPlaceholder) bool { return used[m.identity()] || m.Ino == 0 && at[m.Path] }
+	if err := removeAll(slices.DeleteFunc(a.Made, inUse), a.Since); err != nil {
 		return err
 	}
 	if err := os.Remove(l.file(key)); err != nil {
-		return fmt.Errorf("ending the ledger's account: %w", err)
+		return fmt.Errorf("removing the ledger's record: %w", err)
 	}
 	return nil
 }
 
-// unmakeAll removes placeholders, families beside each other.
-func unmakeAll(list []Made, since int64) error {
-	// Another jail may have made the first ones of a family.
-	slices.SortFunc(list, func(a, b Made) int { return comparePaths(a.Path, b.Path) })
-	all := families(list)
+// removeAll removes placeholders, groups in parallel.
+func removeAll(list []CreatedPlaceholder, since int64) error {
+	// Another jail may have made the first ones of a group.
+	slices.SortFunc(list, func(a, b CreatedPlaceholder) int { return comparePaths(a.Path, b.Path) })
+	all := groupNested(list)
 	errs := make([]error, len(all))
 	parallel(len(all), func(_, i int) {
 		for _, m := range slices.Backward(all[i]) {
-			if err := m.unmake(since); err != nil {
+			if err := m.remove(since); err != nil {
 				errs[i] = err
 				return
 			}
@@ -504,38 +502,38 @@ func unmakeAll(list []Made, since int64) error {
 	return errors.Join(errs...)
 }
 
-// unmake removes a placeholder that is still one, where it was made or where the
-// directory that it lies in is now. Nothing that anybody else has made, filled or
-// moved is touched.
-func (m *Made) unmake(since int64) error {
+// remove removes a placeholder that is still one, at its first place or where its directory is
+// now. It leaves files alone that another process has made, filled or moved.
+func (m *CreatedPlaceholder) remove(since int64) error {
 	dir, err := unix.Openat2(unix.AT_FDCWD, path.Dir(m.Path), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err == nil {
-		found, err := m.unmakeIn(dir, since)
+		found, err := m.removeIn(dir, since)
 		unix.Close(dir)
 		if found || err != nil {
 			return err
 		}
 	}
 	if dir = m.openUp(); dir < 0 {
-		return nil // gone, and with it what was in it
+		return nil // gone, with its content
 	}
 	defer unix.Close(dir)
-	_, err = m.unmakeIn(dir, since)
+	_, err = m.removeIn(dir, since)
 	return err
 }
 
-// unmakeIn removes a placeholder from an open directory, as the directory's owner.
+// removeIn removes a placeholder from an open directory, as the directory's owner.
 // found reports that it is there.
-func (m *Made) unmakeIn(dir int, since int64) (found bool, err error) {
+func (m *CreatedPlaceholder) removeIn(dir int, since int64) (found bool, err error) {
 	name := path.Base(m.Path)
 	var st unix.Statx_t
 	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil || !m.is(&st, since) {
 		return false, nil
 	}
 	if !m.Dir {
-		// After a crash between making it and noting what it is, it may have a part of its text, or none.
+		// After a crash between making it and recording its identity, it may have a part of its
+		// text, or none.
 		text, ok := readAt(dir, name, len(m.text())+1)
 		if !ok || text != m.text() && (m.Ino != 0 || !strings.HasPrefix(m.text(), text)) {
 			return true, nil
@@ -563,8 +561,8 @@ func (m *Made) unmakeIn(dir int, since int64) (found bool, err error) {
 	return true, fmt.Errorf("removing the placeholder %s: %w", m.Path, err)
 }
 
-// is tells a placeholder from anything else of its name.
-func (m *Made) is(st *unix.Statx_t, since int64) bool {
+// is reports whether a file is this placeholder and no other file of its name.
+func (m *CreatedPlaceholder) is(st *unix.Statx_t, since int64) bool {
 	kind := uint16(unix.S_IFREG)
 	if m.Dir {
 		kind = unix.S_IFDIR
@@ -575,7 +573,7 @@ func (m *Made) is(st *unix.Statx_t, since int64) bool {
 	if m.Ino != 0 {
 		return st.Ino == m.Ino && unix.Mkdev(st.Dev_major, st.Dev_minor) == m.Dev && born(st) == m.Born
 	}
-	// A crash came between making it and noting what it is.
+	// A crash came between making it and recording its identity.
 	at := born(st)
 	return at != 0 && at >= since-int64(clockSlack)
 }
@@ -600,19 +598,19 @@ func readAt(dir int, name string, most int) (string, bool) {
 	return string(buf[:max(n, 0)]), err == nil
 }
 
-// ours reports whether an account is of this store's jails, or of an earlier boot's.
+// ours reports whether a record is of this store's jails, or of an earlier boot's.
 func (l Ledger) ours(key string) bool {
 	a, err := l.read(key)
 	return err == nil && (a.Boot != l.Boot || a.Store == l.Store)
 }
 
-// Sweep ends the accounts of jails that are not there any more.
+// Sweep removes the records of jails that no longer exist.
 func (l Ledger) Sweep(exists func(key string) bool) error {
 	keys, err := l.keys()
 	if err != nil {
 		return err
 	}
-	torn, err := l.torn()
+	torn, err := l.partialFiles()
 	if err != nil || len(torn) == 0 && !slices.ContainsFunc(keys, func(k string) bool { return !exists(k) }) {
 		return err
 	}
@@ -621,8 +619,8 @@ func (l Ledger) Sweep(exists func(key string) bool) error {
 		return err
 	}
 	defer unlock()
-	// Behind the lock nobody is writing: what is there now is a crash's.
-	torn, err = l.torn()
+	// No process writes while the lock is held: such a file is left over from a crash.
+	torn, err = l.partialFiles()
 	errs := []error{err}
 	for _, path := range torn {
 		errs = append(errs, os.Remove(path))
@@ -635,7 +633,7 @@ func (l Ledger) Sweep(exists func(key string) bool) error {
 	return errors.Join(errs...)
 }
 
-// maxVanished bounds what is listed of vanished placeholders.
+// maxVanished bounds the list of vanished placeholders.
 const maxVanished = 64
 
 // Vanished lists a jail's placeholders that are not where they were made any more,
@@ -670,19 +668,19 @@ func (l Ledger) Vanished(key string) (out []string) {
 }
 
 // there reports that the placeholder is where it was made.
-func (m *Made) there() bool {
+func (m *CreatedPlaceholder) there() bool {
 	var st unix.Statx_t
 	if unix.Statx(unix.AT_FDCWD, m.Path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil {
 		return false
 	}
-	at := Made{}
+	at := CreatedPlaceholder{}
 	at.note(&st)
 	return at.identity() == m.identity()
 }
 
 // sameDirectory reports that the path still leads to the directory that the
 // placeholder was made in.
-func (m *Made) sameDirectory() bool {
+func (m *CreatedPlaceholder) sameDirectory() bool {
 	fd, err := unix.Open(path.Dir(m.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false

@@ -143,24 +143,24 @@ func TestPlaceholdersInShared(t *testing.T) {
 func TestSweptPlaceholders(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		crash func(l Ledger, a *account, dir string) error
+		crash func(l Ledger, a *ledgerRecord, dir string) error
 		want  string
 	}{
-		{"all made", func(Ledger, *account, string) error { return nil }, "main.go"},
-		{"made, not noted", func(l Ledger, a *account, _ string) error {
+		{"all made", func(Ledger, *ledgerRecord, string) error { return nil }, "main.go"},
+		{"made, not noted", func(l Ledger, a *ledgerRecord, _ string) error {
 			for i := range a.Made {
 				a.Made[i].Dev, a.Made[i].Ino, a.Made[i].Up = 0, 0, ""
 			}
 			return l.write("jail", a)
 		}, "main.go"},
-		{"noted, not made", func(_ Ledger, a *account, _ string) error { return os.RemoveAll(a.Made[0].Path) }, "main.go"},
-		{"there before, not noted", func(l Ledger, a *account, _ string) error {
+		{"noted, not made", func(_ Ledger, a *ledgerRecord, _ string) error { return os.RemoveAll(a.Made[0].Path) }, "main.go"},
+		{"there before, not noted", func(l Ledger, a *ledgerRecord, _ string) error {
 			a.Made = a.Made[:1]
 			a.Made[0].Ino, a.Since = 0, a.Since+int64(1e12)
 			return l.write("jail", a)
 		}, ".agents .agents/.gitignore main.go"},
-		{"an account without text", func(l Ledger, _ *account, _ string) error { return os.Truncate(l.file("jail"), 0) }, ".agents .agents/.gitignore main.go"},
-		{"half an account", func(l Ledger, _ *account, _ string) error {
+		{"an account without text", func(l Ledger, _ *ledgerRecord, _ string) error { return os.Truncate(l.file("jail"), 0) }, ".agents .agents/.gitignore main.go"},
+		{"half an account", func(l Ledger, _ *ledgerRecord, _ string) error {
 			return os.WriteFile(l.file("jail")+".1.1.tmp", []byte("{"), 0o600)
 		}, "main.go"},
 	} {
@@ -202,11 +202,11 @@ func TestSweptText(t *testing.T) {
 	for text, want := range map[string]string{"": "main.go", ".": "main.go", ".\n": "main.go", "..": "commondir main.go", ".\n\n": "commondir main.go"} {
 		l := newLedger(t)
 		dir, _ := plant(t, "main.go")
-		m := Made{Path: filepath.Join(dir, "commondir"), Text: ".\n"}
+		m := CreatedPlaceholder{Path: filepath.Join(dir, "commondir"), Text: ".\n"}
 		if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.write("jail", &account{Made: []Made{m}, Since: time.Now().UnixNano()}); err != nil {
+		if err := l.write("jail", &ledgerRecord{Made: []CreatedPlaceholder{m}, Since: time.Now().UnixNano()}); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(m.Path, []byte(text), 0o644); err != nil {
@@ -258,7 +258,7 @@ func TestPlaceholdersOwner(t *testing.T) {
 func TestStaleAccount(t *testing.T) {
 	l := newLedger(t)
 	dir, root := plant(t, "main.go")
-	a := &account{Made: []Made{{Path: filepath.Join(dir, ".vscode"), Dir: true}}, Since: 1}
+	a := &ledgerRecord{Made: []CreatedPlaceholder{{Path: filepath.Join(dir, ".vscode"), Dir: true}}, Since: 1}
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

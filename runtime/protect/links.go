@@ -25,12 +25,13 @@ type trail struct {
 	end string
 	// outside is the host's path where it leads out of the tree.
 	outside string
-	// there reports that something is at end, and typ what (DT_DIR and so on). In place of a
-	// directory on the way it may be a file: rest is then what of the path is left.
+	// there reports that end exists, and typ its type (DT_DIR and so on). A file may be in place
+	// of a directory on the way: rest is then the rest of the path.
 	there bool
 	typ   byte
 	rest  string
-	// dangling reports that a link names what is not there: who makes that fills the link.
+	// dangling reports that a link's target does not exist: a process that creates the target
+	// fills the link.
 	dangling bool
 }
 
@@ -81,7 +82,7 @@ type walk struct {
 	s       *search
 	t       *trail
 	cur     string   // a directory of the tree
-	missing []string // below cur, what is not there
+	missing []string // missing names below cur
 	todo    []component
 	done    bool
 }
@@ -157,8 +158,8 @@ func (w *walk) link(at string) error {
 	return nil
 }
 
-// leave goes on from a directory of the host that is not in the tree. What lies in the tree by
-// its path, or by the links that the host has on the way, is walked in the tree.
+// leave goes on from a directory of the host outside the tree. A path that leads into the tree,
+// directly or by the host's links on the way, is walked in the tree.
 func (w *walk) leave(dir string) error {
 	top := components(w.s.o.Source, false)
 	if dir == "/" && len(w.todo) >= len(top) && join(w.todo[:len(top)]) == join(top) {
@@ -209,14 +210,14 @@ func onHost(p string) string {
 // a setting of git's, leads to it.
 type Demand struct {
 	Path string // the host's
-	From string // the host's path of what leads there
+	From string // the host's path that leads there
 	Why  string
-	// Dir reports what a placeholder is to be; what is there is kept as it is.
+	// Dir is the type of a placeholder; an existing file stays as it is.
 	Dir bool
 }
 
-// hold keeps a path of a directory from the jail: each link on its way, and what it leads to. What
-// is not there gets a placeholder where absent reports it, or where a link is waiting for it.
+// hold protects a path of a directory: each link on its way, and the target. A missing file gets
+// a placeholder if absent is true, or if a link leads to it.
 func (s *search) hold(dir, p string, e *Entry, absent bool) error {
 	if path.IsAbs(dir) && !path.IsAbs(p) {
 		p = path.Join(dir, p)
@@ -256,7 +257,8 @@ func (s *search) left(e *Entry, rel string) bool {
 	return unprotected(s.o.Unprotect, e, s.onHost(rel))
 }
 
-// whole refuses what can be kept from a jail only with the directory that it is to write to.
+// whole refuses a path that could be protected only together with the directory that the jail is
+// to write to.
 func (s *search) whole(rel string, e *Entry) error {
 	return refusal.New(refusal.BindSearch, "%s leads to the mounted directory itself, in which the jail may write: %s", s.onHost(rel), e.Why).
 		WithRemedy("remove it on the host, or policy: binds.unprotect = [%q]", s.onHost(rel))

@@ -47,8 +47,8 @@ func markerOf(text string) string {
 	return ""
 }
 
-// text is what a placeholder's file holds.
-func (m *Made) text() string {
+// text is the content of a placeholder's file.
+func (m *CreatedPlaceholder) text() string {
 	if t, ok := markers[m.Text]; ok {
 		return t
 	}
@@ -107,13 +107,12 @@ func (t tree) few(rel string) (names []string, ok bool) {
 	return names, len(names) < most
 }
 
-// stand plans what keeps bare directories there: a marker, or in another ledger's
-// placeholder a stake. foreign are those placeholders: the last of the ledgers
-// removes them.
-func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]Made) (stakes, foreign []Made) {
+// stand plans markers that keep bare directories in place; in another ledger's placeholder the
+// marker is a stake. foreign are those placeholders: the last of the ledgers removes them.
+func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]CreatedPlaceholder) (stakes, foreign []CreatedPlaceholder) {
 	for _, d := range bare {
 		at := path.Join(source, d.rel)
-		m := Made{Path: at, Dir: true}
+		m := CreatedPlaceholder{Path: at, Dir: true}
 		st, err := t.statx(d.rel)
 		if err != nil {
 			continue
@@ -123,25 +122,25 @@ func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]
 			continue
 		}
 		if d.marker == "" {
-			stakes = append(stakes, Made{Path: path.Join(at, marker), Text: markerStood})
+			stakes = append(stakes, CreatedPlaceholder{Path: path.Join(at, marker), Text: markerStood})
 			continue
 		}
 		st, err = t.statx(path.Join(d.rel, marker))
 		if err != nil {
 			continue
 		}
-		mark := Made{}
+		mark := CreatedPlaceholder{}
 		mark.note(&st)
 		if _, ours := known[mark.identity()]; ours {
 			continue
 		}
-		stakes = append(stakes, Made{Path: path.Join(at, stake+l.name()), Dir: true})
+		stakes = append(stakes, CreatedPlaceholder{Path: path.Join(at, stake+l.name()), Dir: true})
 		if d.marker == markerStood {
 			continue
 		}
 		foreign = append(foreign, m)
 		if st, err := t.statx(path.Dir(d.rel)); err == nil && d.marker == markerBoth {
-			up := Made{Path: path.Dir(at), Dir: true}
+			up := CreatedPlaceholder{Path: path.Dir(at), Dir: true}
 			up.note(&st)
 			foreign = append(foreign, up)
 		}
@@ -149,13 +148,13 @@ func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]
 	return stakes, foreign
 }
 
-// optional reports that a jail is protected without it: what keeps a host's programs
-// from a directory that is there.
-func (m *Made) optional() bool {
+// optional reports that a jail is protected without the placeholder: it only keeps programs of
+// the host from removing an existing directory.
+func (m *CreatedPlaceholder) optional() bool {
 	return m.Text == markerStood || strings.HasPrefix(path.Base(m.Path), stake)
 }
 
-// name tells this ledger from others.
+// name identifies this ledger among others.
 func (l Ledger) name() string {
 	h := fnv.New32a()
 	fmt.Fprint(h, l.Dir, "\x00", l.Store, "\x00", os.Geteuid())

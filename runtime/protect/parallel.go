@@ -6,8 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// readers is how many threads do what a directory takes beside each other: what
-// they wait for and use is the kernel's time.
+// readers is how many threads work on one directory at once. They spend their time in the kernel.
 const readers = 2
 
 // parallel calls f for each number below n, on at most readers threads.

@@ -11,10 +11,10 @@ import (
 	"agentjail.dev/runtime/protect/gitconfig"
 )
 
-// subject is what a setting of git's names.
+// subject is the kind of object that a setting of git's names.
 type subject int
 
-// What settings name.
+// Kinds of objects that settings name.
 const (
 	command    subject = iota // a line that a shell runs, or a program
 	shellAlias                // a command where it begins with "!"
@@ -32,10 +32,11 @@ type gitSetting struct {
 	what subject
 }
 
-// gitSettings are those of git-config(1) that name a program, or a file by which git finds one (git
-// 2.52), of the programs that read the same file (gitattributes(5), git-lfs, git-annex,
-// git-send-email(1), git-gui), and by the ends of names what is not known. What none but a
-// protected file may set (uploadpack.packObjectsHook) counts too: versions differ in that.
+// gitSettings are the settings of git-config(1) that name a program, or a file by which git finds
+// one (git 2.52), and those of programs that read the same file (gitattributes(5), git-lfs,
+// git-annex, git-send-email(1), git-gui). Unknown settings are recognised by the ends of their
+// names. A setting that only a protected file may set (uploadpack.packObjectsHook) counts too:
+// versions differ in that.
 var gitSettings = []gitSetting{
 	{"include.path", included}, {"includeif.*.path", included},
 	{"core.hookspath", hooks}, {"init.templatedir", hooks},
@@ -61,11 +62,11 @@ var gitSettings = []gitSetting{
 	{"*command", command}, {"*cmd", command}, {"*program", command}, {"*hook", command}, {"*editor", command}, {"*pager", command}, {"*helper", command}, {"*askpass", command},
 }
 
-// A naming is what a setting names.
+// A naming describes the objects that a setting names.
 type naming struct {
 	name   string
 	what   subject
-	absent Absent // what is done where it is not there
+	absent Absent // the handling of a missing file
 }
 
 // byKey finds settings by their names' first and last parts.
@@ -77,7 +78,8 @@ var byKey = sync.OnceValue(func() map[string]subject {
 	return out
 })
 
-// namedBy is what a setting names; ok is false for one that has git run nothing.
+// namedBy returns the objects that a setting names; ok is false for a setting that has git run no
+// program.
 func namedBy(set gitconfig.Setting) (n naming, ok bool) {
 	if set.Key == "" {
 		// url.BASE.insteadOf rewrites to the subsection.
@@ -124,7 +126,7 @@ type word struct {
 	sure, make bool
 }
 
-// wordsOf lists what a value names.
+// wordsOf lists the objects that a value names.
 func (r *reading) wordsOf(n naming, value string) []word {
 	switch n.what {
 	case shellAlias:
@@ -157,8 +159,8 @@ func (r *reading) wordsOf(n naming, value string) []word {
 	return out
 }
 
-// expand puts a home directory in place of a path's "~" or "~user". Whose it is depends on who runs
-// git: each home that the directory lies in, or is, counts.
+// expand replaces "~" or "~user" in a path by a home directory. The user depends on who runs git:
+// each home that the directory lies in, or is, counts.
 func (s *search) expand(p string) []string {
 	user, rest, _ := strings.Cut(p, "/")
 	if !strings.HasPrefix(user, "~") {
@@ -241,7 +243,7 @@ func quotedWords(line string) []word {
 	return out
 }
 
-// holdNamed keeps from the jail what a setting names from a directory.
+// holdNamed protects the file that a setting names, relative to a directory.
 func (r *reading) holdNamed(from string, w word, n naming, e *Entry) error {
 	t, err := r.follow(from, w.path)
 	if err != nil {

@@ -18,13 +18,13 @@ type Treatment string
 
 // The treatments.
 const (
-	// ReadOnly mounts what is there over itself, read-only.
+	// ReadOnly mounts the file over itself, read-only.
 	ReadOnly Treatment = "read-only"
-	// Private gives the jail a copy of the file.
+	// Private mounts a copy of the file that the jail may change.
 	Private Treatment = "copy"
 	// Placeholder makes something empty, and mounts that read-only.
 	Placeholder Treatment = "placeholder"
-	// Hidden covers what is there with something empty.
+	// Hidden covers the file with an empty one.
 	Hidden Treatment = "hidden"
 )
 
@@ -32,12 +32,12 @@ const (
 type Path struct {
 	Rel       string // below the directory
 	Treatment Treatment
-	// Dir reports that it is a directory, and Link that it is a symbolic link; for a
-	// placeholder, what it is to be.
+	// Dir reports a directory, and Link a symbolic link; for a placeholder, the type that it is
+	// to have.
 	Dir, Link bool
-	// Copy says of a placeholder that the jail gets an empty copy of its own over it.
+	// Copy reports that the jail has an empty copy of its own over a placeholder.
 	Copy bool
-	// Text is what a placeholder holds, or the text of a private copy.
+	// Text is the content of a placeholder, or of a private copy.
 	Text string
 	// Mode, UID and GID are the file's of which a private copy is made.
 	Mode     uint32
@@ -45,9 +45,9 @@ type Path struct {
 	Why      string
 }
 
-// Limits bound a search: what is searched is somebody else's. Where one is met the start is
-// refused: what lies behind it would be left to the jail. No limit is a time, so that other work
-// on the machine, another jail's for one, does not decide.
+// Limits bound a search: its content is untrusted. A search that meets a limit refuses the start,
+// since unsearched paths would be left to the jail. No limit is a time, so that other work on the
+// machine, for example another jail's, has no effect.
 type Limits struct {
 	Entries int // names that are looked at
 	// Ignored are names that are looked at in directories that a .gitignore names, and in those
@@ -55,7 +55,7 @@ type Limits struct {
 	Ignored int
 	Depth   int // directories below each other
 	Paths   int // paths that are protected
-	// PathsBy reports what makes Paths as low as it is.
+	// PathsBy is the reason for the value of Paths.
 	PathsBy string
 }
 
@@ -65,12 +65,12 @@ var DefaultLimits = Limits{Entries: 3_000_000, Ignored: 12_000_000, Depth: 128, 
 // Options are for one directory.
 type Options struct {
 	Source string // its path on the host
-	// Mounts reports that the jail gets what is mounted below, too.
+	// Mounts reports that the jail gets the mounts below, too.
 	Mounts bool
 	// Absent has absent paths protected, too.
 	Absent bool
-	// Home reports that it is somebody's home directory, and Homes are the host's home
-	// directories by their owners' names.
+	// Home reports that the directory is a user's home, and Homes are the host's home directories
+	// by their owners' names.
 	Home  bool
 	Homes map[string]string
 	// Settings are git's own files of settings on the host, of the machine and of users, which
@@ -85,7 +85,7 @@ type Options struct {
 	Limits  Limits
 }
 
-// Found is what a search found.
+// Found is the result of a search.
 type Found struct {
 	// Paths are sorted, and none lies within another.
 	Paths        []Path
@@ -94,7 +94,7 @@ type Found struct {
 	// Linked are protected files that have a further name, by which they may be
 	// written to.
 	Linked []string
-	// Unheld are links in protected directories whose targets cannot be kept from the jail.
+	// Unheld are links in protected directories whose targets cannot be protected.
 	Unheld []string
 	// Outside are paths of the host, out of this directory, that links and settings lead to.
 	Outside []Demand
@@ -121,7 +121,7 @@ func Search(root *os.File, o Options) (*Found, error) {
 	return s.found, nil
 }
 
-// search takes the steps of a search. What is known by its name comes first.
+// search runs the steps of a search. Paths with known names come first.
 func (s *search) search() error {
 	if err := s.top(); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *search) search() error {
 // refuse is the answer where a limit was met.
 func (s *search) refuse() error {
 	at := s.onHost(s.heaviest)
-	r := refusal.New(refusal.BindSearch, "%s, most of them in %s: what was not searched could be written to", s.met, at)
+	r := refusal.New(refusal.BindSearch, "%s, most of them in %s: the jail could write to paths that were not searched", s.met, at)
 	switch {
 	case len(s.o.Hide) > 0:
 		return r.WithRemedy("mount a smaller directory: for binds.hide all of it has to be searched")
@@ -170,9 +170,9 @@ func (s *search) refuse() error {
 // prepares bounds how often a directory is searched that changes meanwhile.
 const prepares = 5
 
-// Prepare searches a directory and makes the placeholders that it needs for the
-// jail of that key. view is the directory as the jail will see it, and root as
-// the host does. What was found is there, until somebody else changes it.
+// Prepare searches a directory and makes the placeholders that it needs for the jail of that key.
+// view is the directory as the jail will see it, and root as the host does. The found paths exist
+// until another process changes them.
 func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, error) {
 	for range prepares {
 		f, err := Search(view, o)
@@ -184,7 +184,7 @@ func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, erro
 			return nil, err
 		}
 		f.Paths = slices.DeleteFunc(f.Paths, func(p Path) bool {
-			return p.Treatment == Placeholder && slices.ContainsFunc(denied, func(m Made) bool {
+			return p.Treatment == Placeholder && slices.ContainsFunc(denied, func(m CreatedPlaceholder) bool {
 				at := path.Join(o.Source, p.Rel)
 				return at == m.Path || strings.HasPrefix(at, m.Path+"/")
 			})
@@ -213,7 +213,7 @@ func Open(view *os.File, o Options, rel string) (*os.File, error) {
 type search struct {
 	tree
 	o        Options
-	limits   Limits // as they were at the start: those of o are what is left
+	limits   Limits // at the start: those of o are the rest
 	found    *Found
 	seen     map[string]int     // paths found, by index
 	gits     map[string]*gitDir // git directories, by their place
@@ -241,7 +241,7 @@ func (s *search) tooMany(rel string) {
 }
 
 func (s *search) tooDeep(rel string) {
-	// The top of what is nested: the path of the lowest is of no use to people.
+	// The top of the nested directories: a deep path would not help the reader.
 	s.heaviest, _, _ = strings.Cut(rel, "/")
 	s.meet("there are more than %d directories in each other", s.limits.Depth)
 }
@@ -256,7 +256,7 @@ func gone(err error) bool {
 	return false
 }
 
-// top keeps what is known by name in the mounted directory itself.
+// top protects the paths with known names in the mounted directory itself.
 func (s *search) top() error {
 	if !s.o.Protect {
 		return nil
@@ -279,8 +279,8 @@ func (s *search) top() error {
 	return nil
 }
 
-// A workplace is a directory whose absent paths are kept so, with the folded names of what is
-// there, as far as the table may have it.
+// A workplace is a directory whose absent paths stay absent, with the folded names of its
+// existing entries of the table.
 type workplace struct {
 	rel   string
 	names map[string]bool
@@ -294,9 +294,9 @@ func place(rel string, list []dirent) workplace {
 	return w
 }
 
-// A region is what holds for a directory of the tree and for all below it.
+// A region has the properties of a directory of the tree and of all below it.
 type region struct {
-	protect bool // the host may run what is there
+	protect bool // the host may run files there
 	counted bool
 	rules   []ignoreRule
 }
@@ -384,13 +384,13 @@ func (s *search) wanted(name []byte, typ byte, protect bool) bool {
 // A sub is a directory that is to be looked through.
 type sub struct {
 	name string
-	// shut reports that the host runs nothing of it but what is protected already: it is looked
-	// through for what policy hides.
+	// shut reports that the host runs nothing of the directory except protected paths: it is
+	// searched only for paths that policy hides.
 	shut bool
 }
 
-// look goes through one directory, of which it is given the wanted names. It returns the
-// directories in it that are to be looked through.
+// look examines the wanted names of one directory. It returns the directories in it that are to
+// be searched.
 func (s *search) look(rel string, list []dirent, r *region) (dirs []sub, err error) {
 	home, repository := rel == "." && s.o.Home, rel == "." && s.found.Searched > 0
 	for _, d := range list {
@@ -428,8 +428,8 @@ func (s *search) look(rel string, list []dirent, r *region) (dirs []sub, err err
 	return dirs, err
 }
 
-// entry holds a name of a directory that the table has. kept says that nothing below it is to be
-// looked through.
+// entry protects a name of a directory that the table has. kept reports that nothing below it
+// needs a search.
 func (s *search) entry(dir string, d dirent) (kept bool, err error) {
 	at := below(dir, d.name)
 	if e := match(path.Join(path.Base(s.o.Source), at)); e != nil {
@@ -460,7 +460,7 @@ func below(dir, name string) string {
 // onHost is a path of the tree as the host names it.
 func (s *search) onHost(rel string) string { return path.Join(s.o.Source, rel) }
 
-// keep has what is there protected. No link is on its way.
+// keep protects an existing path, which contains no link.
 func (s *search) keep(rel string, typ byte, e *Entry) error {
 	if !s.o.Protect {
 		return nil
@@ -481,8 +481,8 @@ func (s *search) keep(rel string, typ byte, e *Entry) error {
 	return nil
 }
 
-// linksIn holds what the links in a protected directory lead to: hooks are often links to files of
-// the work tree.
+// linksIn protects the targets of the links in a protected directory: hooks are often links to
+// files of the work tree.
 func (s *search) linksIn(rel string, e *Entry, depth int) error {
 	if s.inside[rel] || s.met != "" {
 		return nil
@@ -510,7 +510,7 @@ func (s *search) linksIn(rel string, e *Entry, depth int) error {
 			return err
 		case s.kept(t.end) && !slices.ContainsFunc(t.links, func(l string) bool { return !s.kept(l) }):
 		case t.end == "." || t.end != "" && strings.HasPrefix(rel+"/", t.end+"/"):
-			s.found.Unheld = append(s.found.Unheld, at) // it leads to what it lies in
+			s.found.Unheld = append(s.found.Unheld, at) // it leads to a directory that it lies in
 		case t.there && t.typ == unix.DT_DIR && slices.Contains(rebuilt, path.Base(t.end)):
 			s.found.Unheld = append(s.found.Unheld, at)
 		default:
@@ -554,7 +554,7 @@ func (s *search) add(p Path) {
 	s.found.Paths = append(s.found.Paths, p)
 }
 
-// absents adds what is not there and must not come.
+// absents adds the paths that are missing and must stay so.
 func (s *search) absents() error {
 	if !s.o.Protect {
 		return nil
@@ -580,10 +580,9 @@ func (s *search) absents() error {
 	return nil
 }
 
-// absentsOf adds what is not there of the table's paths of a scope. Where several
-// share a directory that is not there, in a repository below the top, that
-// directory is kept absent as a whole: a mount for each path of a hundred
-// repositories is felt at every start.
+// absentsOf adds the missing paths among the table's paths of a scope. If several share a missing
+// directory, in a repository below the top, that directory is kept absent as a whole: a mount for
+// each path of a hundred repositories would slow every start.
 func (s *search) absentsOf(w workplace, scope Scope) error {
 	for i := range Table {
 		e := &Table[i]
@@ -603,7 +602,7 @@ func (s *search) absentsOf(w workplace, scope Scope) error {
 	return nil
 }
 
-// absent adds a placeholder for what is not there, nor the directory that it would be in.
+// absent adds a placeholder for a missing path. Its directory may be missing as well.
 func (s *search) absent(rel string, e *Entry) {
 	if !s.left(e, rel) {
 		s.add(Path{Rel: rel, Treatment: Placeholder, Dir: e.Absent == EmptyDir, Text: e.Text, Copy: e.Copy, Why: e.Why})
@@ -630,7 +629,7 @@ func (s *search) keepParent(rel, name string) bool {
 	return true
 }
 
-// finish sorts, and drops what lies within something else that is protected.
+// finish sorts the paths, and drops those within another protected path.
 func (s *search) finish() {
 	f := s.found
 	f.Repositories = len(s.gits)
@@ -640,7 +639,7 @@ func (s *search) finish() {
 	}
 	f.Paths = slices.DeleteFunc(f.Paths, func(p Path) bool {
 		for dir := path.Dir(p.Rel); dir != "."; dir = path.Dir(dir) {
-			// What is hidden is to be hidden in something read-only, too.
+			// Hidden paths are also hidden within a read-only path.
 			if i, ok := s.seen[dir]; ok && (p.Treatment != Hidden || treatments[i] == Hidden) {
 				return true
 			}
@@ -656,9 +655,9 @@ func (s *search) finish() {
 	}
 }
 
-// Pins lists the directories on the way to the protected paths, the deepest
-// first: with one of them renamed, another could be put in its place. What is
-// hidden stays hidden wherever it is moved to.
+// Pins lists the directories on the way to the protected paths, the deepest first: if one of them
+// could be renamed, another could be put in its place. Hidden files stay hidden wherever they are
+// moved.
 func (f *Found) Pins() []string {
 	seen := map[string]bool{}
 	var out []string

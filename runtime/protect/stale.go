@@ -17,10 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Git replaces a file by removing it and making another, which it cannot do with a
-// protected one. `git switch` then ends with status 0, the index has the other
-// branch's version, and the directory the old one: the next `git commit -a` undoes
-// in silence what the other branch has of the file.
+// Git replaces a file by removing it and making another, which fails for a protected file. `git
+// switch` then ends with status 0, the index has the other branch's version, and the directory
+// the old one: the next `git commit -a` silently reverts the other branch's changes to the file.
 
 // A WorkTree is a directory that is worked in, with its git directory.
 type WorkTree struct {
@@ -45,14 +44,14 @@ func (l Ledger) WorkTrees(key, source string) (out []WorkTree) {
 	return out
 }
 
-// Bounds of what is read of a repository, which the jail may have written.
+// Bounds of reading a repository, which the jail may have written.
 const (
 	maxTracked  = 256
 	maxCompared = 4 << 20
 	maxReflog   = 64 << 10
 )
 
-// A Stale is what git could not replace.
+// A Stale is a file that git could not replace.
 type Stale struct {
 	// Files are tracked protected files of which the index has another version.
 	Files []string
@@ -115,7 +114,8 @@ func trackedIn(text string, size int) (out []trackedFile, err error) {
 	return out, nil
 }
 
-// protectedName reports whether the table has a path of a project, or what it lies in.
+// protectedName reports whether the table has a path of a project, or a directory that it lies
+// in.
 func protectedName(name string) bool {
 	// Almost all of a repository's names are none, and each is looked at.
 	if !strings.HasPrefix(name, ".") && !strings.Contains(name, "/.") && !strings.Contains(name, "lefthook") {
@@ -149,9 +149,9 @@ func (f *trackedFile) differs(t tree, at string, h hash.Hash) bool {
 	return string(h.Sum(nil)) != f.id
 }
 
-// committed reports whether the log of HEAD has a commit after a switch to something
-// else (git-reflog(1); a line ends with a tab and the reason). Its times are whole
-// seconds, and whoever commits chooses them: this is for mistakes, not for attacks.
+// committed reports whether the log of HEAD has a commit after a switch to another branch
+// (git-reflog(1); a line ends with a tab and the reason). Its times are whole seconds, and the
+// committer chooses them: this check finds mistakes, not attacks.
 func (r WorkTree) committed(t tree, since time.Time) bool {
 	fd, err := t.open(path.Join(r.GitDir, "logs/HEAD"), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package protect finds, in a directory that a jail may write to, what the host
-// runs by itself: hooks, settings of git, start-up files of shells, settings of
-// editors and agents. It plans how each is kept from the jail, and keeps the
-// account of what had to be made for that. The mounts are package stage's.
+// Package protect finds, in a directory that a jail may write to, the files that the host runs by
+// itself: hooks, settings of git, start-up files of shells, settings of editors and agents. It
+// plans the protection of each, and keeps a ledger of the placeholders made for that. Package
+// rootfs makes the mounts.
 package protect
 
 import (
@@ -26,10 +26,10 @@ const (
 	Home
 )
 
-// Absent reports what is done about a path that is not there at the start.
+// Absent is the handling of a path that is missing at the start.
 type Absent int
 
-// What is done about absent paths.
+// Handling of missing paths.
 const (
 	// Leave does nothing: the path acts only with the consent of a person, or an
 	// entry of that name would disturb git or the program that reads it.
@@ -48,22 +48,21 @@ type Entry struct {
 	// that is worked in.
 	Path  string
 	Scope Scope
-	// Absent reports what is done where it is not there.
+	// Absent is the handling of the path if it is missing.
 	Absent Absent
-	// Text is what the file in its place holds instead of nothing.
+	// Text is the content of the file in its place; "" is an empty file.
 	Text string
 	// Beside has it kept absent only where one of these is there, too, in the directory.
 	Beside []string
 	// Copy reports that the jail gets a copy of its own of the file, to change.
 	Copy bool
-	// Why reports who runs it.
+	// Why describes the program that runs it.
 	Why string
 }
 
-// Table is all that is protected: the union of the lists of sandbox-runtime
-// (sandbox-utils.ts), code-on-incus (its wiki, 2026-09) and Codex (pull request
-// 19852), and what git's documentation adds (gitrepository-layout(5)).
-// CVE-2026-25725 is what an absent one is good for.
+// Table lists all protected paths: the union of the lists of sandbox-runtime (sandbox-utils.ts),
+// code-on-incus (its wiki, 2026-09) and Codex (pull request 19852), and further paths from git's
+// documentation (gitrepository-layout(5)). CVE-2026-25725 used an absent path.
 var Table = []Entry{
 	{Path: ".git/hooks", Scope: Repository, Absent: EmptyDir, Why: "git runs them (githooks(5))"},
 	{Path: ".git/config", Scope: Repository, Absent: EmptyFile, Copy: true, Why: "names programs that git runs: core.fsmonitor, core.sshCommand, diff.external, filters (git-config(1))"},
@@ -73,7 +72,7 @@ var Table = []Entry{
 
 	{Path: ".git/rebase-merge", Scope: Repository, Why: "git rebase --continue runs the commands in it (git-rebase(1), exec)"},
 
-	{Path: ".gitmodules", Scope: Project, Why: "says where submodules come from and which directories are theirs"},
+	{Path: ".gitmodules", Scope: Project, Why: "lists the sources and the directories of submodules"},
 	{Path: ".githooks", Scope: Project, Why: "hooks by a common setting of core.hooksPath"},
 	{Path: ".hg/hgrc", Scope: Project, Absent: EmptyDir, Beside: []string{".hg"}, Why: "hooks and programs of Mercurial (hgrc(5))"},
 	{Path: ".husky", Scope: Project, Absent: EmptyDir, Why: "hooks of husky"},
@@ -91,7 +90,7 @@ var Table = []Entry{
 	{Path: ".envrc", Scope: Project, Why: "direnv runs it on entry, once allowed"},
 	{Path: ".vscode", Scope: Project, Absent: EmptyDir, Why: "tasks, interpreters and debuggers of the editor"},
 	{Path: ".idea", Scope: Project, Absent: EmptyDir, Why: "run configurations and tools of the editor"},
-	{Path: ".zed", Scope: Project, Absent: EmptyDir, Why: "language servers, context servers and tasks of the editor, which runs them in a directory that it was told to trust"},
+	{Path: ".zed", Scope: Project, Absent: EmptyDir, Why: "language servers, context servers and tasks of the editor, which runs them in a trusted directory"},
 	{Path: ".devcontainer", Scope: Project, Why: "commands that editors run on the host (initializeCommand)"},
 	{Path: ".devcontainer.json", Scope: Project, Why: "commands that editors run on the host (initializeCommand)"},
 	{Path: ".nvim.lua", Scope: Project, Why: "Neovim runs it where 'exrc' is set, once trusted"},
@@ -148,15 +147,15 @@ var Table = []Entry{
 
 const lefthook = "programs of lefthook's hooks"
 
-// lefthooks are the files by which lefthook is told what to run.
+// lefthooks are the configuration files of lefthook.
 var lefthooks = []string{"lefthook.yml", "lefthook.yaml", "lefthook.json", "lefthook.toml", ".lefthook.yml", ".lefthook.yaml", ".lefthook.json", ".lefthook.toml"}
 
-// homeMarks are files that say of a directory that it is somebody's home.
+// homeMarks are files that identify a directory as a home directory.
 var homeMarks = []string{".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile"}
 
-// rebuilt are directories that tools remove and make again as a whole. What is
-// in them is neither searched nor protected: a mount there would keep the tools
-// from it, and packages ship settings of editors that nobody reads.
+// rebuilt are directories that tools remove and recreate as a whole. Their content is neither
+// searched nor protected: a mount there would hinder the tools, and packages contain editor
+// settings that no program reads.
 var rebuilt = []string{"node_modules", "bower_components", ".venv", "venv", "__pycache__", ".tox", ".nox", ".pnpm-store", "site-packages"}
 
 // Names are the paths that Options.Unprotect can name beside absolute ones: those
@@ -172,8 +171,8 @@ func Names() []string {
 	return slices.Compact(out)
 }
 
-// fold is the form in which names are compared: some file systems do not tell
-// upper from lower case, and a directory may be shared with one that does not.
+// fold returns the form in which names are compared: some file systems ignore letter case, and a
+// directory may be shared with one that does.
 func fold(name string) string { return strings.ToLower(name) }
 
 // byName finds the entries of the table by the folded name of their first part.
@@ -321,8 +320,8 @@ func unprotected(list []string, e *Entry, at string) bool {
 	})
 }
 
-// CheckUnprotect refuses what names nothing that is protected: a misspelt name
-// would leave protected what was meant.
+// CheckUnprotect refuses an entry that names no protected path: with a misspelt name, the
+// intended path would stay protected.
 func CheckUnprotect(list []string) error {
 	names := Names()
 	for _, u := range list {

@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A jail's changes are what its ephemeral layer holds: the upper directory of its
-// root's overlay. An overlay shows the image with it, and lists a hundred thousand
-// files where a jail has changed three. So the layer is attached once more, where
-// only root can reach it.
+// A jail's changes are the content of its ephemeral layer: the upper directory of its root's
+// overlay. An overlay shows the image with it, and lists a hundred thousand files where a jail
+// has changed three. So the layer is attached once more, where only root can reach it.
 
 // changesDir is that place, below the jail's state directory: a directory that
 // only root may enter, and the mount point in it. The layer's own mode lets
@@ -90,10 +89,10 @@ func OpenChanges(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// NextInode is the number of the file that would be made next in the changes: a
-// tmpfs numbers its files in the order in which they are made (shmem_reserve_inode
-// in mm/shmem.c), so that it is the same again only if nothing was made since, in
-// the layer or in what overlayfs keeps beside it. Looking takes one number.
+// NextInode is the number of the next file that would be made in the changes. A tmpfs numbers its
+// files in the order in which they are made (shmem_reserve_inode in mm/shmem.c). So the number is
+// the same again only if no file was made since, in the layer or in overlayfs's work directory.
+// The call uses up one number.
 func NextInode(changes *os.File) (uint64, error) {
 	fd, err := unix.Openat(int(changes.Fd()), ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {

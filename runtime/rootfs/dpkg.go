@@ -11,17 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// overrides is dpkg's list of modes and owners that go before those of packages (dpkg-statoverride(1)).
+// overrides is dpkg's list of modes and owners that override those of packages
+// (dpkg-statoverride(1)).
 const overrides = "var/lib/dpkg/statoverride"
 
-// mostOverrides bounds what is read of an image's own list.
+// mostOverrides bounds the read of an image's own list.
 const mostOverrides = 64 << 10
 
-// setID are Debian's programs with a set-id bit or a group of their own, of the packages that others pull in. No jail can
-// set either, and dpkg ends over it, so that the packages could be neither installed nor upgraded. The bits are without
-// effect in a jail as it is (no_new_privs).
+// setID are Debian's programs with a set-id bit or a group of their own, in packages that other
+// packages depend on. No jail can set either, and dpkg fails on them, so that the packages could
+// be neither installed nor upgraded. The bits have no effect in a jail anyway (no_new_privs).
 var setID = []string{
-	// login, passwd, util-linux, libpam-modules-bin: upgrades of what every image has.
+	// login, passwd, util-linux, libpam-modules-bin: upgrades of packages that every image has.
 	"/bin/mount", "/bin/su", "/bin/umount", "/sbin/unix_chkpwd", "/usr/bin/chage", "/usr/bin/chfn", "/usr/bin/chsh", "/usr/bin/expiry",
 	"/usr/bin/gpasswd", "/usr/bin/mount", "/usr/bin/newgrp", "/usr/bin/passwd", "/usr/bin/su", "/usr/bin/umount", "/usr/sbin/unix_chkpwd",
 	// openssh-client, which git recommends.
@@ -34,8 +35,8 @@ var setID = []string{
 	"/var/cache/man",
 }
 
-// overrideSetID adds what dpkg is to install without set-id bits to its list, if the image has one that belongs to
-// container root. What the image says of a path itself stays.
+// overrideSetID adds the programs that dpkg is to install without set-id bits to dpkg's list, if
+// the image has a list that belongs to container root. Existing entries for the same path stay.
 func overrideSetID(root, uid int) error {
 	fd, err := openFile(root, overrides, uid, unix.O_RDWR|unix.O_APPEND)
 	if err != nil || fd == nil {
@@ -48,7 +49,7 @@ func overrideSetID(root, uid int) error {
 	}
 	_, err = fd.Write(missingOverrides(own))
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return nil // dpkg then reports what it lacks
+		return nil // dpkg then reports the missing file
 	}
 	return err
 }

@@ -9,11 +9,10 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// limitEngineView takes from the engine's view of a jail's root what an engine
-// must not do there. It executes nothing of it: dockerd before 29.5.1 unpacks
-// what `docker cp` is given by the xz and unpigz of the container, as host root
-// (CVE-2026-41567). Where policy reports it, it follows no link. The jail has a mount
-// of its own.
+// limitEngineView restricts the engine's view of a jail's root. The engine executes nothing in
+// it: dockerd before 29.5.1 unpacks the input of `docker cp` with the container's xz and unpigz,
+// as host root (CVE-2026-41567). Unless policy allows it, the engine follows no link there. The
+// jail has a mount of its own.
 func limitEngineView(root *os.File, p policy.Root) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOEXEC}
 	if !p.EngineLinks {

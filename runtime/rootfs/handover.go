@@ -11,16 +11,16 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// handOver makes the top of an engine's new volume the first process's user's. On
-// the disk it then is what it would be had the image its place with that owner, so
-// that every later container finds the ids that it has written.
+// handOver makes the first process's user the owner of the top of an engine's new volume. On the
+// disk the volume then is as if the image had that directory with that owner, so that every later
+// container finds the ids that it has written.
 //
-// Container root, who made the volume, keeps what it may there: a jail's root has no
-// capability to pass over modes, so an access control list names it (acl(5)). For
-// another container's root nothing changes.
+// Container root made the volume and keeps its access: a jail's root has no capability to
+// override modes, so an access control list names it (acl(5)). For another container's root
+// nothing changes.
 //
-// Two jails may start with a new volume at once, as two users. The lock on the
-// directory around it, which no container has, makes one of them the first.
+// Two jails may start with a new volume at once, as two users. The lock on the parent directory,
+// which no container has, makes one of them the first.
 func (s *stager) handOver(owner plan.Owner, src *bindsource.Source) error {
 	user := s.Spec.Process.User
 	disk := func(id uint32, host func(uint32) (uint32, bool)) int {
@@ -52,8 +52,8 @@ func (s *stager) handOver(owner plan.Owner, src *bindsource.Source) error {
 	if int(st.Uid) != root || int(st.Gid) != disk(0, s.Plan.IDs.HostGID) || !bindsource.NewVolume(fd, &st) {
 		return errors.New("it is in use since it was looked at")
 	}
-	// Through /proc, since an O_PATH descriptor cannot be given to fsetxattr(2). The
-	// list first: it alone gives no user more than before.
+	// Through /proc, since fsetxattr(2) refuses an O_PATH descriptor. The list comes first: it
+	// alone grants no user more than before.
 	name := fmt.Sprintf("/proc/self/fd/%d", fd)
 	if err := unix.Setxattr(name, aclName, keepsRoot(uint32(root)), 0); err != nil {
 		return fmt.Errorf("access control list: %w", err)

@@ -179,7 +179,7 @@ func request(t *testing.T, rootfs string, mounts ...specs.Mount) *Request {
 			case "noexec":
 				b.NoExec = true
 			case "flat":
-				b.Flat = true
+				b.NonRecursive = true
 			case "same":
 				b.Owner = plan.OwnerSame
 			case "none":

@@ -14,10 +14,10 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
-// insideDir is the directory of the views in which the jail reads what it was refused.
+// insideDir is the directory of the views in which the jail reads its own refusals.
 const insideDir = "inside"
 
-// addInside gives the spec a mount for that directory. copyInside fills it.
+// addInside adds a mount for that directory to the spec. copyInside fills the directory.
 func (s *stager) addInside() error {
 	if s.Plan.Inside == "" {
 		return nil
@@ -36,7 +36,7 @@ func (s *stager) addInside() error {
 	return nil
 }
 
-// copyInside writes what addInside has mounted.
+// copyInside writes the directory that addInside has mounted.
 func (s *stager) copyInside(dir *os.File) error {
 	if !s.inside {
 		return nil
@@ -53,20 +53,21 @@ func (s *stager) copyInside(dir *os.File) error {
 	if err := write(dir, insideDir+"/"+plan.DenialsFile, s.Plan.Inside, 0o444); err != nil {
 		return err
 	}
-	// A mount of its own, which does not become read-only with the views: in the jail's mount namespace, what is read-only when it comes there
-	// stays so for the host, too (mount_namespaces(7), locked flags). The delegate makes the jail's mount read-only, and the files are of
-	// a user that the jail does not have.
+	// A separate mount, which does not become read-only with the views. A mount that is read-only
+	// when it enters the jail's mount namespace stays so for the host, too (mount_namespaces(7),
+	// locked flags). The delegate makes the jail's mount read-only, and the files belong to a
+	// user that the jail does not have.
 	if err := unix.Mount(at, at, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("binding %s: %w", at, err)
 	}
 	return nil
 }
 
-// RewriteInside replaces the file in which a jail reads what it was refused, in one step: who reads it has the former or the new one. inJail
-// and dev are as of RewriteViews. It does nothing where the directory is not there.
+// RewriteInside replaces the file of the jail's refusals in one step: a reader sees the old or
+// the new one. inJail and dev are as of RewriteViews. Without the directory it does nothing.
 //
-// The jail can move what the directory is mounted in, and put something else at its path; only a directory of its views is written to, and
-// only where such a file is.
+// The jail can move the directory's parent mount, and put something else at its path. Only a
+// directory of the jail's views is written to, and only where such a file exists.
 func RewriteInside(dev uint64, text []byte, inJail func(func() error) error) error {
 	var dir *os.File
 	err := inJail(func() error {

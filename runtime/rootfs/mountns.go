@@ -11,24 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A delegate reads the list of all mounts several times, and copies it with
-// every mount namespace: on a host with hundreds of containers, each with mounts
-// of its own, that takes longer than all else it does. So the mount namespace that
-// it works in is given those of the host's mounts that it needs.
+// A delegate reads the list of all mounts several times, and copies it with every mount
+// namespace. On a host with hundreds of containers, each with its own mounts, that takes longer
+// than all its other work. So the delegate's mount namespace contains only those of the host's
+// mounts that it needs.
 
 // wholeTrees are kept with all that is mounted below them: the kernel's own.
 var wholeTrees = []string{"/dev", "/proc", "/sys"}
 
-// systemDirs are where a delegate finds itself, its libraries, its settings and
-// the system's manager. Those that are no mounts of their own come with the root.
+// systemDirs hold the delegate, its libraries, its settings and the system's manager. Directories
+// that are no mounts of their own come with the root.
 var systemDirs = []string{
 	"/bin", "/etc", "/gnu/store", "/lib", "/lib32", "/lib64", "/nix/store", "/opt", "/run/dbus", "/run/systemd", "/sbin", "/tmp",
 	"/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/usr/sbin", "/var/lib", "/var/tmp",
 }
 
-// leaveOut leaves in the thread's mount namespace what of the host's mounts is
-// needed: what lies on the way to system directories and to the paths. Where the
-// kernel does not let mounts be left out, as in a user's own namespaces, all stay.
+// leaveOut keeps in the thread's mount namespace only the needed mounts of the host: those on the
+// way to system directories and to the paths. Where the kernel does not let mounts be left out,
+// as in a user's own namespaces, all stay.
 func leaveOut(needed []string) error {
 	at := "/" // for a working directory that was removed
 	var cwd [unix.PathMax]byte
@@ -70,8 +70,8 @@ func (l *sparse) close() {
 	}
 }
 
-// clone clones the root and what is mounted on the way to the paths. It returns
-// false, with nothing changed, where it cannot.
+// clone clones the root and the mounts on the way to the paths. If that fails it changes nothing
+// and returns false.
 func (l *sparse) clone(paths []string) bool {
 	var keep []string
 	for _, t := range wholeTrees {
@@ -85,7 +85,7 @@ func (l *sparse) clone(paths []string) bool {
 			keep = append(keep, l.onTheWay(resolved(p))...)
 		}
 	}
-	slices.Sort(keep) // what is below comes after
+	slices.Sort(keep) // a directory before the paths below it
 	var err error
 	if l.root, err = unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
 		return false
@@ -158,7 +158,7 @@ func isMountPoint(path string) bool {
 	return err == nil && mounted
 }
 
-// withoutLinks reports whether a path is there, and no link on the way.
+// withoutLinks reports whether a path exists and has no symbolic link on the way.
 func withoutLinks(path string) bool {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
@@ -168,7 +168,7 @@ func withoutLinks(path string) bool {
 	return true
 }
 
-// resolved is the kernel's own name for what a path leads to, as far as it is there.
+// resolved is the kernel's own name of the file that a path leads to, as far as it exists.
 func resolved(path string) string {
 	rest := ""
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {

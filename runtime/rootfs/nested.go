@@ -18,31 +18,29 @@ import (
 	"agentjail.dev/runtime/spec/bindsource"
 )
 
-// Mounts below a bind mount are made here, not by the delegate. It resolves
-// their places by name in a directory that others can change meanwhile: a link
-// that is put there at the right moment leads the mount elsewhere, over the
-// jail's /dev even, and what the delegate then makes there ends in another
-// mounted directory. From the opened directory, by openat2(2) without links,
-// nothing leads out of it. (CVE-2025-52881, CVE-2026-41579 are of this kind.)
+// Mounts below a bind mount are made here, not by the delegate. The delegate resolves their
+// places by name in a directory that others can change meanwhile. A link that is put there at the
+// right moment leads the mount elsewhere, even over the jail's /dev, and files that the delegate
+// then makes there end in another mounted directory. From the opened directory, by openat2(2)
+// without links, no path leads out of it. (CVE-2025-52881 and CVE-2026-41579 are of this kind.)
 
-// findNested finds for each mount the bind mount that it lies in, which of its
-// parents is mounted by the delegate, and in what it lies immediately.
+// findNested finds for each mount that is made here the mount that immediately encloses it.
 func (s *stager) findNested() error {
-	s.within = map[int]int{}
+	s.enclosing = map[int]int{}
 	for i := range s.Spec.Mounts {
 		k := s.inner(i)
 		if k < 0 {
 			continue
 		}
-		if _, nested := s.within[k]; !nested && s.binds[k] == nil {
-			continue // in a file system of the jail's own, which nobody else has
+		if _, nested := s.enclosing[k]; !nested && s.binds[k] == nil {
+			continue // in a file system that only this jail has
 		}
 		if !s.canNest(i) {
 			continue
 		}
-		s.within[i] = k
+		s.enclosing[i] = k
 	}
-	return s.makePoints()
+	return s.createMountpoints()
 }
 
 // inner is the mount that covers the place of mount i when that is made, or -1.
@@ -55,14 +53,14 @@ func (s *stager) inner(i int) int {
 	return -1
 }
 
-// canNest reports whether mount i can be made here: what is bound, or a tmpfs that
-// begins empty. No other file system has its place below a bind mount.
+// canNest reports whether mount i can be made here: a bind mount, or a tmpfs that begins empty.
+// No other file system is placed below a bind mount.
 func (s *stager) canNest(i int) bool {
 	m := s.Spec.Mounts[i]
 	return s.binds[i] != nil || s.copied(i) || m.Type == "tmpfs" && !slices.Contains(m.Options, "tmpcopyup")
 }
 
-// copied reports whether mount i is that of a file's copy.
+// copied reports whether mount i mounts a copy of a file.
 func (s *stager) copied(i int) bool {
 	for _, b := range s.Plan.Binds {
 		if b.Index == i {
@@ -72,17 +70,17 @@ func (s *stager) copied(i int) bool {
 	return false
 }
 
-// makePoints makes the mount points in writable bind mounts, for the directory's
-// owner: container root, as whom the delegate would make them, is nobody on
-// the directory's file system.
-func (s *stager) makePoints() error {
+// createMountpoints creates the mount points in writable bind mounts, as the directory's owner.
+// The delegate would create them as container root, which the directory's file system does not
+// know.
+func (s *stager) createMountpoints() error {
 	for i := range s.Spec.Mounts {
-		k, ok := s.within[i]
+		k, ok := s.enclosing[i]
 		if !ok || s.binds[k] == nil || s.readOnly(k) {
 			continue
 		}
 		rel := strings.TrimPrefix(s.places[i], s.places[k]+"/")
-		if err := makePoint(s.Sources[k], rel, s.isFile(i)); err != nil {
+		if err := createMountpoint(s.Sources[k], rel, s.isFile(i)); err != nil {
 			return fmt.Errorf("mount point %s: %w", s.Spec.Mounts[i].Destination, err)
 		}
 	}
@@ -102,18 +100,18 @@ func (s *stager) isFile(i int) bool {
 	return s.copied(i) || s.binds[i] != nil && s.Sources[i].Kind != bindsource.Dir
 }
 
-// nest mounts what lies in bind mounts, and takes it from the spec: the delegate
-// mounts the outermost with all that is in it.
-func (s *stager) nest() error {
+// mountNested mounts the mounts that lie in bind mounts, and removes them from the spec: the
+// delegate mounts the outermost with all mounts in it.
+func (s *stager) mountNested() error {
 	for i := range s.protected { // an index in the spec is of no use after this
 		s.protected[i].Place = s.places[s.protected[i].Mount]
 	}
 	var done []int
 	for i := range s.Spec.Mounts {
-		if _, ok := s.within[i]; !ok {
+		if _, ok := s.enclosing[i]; !ok {
 			continue
 		}
-		if err := s.nestOne(i); err != nil {
+		if err := s.mountNestedOne(i); err != nil {
 			return fmt.Errorf("mount at %s: %w", s.Spec.Mounts[i].Destination, err)
 		}
 		done = append(done, i)
@@ -124,10 +122,10 @@ func (s *stager) nest() error {
 	return nil
 }
 
-func (s *stager) nestOne(i int) error {
-	outer := s.within[i]
+func (s *stager) mountNestedOne(i int) error {
+	outer := s.enclosing[i]
 	for {
-		k, nested := s.within[outer]
+		k, nested := s.enclosing[outer]
 		if !nested {
 			break
 		}
@@ -145,8 +143,8 @@ func (s *stager) nestOne(i int) error {
 			return err
 		}
 	}
-	if k := s.within[i]; s.Spec.Mounts[k].Type == "tmpfs" {
-		if err := s.pointInTmpfs(k, i); err != nil {
+	if k := s.enclosing[i]; s.Spec.Mounts[k].Type == "tmpfs" {
+		if err := s.createMountpointInTmpfs(k, i); err != nil {
 			return err
 		}
 	}
@@ -157,11 +155,11 @@ func (s *stager) nestOne(i int) error {
 	}
 	defer tree.Close()
 	s.nested = append(s.nested, Nested{Place: s.places[i], from: from, attr: attr})
-	return attachBelow(tree, o.Source, strings.TrimPrefix(s.places[i], s.places[outer]+"/"), s.readOnly(s.within[i]))
+	return attachBelow(tree, o.Source, strings.TrimPrefix(s.places[i], s.places[outer]+"/"), s.readOnly(s.enclosing[i]))
 }
 
-// openTree clones what is at a path of the stager's own, with what is mounted
-// below it, and gives it attributes.
+// openTree clones the tree at a path of the stager's own, with the mounts below it, and sets its
+// attributes.
 func openTree(path string, attr unix.MountAttr) (*os.File, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -182,10 +180,9 @@ type Nested struct {
 	attr  unix.MountAttr
 }
 
-// AttachNested attaches in a jail what a delegate has left out of those mounts:
-// crun 1.8 binds without what is mounted below, although the option says rbind.
-// inJail runs a function in the jail's mount namespace; the calling thread is in
-// the stager's.
+// AttachNested attaches nested mounts in a jail where the delegate has left them out: crun 1.8
+// binds without the mounts below, although the option is rbind. inJail runs a function in the
+// jail's mount namespace; the calling thread is in the stager's.
 func AttachNested(missing []Nested, inJail func(func() error) error) error {
 	trees := make([]*os.File, len(missing))
 	defer func() {
@@ -239,7 +236,7 @@ func attachBelow(tree *os.File, dir, name string, readOnly bool) error {
 		return refusal.New(refusal.MountMoved, "a symbolic link was put in its way meanwhile")
 	}
 	if err := unix.MoveMount(int(tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mounting it over what is there: %w", err)
+		return fmt.Errorf("mounting it over the existing file: %w", err)
 	}
 	return nil
 }
@@ -309,9 +306,9 @@ func (s *stager) nestedTmpfs(i int) (string, error) {
 	return at, nil
 }
 
-// pointInTmpfs makes the mount point of mount i in the tmpfs that mount k is,
-// which nobody else has yet, for container root.
-func (s *stager) pointInTmpfs(k, i int) error {
+// createMountpointInTmpfs creates the mount point of mount i in the tmpfs of mount k, for
+// container root. No other process can reach that tmpfs yet.
+func (s *stager) createMountpointInTmpfs(k, i int) error {
 	uid, ok1 := s.Plan.IDs.HostUID(0)
 	gid, ok2 := s.Plan.IDs.HostGID(0)
 	if !ok1 || !ok2 {
@@ -368,9 +365,10 @@ func (s *stager) tmpfsData(m specs.Mount) (string, error) {
 	return strings.Join(append(data, fmt.Sprintf("uid=%d,gid=%d", u, g)), ","), nil
 }
 
-// makePoint makes rel below a source's directory, unless it is there, as the
-// directory's owner would (thread.AsOwner). No symbolic link is followed. What stands in the way is left to whoever mounts.
-func makePoint(src *bindsource.Source, rel string, file bool) error {
+// createMountpoint creates rel below a source's directory, unless it exists, with the rights of
+// the directory's owner (thread.AsOwner). No symbolic link is followed. If another file is in the
+// way, the later mount fails.
+func createMountpoint(src *bindsource.Source, rel string, file bool) error {
 	return thread.AsOwner(src.UID, src.GID, func() error { return makeBelow(src.File, rel, file) })
 }
 

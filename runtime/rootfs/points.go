@@ -15,19 +15,18 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// covered is a place of the jail's file tree that a mount covers, with what is
-// mounted there; nil for file systems that begin empty.
+// covered is a place of the jail's file tree that a mount covers, with the mounted tree; nil for
+// file systems that begin empty.
 type covered struct {
 	at   string
 	tree *os.File
 }
 
-// checkPoints follows every mount's destination through the symbolic links of
-// the image and of the directories mounted before, as the delegate will, and
-// refuses where that ends in another place than a mount may have. An image with
-// /work -> /dev would otherwise have the workspace mounted over the jail's
-// device nodes, and an agent could leave such a link behind for the next jail
-// (CVE-2025-31133, CVE-2026-41579 report what that is good for).
+// checkPoints follows every mount's destination through the symbolic links of the image and of
+// the directories mounted before, as the delegate will, and refuses a destination that a mount
+// may not have. An image with /work -> /dev would otherwise have the workspace mounted over the
+// jail's device nodes, and an agent could leave such a link behind for the next jail
+// (CVE-2025-31133 and CVE-2026-41579 use such links).
 func (s *stager) checkPoints() error {
 	root, err := OpenDir(s.root)
 	if err != nil {
@@ -51,16 +50,15 @@ func (s *stager) checkPoints() error {
 				c.tree = s.Sources[i].File
 			}
 		} else if m.Type == "tmpfs" && slices.Contains(m.Options, "tmpcopyup") {
-			continue // it begins with what it covers
+			continue // it begins as a copy of the covered directory
 		}
 		over = append(over, c)
 	}
 	return nil
 }
 
-// follow resolves a path of the jail's file tree. link is the first symbolic
-// link on the way; in a mounted directory, which is somebody else's, there may be
-// none.
+// follow resolves a path of the jail's file tree. link is the first symbolic link on the way. A
+// mounted directory is untrusted: a link in it is an error.
 func follow(over []covered, path string) (at, link string, err error) {
 	todo := strings.Split(strings.Trim(path, "/"), "/")
 	at = "/"
@@ -100,9 +98,9 @@ func follow(over []covered, path string) (at, link string, err error) {
 	return at, link, nil
 }
 
-// readlink is the target of the link at path, "" for what is no link, or not
-// there; mounted reports whether it is in a mounted directory. No part of path before
-// the last is a link.
+// readlink returns the target of the link at path, "" if path is no link or does not exist;
+// mounted reports whether it is in a mounted directory. No part of path before the last is a
+// link.
 func readlink(over []covered, path string) (target string, mounted bool, err error) {
 	var c covered
 	for i := len(over) - 1; ; i-- { // the last one shows; the root holds all
@@ -123,7 +121,7 @@ func readlink(over []covered, path string) (target string, mounted bool, err err
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return "", false, nil // the delegate makes it, or reports what is wrong
+		return "", false, nil // the delegate makes it, or reports the error
 	}
 	if err != nil {
 		return "", false, &os.PathError{Op: "open", Path: path, Err: err}

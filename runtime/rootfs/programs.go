@@ -10,24 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addition is a file that a jail's ephemeral layer has beside the image, where
-// the image has the directory for it: what a program needs to be told so that it
-// does without what no jail has. The image's own file of that name stays.
+// addition is a file that a jail's ephemeral layer adds to the image, where the image has the
+// directory for it. It configures a program to work without features that no jail has. The
+// image's own file of that name stays.
 type addition struct {
 	path, text string
-	// owned are directories of the image's that container root is given with it.
+	// owned are directories of the image that then belong to container root.
 	owned []string
 }
 
 var additions = sync.OnceValue(func() []addition {
 	return []addition{
-		// apt fetches as the user _apt, and ends when it cannot drop its groups
-		// (setgroups(2), apt.conf(5), APT::Sandbox::User). What it fetches into is that
-		// user's, and root has no capability to write there. Its log of the terminal
-		// is to belong to the group adm, and apt warns each time that it cannot.
+		// apt fetches as the user _apt, and ends when it cannot drop its groups (setgroups(2),
+		// apt.conf(5), APT::Sandbox::User). Its download directories belong to that user, and
+		// root has no capability to write there. Its log of the terminal is to belong to the
+		// group adm, and apt warns each time that it cannot.
 		{
 			path:  "etc/apt/apt.conf.d/99agentjail",
-			text:  "// From agentjail: a jail has no other users that apt could fetch as, or give its log to.\nAPT::Sandbox::User \"root\";\nDir::Log::Terminal \"/dev/null\";\n",
+			text:  "// From agentjail: a jail has no other users that apt could fetch as, or that could own its log.\nAPT::Sandbox::User \"root\";\nDir::Log::Terminal \"/dev/null\";\n",
 			owned: []string{"var/lib/apt/lists/partial", "var/cache/apt/archives/partial"},
 		},
 		// A stock Debian has no such list.
@@ -35,23 +35,25 @@ var additions = sync.OnceValue(func() []addition {
 	}
 })
 
-// passwords are files of container root's that show another group, "shadow". Tools that add users and groups write them
-// anew with owner and group as they were, which takes CAP_CHOWN unless the group is container root's as well (groupadd(8);
-// the postinst scripts of packages run it). Nobody gains by it: the owner reads and writes them as before.
+// passwords are files of container root's with another group, "shadow". Tools that add users and
+// groups rewrite them with the same owner and group, which needs CAP_CHOWN unless the group is
+// container root's as well (groupadd(8); the postinst scripts of packages run it). No user gains
+// access: the owner reads and writes the files as before.
 var passwords = []string{"etc/shadow", "etc/gshadow"}
 
-// switchers are programs that entry points change their user with. They fail in a jail, also for the user that they are.
+// switchers are programs that entry points change their user with. They fail in a jail, even for
+// the current user.
 var switchers = []string{"usr/local/bin/gosu", "usr/sbin/gosu", "usr/bin/gosu", "sbin/su-exec", "usr/local/bin/su-exec"}
 
-// hidden are files of an image's that a jail's root is without: programs outside
-// take them as orders. crun with libkrun reads the virtual machine's kernel,
-// memory and command line there (crun, krun.1.md).
+// hidden are files of an image that are missing in a jail's root: programs outside the jail obey
+// them. crun with libkrun reads the virtual machine's kernel, memory and command line there
+// (crun, krun.1.md).
 var hidden = []string{".krun_vm.json"}
 
 // adjustPrograms adds and hides files in the jail's root: in the ephemeral
 // layer, never in the engine's.
 func (s *stager) adjustPrograms() error {
-	if s.Plan.Plain {
+	if s.Plan.KeepHostOwners {
 		return nil // the host's own files
 	}
 	root, err := OpenDir(s.root)
@@ -77,7 +79,7 @@ func (s *stager) adjustPrograms() error {
 	s.noteSwitchers(int(root.Fd()))
 	for _, name := range passwords {
 		if err := regroup(int(root.Fd()), name, int(uid), int(gid)); err != nil {
-			return fmt.Errorf("giving /%s to container root's group: %w", name, err)
+			return fmt.Errorf("changing the group of /%s to container root's: %w", name, err)
 		}
 	}
 	if err := overrideSetID(int(root.Fd()), int(uid)); err != nil {
@@ -86,7 +88,8 @@ func (s *stager) adjustPrograms() error {
 	return nil
 }
 
-// noteSwitchers says in the report what an entry point of root's is going to meet, and what to do.
+// noteSwitchers warns in the report that an entry point of root's is going to fail, with the
+// remedy.
 func (s *stager) noteSwitchers(root int) {
 	if s.Spec.Process == nil || s.Spec.Process.User.UID != 0 {
 		return
@@ -102,7 +105,7 @@ func (s *stager) noteSwitchers(root int) {
 	}
 }
 
-// regroup gives a file of container root's the group gid, in the ephemeral layer.
+// regroup changes the group of a file of container root's to gid, in the ephemeral layer.
 func regroup(root int, name string, uid, gid int) error {
 	f, err := openFile(root, name, uid, unix.O_PATH)
 	if err != nil || f == nil {
@@ -119,10 +122,11 @@ func regroup(root int, name string, uid, gid int) error {
 	return nil
 }
 
-// openFile opens a regular file of the jail's root that belongs to uid and that no link or mount leads to. It returns nil
-// where there is none.
+// openFile opens a regular file of the jail's root that belongs to uid and that no link or mount
+// leads to. It returns nil if there is none.
 func openFile(root int, name string, uid, flags int) (*os.File, error) {
-	// Not opened for writing before it is known to be a regular file: others may block, or belong to a driver.
+	// The file is opened for writing only when it is known to be a regular file: opening another
+	// may block, or call a driver.
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}
 	fd, err := unix.Openat2(root, name, &how)
 	if err != nil {
@@ -154,14 +158,14 @@ func openFile(root int, name string, uid, flags int) (*os.File, error) {
 func hide(root int, name string) error {
 	err := unix.Unlinkat(root, name, 0)
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENOENT) {
-		return nil // a directory says nothing
+		return nil // a directory has no effect
 	}
 	return err
 }
 
-// add writes the file if the image has its directory, reached without a link, and
-// no file of that name. What does not fit into the layer is left out: the program
-// then reports what it lacks.
+// add writes the file if the image has its directory, reached without a link, and no file of that
+// name. A file that does not fit into the layer is left out: the program then reports the missing
+// file.
 func (a addition) add(root, uid, gid int) error {
 	dir := openBeneath(root, path.Dir(a.path))
 	if dir == nil {
@@ -186,7 +190,7 @@ func (a addition) add(root, uid, gid int) error {
 		err := unix.Fchownat(int(d.Fd()), "", uid, gid, unix.AT_EMPTY_PATH)
 		d.Close()
 		if err != nil && !errors.Is(err, unix.ENOSPC) {
-			return fmt.Errorf("giving /%s to container root: %w", name, err)
+			return fmt.Errorf("changing the owner of /%s to container root: %w", name, err)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// Protected is what of a mounted directory is kept from the jail.
+// Protected are the protected paths of one mounted directory.
 type Protected struct {
 	Mount int    // the mount's index in the spec
 	Place string // where the jail has the directory
@@ -27,28 +27,26 @@ type Protected struct {
 	options protect.Options
 }
 
-// An attachment is a mount that is made in the jail's mount namespace when its
-// delegate has made the others: some delegates leave out what is mounted below
-// the source of a bind mount (crun 1.8 with a user namespace).
+// An attachment is a mount that is made in the jail's mount namespace after its delegate has made
+// the others: some delegates leave out the mounts below the source of a bind mount (crun 1.8 with
+// a user namespace).
 type attachment struct {
 	path string // the jail's
 	tree *os.File
-	// dev and ino are what has to be there, so that nothing else was put there
-	// meanwhile.
+	// dev and ino identify the file that must be there, so that a replacement is noticed.
 	dev, ino uint64
 }
 
-// What is needed to keep paths from a jail is on a tmpfs of its own, which the
-// jail has at ownPlace: nothing else may be mounted on /dev, so that the place is
-// always free.
+// The files that protect paths of a jail are on a separate tmpfs, which the jail has at ownPlace:
+// nothing else may be mounted on /dev, so that the place is always free.
 const (
 	ownDir   = "own"
 	ownPlace = "/dev/agentjail"
-	// ownSize and ownFiles bound it: copies of settings, and a file or two.
+	// ownSize and ownFiles bound that tmpfs: it has copies of settings, and a file or two.
 	ownSize  = 1 << 20
 	ownFiles = 2048
-	// maxCopies bounds the copies' text, in bytes, and filesPerCopy is what each takes
-	// of half the files.
+	// maxCopies bounds the copies' text, in bytes, and filesPerCopy is the share of each copy in
+	// half of the files.
 	maxCopies    = ownSize / 2
 	filesPerCopy = 3
 )
@@ -56,7 +54,7 @@ const (
 // SearchOptions are those of the search of a bind mount's directory. ok is false
 // for one that is not searched.
 func SearchOptions(b plan.Bind, p plan.Plan, kind bindsource.Kind) (o protect.Options, ok bool) {
-	o = protect.Options{Source: b.Source, Mounts: !b.Flat, Protect: b.Protect, Absent: b.Absent, Unprotect: p.Unprotect}
+	o = protect.Options{Source: b.Source, Mounts: !b.NonRecursive, Protect: b.Protect, Absent: b.Absent, Unprotect: p.Unprotect}
 	if b.Hide {
 		o.Hide = p.Hide
 	}
@@ -71,9 +69,9 @@ func SearchOptions(b plan.Bind, p plan.Plan, kind bindsource.Kind) (o protect.Op
 	return o, kind == bindsource.Dir && (b.Protect || b.Hide)
 }
 
-// findProtected looks for what is to be kept from the jail in each mounted
-// directory, and makes placeholders for what is not there. It looks through the
-// clone that the jail gets, so that what is found is what is mounted.
+// findProtected finds the paths to protect in each mounted directory, and creates placeholders
+// for missing ones. It searches the clone that the jail gets, so that the result matches the
+// mount.
 func (s *stager) findProtected() error {
 	var dirs []Searched
 	for _, b := range s.Plan.Binds {
@@ -105,13 +103,12 @@ type Searched struct {
 	Search  func(protect.Options) (*protect.Found, error)
 }
 
-// rounds bounds how often directories are searched because of what links and settings in others
-// lead to.
+// rounds bounds how often directories are searched because of links and settings in others.
 const rounds = 4
 
-// SearchAll searches the directories among a jail's bind mounts. Where a link or a setting in one
-// leads to another, or one lies in another, the other is searched again, to keep from the jail what
-// the first one has the host run.
+// SearchAll searches the directories among a jail's bind mounts. If a link or a setting in one
+// leads to another, or one lies in another, the other is searched again, to protect the files
+// that the first one has the host run.
 func SearchAll(dirs []Searched, binds []plan.Bind) ([]Protected, error) {
 	limits := pathLimits()
 	out := make([]Protected, len(dirs))
@@ -140,7 +137,7 @@ func SearchAll(dirs []Searched, binds []plan.Bind) ([]Protected, error) {
 	return out, exposed(out, binds)
 }
 
-// demands lists the host's paths that are to be kept from a jail because of what is in a directory.
+// demands lists the host's paths that must be protected because of the content of a directory.
 func (p *Protected) demands() []protect.Demand {
 	out := slices.Clone(p.Found.Outside)
 	for _, f := range p.Found.Paths {
@@ -151,8 +148,8 @@ func (p *Protected) demands() []protect.Demand {
 	return out
 }
 
-// demand adds to a directory's options what the others need it to keep from the jail. It reports
-// whether anything is new.
+// demand adds to a directory's options the paths that the other directories need protected in it.
+// It reports whether anything is new.
 func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
 	for i := range all {
 		if i == to || !o.Protect {
@@ -169,14 +166,14 @@ func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
 	return fresh
 }
 
-// exposed refuses a writable mount of what a link or a setting in another mounted directory leads
-// to.
+// exposed refuses a writable mount that is the target of a link or a setting in another mounted
+// directory.
 func exposed(all []Protected, binds []plan.Bind) error {
 	for _, p := range all {
 		for _, want := range p.demands() {
 			i := slices.IndexFunc(binds, func(b plan.Bind) bool { return !b.ReadOnly && b.Protect && b.Source == want.Path && b.Index != p.Mount })
 			if i >= 0 {
-				return refusal.New(refusal.BindSearch, "%s has the host run what is in %s, which is mounted writable, too: %s", want.From, want.Path, want.Why).
+				return refusal.New(refusal.BindSearch, "%s has the host run programs in %s, which is mounted writable, too: %s", want.From, want.Path, want.Why).
 					WithRemedy("mount %s read-only, or policy: binds.unprotect = [%q]", want.Path, want.From)
 			}
 		}
@@ -184,9 +181,9 @@ func exposed(all []Protected, binds []plan.Bind) error {
 	return nil
 }
 
-// pathLimits are the limits of the searches of one start: each path takes a file of this process
-// until it is attached, of which half are left for the rest, and a mount of the jail's
-// (proc_sys_fs(5), mount-max), of which a quarter is enough.
+// pathLimits are the limits of the searches of one start. Each path takes one open file of this
+// process until it is attached; half of the allowed files are left for the rest. It also takes
+// one of the jail's mounts (proc_sys_fs(5), mount-max), of which a quarter is enough.
 func pathLimits() protect.Limits {
 	out := protect.DefaultLimits
 	var l unix.Rlimit
@@ -201,9 +198,9 @@ func pathLimits() protect.Limits {
 	return out
 }
 
-// protectPaths makes the mounts of what was found, for AttachProtected.
+// protectPaths makes the mounts for the found paths, for AttachProtected.
 func (s *stager) protectPaths() error {
-	g := &guard{stager: s, dir: filepath.Join(s.layer, ownDir)}
+	g := &protector{stager: s, dir: filepath.Join(s.layer, ownDir)}
 	defer g.close()
 	for i := range s.protected {
 		p := &s.protected[i]
@@ -223,8 +220,8 @@ func (s *stager) protectPaths() error {
 	return nil
 }
 
-// coveredBy reports whether a later mount of the spec covers a path of a mount: then
-// it cannot be reached.
+// coveredBy reports whether a later mount of the spec covers a path of a mount, so that the path
+// cannot be reached.
 func (s *stager) coveredBy(mount int, path string) bool {
 	for i, at := range s.places {
 		if i > mount && (path == at || strings.HasPrefix(path, at+"/")) {
@@ -234,8 +231,8 @@ func (s *stager) coveredBy(mount int, path string) bool {
 	return false
 }
 
-// guard makes the mounts.
-type guard struct {
+// protector mounts the protection.
+type protector struct {
 	*stager
 	dir           string
 	own           *os.File // the tmpfs; nil until something is needed of it
@@ -244,7 +241,7 @@ type guard struct {
 	files         int64 // that the tmpfs can have
 }
 
-func (g *guard) close() {
+func (g *protector) close() {
 	if g.own != nil {
 		g.own.Close()
 	}
@@ -259,7 +256,7 @@ const (
 )
 
 // tmpfs makes the tmpfs.
-func (g *guard) tmpfs() error {
+func (g *protector) tmpfs() error {
 	if g.own != nil {
 		return nil
 	}
@@ -294,10 +291,10 @@ func (g *guard) tmpfs() error {
 	return nil
 }
 
-// protect goes through what was found in one directory.
-func (g *guard) protect(d *Protected) error {
+// protect protects the found paths of one directory.
+func (g *protector) protect(d *Protected) error {
 	view, o := g.binds[d.Mount], d.options
-	if err := g.pin(view, o, d.Pins()); err != nil {
+	if err := g.mountPins(view, o, d.Pins()); err != nil {
 		return err
 	}
 	for i := range d.Found.Paths {
@@ -318,13 +315,13 @@ func (g *guard) protect(d *Protected) error {
 	return nil
 }
 
-// errChanged reports that somebody put a link where none was found.
+// errChanged refuses a link where the search found none.
 var errChanged = sync.OnceValue(func() *refusal.Error {
 	return refusal.New(refusal.MountMoved, "it was replaced while the jail was being made").WithRemedy("try again")
 })
 
-// cover makes what the jail is to see in place of what was found at a path.
-func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
+// cover makes the mount that replaces the file found at a path in the jail.
+func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(at.Fd()), &st); err != nil {
 		return err
@@ -353,7 +350,7 @@ func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			name = emptyDir
 		}
-		tree, err = g.ownTree(name)
+		tree, err = g.privateTree(name)
 	default:
 		tree, err = readOnlyTree(at, "")
 	}
@@ -364,7 +361,7 @@ func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
 	return nil
 }
 
-// readOnlyTree clones what is at a path below an open file, read-only.
+// readOnlyTree clones the tree at a path below an open file, read-only.
 func readOnlyTree(f *os.File, name string) (int, error) {
 	tree, err := unix.OpenTree(int(f.Fd()), name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
 	if err != nil {
@@ -378,19 +375,18 @@ func readOnlyTree(f *os.File, name string) (int, error) {
 	return tree, nil
 }
 
-// ownTree clones something of the tmpfs, read-only.
-func (g *guard) ownTree(name string) (int, error) {
+// privateTree clones something of the tmpfs, read-only.
+func (g *protector) privateTree(name string) (int, error) {
 	if err := g.tmpfs(); err != nil {
 		return -1, err
 	}
 	return readOnlyTree(g.own, name)
 }
 
-// privateCopy gives the jail a copy of a file, to change: git writes its config
-// anew beside the old one and renames it, which cannot be done over a mount. So
-// what is mounted is a symbolic link, which git follows before it does that
-// (resolve_symlink in its lockfile.c).
-func (g *guard) privateCopy(p *protect.Path) (int, error) {
+// privateCopy makes a copy of a file that the jail may change. git writes its config to a new
+// file beside the old one and renames it, which cannot be done over a mount. So the mount is of a
+// symbolic link, which git resolves before it does that (resolve_symlink in its lockfile.c).
+func (g *protector) privateCopy(p *protect.Path) (int, error) {
 	if err := g.tmpfs(); err != nil {
 		return -1, err
 	}
@@ -406,21 +402,21 @@ func (g *guard) privateCopy(p *protect.Path) (int, error) {
 		return -1, err
 	}
 	for _, name := range []string{dir, file} {
-		// EINVAL: an owner whom a user's namespace does not have.
+		// EINVAL: a user's namespace does not have the owner's id.
 		if err := unix.Fchownat(int(g.own.Fd()), name, int(p.UID), int(p.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil && err != unix.EINVAL {
-			return -1, fmt.Errorf("giving the copy to its owner: %w", err)
+			return -1, fmt.Errorf("changing the copy's owner: %w", err)
 		}
 	}
 	if err := unix.Symlinkat(path.Join(ownPlace, file), int(g.own.Fd()), link); err != nil {
 		return -1, &os.PathError{Op: "symlink", Path: link, Err: err}
 	}
-	return g.ownTree(link)
+	return g.privateTree(link)
 }
 
-// ownConfig is the text of a jail's copy of git's settings. With core.sharedRepository git
-// sets the set-gid bit of directories, which no filter can tell from that of a program
-// (chmod(2) by path), so that it is refused. In a directory that has the bit, the kernel
-// gives it to new ones (inode(7)); what git adds otherwise is the group's right to write.
+// ownConfig returns the text of a jail's copy of git's settings. With core.sharedRepository git
+// sets the set-gid bit of directories. A filter cannot distinguish that from a program's set-gid
+// bit (chmod(2) by path), so that the call is refused. In a directory with the bit, the kernel
+// sets it on new directories (inode(7)); git would otherwise add only the group's right to write.
 func ownConfig(text string) string {
 	if !strings.Contains(strings.ToLower(text), "sharedrepository") {
 		return text
@@ -428,12 +424,11 @@ func ownConfig(text string) string {
 	return strings.TrimRight(text, "\n") + "\n[core]\n\tsharedRepository = umask\n"
 }
 
-// pin keeps directories where they are. What is a mount point somewhere in a
-// mount namespace cannot be renamed or removed in it (vfs_rename in the kernel's
-// fs/namei.c), by whatever path. So the pins are mounted on a second clone of the
-// directory, which is covered: on the jail's own, each pinned directory would be
-// another mount, and files could not be moved or linked from one to another.
-func (g *guard) pin(view *os.File, o protect.Options, pins []string) error {
+// mountPins keeps directories at their places. A mount point cannot be renamed or removed in its
+// mount namespace (vfs_rename in the kernel's fs/namei.c), by any path. So the pins are mounted
+// on a second clone of the directory, which is covered: on the jail's own, each pinned directory
+// would be another mount, and files could not be moved or linked from one to another.
+func (g *protector) mountPins(view *os.File, o protect.Options, pins []string) error {
 	if len(pins) == 0 {
 		return nil
 	}
@@ -458,17 +453,17 @@ func (g *guard) pin(view *os.File, o protect.Options, pins []string) error {
 	if err := unix.MoveMount(fd, "", int(g.own.Fd()), name, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("attaching the clone for pins: %w", err)
 	}
-	for _, rel := range pins { // the deepest first: what is below is covered then
+	for _, rel := range pins { // the deepest first: paths below are covered then
 		at, err := protect.Open(tree, o, rel)
 		if err == nil {
-			err = g.coverWithNothing(at)
+			err = g.maskDir(at)
 			at.Close()
 		}
 		if err != nil {
 			return fmt.Errorf("pinning %s: %w", rel, err)
 		}
 	}
-	if err := g.coverWithNothing(tree); err != nil {
+	if err := g.maskDir(tree); err != nil {
 		return err
 	}
 	fd, err = unix.OpenTree(int(tree.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
@@ -485,9 +480,9 @@ func (g *guard) pin(view *os.File, o protect.Options, pins []string) error {
 	return nil
 }
 
-// coverWithNothing mounts an empty directory over one.
-func (g *guard) coverWithNothing(at *os.File) error {
-	empty, err := g.ownTree(emptyDir)
+// maskDir mounts an empty directory over one.
+func (g *protector) maskDir(at *os.File) error {
+	empty, err := g.privateTree(emptyDir)
 	if err != nil {
 		return err
 	}
@@ -495,8 +490,8 @@ func (g *guard) coverWithNothing(at *os.File) error {
 	return unix.MoveMount(empty, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// AttachProtected mounts what keeps paths from the jail, in the mount namespace
-// and below the root of the calling thread, which must be a jail's.
+// AttachProtected mounts the protection of paths, in the mount namespace and below the root of
+// the calling thread, which must be a jail's.
 func (s *Staged) AttachProtected() error {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/runtime/spec/bindsource"
 )
 
-// layers is what the engine's root is made of.
+// layers are the directories that make up the engine's root.
 type layers struct {
 	// parent is a directory that holds all layers; names are relative to it, the
 	// topmost layer first. One idmapped clone of the parent then serves all.
@@ -27,14 +27,14 @@ type layers struct {
 // cloneLayers finds the engine's layers and clones their directory, idmapped. A
 // file system that cannot be idmapped leaves no clone: then files are copied up.
 func (s *stager) cloneLayers() (err error) {
-	if s.Plan.Plain {
+	if s.Plan.KeepHostOwners {
 		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
 		return nil
 	}
 	if s.layers, err = findLayers(s.Rootfs, s.Spec.Root.Path, s.Mounts); err != nil {
 		return err
 	}
-	if s.Plan.Shifted {
+	if s.Plan.AlreadyMapped {
 		// The engine may have mapped its layers by mounts that ended once the root
 		// stood on them (containers/storage, containerd): only the root itself then
 		// shows the files with the jail's ids. An overlay can lie on one other.
@@ -70,10 +70,10 @@ func unlessUnsupported(err error) error {
 	return err
 }
 
-// makeRoot mounts the jail's root: the engine's layers, all of them read-only
-// and idmapped, below the ephemeral layer. The engine's own upper layer is the
-// topmost of them: what the engine put there before the start (docker cp,
-// mount points) shows, and nothing is written there.
+// makeRoot mounts the jail's root: the engine's layers, all of them read-only and idmapped, below
+// the ephemeral layer. The engine's own upper layer is the topmost of them: files that the engine
+// put there before the start (docker cp, mount points) are visible, and the layer is never
+// written.
 func (s *stager) makeRoot() error {
 	low := filepath.Join(s.layer, "low")
 	if s.lower != nil {
@@ -95,22 +95,21 @@ func (s *stager) makeRoot() error {
 	if err := unix.Mount(s.layers.parent, low, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mounting the layers: %w", err)
 	}
-	if s.Plan.Shifted || s.Plan.Plain {
+	if s.Plan.AlreadyMapped || s.Plan.KeepHostOwners {
 		return s.mountOverlay(low, "metacopy=off")
 	}
 	s.notes = append(s.notes, fmt.Sprintf("the image's %s file system cannot be idmapped on this kernel: its files' owners were copied into the layer, which takes time and space by the number of files", FSName(s.Rootfs)))
 	return s.copyUp(low)
 }
 
-// Upper is what a jail's mount table shows as the place of its root's writable
-// layer: relative to the directory of the layers, or of links to them, which are
-// both in the layer's own directory.
+// Upper is the place of a jail's writable layer in its mount table: relative to the directory of
+// the layers, or of links to them, which are both in the layer's own directory.
 const Upper = "../upper"
 
-// mountOverlay mounts the jail's root over lower directories below dir. Short
-// relative names keep the options within the page that mount(2) reads, and the
-// jail's mount table, which shows them, says nothing of where they are. This thread's working directory is its own since it has its own mount
-// namespace.
+// mountOverlay mounts the jail's root over lower directories below dir. Short relative names keep
+// the options within the page that mount(2) reads. They also keep the layers' places out of the
+// jail's mount table, which shows the options. This thread's working directory is its own since
+// it has its own mount namespace.
 func (s *stager) mountOverlay(dir, extra string) error {
 	names := s.layers.names
 	upper := filepath.Join(s.layer, "upper")
@@ -127,8 +126,8 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	if err := os.Lchown(upper, int(st.Uid), int(st.Gid)); err != nil {
 		return err
 	}
-	// Podman's images have a root directory that nobody may write, which does not keep
-	// root from it elsewhere: there it has CAP_DAC_OVERRIDE. The layer is the jail's.
+	// Podman's images have a root directory without write permission, which elsewhere does not
+	// hinder root: there it has CAP_DAC_OVERRIDE. The layer is the jail's.
 	if err := os.Chmod(upper, os.FileMode(st.Mode&0o777|0o200)); err != nil {
 		return err
 	}
@@ -146,8 +145,8 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	}
 	defer func() { _ = os.RemoveAll(filepath.Join(s.layer, linksDir)) }() // each is a file of the layer's
 	if s.Rootless {
-		// What overlayfs notes on files otherwise takes CAP_SYS_ADMIN of the machine
-		// (Linux 5.11). On a tmpfs it can be noted since Linux 6.6.
+		// Overlayfs's attributes on files otherwise need CAP_SYS_ADMIN of the machine (Linux
+		// 5.11). A tmpfs supports these attributes since Linux 6.6.
 		extra += ",userxattr"
 		if !Notable(upper) {
 			s.notes = append(s.notes, "a directory of the image that was removed cannot be made again: before Linux 6.6, overlayfs cannot note on a tmpfs for a user that its content is gone")
@@ -167,9 +166,9 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	return nil
 }
 
-// Notable reports whether a directory takes the attributes by which overlayfs notes,
-// for a user, that what lies below is gone (overlayfs.rst, userxattr). None is
-// left.
+// Notable reports whether a directory's file system supports the attributes by which overlayfs
+// marks, for a user, removed names of lower layers (overlayfs.rst, userxattr). The test attribute
+// is removed.
 func Notable(dir string) bool {
 	const name = "user.agentjail.try"
 	if unix.Lsetxattr(dir, name, []byte{1}, 0) != nil {
@@ -178,9 +177,9 @@ func Notable(dir string) bool {
 	return unix.Lremovexattr(dir, name) == nil
 }
 
-// contextOption gives every file of the jail's root the engine's SELinux label
-// (selinux(8), mount(8)): the layers carry labels that the image's files share
-// among containers, and the ephemeral layer that of whoever mounted it.
+// contextOption returns the mount option that sets the engine's SELinux label on every file of
+// the jail's root (selinux(8), mount(8)). The layers carry labels that the image's files share
+// among containers, and the ephemeral layer the label of the process that mounted it.
 func contextOption(spec *specs.Spec) (string, error) {
 	if spec.Linux == nil || spec.Linux.MountLabel == "" {
 		return "", nil
@@ -193,18 +192,17 @@ func contextOption(spec *specs.Spec) (string, error) {
 	return `context="` + label + `",`, nil
 }
 
-// labelChars are what SELinux labels consist of: anything else could end the
-// quotes and begin another mount option.
+// labelChars are the characters of SELinux labels: any other could end the quotes and begin
+// another mount option.
 const labelChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,-"
 
 // linksDir is the directory of links to the layers, below the layer's own.
 const linksDir = "links"
 
-// shorten puts short links in place of the layers' names, and enters the
-// directory of the links. A jail's mount table shows the names that an overlay was
-// mounted by, and an engine's report which images are the same, and whose. They also
-// take more room than the page that mount(2) reads. A root that is no engine's
-// layers is the directory itself.
+// shorten replaces the layers' names by short links, and changes to the directory of the links. A
+// jail's mount table shows the names that an overlay was mounted by, and an engine's names reveal
+// which images are the same, and whose they are. They may also exceed the page that mount(2)
+// reads. A root without an engine's layers is the directory itself.
 func (s *stager) shorten(dir string, names []string) ([]string, error) {
 	if len(names) == 1 && names[0] == "." {
 		return names, nil
@@ -229,9 +227,9 @@ func (s *stager) shorten(dir string, names []string) ([]string, error) {
 	return out, nil
 }
 
-// copyUp is the way for kernels before 5.19 and for file systems that cannot be
-// idmapped: overlayfs copies only a file's metadata when its owner changes
-// (metacopy, Linux 4.19), so that every file can be given to the jail's ids.
+// copyUp maps owners on kernels before 5.19 and on file systems that cannot be idmapped.
+// Overlayfs copies only a file's metadata when its owner changes (metacopy, Linux 4.19), so that
+// chown can map every file to the jail's ids.
 func (s *stager) copyUp(low string) error {
 	if err := s.mountOverlay(low, "metacopy=on,redirect_dir=on"); err != nil {
 		return err
@@ -248,7 +246,7 @@ func (s *stager) copyUp(low string) error {
 	return err
 }
 
-// chownTree gives a directory and all below to the jail's ids, without following
+// chownTree changes the owners of a directory and all below to the jail's ids, without following
 // links.
 func (s *stager) chownTree(dir int) error {
 	if err := s.chownAt(dir, ""); err != nil {
@@ -296,13 +294,12 @@ func (s *stager) chownAt(dir int, name string) error {
 	u, ok1 := s.Plan.IDs.HostUID(st.Uid)
 	g, ok2 := s.Plan.IDs.HostGID(st.Gid)
 	if !ok1 || !ok2 {
-		return nil // the overflow user's in the jail
+		return nil // the jail shows the overflow user as its owner
 	}
 	return unix.Fchownat(dir, name, int(u), int(g), flags)
 }
 
-// findLayers finds what the engine's root consists of: an overlay's layers, or
-// the directory itself.
+// findLayers finds the parts of the engine's root: an overlay's layers, or the directory itself.
 func findLayers(root *os.File, path string, mounts *bindsource.Mounts) (layers, error) {
 	plain := layers{parent: path, names: []string{"."}}
 	var fs unix.Statfs_t
@@ -366,13 +363,13 @@ func CoveredLayers(source, options string) []string {
 	return overlayDirs(options)
 }
 
-// IsMount reports whether a directory is where something is mounted.
+// IsMount reports whether a directory is the root of a mount.
 func IsMount(f *os.File) bool {
 	mounted, err := mountedAt(int(f.Fd()), "", unix.AT_EMPTY_PATH)
 	return err == nil && mounted
 }
 
-// mountedAt reports whether something is mounted at a path (Linux 5.8 tells).
+// mountedAt reports whether a path is the root of a mount (Linux 5.8 and later report this).
 func mountedAt(dir int, path string, flags int) (bool, error) {
 	var stx unix.Statx_t
 	if err := unix.Statx(dir, path, flags, 0, &stx); err != nil {

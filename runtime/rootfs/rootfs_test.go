@@ -277,7 +277,7 @@ func TestShiftedByEndedMounts(t *testing.T) {
 		must(t, unix.Mount("engine", top+"/merged", "overlay", 0, "lowerdir="+top+"/mapped,upperdir="+top+"/up,workdir="+top+"/work"))
 		must(t, unix.Unmount(top+"/mapped", unix.MNT_DETACH))
 		r := request(t, top+"/merged")
-		r.Plan.Shifted = true
+		r.Plan.AlreadyMapped = true
 		staged(t, r)
 		want(t, "a file of the image", owner(r.Spec.Root.Path+"/mine"), jailed(7))
 	})
@@ -304,11 +304,11 @@ func TestShiftedAndPlain(t *testing.T) {
 		image := t.TempDir()
 		put(t, image, fmt.Sprintf("mine:%d", base+7), "roots:0:600")
 		r := request(t, image)
-		r.Plan.Shifted = true
+		r.Plan.AlreadyMapped = true
 		staged(t, r)
 		want(t, "shifted", owner(r.Spec.Root.Path+"/mine"), jailed(7))
 		r = request(t, image)
-		r.Plan.Plain = true
+		r.Plan.KeepHostOwners = true
 		staged(t, r)
 		want(t, "plain", owner(r.Spec.Root.Path+"/roots"), "0:0")
 		as(t, base, base, func() {

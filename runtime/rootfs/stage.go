@@ -1,8 +1,7 @@
-// Package rootfs builds what a hardened spec stands on: the jail's root (the
-// image, idmapped, under an ephemeral layer), its bind mounts with the right
-// owners, and device nodes. All of it is mounted in a mount namespace of the
-// calling thread, in which the delegate is then started: when jail and delegate
-// are gone, so are the mounts, whatever happened to agentjail.
+// Package rootfs builds the file tree of a hardened spec: the jail's root (the image, idmapped,
+// under an ephemeral layer), its bind mounts with the right owners, and device nodes. All of it
+// is mounted in a mount namespace of the calling thread, in which the delegate is then started:
+// when jail and delegate are gone, so are the mounts, whatever happened to agentjail.
 package rootfs
 
 import (
@@ -25,7 +24,7 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// Request reports what to stage. Spec is changed: its root and its bind sources
+// Request describes the file tree to stage. Stage changes Spec: its root and its bind sources
 // become the staged ones.
 type Request struct {
 	Dir     string // the jail's state directory, absolute
@@ -34,23 +33,22 @@ type Request struct {
 	Sources []*bindsource.Source // by index of the incoming mounts
 	Rootfs  *os.File             // the engine's root, O_PATH
 	Mounts  *bindsource.Mounts   // the host's, opened after Rootfs was
-	// Needed are paths that the delegate is given or that this process uses later:
-	// of the host's mounts, those on the way to them stay within reach.
+	// Needed are paths that the delegate or this process uses later. Of the host's mounts, those
+	// on the way to them stay reachable.
 	Needed []string
-	// AllMounts keeps all of the host's mounts within reach: for programs of the
-	// host's that the delegate runs (hooks), which may need any, and where a policy
-	// of SELinux says on which directories may be mounted, and logs each refusal.
+	// AllMounts keeps all of the host's mounts reachable. The delegate's hooks are programs of
+	// the host's, which may need any of them. A policy of SELinux may log a refusal for each
+	// directory that is mounted on.
 	AllMounts bool
-	// Ledger keeps account of placeholders in mounted directories, for the jail of
-	// that Key.
+	// Ledger records placeholders in mounted directories, for the jail of that Key.
 	Ledger protect.Ledger
 	Key    string
 	// Rootless reports that all of this happens in a user's own user namespace.
 	Rootless bool
 	// UserNS is the jail's, with the maps of Spec; nil where it is made later.
 	UserNS *os.File
-	Single []procfiles.File // what the jail sees in place of the kernel's files
-	Sys    procfiles.Tree   // what it sees as /sys
+	Single []procfiles.File // synthetic files in place of the kernel's
+	Sys    procfiles.Tree   // the jail's /sys
 }
 
 // Staged is the result.
@@ -62,23 +60,23 @@ type Staged struct {
 	Changes *os.File
 	// Dev is the root file system's device number.
 	Dev uint64
-	// Places is where each mount of the spec leads, links followed.
+	// Places are the destinations of the mounts of the spec, with links resolved.
 	Places []string
 	// Nested are the mounts in bind mounts, which the delegate binds with those.
 	Nested []Nested
-	// Notes reports what was done in another way than usual, and why.
+	// Notes are deviations from the usual set-up, with reasons.
 	Notes []string
 	// Views are to be attached when the delegate has made the jail's mounts.
 	Views []View
 	// ViewsDev is the device number of the file system that they are on.
 	ViewsDev uint64
-	// Protected is what is kept from the jail in each directory that was searched;
-	// AttachProtected mounts what keeps it.
+	// Protected are the protected paths of each directory that was searched; AttachProtected
+	// mounts their protection.
 	Protected []Protected
 	attach    []attachment
 }
 
-// Close lets go of what was not attached.
+// Close closes the trees that were not attached.
 func (s *Staged) Close() {
 	s.Root.Close()
 	s.Changes.Close()
@@ -103,7 +101,7 @@ func (s *Staged) Viewed() []string {
 	return out
 }
 
-// mountSource is what mount tables show as the source of our mounts.
+// mountSource is the source of agentjail's mounts in mount tables.
 const mountSource = "agentjail"
 
 // Names below the state directory.
@@ -112,9 +110,8 @@ const (
 	rootDir  = "root"  // the jail's root
 )
 
-// Stage builds the jail's file tree. The calling goroutine must be locked to
-// its thread, which afterwards lives in a mount namespace of its own and must
-// not be given back to the Go scheduler.
+// Stage builds the jail's file tree. The calling goroutine must be locked to its thread. The
+// thread then lives in a mount namespace of its own and must not return to the Go scheduler.
 func Stage(r Request) (_ *Staged, err error) {
 	s := &stager{Request: r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
 	defer s.close()
@@ -145,7 +142,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"attaching bind mounts", s.attachBinds},
 		{"protecting paths in mounted directories", s.protectPaths},
 		{"preparing the jail's views", s.makeViews},
-		{"mounting what lies in bind mounts", s.nest},
+		{"mounting what lies in bind mounts", s.mountNested},
 		{"preparing device nodes", s.makeNodes},
 	} {
 		if err := step.do(); err != nil {
@@ -172,9 +169,9 @@ func Stage(r Request) (_ *Staged, err error) {
 	}, nil
 }
 
-// isolate gives the thread a mount namespace of its own. It receives the host's
-// mounts and unmounts (a disk that is unmounted there must not stay busy
-// because of a jail) and sends none.
+// isolate moves the thread to a new mount namespace. The namespace receives the host's mounts and
+// unmounts (a disk that is unmounted there must not stay busy because of a jail) and propagates
+// none.
 func isolate() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
@@ -205,7 +202,7 @@ type stager struct {
 	lower       *os.File         // detached clone of the layers, or nil
 	binds       map[int]*os.File // detached clones by mount index
 	nested      []Nested
-	within      map[int]int // by mount index, the mount that it lies in and is mounted with
+	enclosing   map[int]int // by mount index, the mount that it lies in and is mounted with
 	views       []View
 	viewsDev    uint64
 	toView      []toView
@@ -265,8 +262,9 @@ func (s *stager) makeLayer() error {
 	return nil
 }
 
-// largePages reports whether tmpfs takes pages of no more than what is written (Linux 6.14). Before that it takes whole huge
-// pages within a file's size, and a byte in each hole of a sparse file would fill the layer.
+// largePages reports whether tmpfs limits large pages to the written length (Linux 6.14). Earlier
+// kernels use whole huge pages within a file's size, so that a byte in each hole of a sparse file
+// would fill the layer.
 func largePages(release string) bool {
 	var major, minor int
 	n, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
@@ -300,13 +298,13 @@ func (s *stager) cloneBinds() error {
 	return nil
 }
 
-// relabel gives a file that the engine made for this container the jail's label,
-// where hardening chose another than the engine had.
+// relabel sets the jail's label on a file that the engine made for this container, where
+// hardening chose another label than the engine's.
 func (s *stager) relabel(src *bindsource.Source) error {
-	if s.Plan.Label == "" || s.Plan.Plain || src.Role != bindsource.Injected || src.Kind != bindsource.File {
+	if s.Plan.Label == "" || s.Plan.KeepHostOwners || src.Role != bindsource.Injected || src.Kind != bindsource.File {
 		return nil
 	}
-	// Through /proc, since an O_PATH descriptor cannot be given to fsetxattr(2).
+	// Through /proc, since fsetxattr(2) refuses an O_PATH descriptor.
 	// The kernel's own form ends in a zero byte.
 	return unix.Setxattr(fmt.Sprintf("/proc/self/fd/%d", src.File.Fd()), "security.selinux", append([]byte(s.Plan.Label), 0), 0)
 }
@@ -375,8 +373,8 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(ns.Fd())
 	}
-	mnt, err := cloneTree(src.File, !b.Flat, &attr)
-	if err != nil && !b.Flat && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
+	mnt, err := cloneTree(src.File, !b.NonRecursive, &attr)
+	if err != nil && !b.NonRecursive && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
 		// Something mounted below cannot be idmapped (proc, a network share):
 		// take the directory alone.
 		if flat, ferr := cloneTree(src.File, false, &attr); ferr == nil {
@@ -385,12 +383,13 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 		}
 	}
 	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && (src.OwnOfPod() || b.ReadOnly) {
-		// Secrets, tokens and emptyDirs in memory are on tmpfs, which can be idmapped since Linux 6.3. As they are they can be read by
-		// mode, and what the pod's containers make there has the pod's ids. Nobody's ownership is less than the owner's: a read-only
-		// mount may come so from any file system.
+		// Secrets, tokens and emptyDirs in memory are on tmpfs, which can be idmapped since Linux
+		// 6.3. Without a mapping they can be read by mode, and files that the pod's containers
+		// make there have the pod's ids. An unmapped owner has fewer rights than the mapped one:
+		// for a read-only mount this is safe on any file system.
 		attr.Attr_set &^= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = 0
-		if plain, perr := cloneTree(src.File, !b.Flat, &attr); perr == nil {
+		if plain, perr := cloneTree(src.File, !b.NonRecursive, &attr); perr == nil {
 			s.notes = append(s.notes, fmt.Sprintf("mount of %s: its owners show as nobody, since its file system (%s) cannot be idmapped on this kernel", b.Source, FSName(src.File)))
 			mnt, err = plain, nil
 		}
@@ -404,12 +403,12 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 	return os.NewFile(uintptr(mnt), b.Source), nil
 }
 
-// nobody is the id that owns nothing (Documentation/admin-guide/sysctl/fs.rst,
+// nobody is the overflow id, which owns no file (Documentation/admin-guide/sysctl/fs.rst,
 // overflowgid).
 const nobody = 65534
 
-// ownerMaps is the mapping of a bind mount's owners, from ids on the disk to
-// the host's ids of the jail; ok is false where nothing is to be mapped.
+// ownerMaps returns the mapping of a bind mount's owners, from ids on the disk to the host's ids
+// of the jail; ok is false without a mapping.
 func (s *stager) ownerMaps(o plan.Owner, f bindsource.Fact) (uids, gids []specs.LinuxIDMapping, ok bool) {
 	switch o {
 	case plan.OwnerSame:
@@ -426,8 +425,8 @@ func (s *stager) ownerMaps(o plan.Owner, f bindsource.Fact) (uids, gids []specs.
 		}
 		gids, ok = idmap.ForMount(s.Plan.IDs.GIDs, group)
 		if ok && roots {
-			// Root's group may read and write more than the owner: it becomes one that no
-			// process has. (What has an unmapped id cannot be written to.)
+			// Root's group may read and write more than the owner: it is mapped to an id that no
+			// process has. (A file with an unmapped id cannot be written to.)
 			gids = append(gids, specs.LinuxIDMapping{ContainerID: 0, HostID: idmap.ReservedFirst, Size: 1})
 		}
 		return uids, gids, ok
@@ -435,8 +434,8 @@ func (s *stager) ownerMaps(o plan.Owner, f bindsource.Fact) (uids, gids []specs.
 	return nil, nil, false
 }
 
-// makeNodes makes the device nodes that policy allows on the layer's tmpfs,
-// owned as the spec says, and binds them into the jail.
+// makeNodes makes the device nodes that policy allows on the layer's tmpfs, with the owners of
+// the spec, and binds them into the jail.
 func (s *stager) makeNodes() error {
 	for i, d := range s.Plan.Nodes {
 		at := filepath.Join(s.layer, "m", "dev"+strconv.Itoa(i))

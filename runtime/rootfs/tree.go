@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cloneTree returns a detached clone of what is mounted at f (open_tree(2)),
-// with attributes set on it (mount_setattr(2)). Working on the open file keeps
-// what was judged and what is mounted the same.
+// cloneTree returns a detached clone of the mount at f (open_tree(2)), with attributes set on it
+// (mount_setattr(2)). It works on the open file, so that the judged and the mounted tree are the
+// same.
 func cloneTree(f *os.File, recursive bool, attr *unix.MountAttr) (int, error) {
 	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH)
 	set := uint(unix.AT_EMPTY_PATH)
@@ -101,8 +101,8 @@ func OpenDir(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// OpenRoot opens a root file system. Like runc, it takes no path with a symbolic
-// link in it: what stands behind one can change.
+// OpenRoot opens a root file system. Like runc, it refuses a path with a symbolic link in it: the
+// link's target can change.
 func OpenRoot(path string) (*os.File, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,

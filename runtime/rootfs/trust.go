@@ -15,13 +15,16 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// maxBundle bounds a file of trusted certificates, in bytes: distributions' have some 200 KiB. The views' file system has room for all.
+// maxBundle bounds a file of trusted certificates, in bytes: distributions' have some 200 KiB.
+// The views' file system has room for all.
 const maxBundle = 1 << 20
 
-// A trust is a file that is to have the jail's own certificate authority, or what its ssh is to know.
+// A trust is a file to which the jail's own certificate authority, or its known ssh hosts, are
+// added.
 type trust struct{ path, text string }
 
-// addTrust gives the spec mounts for the files by which programs trust the jail's own certificate authority and its server of ssh. copyTrust fills them.
+// addTrust adds mounts to the spec for the files by which programs trust the jail's own
+// certificate authority and its ssh server. copyTrust fills the files.
 func (s *stager) addTrust() error {
 	if s.Plan.Authority == "" && s.Plan.KnownHosts == "" {
 		return nil
@@ -81,7 +84,7 @@ func (s *stager) addAuthority(root *os.File) {
 	s.trusts = append(s.trusts, trust{plan.BundleFile, whole + "\n" + s.Plan.Authority}, trust{plan.AuthorityFile, s.Plan.Authority})
 }
 
-// copyTrust writes what addTrust has mounted.
+// copyTrust writes the files that addTrust has mounted.
 func (s *stager) copyTrust(dir *os.File) error {
 	for n, t := range s.trusts {
 		i := slices.IndexFunc(s.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == t.path && m.Source == t.path })
@@ -126,7 +129,7 @@ func bundle(root *os.File, path string) (at, text string, err error) {
 	return "/" + at, text, err
 }
 
-// hostBundle is what the host trusts, or "".
+// hostBundle returns the certificates that the host trusts, or "".
 func hostBundle() string {
 	for _, path := range plan.Bundles() {
 		if text, err := readBundle(path); err == nil {

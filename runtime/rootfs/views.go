@@ -35,8 +35,8 @@ type View struct {
 	Tree *os.File // detached
 }
 
-// makeViews writes all that the jail is to see of its machine, and gives it to
-// the spec where the spec can mount it.
+// makeViews writes the jail's synthetic files, and adds mounts for them to the spec where a spec
+// can mount them.
 func (s *stager) makeViews() error {
 	at := filepath.Join(s.layer, viewsDir)
 	label, err := contextOption(s.Spec)
@@ -71,7 +71,7 @@ func (s *stager) makeViews() error {
 			return err
 		}
 	}
-	// What is taken from here from now on cannot be written through.
+	// Trees that are cloned from here from now on are read-only.
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
 	if err := unix.MountSetattr(int(dir.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		return fmt.Errorf("making it read-only: %w", err)
@@ -131,11 +131,10 @@ func (s *stager) writeSingle(dir *os.File) error {
 	return nil
 }
 
-// maskDirs takes the directories of /proc among the masked paths from the
-// delegate, to have them covered by an empty directory of ours. Delegates mount a
-// tmpfs over each, which takes time, and whose size is half of the host's memory
-// for everybody to see (statfs(2)). The host's /proc has the same directories as the
-// jail's.
+// maskDirs removes the directories of /proc among the masked paths from the spec, and has them
+// covered by an empty directory of agentjail's. Delegates mount a tmpfs over each, which takes
+// time. Its size is half of the host's memory, which every process can read (statfs(2)). The
+// host's /proc has the same directories as the jail's.
 func (s *stager) maskDirs(dir *os.File) error {
 	if s.Spec.Linux == nil {
 		return nil
@@ -241,12 +240,13 @@ func (s *stager) writeFor(dir *os.File, name, text string, m *specs.Mount) error
 	return nil
 }
 
-// ownResolver reports whether a mount is the resolver's file, which has the plan's text.
+// ownResolver reports whether a mount is of the resolver's file, which has the plan's text.
 func (s *stager) ownResolver(m *specs.Mount) bool {
 	return s.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile && (m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
 }
 
-// addResolver gives a spec without a mount for the resolver's file one, which copyFiles fills.
+// addResolver adds a mount for the resolver's file to a spec without one. copyFiles fills the
+// file.
 func (s *stager) addResolver() error {
 	if s.Plan.Resolver == "" || slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool { return s.ownResolver(&m) }) {
 		return nil
@@ -266,8 +266,8 @@ func addOptions(options []string, more ...string) []string {
 	return options
 }
 
-// copyText is what a copy holds: of a public file what was judged, of the engine's
-// what it holds now.
+// copyText returns the text of a copy: of a public file the judged text, of an engine's file its
+// current text.
 func (s *stager) copyText(src *bindsource.Source) (string, error) {
 	if src.IsPublic() {
 		u := s.Spec.Process.User
@@ -276,8 +276,7 @@ func (s *stager) copyText(src *bindsource.Source) (string, error) {
 	return readSource(src)
 }
 
-// readSource reads the file that was opened and judged, whatever its name leads
-// to by now.
+// readSource reads the file that was opened and judged, even if its name leads elsewhere by now.
 func readSource(src *bindsource.Source) (string, error) {
 	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(src.File.Fd())), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -318,17 +317,16 @@ var standardNodes = []struct {
 	major, minor uint32
 }{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
 
-// makeDevices puts nodes of the jail's own over those in /dev, in this thread's
-// mount namespace, from which the delegate takes them: the host's are on a
-// devtmpfs whose size, half of the host's memory, every mount of them would show
-// in the jail's mount table. SELinux hosts keep the host's, which have labels of
-// their own.
+// makeDevices mounts nodes of the jail's own over those in /dev, in this thread's mount
+// namespace, from which the delegate takes them. The host's nodes are on a devtmpfs; its size,
+// half of the host's memory, would show in the jail's mount table with every mount of a node.
+// SELinux hosts keep the host's nodes, which have labels of their own.
 func (s *stager) makeDevices(dir *os.File) error {
 	for _, n := range standardNodes {
 		over := "/dev/" + n.name
 		var st unix.Stat_t
 		if err := unix.Lstat(over, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(n.major, n.minor) {
-			continue // the delegate reports what is wrong with it
+			continue // the delegate reports the error
 		}
 		name := "dev." + n.name
 		if err := unix.Mknodat(int(dir.Fd()), name, unix.S_IFCHR|0o666, int(st.Rdev)); err != nil {
@@ -341,9 +339,9 @@ func (s *stager) makeDevices(dir *os.File) error {
 	return nil
 }
 
-// AttachViews mounts the views over what is at their paths, in the mount
-// namespace and below the root of the calling thread, which must be a jail's. Of
-// a path that this kernel does not have, nothing is to be hidden.
+// AttachViews mounts the views over the files at their paths, in the mount namespace and below
+// the root of the calling thread, which must be a jail's. A path that this kernel does not have
+// needs no view.
 func (s *Staged) AttachViews() error {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -370,9 +368,8 @@ func attachView(root int, v View, dev uint64) error {
 	return unix.MoveMount(int(v.Tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// openCovered opens a file of the jail's that a view goes over. It must be the
-// kernel's, or on the views' own file system: what an image has there stays as
-// it is.
+// openCovered opens a file of the jail's that a view goes over. It must be the kernel's, or on
+// the views' own file system: an image's file there stays as it is.
 func openCovered(root int, path string, dev uint64) (int, error) {
 	at, err := unix.Openat2(root, path, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,

@@ -22,7 +22,7 @@ func TestPodRefusals(t *testing.T) {
 			}
 		}
 		privileged := n.plan(t, func(s *sandbox) { s.Linux.SecurityContext.Privileged = true })
-		if err := privileged.run("refuse"); err == nil || !strings.Contains(err.Error(), "linux.seccomp: refused: unconfined is more than policy gives") {
+		if err := privileged.run("refuse"); err == nil || !strings.Contains(err.Error(), "linux.seccomp: refused: unconfined is more than policy allows") {
 			t.Errorf("privileged: %v", err)
 		}
 		_, err := n.pod(t, "refuse").start("capable", idle, func(c *runtimeapi.ContainerConfig) {

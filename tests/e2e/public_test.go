@@ -80,7 +80,7 @@ func TestPublicGitSettings(t *testing.T) {
 		r := run(d, "-v", at+":/root/.gitconfig:ro", engine.Busybox, "cat", "/root/.gitconfig")
 		want, err := gitsettings.Copy(text)
 		if err != nil {
-			has(t, what, r.Stderr, "no copy is given: "+err.Error())
+			has(t, what, r.Stderr, "no copy is made: "+err.Error())
 			return r
 		}
 		eq(t, what, r.Stdout, want)

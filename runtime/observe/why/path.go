@@ -239,8 +239,8 @@ func missingDevice(name string) bool { return strings.HasPrefix(name, "/dev/") }
 func (f *Facts) ofNoJail(a *Answer, name string) {
 	switch {
 	case strings.HasSuffix(name, ".sock"):
-		a.Verdict, a.Why = Refused, "a socket speaks for whoever listens on it"
-		a.Remedies = []Remedy{{Write: fmt.Sprintf("binds.allow = [%q], and -v %s:%s", name, name, name), Where: f.where(), Opens: "all that its listener does for whoever asks"}}
+		a.Verdict, a.Why = Refused, "a Unix socket lets the container act through a host program"
+		a.Remedies = []Remedy{{Write: fmt.Sprintf("binds.allow = [%q], and -v %s:%s", name, name, name), Where: f.where(), Opens: "every action that its listener performs for a client"}}
 		a.Instead = "services started outside, reached by name; credentials (docs/credentials.md)"
 	case name == "/dev/fuse":
 		a.Verdict, a.Why, a.Purpose = Refused, "FUSE needs a mount, and no process of a jail mounts", true

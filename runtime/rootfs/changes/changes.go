@@ -1,10 +1,10 @@
-// Package changes shows people what a running jail has changed, and its whole file
-// tree, with owners as the jail has them: an engine sees a jail's root with the
-// host's ids (overlayfs cannot be idmapped), so that `docker diff` lists every file
-// of the image and `docker export` has ids of 2 billion.
+// Package changes reports what a running jail has changed, and exports its whole file tree, with
+// owners as the jail has them. An engine sees a jail's root with the host's ids (overlayfs cannot
+// be idmapped): `docker diff` lists every file of the image, and `docker export` has ids of 2
+// billion.
 //
-// All of it is written by the jail, meanwhile too: names are opened one directory
-// at a time, relative to descriptors, without following links.
+// The jail writes all of these files, also meanwhile: names are opened one directory at a time,
+// relative to descriptors, without following links.
 package changes
 
 import (
@@ -37,12 +37,12 @@ type Change struct {
 // String is the change on one line, whatever the jail has put into the name.
 func (c Change) String() string { return c.Kind + " " + printable.Line(c.Path, 0) }
 
-// Below reports whether the image has a file of this path: relative, of a file that is
-// in the jail's layer.
+// Below reports whether the image has a file of this path, which is relative and names a file of
+// the jail's layer.
 type Below func(path string) bool
 
-// List lists what a jail's ephemeral layer holds, in order. below reports what the
-// jail has changed from what it has made.
+// List lists the content of a jail's ephemeral layer, in order. below distinguishes changed files
+// from new ones.
 func List(ctx context.Context, layer *os.File, below Below) ([]Change, error) {
 	out := []Change{}
 	err := walk(ctx, int(layer.Fd()), func(e entry) error {
@@ -59,11 +59,11 @@ func List(ctx context.Context, layer *os.File, below Below) ([]Change, error) {
 	return out, err
 }
 
-// isWhiteout reports whether overlayfs marks a removed file by this one
+// isWhiteout reports whether a file is overlayfs's mark for a removed file
 // (Documentation/filesystems/overlayfs.rst, whiteouts and opaque directories).
 func isWhiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 }
 
-// isOpaque reports whether nothing of the layers below shows in a directory.
+// isOpaque reports whether a directory hides the content of the layers below.
 func isOpaque(fd int) bool {
 	var value [1]byte
 	for _, name := range []string{"trusted.overlay.opaque", "user.overlay.opaque"} {
@@ -74,8 +74,7 @@ func isOpaque(fd int) bool {
 	return false
 }
 
-// Layers tells by an overlay's lower layers, the topmost first, whether it has a
-// path.
+// Layers reports by an overlay's lower layers, the topmost first, whether the image has a path.
 func Layers(layers []*os.File) Below {
 	return func(name string) bool {
 		for _, l := range layers {
@@ -88,8 +87,8 @@ func Layers(layers []*os.File) Below {
 	}
 }
 
-// lookup looks for a path in one layer. hidden says that the layers below do not
-// count for it.
+// lookup looks for a path in one layer. hidden reports that this layer hides the path in the
+// layers below.
 func lookup(layer int, name string) (found, hidden bool) {
 	for i := 0; i <= len(name); i++ {
 		if i < len(name) && name[i] != '/' {
@@ -122,7 +121,7 @@ func lookup(layer int, name string) (found, hidden bool) {
 // beneath opens a file below a directory, without following links.
 func beneath(dir int, name string, flags uint64) (int, error) {
 	if flags&unix.O_PATH == 0 {
-		flags |= unix.O_NONBLOCK | unix.O_NOCTTY // a jail's pipe keeps nobody waiting
+		flags |= unix.O_NONBLOCK | unix.O_NOCTTY // opening a jail's pipe must not block
 	}
 	return unix.Openat2(dir, name, &unix.OpenHow{
 		Flags:   flags | unix.O_NOFOLLOW | unix.O_CLOEXEC,
@@ -137,8 +136,8 @@ type entry struct {
 	st   unix.Stat_t
 }
 
-// walk calls do for each file below a directory, a directory before what is in it,
-// in order of names. What goes away meanwhile is left out.
+// walk calls do for each file below a directory, a directory before its content, in order of
+// names. Files that are removed meanwhile are left out.
 func walk(ctx context.Context, root int, do func(entry) error) error {
 	return walkDir(ctx, root, ".", do)
 }
@@ -185,8 +184,8 @@ func walkDir(ctx context.Context, root int, dir string, do func(entry) error) er
 	return nil
 }
 
-// ByOrigin tells by what overlayfs notes on a file that it has copied from the
-// image: less than Layers, since what was written anew and renamed has no such note.
+// ByOrigin reports by the attribute that overlayfs sets on a file copied from the image. It
+// reports fewer files than Layers: a file that was rewritten and renamed has no such attribute.
 func ByOrigin(layer *os.File) Below {
 	return func(name string) bool {
 		fd, err := beneath(int(layer.Fd()), name, unix.O_PATH)

@@ -15,13 +15,11 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 )
 
-// maxSparse bounds how many bytes a file may have beyond what it takes on the disk:
-// a jail can make one of 8 EiB that takes nothing, and an archive would hold all of
-// its zeros.
+// maxSparse bounds a file's size beyond its size on the disk: a jail can make a sparse file of 8
+// EiB, and an archive would hold all of its zeros.
 const maxSparse = 1 << 30
 
-// nobody is whom files belong to of whose owner the jail has no id (fs.rst,
-// overflowuid).
+// nobody is the overflow uid, shown for unmapped owners (fs.rst, overflowuid).
 const nobody = 65534
 
 // exporter writes an archive.
@@ -32,10 +30,9 @@ type exporter struct {
 	warn  func(path, why string)
 }
 
-// Export writes a jail's whole root as a tar archive, with owners as the jail has
-// them: what `docker export` writes of a container without a user namespace. root
-// is the overlay without what is mounted in the jail. warn is told what was left
-// out.
+// Export writes a jail's whole root as a tar archive, with owners as the jail has them: the
+// output of `docker export` for a container without a user namespace. root is the overlay without
+// the mounts in the jail. Export calls warn for each file that it left out.
 func Export(ctx context.Context, out io.Writer, root *os.File, ids idmap.Map, warn func(path, why string)) error {
 	x := &exporter{ids: ids, out: tar.NewWriter(out), links: map[uint64]string{}, warn: warn}
 	if err := walk(ctx, int(root.Fd()), x.add); err != nil {
@@ -95,7 +92,7 @@ func readlink(e entry) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// addFile adds a regular file: what was opened, whatever has its name by now.
+// addFile adds a regular file: the opened one, even if its name has changed.
 func (x *exporter) addFile(e entry, h *tar.Header) error {
 	if e.st.Nlink > 1 {
 		if first, ok := x.links[e.st.Ino]; ok {
@@ -132,7 +129,7 @@ func (x *exporter) addFile(e entry, h *tar.Header) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.path, err)
 	}
-	// What was cut off meanwhile.
+	// The part that was cut off meanwhile.
 	_, err = io.CopyN(x.out, zeros{}, st.Size-n)
 	if errors.Is(err, io.EOF) {
 		err = nil

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// First lists at most most of what a jail's ephemeral layer holds, and reports whether there is more. Unlike List, it takes no longer in a
-// layer with hundreds of thousands of files, or in one that is so deep that there is no end to it: who removes a jail must not be kept.
-// Which of them are listed is the file system's order, directories nearer to the root first.
+// First lists at most most entries of a jail's ephemeral layer, and reports whether there are
+// more. Unlike List, it takes no longer in a layer with hundreds of thousands of files, or in an
+// endlessly deep one: a jail must not delay its removal. The file system's order decides which
+// entries are listed, directories nearer to the root first.
 func First(ctx context.Context, layer *os.File, below Below, most int) (out []Change, more bool, err error) {
 	dirs := []string{"."}
 	for len(dirs) > 0 {
@@ -48,7 +49,8 @@ func First(ctx context.Context, layer *os.File, below Below, most int) (out []Ch
 	return out, more, nil
 }
 
-// firstIn are the first entries of a directory, and whether there are others. One that is gone, or cannot be opened, has none.
+// firstIn returns the first entries of a directory, and whether there are others. A removed or
+// unreadable directory has none.
 func firstIn(root int, dir string, most int) (out []entry, more bool) {
 	fd, err := beneath(root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

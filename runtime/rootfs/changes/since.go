@@ -12,28 +12,31 @@ import (
 	"agentjail.dev/runtime/kernel/filetime"
 )
 
-// Bounds of a look at a directory of the host's: what is in it is the jail's to choose, and who removes a jail must not be kept.
+// Bounds limit the search of a directory of the host's: the jail chooses its content, and must
+// not delay its own removal.
 type Bounds struct {
 	Entries int       // names that are looked at
 	Names   int       // names that are listed
 	Until   time.Time // when the look ends
 }
 
-// Share is the part of the bounds that one of n directories has, which are looked at one after the other.
+// Share is the part of the bounds for one of n directories, which are searched one after the
+// other.
 func (b Bounds) Share(now time.Time, n int) Bounds {
 	return Bounds{b.Entries / n, b.Names / n, now.Add(b.Until.Sub(now) / time.Duration(n))}
 }
 
-// Less is what is left of the bounds after a look.
+// Less is the rest of the bounds after a search.
 func (b Bounds) Less(r *Recent) Bounds {
 	b.Entries, b.Names = b.Entries-r.Entries, b.Names-len(r.Names)
 	return b
 }
 
-// Recent is what of a directory of the host's was changed since a moment, by anybody.
+// Recent are the changes in a directory of the host's since a moment, by any process.
 type Recent struct {
-	// Names are paths below the directory, beginning with a slash, in order; those of directories end with one. A directory is changed when
-	// a name in it was made, removed or given to something else.
+	// Names are sorted paths below the directory, beginning with a slash; those of directories
+	// end with one. A directory counts as changed when a name in it was made, removed or
+	// replaced.
 	Names []string
 	// Changed is how many were changed, listed or not, and Entries how many were looked at.
 	Changed, Entries int
@@ -41,12 +44,14 @@ type Recent struct {
 	Short string
 }
 
-// longest bounds a path below the directory that is looked at, in bytes. The journal cuts text there, too.
+// longest bounds a path below the directory, in bytes. The journal truncates text at the same
+// length.
 const longest = 1024
 
-// Since finds what below a directory was changed since a moment: its time of change (ctime, inode(7)) is later, which only the kernel
-// sets. Directories in which names have changed come first, then those nearer to the root. Links are not followed, and what is mounted below is left out. root is a directory or a
-// regular file.
+// Since finds the changes below a directory since a moment: a file's time of change (ctime,
+// inode(7)) is later, which only the kernel sets. Directories in which names have changed come
+// first, then those nearer to the root. Links are not followed, and mounts below are left out.
+// root is a directory or a regular file.
 func Since(root *os.File, moment time.Time, b Bounds) *Recent {
 	s := &since{root: int(root.Fd()), moment: moment, bounds: b, out: new(Recent)}
 	s.see(s.root, "", "", ".")
@@ -78,7 +83,7 @@ type since struct {
 // perRead is how many names are read for one look at the clock.
 const perRead = 128
 
-// read looks at the names of a directory. One that is gone, or may not be opened by who asks, has none.
+// read examines the names of a directory. A removed or unreadable directory has none.
 func (s *since) read(dir string) {
 	if s.late() {
 		return
@@ -104,7 +109,7 @@ func (s *since) read(dir string) {
 	}
 }
 
-// late reports whether a bound is reached, and notes which.
+// late reports whether a bound is reached, and records which.
 func (s *since) late() bool {
 	switch {
 	case s.out.Entries >= s.bounds.Entries:
@@ -115,10 +120,11 @@ func (s *since) late() bool {
 	return s.out.Short != ""
 }
 
-// see looks at one name of an open directory, "" for what is open itself, and queues a directory, which is at rel.
+// see examines one name of an open directory, or with "" the opened file itself, and queues a
+// directory, which is at rel.
 func (s *since) see(dir int, name, shown, rel string) {
 	s.out.Entries++
-	// What the kernel knows already: no server is asked, and nothing is mounted for it.
+	// Cached values of the kernel are enough: no server is contacted, and nothing is automounted.
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is what views take from the host.
+// Host has the values that views take from the host.
 type Host struct {
 	CPUs     int    // processors that this process may use
 	Possible string // /sys/devices/system/cpu/possible
@@ -21,13 +21,13 @@ type Host struct {
 	Version  string // uname -v
 }
 
-// firstPart is how much is read of a file, at most, in one call: of a sequence
-// the kernel then prints whole parts until a page is full. A processor's part of
-// cpuinfo has some two kilobytes, and to print it the kernel asks the processor
-// for its clock rate: a machine has hundreds.
+// firstPart bounds how much of a file one call reads: for a sequence file the kernel then prints
+// whole records until a page is full. A processor's record in cpuinfo has some two kilobytes, and
+// to print it the kernel queries the processor's clock rate. A machine may have hundreds of
+// processors.
 const firstPart = 16 << 10
 
-// ReadHost reads it. What cannot be read is empty, and so is then the view.
+// ReadHost reads these values. An unreadable file is empty, and so is its view.
 func ReadHost() Host {
 	h := Host{CPUs: runtime.NumCPU(), CPUInfo: readFirst("/proc/cpuinfo"), Cgroups: readFirst("/proc/cgroups"),
 		Possible: strings.TrimSpace(readFirst("/sys/devices/system/cpu/possible"))}

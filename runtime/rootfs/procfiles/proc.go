@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// meminfo is /proc/meminfo (proc_meminfo(5)): all of the jail's memory, and none
-// of it in use, since a plain file cannot report what is. Programs that ask what
-// is left ask the control group; those that size themselves read MemTotal and
-// MemAvailable.
+// meminfo returns /proc/meminfo (proc_meminfo(5)): all of the jail's memory, and none of it in
+// use, since a plain file cannot report use. Programs that need the free amount read the control
+// group; those that size themselves read MemTotal and MemAvailable.
 func meminfo(j Jail) string {
 	kb := func(bytes int64) int64 { return bytes / 4096 * 4 } // whole pages
 	total, swap := kb(j.Memory), kb(j.Swap)
@@ -36,11 +35,10 @@ func meminfo(j Jail) string {
 	return b.String()
 }
 
-// cpuFields are the fields of a processor in /proc/cpuinfo that stay, in the
-// kernel's order (arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c):
-// those from which compilers and libraries choose instructions. What is in them
-// any program can ask the processor itself. The others tell one machine from the
-// next (microcode, clock rate, serial) or of the host's topology.
+// cpuFields are the fields of a processor in /proc/cpuinfo that stay, in the kernel's order
+// (arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c): compilers and libraries choose
+// instructions by them. Any program can read the same values from the processor itself. The other
+// fields identify a machine (microcode, clock rate, serial) or reveal the host's topology.
 var cpuFields = map[string]bool{
 	"vendor_id": true, "cpu family": true, "model": true, "model name": true, "stepping": true, "cache size": true,
 	"fpu": true, "fpu_exception": true, "cpuid level": true, "wp": true, "flags": true,
@@ -95,8 +93,8 @@ func stat(j Jail) string {
 	return b.String()
 }
 
-// version is /proc/version (proc_version(5)): what uname(2) tells, without who
-// built the kernel with what.
+// version returns /proc/version (proc_version(5)): the content of uname(2), without the kernel's
+// builder and compiler.
 func version(h Host) string {
 	return fmt.Sprintf("Linux version %s (agentjail@jail) (cc) %s\n", h.Release, h.Version)
 }
@@ -122,7 +120,7 @@ func cgroups(h Host) string {
 const (
 	// No load; one process, which runs (proc_loadavg(5)).
 	loadavg = "0.00 0.00 0.00 1/1 1\n"
-	// No swap areas, whatever swap the host lends (proc_swaps(5)).
+	// No swap areas, even if the jail may use the host's swap (proc_swaps(5)).
 	swaps = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 	// From which ps learns terminals' names (proc_tty_drivers(5)).
 	drivers = "/dev/tty             /dev/tty        5       0 system:/dev/tty\n" +
@@ -130,6 +128,6 @@ const (
 		"/dev/ptmx            /dev/ptmx       5       2 system\n" +
 		"pty_slave            /dev/pts      136 0-1048575 pty:slave\n" +
 		"pty_master           /dev/ptm      128 0-1048575 pty:master\n"
-	// What vmstat(8) reads, without which it does not start (proc_vmstat(5)).
+	// vmstat(8) reads this file, and does not start without it (proc_vmstat(5)).
 	vmstat = "nr_free_pages 0\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\noom_kill 0\n"
 )

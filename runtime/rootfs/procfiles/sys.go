@@ -6,19 +6,18 @@ import (
 	"strings"
 )
 
-// A Tree is a small file tree: directories, and files by path. Both are relative,
-// and a directory comes before what is in it.
+// A Tree is a small file tree: directories, and files by path. Both are relative, and a directory
+// comes before its content.
 type Tree struct {
 	Dirs  []string
 	Files []File
 	Links []File // symbolic ones, whose text is the target
 }
 
-// Sys is the whole of a jail's /sys: the places where engines mount control
-// groups, and the processors, which C libraries count (sysconf(3)). sysfs shows
-// every device and driver of the host to whoever mounts it, and has thousands of
-// handlers that a jail has no use for; a list of paths to mask would never be
-// complete.
+// Sys returns the whole of a jail's /sys: the places where engines mount control groups, and the
+// processors, which C libraries count (sysconf(3)). A mount of sysfs shows every device and
+// driver of the host, and has thousands of handlers that a jail has no use for; a list of paths
+// to mask would never be complete.
 func Sys(j Jail, h Host) Tree {
 	const cpu = "devices/system/cpu"
 	t := Tree{
@@ -46,8 +45,8 @@ func Sys(j Jail, h Host) Tree {
 	return t
 }
 
-// maxTopology is the number of processors up to which each has its topology: it
-// is what lscpu(1) counts sockets, cores and threads by.
+// maxTopology is the number of processors up to which each has its topology, from which lscpu(1)
+// counts sockets, cores and threads.
 const maxTopology = 64
 
 // mask is a kernel's bit mask of the processors from up to, not including, to,
@@ -68,10 +67,9 @@ func list(n int) string {
 	return fmt.Sprintf("0-%d\n", n-1)
 }
 
-// last is the highest number that a processor can have. It is the host's: limits
-// do not renumber processors, and allocators index tables of this size by what
-// getcpu(2) answers (tcmalloc's per-CPU caches, Java's): a smaller number would
-// have them write past the end.
+// last is the highest number that a processor can have. It is the host's: limits do not renumber
+// processors. Allocators have tables of this size, indexed by the result of getcpu(2) (tcmalloc's
+// per-CPU caches, Java's): with a smaller number they would write past the end.
 func last(possible string, cpus int) int {
 	n := cpus - 1
 	for _, part := range strings.Split(possible, ",") {

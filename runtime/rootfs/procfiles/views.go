@@ -1,12 +1,11 @@
-// Package procfiles makes up the files in which a jail reads of its machine. The
-// kernel has no namespace for them: /proc/meminfo, cpuinfo, stat and the like
-// answer for the whole host, so that a jail would learn of its neighbours from
-// them, and programs would size their heaps and thread pools by a machine that
-// they do not have (lxcfs(1) exists for that reason). A view says the same in
-// the same form, by the jail's limits. It is a plain file, written when the jail
-// is made and again when its limits change: nothing has to run for it.
+// Package procfiles makes the synthetic files that describe the machine to a jail. The kernel has
+// no namespace for them: /proc/meminfo, cpuinfo, stat and the like report the whole host. A jail
+// would learn about its neighbours from them, and programs would size their heaps and thread
+// pools for a machine that they do not have (lxcfs(1) exists for that reason). A view has the
+// same form with the jail's limits. It is a plain file, written when the jail is made and again
+// when its limits change: no process has to run for it.
 //
-// What becomes of each file that tells of the host is in [Table].
+// [Table] lists every file that reveals the host, and what a jail has in its place.
 package procfiles
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Jail is what views are made from: the jail's own sizes.
+// Jail has the sizes of a jail from which its views are made.
 type Jail struct {
 	CPUs   int       // processors, at least 1
 	Memory int64     // bytes
@@ -26,8 +25,8 @@ type Jail struct {
 	Born   time.Time // when the jail was made, by the host's clock
 }
 
-// For sizes a jail by its limits (cgroups(7)); what is not limited is the
-// host's. bootID and born are taken as they are.
+// For sizes a jail by its limits (cgroups(7)); unlimited resources are the host's. bootID and
+// born are used unchanged.
 func For(r *specs.LinuxResources, h Host, bootID string, born time.Time) Jail {
 	j := Jail{CPUs: CPUs(r, h.CPUs), Memory: h.Memory, BootID: bootID, Born: born}
 	if r == nil {
@@ -110,8 +109,8 @@ const defaultPeriod = 100000
 // (CONFIG_NR_CPUS).
 const maxCPU = 1 << 16
 
-// listSize counts the processors of a list such as 0-3,7 (cpuset(7), List
-// format); 0 for what is none.
+// listSize counts the processors of a list such as 0-3,7 (cpuset(7), List format); 0 for text
+// that is no list.
 func listSize(s string) int {
 	seen := map[int]bool{}
 	for _, part := range strings.Split(strings.TrimSpace(s), ",") {

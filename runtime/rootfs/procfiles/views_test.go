@@ -322,7 +322,7 @@ func TestTable(t *testing.T) {
 	masked := plan.MaskedPaths()
 	seen := map[string]bool{}
 	for _, e := range Table {
-		if seen[e.Path] || e.Tells == "" {
+		if seen[e.Path] || e.Reveals == "" {
 			t.Errorf("%s: twice, or without what it tells", e.Path)
 		}
 		seen[e.Path] = true

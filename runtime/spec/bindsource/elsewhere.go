@@ -11,9 +11,9 @@ import (
 	"agentjail.dev/runtime/kernel/mountinfo"
 )
 
-// Mounts are the mounts of a mount namespace, the oldest first. They are read as
-// far as somebody asks: a host has a mount or two for each of its containers,
-// and each takes the kernel some microseconds to describe.
+// Mounts are the mounts of a mount namespace, the oldest first. They are read only as far as
+// needed: a host has a mount or two for each of its containers, and the kernel takes some
+// microseconds to describe each.
 type Mounts struct {
 	fd   int    // of mountinfo, or -1 when all is read
 	tail string // the beginning of a line whose end is still to be read
@@ -55,8 +55,8 @@ func (ms *Mounts) all(yield func(*mountinfo.Mount) bool) {
 	}
 }
 
-// more reads the next part of mountinfo: the kernel gives whole lines, about a
-// page of them at once.
+// more reads the next part of mountinfo: the kernel returns whole lines, about a page of them at
+// once.
 func (ms *Mounts) more() bool {
 	if ms.fd < 0 {
 		return false
@@ -122,7 +122,7 @@ func mountOf(fd int) (string, error) {
 // the directory counts as its real place.
 func (ms *Mounts) elsewhere(id, path string) (string, error) {
 	for own := range ms.all {
-		if own.ID == id && within(path, own.Point) {
+		if own.ID == id && pathWithin(path, own.Point) {
 			return ms.realPlace(own, filepath.Join(own.Root, strings.TrimPrefix(path, own.Point)), path), nil
 		}
 	}
@@ -135,7 +135,7 @@ func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
 		if m.ID == own.ID {
 			return ""
 		}
-		if m.Dev == own.Dev && within(inside, m.Root) {
+		if m.Dev == own.Dev && pathWithin(inside, m.Root) {
 			if p := filepath.Join(m.Point, strings.TrimPrefix(inside, m.Root)); p != path {
 				return p
 			}
@@ -145,11 +145,11 @@ func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
 	return ""
 }
 
-// below lists what is mounted below path of directories that no jail may have.
+// below lists the mounts below path of directories that no jail may have.
 func (ms *Mounts) below(path string) ([]string, error) {
 	var out []string
 	for m := range ms.all {
-		if m.Point == path || !within(m.Point, path) {
+		if m.Point == path || !pathWithin(m.Point, path) {
 			continue
 		}
 		if real := ms.realPlace(m, m.Root, m.Point); real != "" && forbiddenElsewhere(real, false) != "" {

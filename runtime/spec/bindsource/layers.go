@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// layerPatterns are how engines name the directories of their layers below their
-// storage: what is before the pattern is the storage.
+// layerPatterns match the directories of engines' layers below their storage: the storage is the
+// part before the pattern.
 var layerPatterns = []string{
 	"/overlay2/",                           // Docker, overlay2 driver
 	"/overlay/",                            // containers/storage
@@ -16,8 +16,8 @@ var layerPatterns = []string{
 	"/snapshots/snapshots/",          // BuildKit's own snapshotter
 }
 
-// LayerStorage lists the directories in which an engine keeps its containers, as
-// far as the layers of a root tell, which lie in its storage wherever that is.
+// LayerStorage lists the storage directories of engines, as far as the layers of a root show
+// them: layers lie in their engine's storage, wherever that is.
 func LayerStorage(layers []string) []string {
 	var out []string
 	for _, dir := range layers {
@@ -28,7 +28,7 @@ func LayerStorage(layers []string) []string {
 	return out
 }
 
-// storageOf is the storage that a layer lies in; "" where its name says nothing.
+// storageOf returns the storage that a layer lies in; "" if its name matches no engine's.
 func storageOf(layer string) string {
 	at := -1
 	for _, pattern := range layerPatterns {

@@ -5,15 +5,14 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// rootRemedy reports what to do about a directory that is root's on the host, in
-// one line.
+// rootRemedy is the remedy for a directory that belongs to the host's root, in one line.
 const rootRemedy = `chown it to the user who works in it, or mount it read-only; or policy: binds.allow, which opens all below it with root's rights; or, for all that is root's, ` +
-	`binds.root = "nobody", which opens what everybody may write to, or "allow", which opens all of it`
+	`binds.root = "nobody", which opens files that everybody may write to, or "allow", which opens all of it`
 
-// Roots reports whether a source belongs to the host's root, so that its owner may
-// not be the jail's: what a jail writes as its owner would be root's, and what
-// only root may read could be read. An engine's files, and volumes that an
-// engine or the kubelet made, are for containers and no matter of this.
+// Roots reports whether a source belongs to the host's root, so that its owner may not be the
+// jail's: files that a jail writes as its owner would be root's, and the jail could read files
+// that only root may read. An engine's files, and volumes that an engine or the kubelet made, are
+// for containers and do not count.
 func (f Fact) Roots() bool {
 	return f.UID == 0 && !f.Rootless && !f.engines()
 }
@@ -36,11 +35,11 @@ func (f Fact) engines() bool {
 // not a directory of the host's that was made one.
 func (f Fact) EnginesVolume() bool { return f.Role == Volume && f.engines() }
 
-// Allowed reports whether policy names the source: the host's owner answers for
-// what the jail does there.
+// Allowed reports whether policy names the source: the host's owner accepts what the jail does
+// there.
 func Allowed(f Fact, b policy.Binds) bool {
 	for _, a := range b.Allow {
-		if within(f.Path, a) && f.Link == "" {
+		if pathWithin(f.Path, a) && f.Link == "" {
 			return true
 		}
 	}
@@ -53,11 +52,11 @@ func rootRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if readOnly || !f.Roots() || b.Root == policy.RootNobody || b.Root == policy.RootAllow {
 		return nil
 	}
-	return refusal.New(refusal.BindRoots, "it belongs to the host's root, and what a jail writes there would be root's").WithRemedy("%s", rootRemedy)
+	return refusal.New(refusal.BindRoots, "it belongs to the host's root, and files that a jail writes there would be root's").WithRemedy("%s", rootRemedy)
 }
 
-// hostPathRefusal reports why a directory of the node's may not be mounted into a
-// pod: its author, who needs no right on the node, has chosen it.
+// hostPathRefusal returns why a directory of the node's may not be mounted into a pod: the pod's
+// author has chosen it, and needs no rights on the node.
 func hostPathRefusal(readOnly bool) *refusal.Error {
 	if readOnly {
 		return nil

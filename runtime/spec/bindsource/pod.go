@@ -10,19 +10,19 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// Pod is the role of what the kubelet has made ready for the container's own
-// pod: its volumes and what it keeps for each container.
+// Pod is the role of files that the kubelet has prepared for the container's own pod: its volumes
+// and its files for each container.
 const Pod Role = "pod"
 
-// podUIDAnnotation is what containerd says of a container's pod.
+// podUIDAnnotation is containerd's annotation with the id of a container's pod.
 const podUIDAnnotation = "io.kubernetes.cri.sandbox-uid"
 
-// PodUID is the id of the Kubernetes pod that a container belongs to, or "". It
-// comes from the control group that the kubelet gave the pod, which nothing in a
-// pod's description can choose: /kubepods/burstable/pod<UID>/<container>, or
-// kubepods-burstable-pod<UID>.slice:cri-containerd:<container> with systemd, which
-// has underscores for hyphens. An annotation may be a user's own words, so
-// that it can take the id away and not give one.
+// PodUID returns the id of the Kubernetes pod that a container belongs to, or "". The id comes
+// from the control group that the kubelet made for the pod, which a pod's description cannot
+// choose: /kubepods/burstable/pod<UID>/<container>, or
+// kubepods-burstable-pod<UID>.slice:cri-containerd:<container> with systemd, which has
+// underscores for hyphens. A user may have written an annotation, so that an annotation can only
+// remove the id.
 func PodUID(s *specs.Spec) string {
 	if s.Linux == nil {
 		return ""
@@ -51,16 +51,15 @@ func PodUID(s *specs.Spec) string {
 	return uid
 }
 
-// criAnnotations are what CRI runtimes say of every container of a pod: its kind
-// or its sandbox. Who adds one to another container only has it judged more
-// strictly.
+// criAnnotations are the annotations that CRI runtimes put on every container of a pod: its kind
+// or its sandbox. On another container, such an annotation only makes the checks stricter.
 var criAnnotations = []string{
 	"io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id", // containerd
 	"io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID", // CRI-O
 }
 
-// OfPod reports whether a container belongs to a Kubernetes pod, whose author chose
-// its mounts.
+// OfPod reports whether a container belongs to a Kubernetes pod. The pod's author chose its
+// mounts.
 func OfPod(s *specs.Spec) bool {
 	return PodUID(s) != "" || slices.ContainsFunc(criAnnotations, func(name string) bool { return s.Annotations[name] != "" })
 }
@@ -70,8 +69,8 @@ func isPodUID(s string) bool {
 	return (len(s) == 36 && strings.Count(s, "-") == 4 || len(s) == 32) && strings.Trim(s, "0123456789abcdef-") == ""
 }
 
-// podDir is the kubelet's directory of the pod that a path lies in, and what is
-// below: ROOT/pods/UID, where ROOT is called kubelet in every distribution.
+// podDir splits a path into the kubelet's directory of the pod and the rest below it:
+// ROOT/pods/UID, where ROOT is called kubelet in every distribution.
 func podDir(path, uid string) (dir, below string, ok bool) {
 	if uid == "" {
 		return "", "", false
@@ -110,7 +109,7 @@ func podRole(path, uid string) Role {
 	return Plain
 }
 
-// sandboxFiles are what containerd makes for a pod, below SANDBOXES/ID.
+// sandboxFiles are the files that containerd makes for a pod, below SANDBOXES/ID.
 var sandboxFiles = []string{"hostname", "hosts", "resolv.conf", "shm"}
 
 // isSandboxFile recognises them by the id, wherever containerd keeps its files.
@@ -128,14 +127,14 @@ func isSandboxFile(path, id string) bool {
 	return false
 }
 
-// OwnOfPod reports whether a source lies in the pod's own directory, and is not a
-// directory of the host that was mounted there: what the kubelet staged for the
-// pod, and a share that other pods have, too, are its own.
+// OwnOfPod reports whether a source lies in the pod's own directory, and is not a directory of
+// the host that was mounted there. Files that the kubelet staged for the pod, and a share that
+// other pods also have, are its own.
 func (f Fact) OwnOfPod() bool {
 	return f.Role == Pod && podRole(f.Path, f.Pod) == Pod && (f.Also == "" || podRole(f.Also, f.Pod) == Pod || f.staged())
 }
 
-// refusalOfPods judges what the kubelet made ready for the pod.
+// refusalOfPods judges the files that the kubelet prepared for the pod.
 func refusalOfPods(f Fact, readOnly bool) *refusal.Error {
 	if why, remedy := podRefusal(f, readOnly); why != "" {
 		at := f.Path
@@ -150,15 +149,15 @@ func refusalOfPods(f Fact, readOnly bool) *refusal.Error {
 	return hostPathRefusal(readOnly) // by a subPath
 }
 
-// podRefusal reports why what the kubelet mounted for the pod from elsewhere may
-// not be mounted: a hostPath volume's subPath, or a local volume, is a directory of
-// the host under another name.
+// podRefusal returns why a directory that the kubelet mounted for the pod from elsewhere is
+// refused: a hostPath volume's subPath, or a local volume, is a directory of the host under
+// another name.
 func podRefusal(f Fact, readOnly bool) (why, remedy string) {
 	dir, _, _ := podDir(f.Path, f.Pod)
 	if why := forbidden(dir, readOnly); why != "" {
 		return why, allows(ofHost)
 	}
-	if f.Also == "" || within(f.Also, dir) && f.OwnOfPod() {
+	if f.Also == "" || pathWithin(f.Also, dir) && f.OwnOfPod() {
 		return "", ""
 	}
 	if why := forbiddenElsewhere(f.Also, readOnly); why != "" {
@@ -168,12 +167,12 @@ func podRefusal(f Fact, readOnly bool) (why, remedy string) {
 		return "", ""
 	}
 	for _, root := range []string{KubeletRoot(f.Also), KubeletRoot(f.Path)} {
-		if root != "" && (within(f.Also, root) || within(root, f.Also)) {
+		if root != "" && (pathWithin(f.Also, root) || pathWithin(root, f.Also)) {
 			return "an engine keeps its containers in " + root, allows(ofStorage)
 		}
 	}
 	for _, s := range storage {
-		if within(f.Also, s) || within(s, f.Also) {
+		if pathWithin(f.Also, s) || pathWithin(s, f.Also) {
 			return "an engine keeps its containers in " + s, allows(ofStorage)
 		}
 	}

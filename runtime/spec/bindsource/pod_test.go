@@ -91,7 +91,7 @@ func TestPodSources(t *testing.T) {
 			}
 		}
 		for _, dir := range storage {
-			if f.Role == Plain && within(c.path, dir) {
+			if f.Role == Plain && pathWithin(c.path, dir) {
 				f.Storage = dir
 			}
 		}

@@ -25,8 +25,8 @@ const (
 	NotPublic Public = ""
 	// PublicFile is a file of which the jail gets a copy.
 	PublicFile Public = "file"
-	// PublicDir is a directory that is mounted read-only, in which the jail is
-	// nobody.
+	// PublicDir is a directory that is mounted read-only, in which the jail has no owner's
+	// rights.
 	PublicDir Public = "directory"
 	// PublicUsers and PublicGroups are passwd(5) and group(5): the jail gets a copy
 	// without the host's other accounts.
@@ -48,9 +48,8 @@ type publicPlace struct {
 	private bool
 }
 
-// publicPlaces are what people mount of the host's configuration, and what says
-// no more than that the host is one of many. machine-id(5) and the host's name
-// are not among them: they identify it.
+// publicPlaces are commonly mounted parts of the host's configuration that do not identify the
+// host. machine-id(5) and the host's name are not among them: they identify it.
 var publicPlaces = []publicPlace{
 	{path: "/etc/localtime", as: PublicFile},         // localtime(5)
 	{path: "/etc/timezone", as: PublicFile},          // Debian's name of the time zone
@@ -93,14 +92,14 @@ func publicPlaceOf(path string) *publicPlace {
 		}
 	}
 	for i, p := range publicPlaces {
-		if clean == p.path || p.as == PublicDir && within(clean, p.path) {
+		if clean == p.path || p.as == PublicDir && pathWithin(clean, p.path) {
 			return &publicPlaces[i]
 		}
 	}
 	return nil
 }
 
-// A trail is what was seen on the way to a public place.
+// A trail records the steps of the way to a public place.
 type trail struct {
 	place *publicPlace
 	why   error // why it may not be taken
@@ -121,8 +120,8 @@ func (t *rootTrail) look(fd int, at string, st *unix.Stat_t) {
 	t.why = trusted.OwnerOf(fd, at, &judged)
 }
 
-// look judges one step of the way: only root may have chosen it, or everybody who
-// can write there could have a file of their choice copied into a jail.
+// look judges one step of the way: only root may have chosen it. Otherwise any user who can write
+// there could have a file of their choice copied into a jail.
 func (t *trail) look(fd int, at string, st *unix.Stat_t) {
 	if t.place == nil || t.why != nil {
 		return
@@ -138,8 +137,8 @@ func (t *trail) look(fd int, at string, st *unix.Stat_t) {
 	}
 }
 
-// setPublic decides, when everything else is known of the source, whether and how a
-// jail may have it, and reads what is to be copied.
+// setPublic decides, after all other facts about the source are known, whether and how a jail may
+// have it, and reads the text to be copied.
 func (s *Source) setPublic(t *trail) {
 	if t.place == nil {
 		return
@@ -173,7 +172,7 @@ func publicEnd(path string) bool {
 		return true
 	}
 	for _, end := range publicEnds {
-		if within(path, end) {
+		if pathWithin(path, end) {
 			return true
 		}
 	}
@@ -202,10 +201,10 @@ func publicText(file *os.File, as Public) (string, error) {
 	return text, nil
 }
 
-// IsPublic reports whether a jail may have it, read-only, as Public says.
+// IsPublic reports whether a jail may have the source read-only, in the way of Public.
 func (f Fact) IsPublic() bool { return f.Public != NotPublic && f.Role == Plain }
 
-// TextFor is the text that a jail gets whose first process has these ids.
+// TextFor returns the text for a jail whose first process has these ids.
 func (s *Source) TextFor(uid, gid uint32, groups []uint32) string {
 	switch s.Public {
 	case PublicUsers:

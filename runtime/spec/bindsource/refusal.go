@@ -13,8 +13,8 @@ import (
 type place struct {
 	path string
 	tree bool // and everything below
-	// writable: only a writable mount is refused; to read what every user of
-	// the host can read harms nobody.
+	// writable: only a writable mount is refused; files that every user of the host can read are
+	// harmless when read.
 	writable bool
 	why      string
 }
@@ -83,24 +83,26 @@ var storage = []string{
 	nerdctl, "/run/containers", "/run/containerd", "/var/lib/agentjail", "/run/agentjail",
 }
 
-// nerdctl keeps its data here, in a directory for each containerd; the containers' bundles lie elsewhere.
+// nerdctl is the data directory of nerdctl, with a directory for each containerd; the containers'
+// bundles lie elsewhere.
 const nerdctl = "/var/lib/nerdctl"
 
-// allows is the remedy that policy has, with what it opens.
+// allows returns the remedy in policy, with the access that it opens.
 func allows(what string) string { return "policy: binds.allow, which opens " + what }
 
-// What binds.allow opens.
+// The access that binds.allow opens.
 const (
-	ofListener = "all that its listener does for whoever asks"
-	ofEngine   = "the host: who speaks to a container engine is its root"
+	ofListener = "every action that its listener performs for a client"
+	ofEngine   = "the host: a client of a container engine can become root there"
 	ofStorage  = "every other container of that engine's"
 	ofHost     = "this part of the host to the jail, with its owner's rights, root's too"
 )
 
-// engineSockets are the names of sockets of container engines and virtual machines: who connects can start what runs as root.
+// engineSockets are the names of sockets of container engines and virtual machines: a client can
+// start programs as root.
 var engineSockets = []string{"docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock", "cri-dockerd.sock", "libvirt-sock", "lxd.sock", "unix.socket", "incus.sock"}
 
-// socketOpens is what a socket opens.
+// socketOpens returns the access that a socket opens.
 func socketOpens(path string) string {
 	if slices.Contains(engineSockets, path[strings.LastIndex(path, "/")+1:]) {
 		return ofEngine
@@ -116,15 +118,15 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	switch f.Kind {
 	case Dir, File:
 	case Socket:
-		return refusal.New(refusal.BindSocket, "a socket speaks for whoever listens on it").WithRemedy("%s", allows(socketOpens(f.Path)))
+		return refusal.New(refusal.BindSocket, "a Unix socket lets the container act through a host program").WithRemedy("%s", allows(socketOpens(f.Path)))
 	default:
-		return refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind).WithRemedy("%s", allows("what its driver or its other end does"))
+		return refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind).WithRemedy("%s", allows("all functions of its driver or its other end"))
 	}
 	if f.IsPublic() && elsewhereRefusal(f, true) == nil {
-		return nil // a copy, or read-only: writable it is never given
+		return nil // a copy, or read-only: it is never mounted writable
 	}
-	// Podman's --init mounts /usr/libexec/podman/catatonit, a link of Debian's to
-	// another directory: what the host runs programs from can be read by everybody.
+	// Podman's --init mounts /usr/libexec/podman/catatonit, a link of Debian's to another
+	// directory. Every user can read the directories from which the host runs programs.
 	if f.Link != "" && !(readOnly && f.Rooted && f.System) {
 		return refusal.New(refusal.BindLink, "the symbolic link %s leads out of its directory, to %s", f.Link, f.Path).WithRemedy("name the real path, if it is meant")
 	}
@@ -157,7 +159,7 @@ func elsewhereRefusal(f Fact, readOnly bool) *refusal.Error {
 		why, remedy = forbiddenOfUsers(f.Also, readOnly)
 	}
 	for _, dir := range storage {
-		if why == "" && f.Role == Volume && (within(f.Also, dir) || within(dir, f.Also)) {
+		if why == "" && f.Role == Volume && (pathWithin(f.Also, dir) || pathWithin(dir, f.Also)) {
 			code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+dir, allows(ofStorage)
 		}
 	}
@@ -180,9 +182,9 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	switch {
 	case why != "" && strings.HasPrefix(f.Path, "/root/"):
 		if f.Withheld != "" {
-			why += ", and no copy is given: " + f.Withheld
+			why += ", and no copy is made: " + f.Withheld
 		}
-		return refusal.New(code, "%s", why).WithRemedy("%s", `where root works in directories of its own, policy: binds.root = "nobody", which opens what everybody may write to, or "allow", which opens all that is root's below it; or `+allows(ofHost))
+		return refusal.New(code, "%s", why).WithRemedy("%s", `where root works in directories of its own, policy: binds.root = "nobody", which opens files that everybody may write to, or "allow", which opens all that is root's below it; or `+allows(ofHost))
 	case why != "":
 	case f.Storage != "":
 		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, allows(ofStorage)
@@ -194,15 +196,15 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 		return nil
 	}
 	if f.Withheld != "" {
-		why += ", and no copy is given: " + f.Withheld
+		why += ", and no copy is made: " + f.Withheld
 	}
 	return refusal.New(code, "%s", why).WithRemedy("%s", remedy)
 }
 
-// forbidden reports what a path of the host is that no jail may have.
+// forbidden returns the reason why no jail may have a path of the host; "" for none.
 func forbidden(path string, readOnly bool) string {
 	for _, p := range places {
-		if path != p.path && !(p.tree && within(path, p.path)) || p.writable && readOnly {
+		if path != p.path && !(p.tree && pathWithin(path, p.path)) || p.writable && readOnly {
 			continue
 		}
 		if p.writable {
@@ -213,11 +215,11 @@ func forbidden(path string, readOnly bool) string {
 	return ""
 }
 
-// forbiddenElsewhere is forbidden for the real place of what is mounted
-// somewhere else. Image-based systems mount their /var and /home from below
-// /sysroot (ostree(1)); that is nothing else than /var and /home.
+// forbiddenElsewhere is forbidden for the real place of a directory that is mounted somewhere
+// else. Image-based systems mount their /var and /home from below /sysroot (ostree(1)); these are
+// treated as /var and /home.
 func forbiddenElsewhere(path string, readOnly bool) string {
-	if within(path, "/sysroot") || within(path, "/ostree") {
+	if pathWithin(path, "/sysroot") || pathWithin(path, "/ostree") {
 		return ""
 	}
 	return forbidden(path, readOnly)
@@ -226,24 +228,24 @@ func forbiddenElsewhere(path string, readOnly bool) string {
 // system reports whether a path is in a part of the host that may only be read.
 func system(path string) bool {
 	for _, p := range places {
-		if p.writable && within(path, p.path) {
+		if p.writable && pathWithin(path, p.path) {
 			return true
 		}
 	}
 	return false
 }
 
-// sameVolume reports whether two paths name the same volume of an engine's whose
-// storage shows at two places.
+// sameVolume reports whether two paths name the same volume of an engine whose storage appears at
+// two places.
 func sameVolume(a, b string) bool {
 	const volumes = "/volumes/"
 	i, j := strings.LastIndex(a, volumes), strings.LastIndex(b, volumes)
 	return i >= 0 && j >= 0 && a[i:] == b[j:]
 }
 
-// injected are the files that an engine makes for each container, below a
-// directory that is named by the container's id: Docker's, then Podman's. A name
-// that ends in a slash stands for what is below.
+// injected are the files that an engine makes for each container, below a directory that is named
+// by the container's id: Docker's, then Podman's. A name that ends in a slash stands for all
+// names below.
 var injected = []string{
 	"hosts", "hostname", "resolv.conf", "mounts/shm", "mounts/secrets/",
 	"userdata/hosts", "userdata/hostname", "userdata/resolv.conf", "userdata/shm", "userdata/.containerenv",
@@ -251,9 +253,9 @@ var injected = []string{
 	"shm",
 }
 
-// role recognises the engine's own sources. An injected file lies in a directory
-// named by the container's own id within the engine's storage, or by that of a jail
-// whose namespaces it joins, so that nobody can name another container's.
+// role recognises the engine's own sources. An injected file lies in a directory named by the
+// container's own id within the engine's storage, or by that of a jail whose namespaces it joins,
+// so that no container can name another container's.
 func role(path string, e Engine) Role {
 	if r := podRole(path, e.Pod); r != Plain {
 		return r
@@ -293,16 +295,16 @@ func isInjected(path, id string) bool {
 	})
 }
 
-// isSecret recognises, of injected files, Docker's secrets and configurations, which
-// swarm's services have, and Podman's: each is a file of its own, that belongs to
-// whom the service or `--secret uid=` names.
+// isSecret recognises, among injected files, Docker's secrets and configurations, which swarm's
+// services have, and Podman's secrets. Each is a separate file, and belongs to the user that the
+// service or `--secret uid=` names.
 func isSecret(path string) bool {
 	dir, _ := filepath.Split(path)
 	return strings.HasSuffix(dir, "/mounts/secrets/") || strings.HasSuffix(dir, "/userdata/secrets/")
 }
 
-// isVolume recognises DOCKER/volumes/NAME/_data and
-// CONTAINERS/storage/volumes/NAME/_data, and what lies below.
+// isVolume recognises DOCKER/volumes/NAME/_data and CONTAINERS/storage/volumes/NAME/_data, and
+// paths below.
 func isVolume(parts []string) bool {
 	if len(parts) > 0 && parts[0] == "storage" {
 		parts = parts[1:]
@@ -310,7 +312,7 @@ func isVolume(parts []string) bool {
 	return len(parts) > 2 && parts[0] == "volumes" && parts[2] == volumeData
 }
 
-// isNerdctlVolume recognises ADDRESS/volumes/NAMESPACE/NAME/_data, and what lies below.
+// isNerdctlVolume recognises ADDRESS/volumes/NAMESPACE/NAME/_data, and paths below.
 func isNerdctlVolume(parts []string) bool {
 	return len(parts) > 4 && parts[1] == "volumes" && parts[4] == volumeData
 }

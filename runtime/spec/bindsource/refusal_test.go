@@ -69,7 +69,7 @@ func TestRefusalOfKinds(t *testing.T) {
 	}{
 		{"directory", Fact{Path: "/srv/x", Kind: Dir}, ""},
 		{"file", Fact{Path: "/srv/x", Kind: File}, ""},
-		{"socket", Fact{Path: "/srv/x", Kind: Socket}, "a socket speaks for whoever listens on it"},
+		{"socket", Fact{Path: "/srv/x", Kind: Socket}, "a Unix socket lets the container act through a host program"},
 		{"device", Fact{Path: "/srv/x", Kind: Device}, "a device is not a file or directory"},
 		{"pipe", Fact{Path: "/srv/x", Kind: Pipe}, "a pipe is not a file or directory"},
 		{"nothing known", Fact{Path: "/srv/x"}, "is not a file or directory"},
@@ -77,7 +77,7 @@ func TestRefusalOfKinds(t *testing.T) {
 		{"an engine's storage", Fact{Path: "/data/docker/x", Kind: Dir, Storage: "/data/docker"}, "an engine keeps its containers in /data/docker"},
 		{"what holds an engine's storage", Fact{Path: "/data", Kind: Dir, Storage: "/data/docker"}, "an engine keeps its containers"},
 		{"an injected file", Fact{Path: "/var/lib/docker/containers/x/hosts", Kind: File, Role: Injected}, ""},
-		{"an injected socket", Fact{Path: "/var/lib/docker/containers/x/hosts", Kind: Socket, Role: Injected}, "a socket speaks"},
+		{"an injected socket", Fact{Path: "/var/lib/docker/containers/x/hosts", Kind: Socket, Role: Injected}, "a Unix socket lets"},
 		{"a volume", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume}, ""},
 		{"a volume behind a link", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Link: "/x"}, "leads out of its directory"},
 		{"a volume that is a directory of the host", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/srv/x"}, ""},

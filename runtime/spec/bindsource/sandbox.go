@@ -15,12 +15,12 @@ import (
 // maxSandboxConfig bounds the configuration of a sandbox that is read.
 const maxSandboxConfig = 4 << 20
 
-// Sandboxes lists the ids of CRI-O's sandboxes whose files a container mounts. CRI-O
-// makes the files of a pod, and its shared memory, in the directory of the pod's
-// sandbox, whose id is no container's of a jail where the pod's namespaces need none.
-// A path is what a pod's author may have written (hostPath), and an annotation
-// what an image may: the configuration beside the files has to be of the
-// container's own pod, by the control group that the kubelet gave it (PodUID).
+// Sandboxes lists the ids of CRI-O's sandboxes whose files a container mounts. CRI-O makes the
+// files of a pod, and its shared memory, in the directory of the pod's sandbox. If the pod's
+// namespaces need no container, the sandbox's id belongs to no container of a jail. A pod's
+// author may have chosen the path (hostPath), and an image the annotation. So the configuration
+// beside the files has to be of the container's own pod, by the control group that the kubelet
+// made for it (PodUID).
 func Sandboxes(s *specs.Spec, dirs []string) []string {
 	pod := PodUID(s)
 	if pod == "" {
@@ -37,7 +37,8 @@ func Sandboxes(s *specs.Spec, dirs []string) []string {
 	return out
 }
 
-// sandboxOf is the directory of a sandbox's file, STORAGE/overlay-containers/ID/userdata, and the id.
+// sandboxOf returns the directory of a sandbox's file, STORAGE/overlay-containers/ID/userdata,
+// and the id.
 func sandboxOf(path string, dirs []string) (dir, id string) {
 	for _, d := range dirs {
 		below, ok := strings.CutPrefix(path, d+"/")

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetIDLimits bound the search for set-id programs. None is a time: other work on the machine does
-// not decide what is found.
+// SetIDLimits bound the search for set-id programs. None is a time, so that other work on the
+// machine does not change the result.
 type SetIDLimits struct {
 	Entries, Depth int
 }
 
-// ReportSetID and RefuseSetID are the limits where policy reports what is found, and where it
-// refuses that: then a search that meets one refuses, too.
+// ReportSetID and RefuseSetID are the limits where policy reports set-id programs, and where it
+// refuses them. In the latter case a search that meets a limit refuses, too.
 var (
 	ReportSetID = SetIDLimits{Entries: 2000, Depth: 8}
 	RefuseSetID = SetIDLimits{Entries: 3_000_000, Depth: 128}
@@ -24,16 +24,15 @@ var (
 // the system's own accounts and groups.
 const firstUser = 1000
 
-// OwnerMatters reports whether a program that runs as the directory's owner, or
-// group, has more rights than the person whose directory it is.
+// OwnerMatters reports whether a program that runs as the directory's owner, or group, has more
+// rights than the person who owns the directory.
 func (f Fact) OwnerMatters() bool {
 	return !f.Rootless && !f.engines() && f.Kind == Dir && (f.UID < firstUser || f.GID < firstUser)
 }
 
-// FindSetID looks for programs below a source that run as its owner or its
-// group (inode(7)), and reports where it gave up. A jail that may write such a
-// program as its owner can give it another content through a shared mapping,
-// and the kernel leaves it the bits: only write(2) takes them.
+// FindSetID looks for programs below a source that run as its owner or its group (inode(7)), and
+// reports where it stopped early. A jail that may write such a program as its owner can change it
+// through a shared mapping, and the kernel leaves the bits: only write(2) removes them.
 func (s *Source) FindSetID(l SetIDLimits) {
 	type dir struct {
 		rel   string
@@ -88,8 +87,8 @@ func (s *Source) FindSetID(l SetIDLimits) {
 	}
 }
 
-// runsAsOwner reports whether a file runs as the source's owner or group, for
-// whoever runs it.
+// runsAsOwner reports whether a file runs as the source's owner or group for every user who runs
+// it.
 func (f Fact) runsAsOwner(st *unix.Stat_t) bool {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != f.UID { // another's cannot be written
 		return false

@@ -1,6 +1,6 @@
-// Package bindsource looks at what bind mounts would mount: it opens each source
-// once, learns from the open file what it is, and keeps the file, so that what
-// was judged is what gets mounted.
+// Package bindsource examines the sources of bind mounts: it opens each source once, determines
+// from the open file what it is, and keeps the file open, so that the judged file is the mounted
+// one.
 package bindsource
 
 import (
@@ -26,17 +26,17 @@ const (
 	Pipe   Kind = "pipe"
 )
 
-// Role is what a source is to the engine that named it.
+// Role is a source's relation to the engine that named it.
 type Role string
 
 // The roles.
 const (
-	Plain    Role = ""         // a path that somebody chose
+	Plain    Role = ""         // a path that a user chose
 	Injected Role = "injected" // the engine's own file for this container
 	Volume   Role = "volume"   // an engine's volume
 )
 
-// Fact is what was found out about a source.
+// Fact holds the facts about a source.
 type Fact struct {
 	Path string `json:"path"` // after resolution of symbolic links
 	Kind Kind   `json:"kind"`
@@ -81,8 +81,7 @@ type Fact struct {
 	// New reports that it is the top of an engine's volume in which nothing is yet, with
 	// the mode that engines make it with (NewVolume).
 	New bool `json:"new,omitempty"`
-	// Secret reports that it is a secret or a configuration, to which the engine gave the
-	// owner and mode that it was requested.
+	// Secret reports a secret or a configuration, whose owner and mode the engine set on request.
 	Secret bool `json:"secret,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
@@ -92,11 +91,11 @@ type Fact struct {
 type Source struct {
 	Fact
 	File *os.File // O_PATH
-	// Text is what was read and judged of a public file that is to be copied.
+	// Text is the text of a public file that was judged and is to be copied.
 	Text string
 }
 
-// Engine is what is known of the engine that made the bundle.
+// Engine describes the engine that made the bundle.
 type Engine struct {
 	IDs     []string // the container's id, and those of jails that it joins and of its pod's sandbox
 	Storage []string // its storage directories
@@ -107,7 +106,7 @@ type Engine struct {
 	Mounts   *Mounts // the host's; nil: Open reads them
 }
 
-// Open opens the source of a bind mount and finds out what it is.
+// Open opens the source of a bind mount and determines its facts.
 func Open(path string, e Engine) (*Source, error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return nil, fmt.Errorf("bind source %q is not an absolute path", path)
@@ -119,8 +118,8 @@ func Open(path string, e Engine) (*Source, error) {
 	}
 	rooted := false
 	if link != "" {
-		// Once more, with a look at who could have made each part: what is opened now
-		// is what is judged.
+		// Open again, and check the possible creators of each part: the file opened now is the
+		// judged one.
 		unix.Close(fd)
 		var r rootTrail
 		if fd, link, err = walk(path, func(fd int, at string, st *unix.Stat_t) { way.look(fd, at, st); r.look(fd, at, st) }); err != nil {
@@ -163,7 +162,7 @@ func (s *Source) look(e Engine) error {
 	if unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
 		s.Room = int64(fs.Blocks) * fs.Bsize
 	}
-	// The kernel's own name for what is open, whatever was renamed since.
+	// The kernel's own name of the open file, even if it was renamed since.
 	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return err
@@ -185,7 +184,7 @@ func (s *Source) look(e Engine) error {
 		dirs = append(dirs, root)
 	}
 	for _, dir := range dirs {
-		if s.Role == Plain && (within(s.Path, dir) || within(dir, s.Path)) {
+		if s.Role == Plain && (pathWithin(s.Path, dir) || pathWithin(dir, s.Path)) {
 			s.Storage = dir
 			break
 		}
@@ -193,8 +192,7 @@ func (s *Source) look(e Engine) error {
 	return nil
 }
 
-// lookAtMounts finds out where the source is really at, and what is mounted below
-// it.
+// lookAtMounts finds the real place of the source, and the mounts below it.
 func (s *Source) lookAtMounts(e Engine) (err error) {
 	mounts := e.Mounts
 	if mounts == nil {
@@ -240,7 +238,7 @@ func wholeDisk(major, minor uint32) (uint32, uint32) {
 	return uint32(m1), uint32(m2)
 }
 
-// within reports whether path is dir or lies below it, by name.
-func within(path, dir string) bool {
+// pathWithin reports whether path is dir or lies below it, by name.
+func pathWithin(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }

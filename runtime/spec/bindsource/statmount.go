@@ -11,12 +11,11 @@ import (
 	"agentjail.dev/runtime/kernel/mountinfo"
 )
 
-// What statmount(2) tells (include/uapi/linux/mount.h).
+// The interface of statmount(2) (include/uapi/linux/mount.h).
 const (
 	statmountMountOptions = 0x80  // Linux 6.11
 	statmountSource       = 0x200 // Linux 6.13
-	// Where, in what it answers, the fields are that are used here, and where strings
-	// begin.
+	// Offsets in the result: the used fields, and the beginning of the strings.
 	statmountMask     = 8
 	statmountOptsAt   = 4
 	statmountSourceAt = 124
@@ -24,7 +23,7 @@ const (
 )
 
 // errStatmount reports that the kernel does not answer the question.
-var errStatmount = errors.New("this kernel's statmount(2) does not tell a mount's source and options")
+var errStatmount = errors.New("this kernel's statmount(2) does not report a mount's source and options")
 
 // statmount queries the kernel for the source and the file system options of the
 // mount that an open file is on, options escaped as overlayfs takes them.

@@ -13,13 +13,12 @@ var (
 	keepsPrograms = &placeKind{why: "its user runs programs from it", opens: ofUser}
 )
 
-// ofUser is what a place opens from which something is run.
-const ofUser = "that user's account on the host: what the jail writes there is run as that user"
+// ofUser is the access that a place opens if programs run from it.
+const ofUser = "that user's account on the host: programs that the jail writes there run as that user"
 
-// userPlaces are the places of users that no jail gets to write to, nor to read
-// where they tell a secret. What holds one of them, the home itself first of
-// all, counts as it does. What an agent itself uses (its own settings, caches of
-// package managers) is not among them.
+// userPlaces are the places of users that no jail may write to, nor read if they hold a secret. A
+// directory that holds one of them, first of all the home itself, counts as that place. Places
+// that an agent itself uses (its own settings, caches of package managers) are not among them.
 var userPlaces = []userPlace{
 	{".ssh", true, keepsKeys, "ssh(1), sshd(8)", nil},
 	{".gnupg", true, keepsKeys, "gpg(1)", nil},

@@ -6,31 +6,32 @@ import (
 	"strings"
 )
 
-// A userPlace is a place in a user's home that holds keys, or what is run for
-// that user without being asked. The table is in userplaces.go.
+// A userPlace is a place in a user's home that holds keys, or programs that run for that user
+// automatically. The table is in userplaces.go.
 type userPlace struct {
 	path string // below the home
 	// anywhere: the name alone is enough, wherever the home is.
 	anywhere bool
 	kind     *placeKind
 	by       string // the program that runs it, or keeps it there
-	// caches are directories in it, or beside it, that jails may have: nothing in them is run by its name.
+	// caches are directories in it, or beside it, that jails may have: no program runs files in
+	// them by name.
 	caches []string
 }
 
 // A placeKind reports why a place is kept from jails.
 type placeKind struct {
 	why string
-	// opens is what who allows it gives away.
+	// opens is the access that a policy opens by allowing the place.
 	opens string
-	// reads: not even to be read, by whoever is mapped to the owner.
+	// reads: refused also read-only, for a jail that is mapped to the owner.
 	reads bool
 }
 
 // homes are the directories that hold users' homes.
 var homes = []string{"/home", "/var/home", "/export/home", "/Users"}
 
-// inHome splits a path into a user's home and what is below it.
+// inHome splits a path into a user's home and the rest below it.
 func inHome(path string) (home, below string, ok bool) {
 	if path == "/root" || strings.HasPrefix(path, "/root/") {
 		return "/root", strings.TrimPrefix(strings.TrimPrefix(path, "/root"), "/"), true
@@ -46,15 +47,15 @@ func inHome(path string) (home, below string, ok bool) {
 	return "", "", false
 }
 
-// forbiddenOfUsers reports what a path of a user's is that no jail may have, and the remedy.
+// forbiddenOfUsers returns why no jail may have a path of a user's, and the remedy; "" for none.
 func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
 	home, below, known := inHome(at)
-	// What the path is says more than what it holds.
+	// The path itself matters more than the paths that it holds.
 	for i := range userPlaces {
 		p := &userPlaces[i]
 		switch {
 		case readOnly && !p.kind.reads:
-		case known && within(below, p.path) && !p.isCache(below):
+		case known && pathWithin(below, p.path) && !p.isCache(below):
 			return p.because(), p.remedy(home+"/"+p.path, p.caches)
 		case p.anywhere && strings.Contains(at+"/", "/"+p.path+"/"):
 			return p.because(), p.remedy("it", p.caches)
@@ -79,13 +80,14 @@ func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
 
 // isCache reports whether a path below the home is in a cache of the place.
 func (p *userPlace) isCache(below string) bool {
-	return slices.ContainsFunc(p.caches, func(c string) bool { return within(below, p.path+"/"+c) })
+	return slices.ContainsFunc(p.caches, func(c string) bool { return pathWithin(below, p.path+"/"+c) })
 }
 
 // because is the reason, with the program that it is about.
 func (p *userPlace) because() string { return p.kind.why + " (" + p.by + ")" }
 
-// remedy reports what can be mounted instead, caches below at among it, and what policy would open.
+// remedy returns the alternatives that can be mounted, among them the caches below at, and the
+// access that policy would open.
 func (p *userPlace) remedy(at string, caches []string) string {
 	var instead []string
 	for _, c := range caches {

@@ -13,10 +13,9 @@ const volumeData = "_data"
 // newMode is the mode with which all three make it.
 const newMode = 0o755
 
-// NewVolume reports whether an open directory is as an engine makes it for a new
-// volume: with the engine's mode and nothing in it. What an image had at the
-// volume's place, and what a person has set, is another mode or another owner. st is
-// what is known of it.
+// NewVolume reports whether an open directory is as an engine makes it for a new volume: empty,
+// and with the engine's mode. Files of an image at the volume's place, or a person's chown or
+// chmod, show as another mode or owner. st are the directory's attributes.
 func NewVolume(fd int, st *unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o7777 == newMode && empty(fd)
 }

@@ -11,15 +11,15 @@ import (
 // maxLinks is the kernel's own limit (path_resolution(7)).
 const maxLinks = 40
 
-// systemLinkDirs are directories whose symbolic links are the system's layout
-// (/bin, /var/run), made by nobody but root and not shared with any jail.
+// systemLinkDirs are directories whose symbolic links are the system's layout (/bin, /var/run).
+// Only root makes these links, and no jail shares the directories.
 var systemLinkDirs = map[string]bool{"/": true, "/var": true}
 
-// walk opens path (O_PATH), following symbolic links by hand, and reports which
-// was the first of them to lead out of the directory that holds it: an agent with
-// a writable directory can make one and wait for it to be mounted. Every step is
-// taken from the directory opened before, so that links that change meanwhile
-// change nothing about what was seen. look gets every step, the first is /.
+// walk opens path (O_PATH), following symbolic links by hand, and returns the first link that
+// leads out of the directory that holds it: an agent with a writable directory can make such a
+// link and wait for it to be mounted. Every step starts from the directory opened before, so that
+// links that change meanwhile do not change the result. walk calls look for every step, the first
+// of which is /.
 func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, leaving string, err error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	var st unix.Stat_t
@@ -67,7 +67,7 @@ func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, l
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(at, to)
 		}
-		if leaving == "" && !systemLinkDirs[at] && !within(filepath.Clean(to), at) {
+		if leaving == "" && !systemLinkDirs[at] && !pathWithin(filepath.Clean(to), at) {
 			leaving = filepath.Join(at, name)
 		}
 		if filepath.IsAbs(target) {

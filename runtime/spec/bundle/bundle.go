@@ -1,5 +1,5 @@
-// Package bundle reads and writes OCI bundles. Input is hostile: sizes are
-// bounded, and what this version does not know is named and left out.
+// Package bundle reads and writes OCI bundles. Input is hostile: sizes are bounded, and unknown
+// fields are reported and left out.
 package bundle
 
 import (
@@ -31,7 +31,7 @@ type Bundle struct {
 	// Unknown lists the fields of config.json that the specification's Go types
 	// do not have, as dotted paths. They are not written again.
 	Unknown []string
-	// Saved is what Save has written.
+	// Saved is the text that Save has written.
 	Saved []byte
 }
 
@@ -62,7 +62,7 @@ func Decode(data []byte, v any) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Most bundles have nothing unknown, which the decoder itself can tell.
+	// Most bundles have no unknown field, which the decoder itself can establish.
 	if strict := reflect.New(reflect.TypeOf(v).Elem()); !alike && decodeKnown(data, strict.Interface()) {
 		reflect.ValueOf(v).Elem().Set(strict.Elem())
 		return nil, nil
@@ -81,7 +81,7 @@ func decodeKnown(data []byte, v any) bool {
 	return decodeStrict(data, v)
 }
 
-// decodeStrict reports whether data is one document whose every field v has.
+// decodeStrict reports whether data is one document and v has each of its fields.
 func decodeStrict(data []byte, v any) bool {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()

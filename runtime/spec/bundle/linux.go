@@ -6,9 +6,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// linuxSpec is specs.Spec without what is for other systems than Linux. Before
-// encoding/json reads or writes the first value of a type, it looks at all types that
-// the value's can hold; those of the other systems are a quarter of the specification's.
+// linuxSpec is specs.Spec without the fields for other systems than Linux. Before encoding/json
+// reads or writes the first value of a type, it examines all types that the value can hold; those
+// of the other systems are a quarter of the specification's.
 type linuxSpec struct {
 	Version     string            `json:"ociVersion"`
 	Process     *specs.Process    `json:"process,omitempty"`
@@ -21,8 +21,8 @@ type linuxSpec struct {
 	Linux       *specs.Linux      `json:"linux,omitempty"`
 }
 
-// decodeSpec is decodeStrict for a spec: one that says something of another system
-// is read whole.
+// decodeSpec is decodeStrict for a spec: a spec with fields of another system is decoded as a
+// whole.
 func decodeSpec(data []byte, s *specs.Spec) bool {
 	var l linuxSpec
 	if !decodeStrict(data, &l) {

@@ -25,13 +25,12 @@ type level struct {
 	many   map[string]bool // the keys and their folded forms, once there are many
 }
 
-// scan refuses what decoders read in different ways, before any of them sees
-// it: text that is not UTF-8 (Go puts U+FFFD in place of it, others do not), a
-// name that an object has twice (the last one wins, or the first, or both are
-// merged), and NUL characters (at which a program in C ends the text that it
-// was given). It bounds the nesting, too, since decoders recurse. That the rest
-// is JSON at all is the decoder's to find out. alike says that some object has
-// names that differ only in letters' case.
+// scan refuses text that decoders read in different ways, before any of them reads it: text that
+// is not UTF-8 (Go puts U+FFFD in place of it, others do not), a name that an object has twice
+// (the last one wins, or the first, or both are merged), and NUL characters (at which a program
+// in C ends the text). It bounds the nesting, too, since decoders recurse. The decoder checks
+// that the rest is JSON at all. alike reports that an object has names that differ only in letter
+// case.
 func scan(data []byte) (alike bool, err error) {
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
 		return false, errors.New("begins with a byte order mark, which JSON does not have (RFC 8259, section 8.1)")
@@ -105,7 +104,7 @@ func (l *level) add(quoted []byte) (alike bool, err error) {
 	if bytes.IndexByte(quoted, '\\') < 0 && len(quoted) > 1 {
 		name = string(quoted[1 : len(quoted)-1])
 	} else if json.Unmarshal(quoted, &name) != nil {
-		return false, nil // the decoder will report what is wrong
+		return false, nil // the decoder will report the error
 	}
 	if l.many != nil {
 		// Folded forms are kept apart from names by a first character that no

@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// unknownFields lists, as dotted paths, what data has and the type of v has not.
-// It is left out of what is written: a delegate made for a newer specification
-// could take it for a grant that nobody has judged.
+// unknownFields lists, as dotted paths, the fields of data that the type of v does not have. They
+// are left out of the written bundle: a delegate made for a newer specification could take such a
+// field for a privilege that agentjail never judged.
 func unknownFields(data []byte, v any) ([]string, error) {
 	var raw map[string]any
 	dec := json.NewDecoder(bytes.NewReader(data))

@@ -8,7 +8,7 @@ type StandardDevice struct {
 	Major, Minor int64 // Minor -1: all
 }
 
-// standardDevices are what every container has from its delegate (OCI runtime-spec,
+// standardDevices are the devices that every delegate creates in a container (OCI runtime-spec,
 // config-linux.md, Default Devices); major and minor numbers as in the kernel's
 // Documentation/admin-guide/devices.txt.
 var standardDevices = []StandardDevice{

@@ -2,12 +2,11 @@ package plan
 
 import "slices"
 
-// maskedPaths are hidden in every jail: those of moby (daemon/pkg/oci,
-// DefaultLinuxSpec), containerd (pkg/oci, populateDefaultUnixSpec), CRI-O and
-// Podman (containers/common, DefaultMaskedPaths), and what else tells of the
-// host or steers its kernel. Not among them is what C libraries, language
-// runtimes and their tools read to size themselves: of that, a jail has its own
-// (package views, whose table lists all that tells of the host).
+// maskedPaths are hidden in every jail: those of moby (daemon/pkg/oci, DefaultLinuxSpec),
+// containerd (pkg/oci, populateDefaultUnixSpec), CRI-O and Podman (containers/common,
+// DefaultMaskedPaths), and further paths that reveal the host or control its kernel. Files that C
+// libraries, language runtimes and their tools read to size themselves are not among them: a jail
+// has its own of these (package procfiles, whose table lists every file that reveals the host).
 var maskedPaths = []string{
 	// Hardware and drivers.
 	"/proc/acpi", "/proc/asound", "/proc/bus", "/proc/consoles", "/proc/devices", "/proc/dma", "/proc/driver", "/proc/fb",
@@ -47,8 +46,8 @@ func MaskedPaths() []string { return slices.Clone(maskedPaths) }
 // ReadonlyPaths can be read but not written in every jail.
 func ReadonlyPaths() []string { return slices.Clone(readonlyPaths) }
 
-// The file in which a jail reads what it was refused (journal.inside): its directory in the jail, and its name there. It is replaced as
-// a whole.
+// The file in which a jail reads its own refusals (journal.inside): its directory in the jail,
+// and its name there. It is replaced as a whole.
 const (
 	DenialsDir  = "/run/agentjail"
 	DenialsFile = "denials.json"

@@ -1,7 +1,6 @@
-// Package plan is the data that hardening hands on: what is to be done for a
-// hardened spec (Plan), and what holds for every jail alike (MaskedPaths,
-// StandardDevices, Rlimits and so on). It decides nothing and does nothing, so
-// that who mounts, seals or audits need not import who decides.
+// Package plan is the output of hardening: the work to be done for a hardened spec (Plan), and
+// the rules for every jail alike (MaskedPaths, StandardDevices, Rlimits and so on). It only holds
+// data, so that the packages that mount, seal or audit need not import the packages that decide.
 package plan
 
 import (
@@ -12,15 +11,15 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// Plan is what staging, the network, the init step and an audit do, or hold a jail
-// to, for one hardened spec. Its JSON is what `agentjail explain --json` prints.
+// Plan is the input of staging, the network, the init step and an audit for one hardened spec.
+// `agentjail explain --json` prints it as JSON.
 type Plan struct {
 	IDs   idmap.Map `json:"ids"`
 	Binds []Bind    `json:"binds,omitempty"`
-	// User is who of the jail owns what OwnerDir maps.
+	// User is the user of the jail that owns the files that OwnerDir maps.
 	User User `json:"user"`
-	// Dropped are mounts of the incoming spec, by index, that the hardened one is
-	// without: what was known of the others' sources moves up.
+	// Dropped are mounts of the incoming spec, by index, that the hardened spec does not have.
+	// The facts about later sources move up by one for each.
 	Dropped []int `json:"dropped,omitempty"`
 	// Unprotect and Hide are policy's, for the binds that have Protect and Hide.
 	Unprotect []string `json:"unprotect,omitempty"`
@@ -30,21 +29,22 @@ type Plan struct {
 	// Nodes are device nodes to make in the jail, beyond the standard ones.
 	Nodes []specs.LinuxDevice `json:"nodes,omitempty"`
 	Root  policy.Root         `json:"root"`
-	// Shifted reports that the image's files already carry the jail's host ids.
-	Shifted bool `json:"shifted,omitempty"`
-	// Plain reports that the root is a directory whose files keep their owners on the
-	// host, so that only what everybody may read can be read.
-	Plain bool `json:"plain,omitempty"`
-	// Label is the SELinux label for the engine's own files in the jail, where
-	// it is not the one that the engine gave them.
+	// AlreadyMapped reports that the image's files already carry the jail's host ids.
+	AlreadyMapped bool `json:"shifted,omitempty"`
+	// KeepHostOwners reports that the root is a directory whose files keep their owners on the
+	// host, so that the jail can read only files that everybody may read.
+	KeepHostOwners bool `json:"plain,omitempty"`
+	// Label is the SELinux label for the engine's own files in the jail, where it differs from
+	// the engine's label.
 	Label string `json:"label,omitempty"`
-	// Network is what was decided of the jail's network.
+	// Network is the decision about the jail's network.
 	Network network.Decision `json:"network"`
-	// Resolver is what /etc/resolv.conf says in the jail; "" leaves it as it is.
+	// Resolver is the text of /etc/resolv.conf in the jail; "" leaves the file as it is.
 	Resolver string `json:"resolver,omitempty"`
 	// Authority is the certificate of the jail's own authority, as PEM; "" is none.
 	Authority string `json:"authority,omitempty"`
-	// Inside is the file in which the jail reads what it was refused (runtime/observe/journal/inside); "" is none.
+	// Inside is the text of the file with the jail's own refusals
+	// (runtime/observe/journal/inside); "" for no file.
 	Inside string `json:"inside,omitempty"`
 	// KnownHosts are lines for the jail's ssh (known_hosts(5)); "" is none.
 	KnownHosts string `json:"knownHosts,omitempty"`
@@ -55,10 +55,10 @@ const ResolverFile = "/etc/resolv.conf"
 
 // Bind is how one bind mount is to be staged.
 type Bind struct {
-	Index    int  `json:"index"` // in the hardened Spec.Mounts
-	ReadOnly bool `json:"readOnly"`
-	NoExec   bool `json:"noExec"`
-	Flat     bool `json:"flat"` // without what is mounted below it
+	Index        int  `json:"index"` // in the hardened Spec.Mounts
+	ReadOnly     bool `json:"readOnly"`
+	NoExec       bool `json:"noExec"`
+	NonRecursive bool `json:"flat"` // without the mounts below it
 	// Copy reports that the jail gets a copy of the file, not the file: its mount
 	// table then does not show the file's place on the host.
 	Copy   bool   `json:"copy,omitempty"`
@@ -67,10 +67,10 @@ type Bind struct {
 	// HandOver makes the source's top the first process's user's, if it still is as
 	// an engine makes it for a new volume.
 	HandOver bool `json:"handOver,omitempty"`
-	// Storage reports where what the jail writes goes.
+	// Storage is where the jail's writes go.
 	Storage Storage `json:"storage"`
-	// Protect has what the host runs of the directory kept from the jail, Absent
-	// also what is not there yet, and Hide covers what policy hides.
+	// Protect protects the files of the directory that the host runs, Absent also missing ones,
+	// and Hide covers the files that policy hides.
 	Protect bool `json:"protect,omitempty"`
 	Absent  bool `json:"absent,omitempty"`
 	Hide    bool `json:"hide,omitempty"`
@@ -79,24 +79,23 @@ type Bind struct {
 // Storage reports where the writes to a mounted directory go.
 type Storage string
 
-// StorageDirect is the directory itself: what a jail writes is there at once.
+// StorageDirect is the directory itself: the jail's writes are there at once.
 const StorageDirect Storage = "direct"
 
-// Owner says whose files of a bind mount the jail may own.
+// Owner is the rule for which files of a bind mount the jail may own.
 type Owner string
 
 // The mappings of a bind mount's owners.
 const (
-	// OwnerDir maps the directory's owner on the host to one user of the jail
-	// (Plan.User), and nobody else.
+	// OwnerDir maps only the directory's owner on the host, to one user of the jail (Plan.User).
 	OwnerDir Owner = "directory"
 	// OwnerSame maps each id to the same number in the jail: an engine's
 	// volume, which images fill with their own ids.
 	OwnerSame Owner = "same"
-	// OwnerHost maps nothing, since the ids on the disk are the jail's on the host: a
-	// volume of an engine that gives its containers their mapping.
+	// OwnerHost maps nothing, since the ids on the disk are the jail's on the host: a volume of
+	// an engine with an id mapping of its own.
 	OwnerHost Owner = "host"
-	// OwnerNone maps nobody: files are there to be read by mode.
+	// OwnerNone maps no id: the jail can read files by mode.
 	OwnerNone Owner = "none"
 )
 

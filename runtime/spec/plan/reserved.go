@@ -10,8 +10,8 @@ import (
 // (CVE-2025-31133, CVE-2025-52565).
 var devNodes = []string{"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "fd", "stdin", "stdout", "stderr", "core"}
 
-// Reserved reports why nothing may be mounted at a clean path of the jail but what
-// every jail has there; "" where it may.
+// Reserved returns why a bundle may not mount anything at a clean path of the jail except the
+// standard mount; "" if it may.
 func Reserved(at string) string {
 	for _, dir := range []string{"/proc", "/sys"} {
 		if at == dir || strings.HasPrefix(at, dir+"/") {

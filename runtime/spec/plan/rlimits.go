@@ -9,7 +9,7 @@ import "agentjail.dev/runtime/spec/policy"
 // for every crash in a jail and fed with its memory.
 const CoreOff = 1
 
-// fixed is a bound that policy has no say in.
+// fixed is a bound that policy cannot change.
 func fixed(v uint64) func(policy.Limits) (uint64, bool) {
 	return func(policy.Limits) (uint64, bool) { return v, true }
 }
@@ -28,7 +28,8 @@ var rlimits = []struct {
 	{"RLIMIT_MSGQUEUE", "POSIX message queues are kernel memory", fixed(0), false},
 	{"RLIMIT_NICE", "a jail does not go before the host's own processes", fixed(0), false},
 	{"RLIMIT_NOFILE", "open files are kernel memory", func(l policy.Limits) (uint64, bool) { return l.NoFile, l.NoFile > 0 }, false},
-	// One more than the group's: the kernel requests this one first (copy_process), and tells nobody of what it refuses by it.
+	// One more than the group's: the kernel checks this bound first (copy_process), and does not
+	// report what it refuses by it.
 	{"RLIMIT_NPROC", "a second protection behind the pids control group", func(l policy.Limits) (uint64, bool) { return uint64(l.Pids) + 1, l.Pids > 0 }, false},
 	{"RLIMIT_RTPRIO", "real-time scheduling can starve the host", fixed(0), false},
 	{"RLIMIT_SIGPENDING", "queued signals are kernel memory", fixed(4096), false},

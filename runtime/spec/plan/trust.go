@@ -6,19 +6,21 @@ import "slices"
 const (
 	// AuthorityFile is the authority's certificate alone.
 	AuthorityFile = "/etc/agentjail/authority.pem"
-	// BundleFile is it with those that the image trusts; of an image without any, with those of the host.
+	// BundleFile is the authority's certificate together with those that the image trusts, or
+	// else those of the host.
 	BundleFile = "/etc/agentjail/bundle.pem"
-	// KnownHostsFile is what ssh knows of servers besides a user's own.
+	// KnownHostsFile has the servers that ssh knows besides a user's own.
 	KnownHostsFile = "/etc/ssh/ssh_known_hosts"
 )
 
-// bundles are where distributions have what programs trust: Debian's and Alpine's, Red Hat's, SUSE's, and those that point there.
+// bundles are the files of trusted certificates of distributions: Debian's and Alpine's, Red
+// Hat's, SUSE's, and links to these.
 var bundles = []string{
 	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
-// Bundles are where distributions have what programs trust.
+// Bundles lists the files of trusted certificates of distributions.
 func Bundles() []string { return slices.Clone(bundles) }
 
 // trustVariables name the files to programs that have others of their own.

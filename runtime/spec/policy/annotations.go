@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// AnnotationPrefix begins the annotations that agentjail understands. They can
-// come from whoever starts the container, so they only ever tighten, or choose
-// between what a jail has as a whole.
+// AnnotationPrefix begins the annotations that agentjail understands. Any caller that starts a
+// container can set them, so they only ever tighten, or choose between equal rights of a jail.
 const AnnotationPrefix = "dev.agentjail."
 
 // OwnerAnnotation is the annotation for Binds.Owner, without AnnotationPrefix.
 const OwnerAnnotation = "binds.owner"
 
-// An annotation lowers one value of the policy; apply returns false where the
-// asked value is not lower, and policy stays as it is.
+// An annotation lowers one value of the policy; apply returns false if the requested value is not
+// lower, and the policy stays as it is.
 type annotation struct {
 	name  string
 	about string
@@ -38,17 +37,17 @@ var annotations = []annotation{
 		p.Seccomp.Profile = v
 		return true, nil
 	}},
-	// Which of its users owns what is mounted makes a jail as a whole neither more
-	// nor less: all of them are its, and exactly one owns.
-	{OwnerAnnotation, "who of the jail owns mounted directories", func(p *Policy, v string) (bool, error) {
+	// The choice of the owner does not change the rights of the jail as a whole: all users are
+	// the jail's, and exactly one is the owner.
+	{OwnerAnnotation, "the user of the jail who owns mounted directories", func(p *Policy, v string) (bool, error) {
 		if err := CheckOwner(v); err != nil {
 			return false, err
 		}
 		p.Binds.Owner = v
 		return true, nil
 	}},
-	{"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy says \"ask\"", func(p *Policy, v string) (bool, error) { return p.Journal.ask(v) }},
-	{"ebpf.block", "more of what eBPF programs refuse, separated by commas", func(p *Policy, v string) (bool, error) { return p.EBPF.more(v) }},
+	{"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy has \"ask\"", func(p *Policy, v string) (bool, error) { return p.Journal.applyInside(v) }},
+	{"ebpf.block", "more actions that eBPF programs refuse, separated by commas", func(p *Policy, v string) (bool, error) { return p.EBPF.more(v) }},
 	{"on_loosen", "\"refuse\" in place of \"strip\"", func(p *Policy, v string) (bool, error) {
 		if v != LoosenRefuse {
 			return false, nil
@@ -94,7 +93,7 @@ func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
 	return p, ignored
 }
 
-// Annotations lists what Tighten understands, for help texts.
+// Annotations lists the annotations of Tighten, for help texts.
 func Annotations() [][2]string {
 	out := make([][2]string, 0, len(annotations))
 	for _, a := range annotations {

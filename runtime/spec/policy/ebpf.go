@@ -6,9 +6,11 @@ import (
 	"strings"
 )
 
-// EBPF decides what eBPF programs refuse to jails beyond their default (runtime/observe/ebpf).
+// EBPF lists the actions that eBPF programs refuse to jails beyond their default
+// (runtime/observe/ebpf).
 type EBPF struct {
-	// Block names what is refused, of Blockable. A jail that cannot be refused it is not made.
+	// Block names the refused actions, of Blockable. If the host cannot refuse one, no jail is
+	// made.
 	Block []string `toml:"block" json:"block,omitempty"`
 }
 
@@ -17,7 +19,7 @@ var Blockable = []string{
 	"exec",    // executing files that were written in the jail, in no mounted directory
 	"trace",   // tracing, and reading the memory of, processes of the same jail
 	"connect", // connecting sockets of the internet's families
-	"bind",    // giving them an address
+	"bind",    // assigning an address
 }
 
 func (e EBPF) validate() error {

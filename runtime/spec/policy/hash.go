@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 )
 
-// Hash names a policy by its content: "sha256:" and the digits of its JSON's hash. Where it came from does not count, so that two jails
-// with the same hash were held to the same policy. It reads no credential: a policy reports where values are, and has none.
+// Hash names a policy by its content: "sha256:" and the digits of its JSON's hash. The policy's
+// file does not count, so that two jails with the same hash were held to the same policy. Hash
+// reads no credential: a policy has the places of the values, and not the values.
 func (p Policy) Hash() string {
 	p.Origin = nil
 	data, err := json.Marshal(p)

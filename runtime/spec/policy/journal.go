@@ -5,10 +5,11 @@ import (
 	"path/filepath"
 )
 
-// Journal decides what is kept of what happens in jails (runtime/observe/journal).
+// Journal configures the journal of events in jails (runtime/observe/journal).
 type Journal struct {
 	Enabled bool `toml:"enabled" json:"enabled"`
-	// Dir is where journals live; "" is /var/log/agentjail, for others than root a directory of their own.
+	// Dir is the directory of the journals; "" is /var/log/agentjail, or for users other than
+	// root a directory of their own.
 	Dir string `toml:"dir" json:"dir,omitempty"`
 	// Size bounds one jail's journal.
 	Size Size `toml:"size" json:"size"`
@@ -16,25 +17,26 @@ type Journal struct {
 	Keep int `toml:"keep" json:"keep"`
 	// Receipt is ReceiptBrief or ReceiptFull: how much delete looks at of a jail.
 	Receipt string `toml:"receipt" json:"receipt"`
-	// Inside reports whether a jail can read what it was refused: InsideOff, InsideAsk or InsideOn.
+	// Inside is whether a jail can read its own refusals: InsideOff, InsideAsk or InsideOn.
 	Inside string `toml:"inside" json:"inside"`
 }
 
 // How much of a jail is looked at before it is removed.
 const (
-	ReceiptBrief = "brief" // what costs next to nothing
+	ReceiptBrief = "brief" // only facts that cost next to nothing
 	ReceiptFull  = "full"  // also thousands of files of the layer, and of mounted directories
 )
 
-// Whether a jail can read what it was refused.
+// Whether a jail can read its own refusals.
 const (
 	InsideOff = "off"
-	InsideAsk = "ask" // where its container asks, by annotation
+	InsideAsk = "ask" // if an annotation of its container requests it
 	InsideOn  = "on"
 )
 
-// ask is a container's annotation: it gets the file where policy leaves that to it, and can do without in any case.
-func (j *Journal) ask(v string) (bool, error) {
+// applyInside applies a container's annotation: the container gets the file if policy allows the
+// choice, and can always decline the file.
+func (j *Journal) applyInside(v string) (bool, error) {
 	switch {
 	case v == "false":
 		j.Inside = InsideOff

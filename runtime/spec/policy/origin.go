@@ -22,8 +22,9 @@ type Origin struct {
 // networkAllow is the annotation that narrows the rules.
 const networkAllow = AnnotationPrefix + "network.allow"
 
-// Again reads a policy again as it was read for a jail. What the file no longer covers of the container's own list is left out: the list
-// only ever narrows, so that it cannot be passed over as at create, where the jail would then get all of the file's.
+// Again reads a policy again as it was read for a jail. Rules of the container's own list that
+// the file no longer covers are left out. The list only ever narrows, so that it cannot be
+// ignored as at create: the jail would then get all of the file's rules.
 func (o Origin) Again() (Policy, error) {
 	p, err := Load(o.Path, o.Name)
 	if err != nil {
@@ -54,7 +55,7 @@ func (o Origin) Again() (Policy, error) {
 	return p, err
 }
 
-// Common is n with the rules that both have, and no more; what one denies is denied.
+// Common returns n with only the rules that both have; a name that one of them denies is denied.
 func (n Network) Common(o Network) (Network, error) {
 	a, err := n.Rules()
 	if err != nil {

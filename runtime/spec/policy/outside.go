@@ -10,10 +10,11 @@ import (
 	"agentjail.dev/runtime/spec/publish"
 )
 
-// maxServers bounds the name servers that are asked (resolv.conf(5): MAXNS is 3).
+// maxServers bounds the name servers that are queried (resolv.conf(5): MAXNS is 3).
 const maxServers = 3
 
-// checkOutside checks what the helper of mode "names" asks and listens at outside.
+// checkOutside checks the servers that the helper of mode "names" queries, and the addresses that
+// it listens at outside.
 func (n Network) checkOutside() error {
 	if len(n.Servers) > maxServers {
 		return fmt.Errorf("network.servers: at most %d", maxServers)
@@ -57,8 +58,8 @@ func (n Network) mayPublish() (may, engine []publish.Range, err error) {
 	return may, engine, nil
 }
 
-// Publishes are the entries of what a jail publishes: those that it requested, or without such a word what policy has for the engine's
-// network.
+// Publishes lists the ports that a jail publishes: those that it requested, or else policy's for
+// the engine's network.
 func (n Network) Publishes() []string {
 	out := slices.Clone(n.Published)
 	for _, text := range n.Publish {
@@ -69,7 +70,8 @@ func (n Network) Publishes() []string {
 	return out
 }
 
-// PublishPorts has a jail publish these ports and no others, whatever Publish says. One whose Mode is another reaches nothing.
+// PublishPorts has a jail publish these ports and no others, whatever the value of Publish. With
+// another Mode, the jail gets mode "names" and may connect to nothing.
 func (n *Network) PublishPorts(texts []string) error {
 	entries, _, err := publish.List(texts)
 	if err != nil {
@@ -78,7 +80,7 @@ func (n *Network) PublishPorts(texts []string) error {
 	if n.Mode != NetworkNames {
 		n.Mode, n.Allow = NetworkNames, nil
 	}
-	// Policy's own for the engine's network stay for a jail that says nothing.
+	// Policy's own entries for the engine's network stay for a jail without a request.
 	n.Publish = slices.DeleteFunc(slices.Clone(n.Publish), publish.IsEngine)
 	n.Published = slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return !publish.IsEngine(s) })
 	for _, e := range entries {
@@ -87,7 +89,8 @@ func (n *Network) PublishPorts(texts []string) error {
 	return nil
 }
 
-// publish is PublishPorts for a container, which has what policy lets it: entries, separated by commas.
+// publish is PublishPorts for a container, which may publish the ports that policy allows:
+// entries, separated by commas.
 func (n *Network) publish(text string) (bool, error) {
 	if n.Mode != NetworkNames {
 		return false, fmt.Errorf("network.mode is not %q", NetworkNames)
@@ -114,7 +117,7 @@ func (n *Network) publish(text string) (bool, error) {
 	return true, n.PublishPorts(texts)
 }
 
-// Helped is what the helper of mode "names" goes by.
+// Helped returns the rules for the helper of mode "names".
 func (n Network) Helped() (network.Rules, error) {
 	set, err := n.Rules()
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"sync"
 )
 
-// OwnerProcess has the first process's user own what is mounted.
+// OwnerProcess makes the first process's user the owner of mounted files.
 const OwnerProcess = "process"
 
 // accountName is a name that useradd(8) and adduser(8) make, or an enterprise's
 // directory with few exceptions.
 var accountName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.@-]{0,63}\$?$`) })
 
-// CheckOwner refuses what cannot name a user of a jail's: OwnerProcess, or
-// USER[:GROUP], each a number or a name that the image's account files have.
+// CheckOwner refuses a text that cannot name a user of a jail: it has to be OwnerProcess, or
+// USER[:GROUP], each a number or a name of the image's account files.
 func CheckOwner(s string) error {
 	user, group, both := strings.Cut(s, ":")
 	if !account(user) || both && !account(group) {

@@ -1,6 +1,5 @@
-// Package policy is what the host's owner allows a jail to have. It is read
-// from a root-owned TOML file; nothing that travels with a container can widen
-// it.
+// Package policy describes the rights that the host's owner allows a jail to have. A policy is
+// read from a root-owned TOML file; nothing that travels with a container can widen it.
 package policy
 
 import (
@@ -25,7 +24,7 @@ import (
 // DefaultPath is where the host's policy lives. A missing file means Default.
 const DefaultPath = "/etc/agentjail/config.toml"
 
-// What happens when a bundle requests more than policy gives.
+// What happens when a bundle requests more than policy allows.
 const (
 	LoosenStrip  = "strip"  // start without the grant and report it
 	LoosenRefuse = "refuse" // do not start
@@ -58,7 +57,7 @@ type Policy struct {
 	Landlock Landlock `toml:"landlock" json:"landlock"`
 	Process  Process  `toml:"process" json:"process"`
 	Network  Network  `toml:"network" json:"network"`
-	// Credentials are what a jail with a network by name can use and not read.
+	// Credentials are keys that a jail with a network by name can use and not read.
 	Credentials credential.Set `toml:"credentials" json:"credentials,omitempty"`
 	Shim        Shim           `toml:"shim" json:"shim"`
 	Journal     Journal        `toml:"journal" json:"journal"`
@@ -91,10 +90,10 @@ func (u Userns) validate() error {
 type Root struct {
 	Size   Size  `toml:"size" json:"size"`
 	Inodes int64 `toml:"inodes" json:"inodes"`
-	// EngineLinks lets an engine follow symbolic links in its view of a jail's
-	// root, which `docker cp` through a link of the image needs. Without it, what
-	// the engine looks up there while the jail exchanges links leads nowhere else
-	// (nosymfollow, Linux 5.14 for single mounts; CVE-2026-41568, CVE-2026-42306).
+	// EngineLinks lets an engine follow symbolic links in its view of a jail's root, which
+	// `docker cp` through a link of the image needs. Without it, a lookup by the engine cannot
+	// leave the root while the jail exchanges links (nosymfollow, Linux 5.14 for single mounts;
+	// CVE-2026-41568, CVE-2026-42306).
 	EngineLinks bool `toml:"engine_links" json:"engineLinks"`
 }
 
@@ -119,52 +118,50 @@ type Limits struct {
 	Mounts  int     `toml:"mounts" json:"mounts"`   // mounts in one bundle
 }
 
-// Binds reports which host paths may be mounted, and what of them stays the host's.
+// Binds decides which host paths may be mounted, and which files of them are protected.
 type Binds struct {
-	// Allow names host paths that may be mounted although they are refused by
-	// default; each covers what lies below it.
+	// Allow names host paths that may be mounted although they are refused by default; each
+	// covers all paths below.
 	Allow []string `toml:"allow" json:"allow"`
-	// Root reports what becomes of a directory of the host's root that is mounted
-	// writable: RootRefuse, RootNobody or RootAllow.
+	// Root is the handling of a directory of the host's root that is mounted writable:
+	// RootRefuse, RootNobody or RootAllow.
 	Root string `toml:"root" json:"root"`
-	// Owner is who of a jail owns what is mounted: OwnerProcess, or a user of the
-	// jail's as CheckOwner has it.
+	// Owner is the user of a jail that owns mounted files: OwnerProcess, or a user in the form of
+	// CheckOwner.
 	Owner string `toml:"owner" json:"owner"`
-	// SetID reports what becomes of a writable directory with programs that run as
-	// its owner, where that is an account of the system's: SetIDReport or
-	// SetIDRefuse.
+	// SetID is the handling of a writable directory with programs that run as its owner, where
+	// that is an account of the system's: SetIDReport or SetIDRefuse.
 	SetID string `toml:"setid" json:"setid"`
-	// Protect keeps from jails, in every directory that they may write to, what the
-	// host runs by itself (protect.Table).
+	// Protect protects the files that the host runs by itself, in every directory that jails may
+	// write to (protect.Table).
 	Protect bool `toml:"protect" json:"protect"`
-	// Unprotect names what of it a jail may change: a path of the table, or an
-	// absolute one with all below it.
+	// Unprotect names protected paths that a jail may change: a path of the table, or an absolute
+	// one with all below it.
 	Unprotect []string `toml:"unprotect" json:"unprotect,omitempty"`
-	// Lost reports what becomes of a jail when a program of the host's takes away what
-	// keeps a protected path from it: LostReport or LostPause.
+	// Lost is the handling of a jail when a program of the host's removes the protection of a
+	// path: LostReport or LostPause.
 	Lost string `toml:"lost" json:"lost"`
 	// Hide are patterns of names that are covered in mounted directories.
 	Hide []string `toml:"hide" json:"hide,omitempty"`
 }
 
-// What becomes of a jail that has lost a protected path, beside the alert in its
-// journal.
+// The handling of a jail that has lost a protected path, in addition to the alert in its journal.
 const (
 	LostReport = "report"
 	LostPause  = "pause"
 )
 
-// What becomes of set-id programs in a mounted directory.
+// The handling of set-id programs in a mounted directory.
 const (
 	SetIDReport = "report"
 	SetIDRefuse = "refuse"
 )
 
-// What a jail may do in a directory that belongs to the host's root.
+// A jail's rights in a directory that belongs to the host's root.
 const (
 	RootRefuse = "refuse" // nothing: no jail is started
-	RootNobody = "nobody" // what anybody on the host may do there
-	RootAllow  = "allow"  // what root may do there with files
+	RootNobody = "nobody" // the rights of any user of the host
+	RootAllow  = "allow"  // root's rights on files
 )
 
 // Devices lists device nodes beyond the standard ones.
@@ -176,7 +173,8 @@ type Devices struct {
 type Seccomp struct {
 	Profile     string `toml:"profile" json:"profile"`
 	OnViolation string `toml:"on_violation" json:"onViolation"` // "errno" or "kill"
-	// Only is a file with a list of calls that narrows the profile (seccomp.List), and List what it held when the policy was read.
+	// Only is a file with a list of calls that narrows the profile (seccomp.List), and List its
+	// content when the policy was read.
 	Only string        `toml:"only" json:"only,omitempty"`
 	List *seccomp.List `toml:"-" json:"list,omitempty"`
 }
@@ -211,28 +209,28 @@ type Landlock struct {
 	Required bool `toml:"required" json:"required"`
 }
 
-// Process decides what a jail's processes may do with themselves.
+// Process decides the rights of a jail's processes over themselves.
 type Process struct {
 	// DenyWriteExecute refuses memory that was writable and becomes executable
 	// (PR_SET_MDWE(2const), Linux 6.3). Just-in-time compilers need that: node,
 	// java, browsers.
 	DenyWriteExecute bool `toml:"deny_write_execute" json:"denyWriteExecute"`
-	// Environment sets variables that a process's environment lacks, with which
-	// programs do without what no jail has: TAR_OPTIONS, ASAN_OPTIONS, LSAN_OPTIONS.
+	// Environment sets missing variables of a process that keep programs from using features that
+	// no jail has: TAR_OPTIONS, ASAN_OPTIONS, LSAN_OPTIONS.
 	Environment bool `toml:"environment" json:"environment"`
 }
 
-// What a jail's network namespace holds.
+// The content of a jail's network namespace.
 const (
 	NetworkNone   = "none"   // nothing but lo
-	NetworkEngine = "engine" // what the engine puts there
-	NetworkNames  = "names"  // nothing but lo, and a helper that connects to what Allow names
+	NetworkEngine = "engine" // the engine's interfaces
+	NetworkNames  = "names"  // only lo, and a helper that connects to the names of Allow
 )
 
 // NetworkModes are all that network.mode can be (runtime/network/modes).
 var NetworkModes = []string{NetworkNone, NetworkEngine, NetworkNames}
 
-// Network decides what the jail's network namespace may hold.
+// Network decides the allowed content of the jail's network namespace.
 type Network struct {
 	// Mode is one of NetworkModes. It comes from the host's owner
 	// alone: no annotation chooses it.
@@ -241,13 +239,15 @@ type Network struct {
 	// may run jails. Without it, an interface that is plugged in later is only
 	// held by routing rules, which a program that binds to it can go around.
 	Filter string `toml:"filter" json:"filter"`
-	// Allow and Deny are the rules of mode "names" (runtime/spec/netrules): what may be connected to, by name and port.
+	// Allow and Deny are the rules of mode "names" (runtime/spec/netrules): allowed and denied
+	// destinations, by name and port.
 	Allow []string `toml:"allow" json:"allow,omitempty"`
 	Deny  []string `toml:"deny" json:"deny,omitempty"`
-	// Servers are the name servers that the helper of mode "names" asks; none are the host's.
+	// Servers are the name servers that the helper of mode "names" queries; without any, the
+	// host's.
 	Servers []string `toml:"servers" json:"servers,omitempty"`
-	// Publish is what a jail of mode "names" may publish (runtime/spec/publish), and Published what one does: a container's
-	// annotation or the command line reports it.
+	// Publish are the ports that a jail of mode "names" may publish (runtime/spec/publish), and
+	// Published those that it does, by a container's annotation or the command line.
 	Publish   []string `toml:"publish" json:"publish,omitempty"`
 	Published []string `toml:"-" json:"published,omitempty"`
 }
@@ -264,7 +264,8 @@ func (n Network) Rules() (*netrules.Set, error) {
 // Nothing has a jail reach nothing but lo, whatever Mode was.
 func (n *Network) Nothing() { *n = Network{Mode: NetworkNone, Filter: n.Filter} }
 
-// AllowNames has a jail reach these names and no others, whatever Mode was; what Deny names stays denied.
+// AllowNames lets a jail reach these names and no others, whatever the value of Mode; names of
+// Deny stay denied.
 func (n *Network) AllowNames(entries []string) error {
 	n.Mode, n.Allow = NetworkNames, entries
 	if _, err := n.Rules(); err != nil {
@@ -273,7 +274,7 @@ func (n *Network) AllowNames(entries []string) error {
 	return n.expand()
 }
 
-// narrow is AllowNames for a container, which may only name what Allow covers.
+// narrow is AllowNames for a container, whose names Allow must cover.
 func (n *Network) narrow(text string) (bool, error) {
 	if n.Mode != NetworkNames {
 		return false, nil
@@ -340,19 +341,19 @@ func Default() Policy {
 	}
 }
 
-// builtins are the named policies that need no [policies.NAME]; one in the file goes
-// on top. A named policy is chosen by what root has installed or configured.
+// builtins are the named policies that need no [policies.NAME]; one in the file is applied on
+// top. Root chooses a named policy by installing or configuring it.
 var builtins = map[string]func(*Policy){
 	netPolicy: func(*Policy) {}, // Network.listed
 	"debug":   func(p *Policy) { p.Seccomp.Profile = "debug" },
 }
 
-// netPolicy is the built-in policy for what network.allow lists.
+// netPolicy is the built-in policy for the names that network.allow lists.
 const netPolicy = "net"
 
-// listed sets the mode of netPolicy where that policy has none of its own: a network by
-// name, where anything is listed. An empty list opens nothing: the engine's network is
-// what the file sets for every jail, or what the named policy sets.
+// listed sets the mode of netPolicy where that policy has none of its own: a network by name, if
+// any name is listed. An empty list opens nothing: the engine's network needs a setting in the
+// file for every jail, or in the named policy.
 func (n *Network) listed() {
 	switch {
 	case len(n.Allow)+len(n.Publish) > 0:
@@ -369,18 +370,18 @@ func setsMode(named map[string]any) bool {
 	return ok
 }
 
-// NamesNothing reports whether a policy is the built-in "net" and has no network, which
-// the person who chose that policy may not expect.
+// NamesNothing reports whether a policy is the built-in "net" and has no network. The person who
+// chose that policy may not expect this.
 func (p Policy) NamesNothing() bool {
 	return p.Origin != nil && p.Origin.Name == netPolicy && p.Network.Mode == NetworkNone
 }
 
-// NothingNamed is what such a policy is reported with.
-const NothingNamed = `the policy net gives what network.allow lists, and nothing is listed; for the engine's network: network.mode = "engine" in [policies.net]`
+// NothingNamed is the reason in the report of such a policy.
+const NothingNamed = `the policy net allows only the names that network.allow lists, and it lists none; for the engine's network: network.mode = "engine" in [policies.net]`
 
-// NeedsLandlock reports whether a jail without a Landlock domain must not start.
-// Where programs may trace each other, it is what keeps one from a process that is
-// only entering the jail, whatever that process's ids and flags are at the time.
+// NeedsLandlock reports whether a jail without a Landlock domain must not start. Where programs
+// may trace each other, the domain protects a process that is only entering the jail, whatever
+// that process's ids and flags are at the time.
 func (p Policy) NeedsLandlock() bool {
 	return p.Landlock.Required || seccomp.Traces(p.Seccomp.Profile)
 }
@@ -388,10 +389,9 @@ func (p Policy) NeedsLandlock() bool {
 // ErrNoPolicy is wrapped where no policy has the name that is looked for.
 var ErrNoPolicy = errors.New("no such policy")
 
-// Load reads the policy at path, with the named policy of that name ("" for none). A
-// missing file gives Default; a file that others than root could have written
-// is an error, as is a key that this version does not know: a misspelt
-// protection must not be silently absent.
+// Load reads the policy at path, with the named policy of that name ("" for none). A missing file
+// means Default. A file that users other than root could have written is an error, and so is an
+// unknown key: a misspelt protection must not be silently absent.
 func Load(path, name string) (Policy, error) {
 	p, err := load(path, name)
 	p.Origin = &Origin{Path: path, Name: name}
@@ -423,13 +423,14 @@ func load(path, name string) (Policy, error) {
 	return p, nil
 }
 
-// Parse is Load for text already in memory, without the list of seccomp.only; path serves messages only.
+// Parse is Load for text already in memory, without the list of seccomp.only; path is used only
+// in messages.
 func Parse(data []byte, path, name string) (Policy, error) {
 	p := Default()
 	var file struct {
 		Policy
 		Policies map[string]map[string]any `toml:"policies"`
-		Profiles any                       `toml:"profiles"` // what Policies was called
+		Profiles any                       `toml:"profiles"` // the former name of Policies
 	}
 	file.Policy = p
 	dec := toml.NewDecoder(bytes.NewReader(data))
@@ -521,8 +522,8 @@ func tomlError(err error) error {
 	return err
 }
 
-// Validate refuses values that no jail could start with or that would mean
-// something else than they say.
+// Validate refuses values with which no jail could start, or whose effect would differ from their
+// wording.
 func (p Policy) Validate() error {
 	oneOf := func(key, v string, allowed ...string) error {
 		for _, a := range allowed {
@@ -627,7 +628,8 @@ func paths(key, below string, list []string) error {
 	return nil
 }
 
-// Pools lists the pools of host ids of the file at path: its own and those of its named policies. A file that cannot be read has the built-in one.
+// Pools lists the pools of host ids of the file at path: its own and those of its named policies.
+// An unreadable file counts as having the built-in pool.
 func Pools(path string) []idmap.Pool {
 	own, err := Load(path, "")
 	if err != nil {
@@ -642,7 +644,8 @@ func Pools(path string) []idmap.Pool {
 	return out
 }
 
-// Blocked lists what the file at path has eBPF programs refuse (EBPF.Block), with its named policies. A file that cannot be read has nothing.
+// Blocked lists the actions that the file at path has eBPF programs refuse (EBPF.Block), with its
+// named policies. An unreadable file counts as having none.
 func Blocked(path string) []string {
 	own, err := Load(path, "")
 	if err != nil {
@@ -655,7 +658,7 @@ func Blocked(path string) []string {
 	return out
 }
 
-// namedPolicy is what programs for all jails of a host need of a named policy.
+// namedPolicy has the values of a named policy that programs for all jails of a host need.
 type namedPolicy struct {
 	Userns struct {
 		Pool *idmap.Pool `toml:"pool"`

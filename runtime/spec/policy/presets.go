@@ -20,7 +20,7 @@ func source() netrules.Presets {
 	return &presets.Source{Dir: roots(PresetDir), Root: roots("/"), Home: "root"}
 }
 
-// roots is a directory of which only such files are opened that nobody but root can have written.
+// roots is a directory of which only files are opened that only root can have written.
 type roots string
 
 // Open opens a file.
@@ -31,7 +31,7 @@ func (r roots) Open(name string) (fs.File, error) {
 	return trusted.Open(path.Join(string(r), name))
 }
 
-// ReadDir lists a directory, whose files Open holds to what it is for.
+// ReadDir lists a directory. Open checks each of its files.
 func (r roots) ReadDir(name string) ([]fs.DirEntry, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrInvalid}
@@ -39,7 +39,8 @@ func (r roots) ReadDir(name string) ([]fs.DirEntry, error) {
 	return os.ReadDir(path.Join(string(r), name))
 }
 
-// expand puts what presets stand for now in their place: a jail's rules do not change with the files that they come from.
+// expand replaces presets by their present content: a jail's rules do not change with the files
+// of the presets.
 func (n *Network) expand() error {
 	preset := func(entry string) bool { return strings.HasPrefix(entry, "@") }
 	if !slices.ContainsFunc(n.Allow, preset) && !slices.ContainsFunc(n.Deny, preset) {

@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// Shim decides what the containerd shim may do on the host with a jail's output.
+// Shim decides the rights of the containerd shim on the host for a jail's output.
 type Shim struct {
-	// Loggers are the programs that may be given a jail's output by a log URI of
-	// the scheme binary or binary-v2. containerd's shims run them as root on the
-	// host, and an image's label could name them (CVE-2026-53488). Each entry is
-	// an absolute path, with the arguments as the URI has them:
-	// /usr/local/bin/nerdctl?_NERDCTL_INTERNAL_LOGGING=/var/lib/nerdctl/1935db59
+	// Loggers are the programs that may receive a jail's output by a log URI of the scheme binary
+	// or binary-v2. containerd's shims run them as root on the host, and an image's label could
+	// name them (CVE-2026-53488). Each entry is an absolute path, with the arguments as the URI
+	// has them: /usr/local/bin/nerdctl?_NERDCTL_INTERNAL_LOGGING=/var/lib/nerdctl/1935db59
 	Loggers []string `toml:"loggers" json:"loggers"`
 	// Logs are directories below which a jail's output may be written to files
 	// (log URIs of the scheme file, and plain paths), and in which pipes of an
@@ -20,9 +19,9 @@ type Shim struct {
 	Logs []string `toml:"logs" json:"logs"`
 }
 
-// Logger reports whether an entry of Loggers allows a program with these arguments,
-// the key and value pairs of a URI. All of them must be listed: a program such
-// as nerdctl does with other arguments what root can do.
+// Logger reports whether an entry of Loggers allows a program with these arguments, the key and
+// value pairs of a URI. All of them must be listed: with other arguments a program such as
+// nerdctl can do anything that root can.
 func (s Shim) Logger(path string, arguments url.Values) bool {
 	for _, entry := range s.Loggers {
 		program, query, _ := strings.Cut(entry, "?")

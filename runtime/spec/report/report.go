@@ -1,6 +1,5 @@
-// Package report is the account of what agentjail did to a bundle: every
-// change, by ring, with its reason. The same account is logged, kept beside the
-// running jail, and printed by `agentjail explain`.
+// Package report records what agentjail changed in a bundle: every change, by ring, with its
+// reason. The record is logged, kept beside the running jail, and printed by `agentjail explain`.
 package report
 
 import (
@@ -19,8 +18,8 @@ type Ring int
 // The three rings.
 const (
 	Kernel    Ring = 0 // which kernel code can be reached: seccomp, eBPF programs
-	Access    Ring = 1 // what may be done with what is seen: ids, capabilities, LSM
-	Resources Ring = 2 // what is seen and used up: namespaces, mounts, limits
+	Access    Ring = 1 // allowed actions on visible objects: ids, capabilities, LSM
+	Resources Ring = 2 // visible objects and use of resources: namespaces, mounts, limits
 )
 
 // String returns the ring's number and name as the documentation writes them.
@@ -36,16 +35,16 @@ func (r Ring) String() string {
 	return fmt.Sprintf("ring %d", int(r))
 }
 
-// Kind reports what sort of a thing happened to a field of the spec.
+// Kind is the kind of a change of a field of the spec.
 type Kind string
 
 // The kinds of change, from harmless to notable.
 const (
-	Set     Kind = "set"     // the bundle was silent, or weaker, and now says this
+	Set     Kind = "set"     // the bundle had no value or a weaker one; this is the new one
 	Lowered Kind = "lowered" // a limit was brought down to the policy's
 	Dropped Kind = "dropped" // something that has no effect on trust was taken out
 	Denied  Kind = "denied"  // a privilege that the caller requested and did not get
-	Missing Kind = "missing" // a protection that this host cannot give
+	Missing Kind = "missing" // a protection that this host does not support
 )
 
 // Change is one difference between the incoming and the hardened bundle.
@@ -67,7 +66,7 @@ func (c Change) String() string {
 		fmt.Fprintf(&b, ": %s -> %s", c.Was, c.Now)
 	case c.Now != "":
 		fmt.Fprintf(&b, ": %s", c.Now)
-	case c.Was != "" && c.Kind == Denied: // whoever prints it reports it before
+	case c.Was != "" && c.Kind == Denied: // the caller prints the kind before
 		fmt.Fprintf(&b, ": %s", c.Was)
 	case c.Was != "":
 		fmt.Fprintf(&b, ": %s %s", c.Was, c.Kind)

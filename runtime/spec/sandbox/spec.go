@@ -11,14 +11,14 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Options reports what to run.
+// Options are the parameters of a sandbox.
 type Options struct {
 	ID        string
 	Args      []string // Args[0] is absolute
 	Workspace string   // absolute, or ""
 	ReadOnly  bool     // the workspace, and Further
-	// Further are directories that are mounted as the workspace is, and Dir is where the command starts: the workspace, or the
-	// home, where it is "".
+	// Further are directories that are mounted like the workspace. Dir is where the command
+	// starts: the workspace, or with "" the home.
 	Further  []string
 	Dir      string
 	UID, GID uint32
@@ -33,8 +33,8 @@ type Options struct {
 	Directories []string
 }
 
-// hidden are directories of the host that a sandbox gets empty, with their modes:
-// what services and users keep there is nobody else's.
+// hidden are directories of the host that are empty in a sandbox, with their modes: they hold
+// private data of services and users.
 var hidden = []struct {
 	path, mode string
 }{
@@ -105,7 +105,8 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 		Annotations: o.Tighten,
 		Linux: &specs.Linux{
 			CgroupsPath: "/agentjail-" + o.ID,
-			// As engines set it: the network namespace is the jail's own, and no capability is given for its ports.
+			// As engines set it: the network namespace is the jail's own, and no capability is
+			// granted for its ports.
 			Sysctl: map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace}, {Type: specs.IPCNamespace},

@@ -9,7 +9,7 @@ import (
 // Place is where a protection is held.
 type Place int
 
-// The places. What a guest holds cannot be seen from the host.
+// The places. The host cannot check protections inside a guest.
 const (
 	Host  Place = iota // by the kernel of the host, on the jail's own processes
 	Guest              // by a kernel of the jail's own: a sentry's, or a virtual machine's
@@ -45,8 +45,8 @@ func (b Boundary) Of(protection string) Place {
 	return b.Place
 }
 
-// Lines says it for people: one line for all, or one more for each protection that
-// is held elsewhere, by name.
+// Lines describes the boundary for the terminal: one line for all, or one more for each
+// protection that is held elsewhere, by name.
 func (b Boundary) Lines() []string {
 	out := []string{"held by: " + b.Place.String()}
 	for _, name := range slices.Sorted(maps.Keys(b.Other)) {
@@ -66,8 +66,8 @@ func Boundaries(names ...string) map[string]Boundary {
 	return out
 }
 
-// HeldBy is Lines of several boundaries, for a delegate that is still to be chosen:
-// once where all say the same, and else with the delegates' names.
+// HeldBy is Lines of several boundaries, for a delegate that is still to be chosen: once if all
+// are equal, and else with the delegates' names.
 func HeldBy(all map[string]Boundary) []string {
 	var out, same []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {

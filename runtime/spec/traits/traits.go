@@ -1,39 +1,39 @@
-// Package traits is what agentjail knows of each low-level runtime beyond what
-// that tells of itself (delegate.Caps), as data. Nothing outside of the packages
-// below runtime/delegate requests a delegate's name: it requests a trait.
+// Package traits describes, as data, the differences between the low-level runtimes beyond their
+// own features output (delegate.Caps). Only the packages below runtime/delegate compare a
+// delegate's name: all others use its traits.
 package traits
 
 import (
 	"path/filepath"
 )
 
-// Traits are those of one low-level runtime. The zero value is what is assumed of
-// one that is not known: that it works as runc does, and is trusted with less.
+// Traits are those of one low-level runtime. The zero value is for an unknown runtime: it works
+// as runc does, and is trusted with less.
 type Traits struct {
 	// GroupsBelowRoot reports that a control group whose path is not absolute is made
 	// below the hierarchy's root (crun), and not below the caller's own group (runc,
 	// libcontainer/cgroups/fs).
 	GroupsBelowRoot bool
-	// KeepsStdio reports that it leaves the owners of its standard files as they are.
-	// crun before release 1.24 gives them to the jail's root.
+	// KeepsStdio reports that it leaves the owners of its standard files as they are. crun before
+	// release 1.24 changes their owner to the jail's root.
 	KeepsStdio bool
 	// PsNeedsGroup reports that its ps fails for a container whose control group is gone.
 	PsNeedsGroup bool
-	// EntersByProcess reports that its exec enters the jail's user namespace first, for
-	// which it must have power over the jail's first process (crun,
-	// src/libcrun/linux.c). Nobody has any over the init step.
+	// EntersByProcess reports that its exec enters the jail's user namespace first, for which it
+	// needs ptrace access to the jail's first process (crun, src/libcrun/linux.c). No process has
+	// that access to the init step.
 	EntersByProcess bool
 	// MountsNamed reports that it can mount a control group hierarchy of version 1 that
 	// has a name in the place of controllers. runc (tried with 1.1 and 1.5) takes the
 	// name for a controller and fails.
 	MountsNamed bool
-	// ReadsMaps reports that its releases which tell of mount extensions take the maps
+	// ReadsMaps reports that its releases with mount extensions in their features take the maps
 	// of a user namespace that they join from there (runc 1.2).
 	ReadsMaps bool
 	// Release is how a created container is started without the delegate.
 	Release Release
-	// QuickSince is the first release that keeps compiled filters and tells all of
-	// its features; the zero value says that none is quicker than others.
+	// QuickSince is the first release that keeps compiled filters and reports all of its
+	// features; with the zero value no release is faster than others.
 	QuickSince Version
 	// Steady reports that each release runs jails, and the newest best; it is taken where
 	// no delegate runs a trial.
@@ -42,11 +42,11 @@ type Traits struct {
 	Boundary Boundary
 }
 
-// Release is how the process of a created container is told to go on. Both kinds
-// have it wait at a pipe with a name, exec.fifo.
+// Release is how the process of a created container is made to continue. In both kinds it waits
+// at a named pipe, exec.fifo.
 type Release struct {
-	// Record is the file by which the delegate's directory of a container is distinguished from
-	// another's; "" says that only the delegate can start it.
+	// Record is the file that identifies the delegate's directory of a container; with "" only
+	// the delegate can start it.
 	Record string
 	// Writes reports that start writes to the pipe and the process reads, and not the
 	// other way around.

@@ -1,6 +1,6 @@
-// Package accounts reduces the host's tables of users and groups to the entries
-// that a jail has a use for: `docker run -v /etc/passwd:/etc/passwd:ro -u 1000` is
-// meant to give uid 1000 a name and a home, and no list of the host's people.
+// Package accounts reduces the host's tables of users and groups to the entries that a jail
+// needs: `docker run -v /etc/passwd:/etc/passwd:ro -u 1000` is meant to define the name and the
+// home of uid 1000, not to list the host's people.
 package accounts
 
 import (
@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// standard is the first id that a distribution does not give to the same
-	// account on each of its machines (Debian policy, 9.2.2).
+	// standard is the first id that a distribution does not assign to the same account on each of
+	// its machines (Debian policy, 9.2.2).
 	standard = 100
 	// nobody is the id of nobody and nogroup (kernel/overflowuid).
 	nobody = 65534
@@ -35,9 +35,9 @@ func Groups(text string, gids []uint32) string {
 	})
 }
 
-// reduce keeps the lines of so many fields whose id, the third field, is standard
-// or for which keep reports it, which may change the fields. Whatever is no such line
-// is left out, as are the compat entries of nsswitch.conf(5).
+// reduce keeps the lines with this number of fields whose id, the third field, is standard, or
+// for which keep returns true; keep may change the fields. It drops all other lines, among them
+// the compat entries of nsswitch.conf(5).
 func reduce(text string, fields int, keep func(f []string, id uint32) bool) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {

@@ -1,7 +1,6 @@
-// Package gitsettings copies git's configuration without what could be a
-// credential. Only sections and keys that are known to hold none come through,
-// and of those only values that look like none: whatever is not known is a
-// refusal. Comments are left out.
+// Package gitsettings copies git's configuration without values that could be credentials. It
+// copies only sections and keys that are known to hold none, and of those only values that look
+// like none; it refuses all unknown ones. It leaves comments out.
 package gitsettings
 
 import (
@@ -25,7 +24,7 @@ func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// plain are sections whose settings report how git behaves (git-config(1)).
+// plain are sections whose settings control git's behaviour (git-config(1)).
 var plain = []string{
 	"advice", "alias", "am", "apply", "attr", "blame", "branch", "bundle", "checkout", "clean", "clone", "color", "column", "commit", "commitgraph",
 	"core", "delta", "diff", "difftool", "extensions", "feature", "fetch", "filter", "format", "fsck", "fsmonitor", "gc", "ghq", "gitk", "gpg", "grep", "gui", "help",

@@ -1,8 +1,9 @@
-// Package git decides what `agentjail git` runs: which directories a repository needs, whether a jail has what a command
-// of git's needs, and in whose name a commit is made.
+// Package git decides what `agentjail git` runs: the directories that a repository needs, whether
+// a jail has what a git command needs, and the name under which a commit is made.
 //
-// A repository runs programs of its own choice with nearly every command (githooks(5), gitattributes(5), and the settings of
-// git-config(1) that name programs), also those of a repository within it. So git itself runs in the jail.
+// A repository runs programs of its own choice with nearly every command (githooks(5),
+// gitattributes(5), and the settings of git-config(1) that name programs), also those of a
+// repository within it. So git itself runs in the jail.
 package git
 
 import (
@@ -15,12 +16,13 @@ import (
 
 // A Call is a command line of git's, as far as it has to be understood.
 type Call struct {
-	Args []string // all, as they were given
+	Args []string // all, unchanged
 	// Command is git's command, "" for none: `git --version`.
 	Command string
 	// Reads reports that the command changes nothing, so that the repository is mounted read-only.
 	Reads bool
-	// Own reports that it is one of git's own commands that this package knows. Others may be aliases or programs.
+	// Own reports that it is one of git's own commands that this package knows. Others may be
+	// aliases or programs.
 	Own bool
 }
 
@@ -47,7 +49,8 @@ var networked = []string{
 	"remote-ftp", "remote-ftps", "remote-http", "remote-https", "request-pull", "send-email", "send-pack", "svn",
 }
 
-// signing are commands that take -S (--gpg-sign), with those of their short options that take a value.
+// signing are commands that take -S (--gpg-sign), with those of their short options that take a
+// value.
 var signing = map[string]string{
 	"commit": "mFCct", "commit-tree": "mFp", "merge": "mFsX", "rebase": "CxXs", "cherry-pick": "mX", "revert": "mX", "am": "Cp", "pull": "sX", "push": "o",
 }
@@ -57,7 +60,8 @@ const (
 	later = "leave the option away, and sign in a clone that is yours alone: `git clone --no-local DIR NEW`"
 )
 
-// Judge reads a command line and refuses what cannot work in a jail without a network and without the person's keys.
+// Judge reads a command line and refuses commands that cannot work in a jail without a network
+// and without the person's keys.
 func Judge(args []string) (Call, error) {
 	c := Call{Args: args}
 	rest, err := global(args)
@@ -80,7 +84,7 @@ func Judge(args []string) (Call, error) {
 	return c, nil
 }
 
-// global reads git's own options, which stand before the command, and returns what follows.
+// global reads git's own options, which stand before the command, and returns the rest.
 func global(args []string) ([]string, error) {
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		name, _, valued := strings.Cut(args[0], "=")
@@ -100,7 +104,7 @@ func global(args []string) ([]string, error) {
 	return args, nil
 }
 
-// needsNetwork reports whether a command speaks to another machine.
+// needsNetwork reports whether a command connects to another machine.
 func needsNetwork(command string, args []string) bool {
 	first := ""
 	if i := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }); i >= 0 {
@@ -119,7 +123,8 @@ func needsNetwork(command string, args []string) bool {
 	return false
 }
 
-// signs reports whether the arguments have a command sign. What it misses fails by itself: the jail has no key.
+// signs reports whether the arguments have a command sign. A missed case fails by itself: the
+// jail has no key.
 func signs(command string, args []string) bool {
 	values, known := signing[command]
 	sign, long := "S", []string{"gpg-sign"}
@@ -160,7 +165,8 @@ func signs(command string, args []string) bool {
 	return false
 }
 
-// Unsigned reports whether the arguments keep a command that makes a commit or a tag from signing by a setting.
+// Unsigned reports whether the arguments turn off signing by a setting for a command that makes a
+// commit or a tag.
 func (c Call) Unsigned() bool {
 	return slices.Contains(c.Args, "--no-gpg-sign") || slices.Contains(c.Args, "--no-sign")
 }
@@ -176,8 +182,8 @@ func (c Call) SignedBy() string {
 	return ""
 }
 
-// Environment are the variables of git in the jail. safe.directory (git-config(1)): what is mounted belongs to others than the
-// jail's user where it is only read.
+// Environment are the variables of git in the jail. safe.directory (git-config(1)) is needed
+// since read-only mounts belong to users other than the jail's.
 func (c Call) Environment(name, mail string) []string {
 	env := []string{
 		"GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0",
@@ -195,7 +201,7 @@ func (c Call) Environment(name, mail string) []string {
 	return env
 }
 
-// within reports whether a path is dir or below it; both are clean.
-func within(p, dir string) bool {
+// pathWithin reports whether a path is dir or below it; both are clean.
+func pathWithin(p, dir string) bool {
 	return p == dir || dir == "/" || strings.HasPrefix(p, strings.TrimSuffix(path.Clean(dir), "/")+"/")
 }

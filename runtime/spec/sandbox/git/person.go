@@ -15,13 +15,14 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// A Person is the user in whose name git makes commits.
+// A Person is the user whose name git puts into commits.
 type Person struct {
 	UID, GID uint32
 	Home     string
 }
 
-// Caller is the user that called sudo(8), or this process's, whose home is then $HOME as for git itself.
+// Caller is the user that called sudo(8), or this process's, whose home is then $HOME as for git
+// itself.
 func Caller(getenv func(string) string) Person {
 	p := Person{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: getenv("HOME")}
 	if p.UID == 0 {
@@ -37,8 +38,8 @@ func Caller(getenv func(string) string) Person {
 	return p
 }
 
-// Setting reads a setting of the person's own files, with what they include; "" for none. It is read as that user, who can
-// have links in them, and in no repository.
+// Setting reads a setting of the person's own files, with included files; "" for none. It runs as
+// that user, who can have links in them, and outside of any repository.
 func (p Person) Setting(git, key string) (string, error) {
 	if p.Home == "" {
 		return "", nil
@@ -49,8 +50,8 @@ func (p Person) Setting(git, key string) (string, error) {
 // maxConfig bounds the settings of a repository that are read, in bytes.
 const maxConfig = 1 << 20
 
-// WorkTree reads core.worktree of a git directory, without what its settings include. Nothing of the repository's runs: git
-// parses a text.
+// WorkTree reads core.worktree of a git directory, without the files that its settings include.
+// No program of the repository runs: git parses a text.
 func (p Person) WorkTree(git string) func(gitDir string) (string, error) {
 	return func(gitDir string) (string, error) {
 		text, err := readSmall(filepath.Join(gitDir, "config"), maxConfig)
@@ -67,7 +68,7 @@ const notSet = 1
 func (p Person) run(git, input string, args ...string) (string, error) {
 	cmd := exec.Command(git, args...)
 	cmd.Dir, cmd.Stdin = "/", strings.NewReader(input)
-	// GIT_DIR: what lies in / is not looked at.
+	// GIT_DIR: git does not read a repository in /.
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.Home, "GIT_DIR=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C"}
 	if uid := os.Geteuid(); uid == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: p.UID, Gid: p.GID, Groups: []uint32{}}}
@@ -85,8 +86,9 @@ func (p Person) run(git, input string, args ...string) (string, error) {
 	return strings.TrimRight(out.String(), "\n"), nil
 }
 
-// Signature is the name and the mail address for a command's commits. It refuses what the person's own settings would have
-// signed, since the jail has no key: leaving that away has to be requested.
+// Signature is the name and the mail address for a command's commits. It refuses a command that
+// the person's own settings would sign, since the jail has no key: the person has to request an
+// unsigned commit.
 func (p Person) Signature(git string, c Call) (name, mail string, err error) {
 	if name, err = p.Setting(git, "user.name"); err != nil {
 		return "", "", err

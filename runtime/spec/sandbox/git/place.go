@@ -18,8 +18,8 @@ import (
 type Place struct {
 	// Start is the directory that git is called in.
 	Start string
-	// Dirs are the directories that git needs, none within another: the work tree, or the bare repository, first; then git
-	// directories that lie elsewhere, of a submodule or a further work tree.
+	// Dirs are the directories that git needs, none within another: first the work tree, or the
+	// bare repository; then git directories elsewhere, of a submodule or a further work tree.
 	Dirs     []string
 	UID, GID uint32
 }
@@ -30,11 +30,12 @@ const maxLink = unix.PathMax + 16
 // workTreeOf reads core.worktree of a git directory.
 type workTreeOf func(gitDir string) (string, error)
 
-// Find finds the repository of a directory, as git does (setup_git_directory), and what it consists of.
+// Find finds the repository of a directory, as git does (setup_git_directory), and its parts.
 //
-// A file ".git" leads to another directory, and a jail may have written it. That directory is only taken where it names the work
-// tree in its turn, as git has both sides do (gitrepository-layout(5): worktrees/ID/gitdir; core.worktree), or where the person has
-// named it: with. Otherwise a directory that a jail could write to would open another one to it.
+// A file ".git" leads to another directory, and a jail may have written that file. The directory
+// is only accepted if it names the work tree in return, as git makes both sides do
+// (gitrepository-layout(5): worktrees/ID/gitdir; core.worktree), or if the person has named it:
+// with. Otherwise a jail could open another directory to itself through one that it can write to.
 func Find(dir string, with []string, workTree workTreeOf) (*Place, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -78,7 +79,8 @@ type finder struct {
 	workTree workTreeOf
 }
 
-// up goes from a directory towards the root until one is a repository's, and returns that; "" for none.
+// up goes from a directory towards the root until one is a repository's, and returns that; "" for
+// none.
 func (f *finder) up(dir string) (string, error) {
 	for ; ; dir = filepath.Dir(dir) {
 		var st unix.Stat_t
@@ -192,14 +194,15 @@ func (f *finder) common(gitDir, by string) error {
 	if f.has(common) {
 		return nil
 	}
-	// COMMON/worktrees/NAME is the only place that git gives it.
+	// git puts it only at COMMON/worktrees/NAME.
 	if filepath.Dir(gitDir) != filepath.Join(common, "worktrees") && !f.named(common) {
 		return f.outside(by, common)
 	}
 	return f.add(common)
 }
 
-// borrowed refuses a repository whose objects are another's that the jail does not have (objects/info/alternates).
+// borrowed refuses a repository that uses another repository's objects, which the jail does not
+// have (objects/info/alternates).
 func (f *finder) borrowed() error {
 	text, err := readSmall(filepath.Join(f.gitDir, "objects/info/alternates"), 1<<16)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
@@ -227,23 +230,23 @@ func (f *finder) borrowed() error {
 	return nil
 }
 
-// outside refuses what leads out of the repository.
+// outside refuses a path that leads out of the repository.
 func (f *finder) outside(by, to string) error {
 	return refusal.New(refusal.Git, "%s leads to %s, which does not name this work tree in its turn: a jail may have written it", by, to).
-		WithRemedy("if you know that it belongs to this repository: agentjail git --with %s, which opens that directory to what the repository runs", to)
+		WithRemedy("if you know that it belongs to this repository: agentjail git --with %s, which opens that directory to programs of the repository", to)
 }
 
 // named reports whether the person has named a directory, or one that it is in.
 func (f *finder) named(dir string) bool {
-	return slices.ContainsFunc(f.with, func(w string) bool { return within(dir, w) })
+	return slices.ContainsFunc(f.with, func(w string) bool { return pathWithin(dir, w) })
 }
 
-// has reports whether a directory is among what is mounted.
+// has reports whether a directory is mounted.
 func (f *finder) has(dir string) bool {
-	return slices.ContainsFunc(f.Dirs, func(d string) bool { return within(dir, d) })
+	return slices.ContainsFunc(f.Dirs, func(d string) bool { return pathWithin(dir, d) })
 }
 
-// add has a directory mounted. All belong to one owner, whom the jail's user is.
+// add mounts a directory. All belong to one owner, which becomes the jail's user.
 func (f *finder) add(dir string) error {
 	if f.has(dir) {
 		return nil
@@ -255,12 +258,13 @@ func (f *finder) add(dir string) error {
 	if st.Uid != f.UID {
 		return refusal.New(refusal.Git, "%s belongs to uid %d, and %s to uid %d", dir, st.Uid, f.Start, f.UID).WithRemedy("a clone of your own: git clone --no-local")
 	}
-	f.Dirs = slices.DeleteFunc(f.Dirs, func(d string) bool { return within(d, dir) })
+	f.Dirs = slices.DeleteFunc(f.Dirs, func(d string) bool { return pathWithin(d, dir) })
 	f.Dirs = append(f.Dirs, dir)
 	return nil
 }
 
-// isGitDir recognises a git directory by what git looks for (is_git_directory in its setup.c).
+// isGitDir reports whether a directory is a git directory, by git's own rule (is_git_directory in
+// its setup.c).
 func isGitDir(dir string) bool {
 	head := filepath.Join(dir, "HEAD")
 	var st unix.Stat_t
@@ -273,7 +277,7 @@ func isGitDir(dir string) bool {
 	if isDir("objects") && isDir("refs") {
 		return true
 	}
-	// A further work tree's, or one whose directory is shared.
+	// A further work tree's, or one with a shared directory.
 	return unix.Lstat(filepath.Join(dir, "commondir"), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 

@@ -12,12 +12,12 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 )
 
-// maxAdopt bounds how many files Adopt looks at: one takes about two microseconds,
-// and a jail may have made a million.
+// maxAdopt bounds how many files ChownCopied examines: one takes about two microseconds, and a
+// jail may have made a million.
 const maxAdopt = 2048
 
-// adoptable are the ids that an engine gives to files: those of a container
-// without a user namespace. What is above is no container's.
+// adoptable is the bound of the ids that an engine sets on files: the ids of a container without
+// a user namespace. No container has higher ids.
 const adoptable = 65536
 
 // adopter looks for files that belong to none of the jail's ids.
@@ -32,19 +32,18 @@ type adopter struct {
 	incomplete    bool
 }
 
-// Adopt gives the jail's ids to what an engine has put into a running jail:
-// `docker cp` writes as the host's ids, which nobody in the jail has, so that mode
-// 0600 could not be read. Host id n becomes the jail's n, as it is without a user
-// namespace. No process of the jail can make such a file: the kernel gives what it
-// makes an owner of its own user namespace.
+// ChownCopied changes the owner of files that an engine has put into a running jail. `docker cp`
+// writes files with the host's ids. No user of the jail has those ids, so a file of mode 0600
+// would be unreadable. Host id n becomes the jail's n, as it is without a user namespace. No
+// process of the jail can make such a file: the kernel sets an owner from the process's own user
+// namespace.
 //
-// changes is the jail's ephemeral layer, and root the overlay on it, without what
-// is mounted in the jail. Each name is opened relative to these, without following
-// a link or leaving the file system, and judged and given away by the open
-// descriptor: whatever the jail renames meanwhile, it is a file of its own layer.
-// chown(2) takes set-id bits and file capabilities away. complete says that
-// everything was looked at.
-func Adopt(changes, root *os.File, ids idmap.Map) (adopted int, complete bool, err error) {
+// changes is the jail's ephemeral layer, and root the overlay on it, without the mounts in the
+// jail. Each name is opened relative to these, without following a link or leaving the file
+// system. The checks and the chown use the open descriptor: whatever the jail renames meanwhile,
+// the file is one of its own layer. chown(2) removes set-id bits and file capabilities. complete
+// reports that all files were examined.
+func ChownCopied(changes, root *os.File, ids idmap.Map) (adopted int, complete bool, err error) {
 	a := &adopter{changes: int(changes.Fd()), root: int(root.Fd()), ids: ids, queue: []string{"."}, left: maxAdopt}
 	if err := a.look("."); err != nil {
 		return a.adopted, false, err
@@ -67,7 +66,7 @@ func beneath(dir int, path string, flags uint64) (int, error) {
 	})
 }
 
-// list looks at what is in a directory of the changes.
+// list examines the entries of a directory of the changes.
 func (a *adopter) list(dir string) error {
 	fd, err := beneath(a.changes, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -104,7 +103,7 @@ func (a *adopter) list(dir string) error {
 	return nil
 }
 
-// look gives a file of the overlay to the jail's ids, if it is another's.
+// look changes the owner of one file of the overlay, if the file belongs to an engine's ids.
 func (a *adopter) look(path string) error {
 	fd, err := beneath(a.root, path, unix.O_PATH)
 	if err != nil {
@@ -121,15 +120,15 @@ func (a *adopter) look(path string) error {
 		return nil
 	}
 	if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
-		return fmt.Errorf("giving a file that was put into the jail to its user: %w", err)
+		return fmt.Errorf("changing the owner of a file that was put into the jail: %w", err)
 	}
 	a.adopted++
 	return nil
 }
 
-// owner reports whether a file belongs to an engine's ids and not to the jail's, and
-// whom it is to belong to: -1 where it stays. Devices stay, which nobody can open
-// and overlayfs marks removed files by.
+// owner reports whether a file belongs to an engine's ids and not to the jail's, and returns its
+// new owner: -1 where it stays. Devices stay: no process can open them, and overlayfs marks
+// removed files by them.
 func (a *adopter) owner(st *unix.Stat_t) (uid, gid int, foreign bool) {
 	if t := st.Mode & unix.S_IFMT; t == unix.S_IFCHR || t == unix.S_IFBLK {
 		return -1, -1, false
