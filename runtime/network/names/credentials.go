@@ -20,9 +20,9 @@ import (
 	"agentjail.dev/runtime/spec/network"
 )
 
-// fetch reads the values of the credentials that rules let a jail use. Only the helper's work
-// contains the values.
-func fetch(r network.Rules) ([]helperproto.Credential, error) {
+// fetchCredentials reads the values of the credentials that rules let a jail use. Only the helper's
+// work contains the values.
+func fetchCredentials(r network.Rules) ([]helperproto.Credential, error) {
 	if len(r.Credentials) == 0 {
 		return nil, nil
 	}
@@ -86,9 +86,9 @@ func endpoint(name string, port uint16) string {
 	return net.JoinHostPort(name, strconv.Itoa(int(port)))
 }
 
-// own reads the jail's own keys: that of its certificate authority, if TLS is to be terminated, and
-// that of its ssh server.
-func own(dir string, w *helperproto.Work) (err error) {
+// readOwnKeys reads the jail's own keys: that of its certificate authority, if TLS is to be
+// terminated, and that of its ssh server.
+func readOwnKeys(dir string, w *helperproto.Work) (err error) {
 	if slices.ContainsFunc(w.Credentials, func(c helperproto.Credential) bool { return c.End }) {
 		if w.Authority, err = ownKey(dir, credential.AuthorityFile); err != nil {
 			return fmt.Errorf("the jail's certificate authority: %w", err)
@@ -107,8 +107,9 @@ func ownKey(dir, name string) (secret.Value, error) {
 	return secret.New(text), err
 }
 
-// usable returns the names of the credentials that a jail can use, as the end of a sentence.
-func usable(j network.Jail) string {
+// usableCredentials returns the names of the credentials that a jail can use, as the end of a
+// sentence.
+func usableCredentials(j network.Jail) string {
 	if j.Rules == nil {
 		return ""
 	}

@@ -261,7 +261,7 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 				f.Detail = isOutside(r.Pid, j.Decision)
 			}
 			if f.OK = f.Detail == ""; f.OK {
-				a.Protections = append(a.Protections, goesBy(j, r.Pid))
+				a.Protections = append(a.Protections, rulesApplied(j, r.Pid))
 			}
 		}
 		got, err := answer(r.Answer)
@@ -279,15 +279,15 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 		if rules, err := j.Rules(); err == nil && len(rules.Publish) > 0 {
 			a.Detail += ", which publishes " + strings.Join(rules.Publish, ", ")
 		}
-		a.Detail += usable(j)
+		a.Detail += usableCredentials(j)
 	}
 	a.Protections = append(a.Protections, f)
 	return a, nil
 }
 
-// goesBy checks that a helper applies the rules on record. They differ for a moment during a
+// rulesApplied checks that a helper applies the rules on record. They differ for a moment during a
 // reload, and stay different if the reload was killed between its steps.
-func goesBy(j network.Jail, pid int) network.Finding {
+func rulesApplied(j network.Jail, pid int) network.Finding {
 	f := network.Finding{Name: "rules"}
 	r, err := j.Rules()
 	if err != nil {

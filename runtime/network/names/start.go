@@ -55,7 +55,7 @@ func launch(j network.Jail) (*helper.Record, error) {
 		return nil, err
 	}
 	files[helperproto.LogFD-firstFD], files[helperproto.OtherLogFD-firstFD] = log[0], log[1]
-	if files[helperproto.GivenFD-firstFD], err = openGiven(j.Dir); err != nil {
+	if files[helperproto.ReservedFD-firstFD], err = openReserved(j.Dir); err != nil {
 		return nil, err
 	}
 	if files[helperproto.RootFD-firstFD], err = emptyRoot(j.Dir); err != nil {
@@ -398,7 +398,7 @@ func buildWork(j network.Jail) (*helperproto.Work, error) {
 		return nil, fmt.Errorf("the jail's rules: %w", err)
 	}
 	w := &helperproto.Work{Allow: r.Allow, Deny: r.Deny, Pinned: r.Pinned, LogMax: logMax}
-	if err := goOn(w, j.Dir); err != nil {
+	if err := continueFrom(w, j.Dir); err != nil {
 		return nil, err
 	}
 	if w.Servers, err = serversOf(j.Decision, r); err != nil {
@@ -416,10 +416,10 @@ func buildWork(j network.Jail) (*helperproto.Work, error) {
 	if w.Ports, err = ports(j); err != nil {
 		return nil, err
 	}
-	if w.Credentials, err = fetch(r); err != nil {
+	if w.Credentials, err = fetchCredentials(r); err != nil {
 		return nil, err
 	}
-	if err := own(j.Dir, w); err != nil {
+	if err := readOwnKeys(j.Dir, w); err != nil {
 		w.Wipe()
 		return nil, err
 	}

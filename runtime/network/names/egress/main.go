@@ -151,7 +151,7 @@ func (h *helper) serve(e *assignment) error {
 		return err
 	}
 	server.served = e.sockets.Served()
-	server.reserveAddresses(w.Given, os.NewFile(helperproto.GivenFD, helperproto.GivenFile))
+	server.reserveAddresses(w.Reserved, os.NewFile(helperproto.ReservedFD, helperproto.ReservedFile))
 	for range dnsWorkers {
 		go server.answerUDP(e.sockets.UDP, e.sockets.Reply)
 	}

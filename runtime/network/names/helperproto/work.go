@@ -24,8 +24,8 @@ const (
 	ControlFD = 7
 	// OtherLogFD is the second of the log's files.
 	OtherLogFD = 8
-	// GivenFD is GivenFile, opened for appending.
-	GivenFD = 9
+	// ReservedFD is ReservedFile, opened for appending.
+	ReservedFD = 9
 	// ProgramFD is the helper's program, for an activator.
 	ProgramFD = 10
 	// LastFD is the last descriptor.
@@ -91,9 +91,9 @@ type Answer struct {
 // turns (package decisions).
 var LogFiles = [2]string{"network.log", "network.log.1"}
 
-// GivenFile, in the jail's directory, records the addresses that wildcard names may have had: each
-// line is a number below which all addresses may have been assigned.
-const GivenFile = "network.given"
+// ReservedFile, in the jail's directory, records the addresses that wildcard names may have had:
+// each line is a number below which all addresses may have been assigned.
+const ReservedFile = "network.given"
 
 // Publishing begins the helper's error if it cannot listen outside.
 const Publishing = "publishing "
@@ -137,9 +137,9 @@ type Work struct {
 	// Engine are the ports of the network that the engine has made for the jail, which lead to the
 	// same ports of the jail.
 	Engine []publish.Range `json:"engine,omitempty"`
-	// Given is the number of the first free address for wildcard names (package addrpool): those
+	// Reserved is the number of the first free address for wildcard names (package addrpool): those
 	// below it may have been assigned.
-	Given int `json:"given,omitempty"`
+	Reserved int `json:"given,omitempty"`
 	// LogMax bounds the log, in bytes. LogTurn is the index of the current file, and LogSeq the
 	// last event's number.
 	LogMax  int64  `json:"logMax"`

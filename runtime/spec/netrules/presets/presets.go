@@ -1,8 +1,7 @@
 // Package presets has the entries that "@name" stands for in a policy.
 //
 // A preset is, in this order: a file NAME.txt in the administrator's directory; a file of this
-// package, which name APIs of models and hosts of code; or the configuration of a
-// tool of the host:
+// package, which name APIs of models and hosts of code; or the configuration of a tool of the host:
 //
 //	npm    registry and @scope:registry of npm's global, built-in and user's configuration
 //	       (npmrc(5))
@@ -14,8 +13,8 @@
 // No registry's host is listed here: the right one depends on the host's configuration. A tool that
 // is not configured is an error with a remedy.
 //
-// A file has one entry a line, in the grammar of package netrules; "#" begins a comment. Of a URL only
-// scheme, host and port are taken: all else in it, such as a password, is neither kept nor
+// A file has one entry a line, in the grammar of package netrules; "#" begins a comment. Of a URL
+// only scheme, host and port are taken: all else in it, such as a password, is neither kept nor
 // printed. Files are read to 1 MiB and a preset has at most 256 entries. The caller makes sure that
 // the files are root's own, by the fs.FS that it passes.
 package presets

@@ -16,14 +16,14 @@ func TestGiven(t *testing.T) {
 		"x\n": -1, "-1\n": -1, "99999999\n": -1, "0\n": -1, strings.Repeat("32640\n", 10000): -1,
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, helperproto.GivenFile), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, helperproto.ReservedFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := readGiven(dir); (err != nil) != (want < 0) || err == nil && got != want {
+		if got, err := readReserved(dir); (err != nil) != (want < 0) || err == nil && got != want {
 			t.Errorf("%.20q: %d, %v", text, got, err)
 		}
 	}
-	if got, err := readGiven(t.TempDir()); got != 0 || err != nil {
+	if got, err := readReserved(t.TempDir()); got != 0 || err != nil {
 		t.Errorf("without a file: %d, %v", got, err)
 	}
 }
