@@ -4,27 +4,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"agentjail.dev/runtime/spec/plan"
 )
 
-// keptFlags are the mount options that a jail's mount may keep: they tighten
-// it, or say nothing of trust (mount(8); OCI runtime-spec config.md, Linux
-// mount options). Every other one goes: those that loosen (suid, dev, exec, rw
-// and their recursive forms), let a mount travel (shared, slave), reach past
+// keptFlags are the mount options that a jail's mount may keep. Every other one goes: those that loosen (suid, dev,
+// exec, rw and their recursive forms), let a mount travel (shared, slave), reach past
 // what was prepared (remount, idmap, crun's copy-symlink and src-nofollow), and
 // any that this version does not know, since a delegate hands those to the file
 // system as they are.
-var keptFlags = []string{
-	"ro", "nosuid", "nodev", "noexec", "nosymfollow", "noatime", "nodiratime", "relatime", "strictatime", "sync", "dirsync",
-	"rro", "rnosuid", "rnodev", "rnoexec", "rnosymfollow", "rnoatime", "rnodiratime", "rrelatime", "rstrictatime",
-}
-
-// MountOptions are the mount options that jails take, sorted: keptFlags, and what every bind mount or tmpfs may
-// have. A jail's read-only mounts are so with all that is mounted below them, so that ro does what rro does.
-func MountOptions() []string {
-	out := slices.Concat(keptFlags, []string{"bind", "rbind", "private", "rprivate", "rw", "tmpcopyup"})
-	slices.Sort(out)
-	return out
-}
+var keptFlags = plan.MountFlags()
 
 // loosening options are named in the report when they go.
 var loosening = []string{

@@ -8,9 +8,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 
 	"agentjail.dev/runtime/delegate"
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/seccomp"
 )
 
@@ -64,7 +64,7 @@ func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error
 	return &features.Features{
 		OCIVersionMin: "1.0.0",
 		OCIVersionMax: max,
-		MountOptions:  harden.MountOptions(),
+		MountOptions:  plan.MountOptions(),
 		Linux: &features.Linux{
 			Namespaces: namespacesOf(h),
 			Cgroup:     &features.Cgroup{V1: ptr(!h.Cgroup.V2), V2: ptr(h.Cgroup.V2), Systemd: &yes, SystemdUser: &no, Rdma: &no},

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"agentjail.dev/runtime/delegate"
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/spec/plan"
 )
 
-// TestFeatures: engines decide by this answer whether they pass an option on (moby daemon, validateBindDaemonRoot's
-// neighbour for bind-recursive; containerd, RecursiveReadOnlyMounts).
+// TestFeatures: engines decide by this answer whether they pass an option on (moby, bind-recursive=readonly;
+// containerd, RecursiveReadOnlyMounts).
 func TestFeatures(t *testing.T) {
 	f, err := jailFeatures("default", delegate.Caps{OCIMax: "1.2.0"})
 	if err != nil {
@@ -26,7 +26,7 @@ func TestFeatures(t *testing.T) {
 			t.Errorf("mount option %s is named", o)
 		}
 	}
-	if !slices.IsSorted(f.MountOptions) || len(slices.Compact(harden.MountOptions())) != len(f.MountOptions) {
+	if !slices.IsSorted(f.MountOptions) || len(slices.Compact(plan.MountOptions())) != len(f.MountOptions) {
 		t.Errorf("mount options %v", f.MountOptions)
 	}
 	for _, a := range []string{"SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS", "SCMP_ACT_KILL_THREAD", "SCMP_ACT_LOG", "SCMP_ACT_TRAP"} {
