@@ -13,8 +13,8 @@ const configHead = `# agentjail's policy: what jails are given. See /usr/share/d
 
 `
 
-// defaultConfig is the policy file of a package: the reference of docs/configuration.md, commented out. Tests of the policy
-// hold that reference against the code.
+// defaultConfig is the policy file of a package: the reference of docs/configuration.md, commented
+// out. Tests of the policy hold that reference against the code.
 func defaultConfig(reference string) ([]byte, error) {
 	_, rest, ok := strings.Cut(reference, "\n## Keys\n\n```toml\n")
 	block, _, ok2 := strings.Cut(rest, "\n```\n")

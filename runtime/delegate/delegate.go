@@ -32,9 +32,9 @@ type Runtime struct {
 	stat   unix.Stat_t
 }
 
-// candidates are the delegates that "auto" looks for, in this order, and the
-// directories where distributions and engines put them. $PATH is not asked: it
-// belongs to whoever started the engine.
+// candidates are the delegates that "auto" looks for, in this order, and the directories where
+// distributions and engines put them. $PATH is not used: it belongs to the user who started the
+// engine.
 var (
 	candidates  = traits.Names()
 	directories = []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
@@ -119,8 +119,8 @@ func environment() []string {
 	return out
 }
 
-// Caps is what of the OCI specification a delegate can do. Capabilities are
-// asked from the delegate once and kept until its file changes.
+// Caps is what of the OCI specification a delegate can do. Capabilities are queried from the
+// delegate once and kept until its file changes.
 type Caps struct {
 	Version    string   `json:"version"` // first line of --version
 	OCIMax     string   `json:"ociMax"`  // newest specification it knows; "" before runc 1.1
@@ -131,11 +131,11 @@ type Caps struct {
 	// ReadsMaps reports that it takes the maps of a user namespace that it joins from
 	// there (runc 1.2). Others want them in the bundle, too.
 	ReadsMaps bool `json:"readsMaps"`
-	// NoSeccomp reports that it told to be built without seccomp.
+	// NoSeccomp means that the delegate reports a build without seccomp.
 	NoSeccomp bool `json:"noSeccomp,omitempty"`
 }
 
-// fileID tells a binary from its successor after an upgrade.
+// fileID distinguishes a binary from its successor after an upgrade.
 type fileID struct {
 	Dev, Ino    uint64
 	Mtime, Size int64
@@ -154,8 +154,8 @@ type capsRecord struct {
 // capsForm changes with Caps.
 const capsForm = 4
 
-// Capabilities asks the delegate, or the record of an earlier answer in the
-// directory cacheDir; "" asks always, and keeps nothing.
+// Capabilities queries the delegate, or reads the record of an earlier answer in the directory
+// cacheDir; "" always queries, and keeps nothing.
 func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 	rec := capsRecord{Form: capsForm, File: r.id()}
 	cache := filepath.Join(cacheDir, r.cacheName())

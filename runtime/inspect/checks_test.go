@@ -425,7 +425,7 @@ var damages = []damage{
 	{"device rules", "disks", put("devices.list", "c 1:3 rwm\nb 8:0 r\n"), Broken, "b 8:0 r"},
 	{"device rules", "all of a major", put("devices.list", "c 1:* rwm\n"), Broken, "c 1:*"},
 	{"device rules", "no program", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = 0 }, Broken, "no program"},
-	{"device rules", "not told", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = -1 }, Missing, "does not tell"},
+	{"device rules", "not told", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = -1 }, Missing, "does not report"},
 	{"seccomp", "none", second(func(p *process) { p.seccomp = 0 }), Broken, "process 4243 (sh) has mode 0"},
 	{"seccomp", "no filter", second(func(p *process) { p.filters = 0 }), Broken, "no filter"},
 	{"seccomp", "one filter", second(func(p *process) { p.filters = 1 }), Broken, "lacks the inner filter"},

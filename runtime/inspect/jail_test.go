@@ -468,7 +468,8 @@ func TestNotRunning(t *testing.T) {
 	}
 }
 
-// TestEarlierJail: a jail that an earlier release created is started, looked at and removed by this one.
+// TestEarlierJail: a jail that an earlier release created is started, looked at and removed by this
+// one.
 func TestEarlierJail(t *testing.T) {
 	for flags, want := range map[string]string{"": "only lo; ", `"engineNetwork":true,`: "the engine's"} {
 		j := runJail(t, "create", bundleOf(t, "sleep 100", nil))

@@ -8,8 +8,9 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// handler is what containerd is told of one name. By its path, the shim is told with options of runc's kind, which is the only kind that
-// containerd 2.4 can add a pod's own ids to; releases that take no notice of the path start their own shim, and that the program.
+// handler is containerd's entry for one name. The entry names the shim by its path, with options of
+// runc's kind, the only kind that containerd 2.4 can add a pod's own ids to; releases that take no
+// notice of the path start their own shim, and that the program.
 type handler struct {
 	Type     string   `toml:"runtime_type"`
 	Path     string   `toml:"runtime_path"`
@@ -54,7 +55,8 @@ func bareKey(name string) string {
 	return name
 }
 
-// handlerAt is what a document says of a name; ok is false for nothing, and exact for what this version would not have written.
+// handlerAt is a document's entry for a name; ok is false for nothing, and exact for what this
+// version would not have written.
 func handlerAt(doc map[string]any, version int64, name string) (h handler, exact, ok bool) {
 	v := at(doc, runtimesPath(version, name)...)
 	if v == nil {

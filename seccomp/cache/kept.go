@@ -48,10 +48,9 @@ func Make(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, error) {
 	return f, nil
 }
 
-// A Store is a directory with filters that were made before, each named after all
-// that it was made from, the program that made it among it. Only whoever may
-// write the state of all jails may write there: nothing is verified that comes
-// from it.
+// A Store is a directory with filters that were made before, each named after all that it was made
+// from, the program that made it among it. Only a user who may write the state of all jails may
+// write there: nothing is verified that comes from it.
 type Store struct{ Dir string }
 
 // maxKept bounds the number of files in it. Engines have a few profiles each.

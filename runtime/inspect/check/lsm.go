@@ -41,8 +41,9 @@ func lsmConfines(e *env) answer {
 	return fail("boot with lsm=...,apparmor, on a kernel that has it", "the kernel runs neither: the other protections of ring 1 stand alone")
 }
 
-// delegateLabels reports which AppArmor profile each delegate gets for its path: one that confines it confines the init step, too, which runs
-// under the delegate's profile and the jail's, and lets no jail start (apparmor.Leave).
+// delegateLabels reports which AppArmor profile each delegate gets for its path: one that confines
+// it confines the init step, too, which runs under the delegate's profile and the jail's, and lets
+// no jail start (apparmor.Leave).
 func delegateLabels(e *env) answer {
 	if !apparmor.Enabled() {
 		return ok("none: the kernel runs without AppArmor")

@@ -8,7 +8,8 @@ import (
 	"agentjail.dev/apparmor"
 )
 
-// TestDelegateLabels: what a delegate's path gets of AppArmor is said plainly, and a remedy where no jail starts.
+// TestDelegateLabels: what a delegate's path gets of AppArmor is said plainly, and a remedy where
+// no jail starts.
 func TestDelegateLabels(t *testing.T) {
 	profiles := map[string][]apparmor.Attached{
 		"/usr/bin/crun": {{Name: "crun", Mode: "unconfined", Left: true}},

@@ -15,9 +15,9 @@ const (
 	delegated = "control groups version 2 and a login through systemd, whose user@.service has the controllers delegated (systemd.resource-control(5), Delegate=); or " + asRoot
 )
 
-// ofUser takes the place of probes where an ordinary user's engine is asked
-// about. It is root of a user namespace only, and what takes a privilege on the
-// machine is named: jails start without.
+// ofUser takes the place of probes for the engine of an ordinary user. That engine is root of a
+// user namespace only. Each function names the privilege on the machine that the probe lacks: jails
+// start without it.
 var ofUser = map[string]func(*env) answer{
 	namePrivileges:     userPrivileges,
 	"overlay-idmapped": func(*env) answer { return ok("not needed: jails have the ids of the engine's own user namespace") },

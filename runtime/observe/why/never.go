@@ -2,14 +2,15 @@ package why
 
 import "strings"
 
-// A never is a group of system calls that no profile lets pass, whatever their arguments, with what only this table knows of them.
+// A never is a group of system calls that no profile lets pass, whatever their arguments, with what
+// only this table knows of them.
 type never struct {
 	calls string // separated by spaces
 	// why no profile has them.
 	why string
 	// then is what would refuse them, were no filter there; "" where they would pass.
 	then string
-	// instead is what programs do without, or whoever runs the jail.
+	// instead is what programs use instead, or the user who runs the jail.
 	instead string
 }
 
@@ -63,7 +64,7 @@ var nevers = [...]never{
 	{"init_module finit_module delete_module create_module query_module get_kernel_syms", "the host's kernel", "capability: CAP_SYS_MODULE, which no jail has", "load the module on the host"},
 	{"kexec_load kexec_file_load reboot", "the host's kernel", "capability: CAP_SYS_BOOT, which no jail has", "end the first process: the jail ends with it"},
 	{"settimeofday clock_settime adjtimex clock_adjtime", "the host's clock", "capability: CAP_SYS_TIME, which no jail has", "libfaketime, or the program's own setting"},
-	{"sethostname setdomainname", "the engine says the names", noSysAdmin, "docker run --hostname, --domainname"},
+	{"sethostname setdomainname", "the engine sets the names", noSysAdmin, "docker run --hostname, --domainname"},
 	{"swapon swapoff acct quotactl quotactl_fd vhangup syslog nfsservctl", "the host's administration", noSysAdmin, "on the host (dmesg, quota, swap)"},
 	{"iopl ioperm", "the host's devices", "capability: CAP_SYS_RAWIO, which no jail has", "on the host"},
 	{"modify_ldt set_thread_area get_thread_area", "segments of 32-bit programs, with a history of exploits; no jail runs those", "", "64-bit programs (wine, dosemu: not in a jail)"},
@@ -116,8 +117,8 @@ var then = map[string]string{
 	"bind":              "network: lo, or what network.mode gives",
 	"mknod":             "capability: CAP_MKNOD, which no jail has, for devices",
 	"mknodat":           "capability: CAP_MKNOD, which no jail has, for devices",
-	"open":              "files: ids, read-only mounts and Landlock (ask `agentjail why ID PATH`)",
-	"openat":            "files: ids, read-only mounts and Landlock (ask `agentjail why ID PATH`)",
+	"open":              "files: ids, read-only mounts and Landlock (see `agentjail why ID PATH`)",
+	"openat":            "files: ids, read-only mounts and Landlock (see `agentjail why ID PATH`)",
 	"sendfile":          "",
 	"shmget":            "limit: the memory of the jail",
 	"clone":             "limit: limits.pids; user.max_*_namespaces is 0",

@@ -8,7 +8,8 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// kindsOf are the kinds of refusals that a message's cause leaves in a jail's journal, by the cause's sign.
+// kindsOf are the kinds of refusals that a message's cause leaves in a jail's journal, by the
+// cause's sign.
 var kindsOf = map[string][]string{
 	"memory": {"limit.oom"}, "pids": {"limit.pids"}, "layer": {"limit.layer"}, "layer files": {"limit.inodes"},
 	"name": {"name.refused", "connect.refused"}, "kill": {"syscall.killed"},
@@ -34,7 +35,8 @@ func below(path, dir string) bool {
 	return path != "" && (path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/"))
 }
 
-// Past adds to an answer what a jail was last refused that fits the question, and when. events are in the order of time.
+// Past adds to an answer what a jail was last refused that fits the question, and when. events are
+// in the order of time.
 func (a *Answer) Past(q Question, events []journal.Event) {
 	var kinds []string
 	if q.Kind == OfError {

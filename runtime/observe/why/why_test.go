@@ -35,7 +35,8 @@ func ask(t testing.TB, text, arch string) Question {
 	return q
 }
 
-// TestSaysWhatTheFilterSays: of every call and profile, the answer is the compiled filter's, and a remedy is one that lets it through.
+// TestSaysWhatTheFilterSays: of every call and profile, the answer is the compiled filter's, and a
+// remedy is one that lets it through.
 func TestSaysWhatTheFilterSays(t *testing.T) {
 	passes := func(x uint32) bool { return x&bpf.RetActionFull == bpf.RetAllow }
 	for _, arch := range arches {
@@ -97,7 +98,8 @@ func checkRefusal(t *testing.T, f *Filters, a *Answer, name, arch string) {
 	}
 }
 
-// TestSingleOpensNothingElse: the remedy with a list lets through one call more than there was, as far as the wider profile has it.
+// TestSingleOpensNothingElse: the remedy with a list lets through one call more than there was, as
+// far as the wider profile has it.
 func TestSingleOpensNothingElse(t *testing.T) {
 	for _, arch := range arches {
 		before := alone(t, "default", arch)
@@ -353,9 +355,10 @@ func FuzzAsk(f *testing.F) {
 }
 
 // page is docs/why.md's table of messages.
-const page = "../../docs/why.md"
+const page = "../../../docs/why.md"
 
-// TestPage: the page that people read has the table (go test ./runtime/observe/why -run TestPage -update).
+// TestPage: the page that people read has the table (go test ./runtime/observe/why -run TestPage
+// -update).
 func TestPage(t *testing.T) {
 	var b strings.Builder
 	for _, row := range Table() {

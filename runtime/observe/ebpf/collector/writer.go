@@ -35,14 +35,15 @@ const (
 type writer struct {
 	place journal.Place
 	say   func(format string, args ...any)
-	// print gets every event, whether or not its jail has a journal; nil is nobody.
+	// print, if not nil, gets every event, whether or not its jail has a journal.
 	print func(journal.Event)
 
-	// registered takes the jails that the reader is to register; nil is nobody.
+	// registered, if not nil, takes the jails that the reader is to register.
 	registered io.WriteCloser
 
 	mu sync.Mutex
-	// jails are those that were last seen to have these host ids: a jail may be gone before what it did is written.
+	// jails are those that were last seen to have these host ids: a jail may be gone before what it
+	// did is written.
 	jails   map[uint64]known
 	pending map[uint64][]counted // by jail
 	n       int
@@ -59,8 +60,9 @@ type known struct {
 	words budget.Bucket
 }
 
-// words bounds arguments and working directories in a jail's journal. What is over is left out of its event, so that a jail whose programs have
-// long arguments does not drive its refusals out of the journal any sooner than one whose programs have none.
+// words bounds arguments and working directories in a jail's journal. What is over is left out of
+// its event, so that a jail whose programs have long arguments does not drive its refusals out of
+// the journal any sooner than one whose programs have none.
 var words = budget.Budget{Burst: 512 << 10, Rate: 16 << 10}
 
 // wordsLeftFact is of an event whose arguments and directory were left out.
@@ -85,7 +87,8 @@ func (w *writer) brief(jail uint64, e *journal.Event) {
 	}
 }
 
-// lookEvery is how long an answer counts; nobody gets a jail's host ids so soon after it.
+// lookEvery is how long an answer is valid. No jail gets the host ids of another so soon after its
+// end.
 const lookEvery = time.Second
 
 // counted is an event, and how many of its kind there were.
@@ -186,7 +189,7 @@ func (w *writer) counts(c ebpf.Counts) {
 	if now < w.lost[c.Jail] {
 		missing = now
 	}
-	if len(w.lost) >= maxKnown { // the reader names jails, and is not trusted: what is told twice is better than what is kept for ever
+	if len(w.lost) >= maxKnown { // the reader names jails, and is not trusted: a second report is better than a record for ever
 		clear(w.lost)
 	}
 	w.lost[c.Jail] = now
@@ -243,8 +246,8 @@ func (w *writer) to(b *state.Brief, all []*state.Brief, list []counted, boot tim
 	w.append(b, out...)
 }
 
-// of reports whether an event is of this jail, of all that have its host ids. A mount namespace is one jail's. Where none of them is known to have
-// the event's, as the records of an earlier release do not say, its process's parents decide.
+// of reports whether an event is of this jail, of all that have its host ids. A mount namespace is
+// one jail's. Where none of them is known to have the event's, its process's parents decide.
 func of(e *ebpf.Event, b *state.Brief, all []*state.Brief) bool {
 	if e.Mounts != 0 && slices.ContainsFunc(all, func(o *state.Brief) bool { return o.MountNS == e.Mounts }) {
 		return b.MountNS == e.Mounts
@@ -321,7 +324,8 @@ const maxParents = 128
 // maxKnown bounds what is remembered of jails.
 const maxKnown = 4096
 
-// descends reports whether a process is another's descendant, or the other. One that is gone is the overflow user's: then it may be any jail's.
+// descends reports whether a process is another's descendant, or the other. One that is gone is the
+// overflow user's: then it may be any jail's.
 func descends(pid, of int) bool {
 	for range maxParents {
 		if pid == of {
