@@ -1,5 +1,6 @@
-// Command agentjail-journal collects what jails ask of the kernel, by eBPF programs behind the system call filters, a source of
-// the jails' journals. One serves a host (hack/systemd/agentjail-journal.service); agentjail does without it.
+// Command agentjail-journal collects what jails ask of the kernel, by eBPF programs behind the
+// system call filters, a source of the jails' journals. One serves a host
+// (hack/systemd/agentjail-journal.service); agentjail does without it.
 package main
 
 import (
@@ -101,7 +102,7 @@ func collect(c *cli.Context) error {
 	}
 	return collector.Run(ctx, collector.Options{
 		Print: show, Policy: c.String("config"), Syscalls: c.Bool("syscalls"), Connections: c.Bool("connections"), User: c.String("user"), Pins: pins,
-		Say: func(format string, args ...any) {
+		Logf: func(format string, args ...any) {
 			fmt.Fprintln(os.Stderr, "agentjail-journal: "+printable.Line(fmt.Sprintf(format, args...), 4096))
 		},
 	})

@@ -28,7 +28,7 @@ func (m machine) runSteps(o options, steps []step, boot, makeDisks func() error)
 	if at == len(steps) {
 		return results, booted
 	}
-	say("%s: its own kernel went down in step %s (%s): once more from there", o.kind, steps[at].name, strings.TrimSpace(down.sign))
+	logf("%s: its own kernel went down in step %s (%s): once more from there", o.kind, steps[at].name, strings.TrimSpace(down.sign))
 	if err := writeOrder(m.path("work"), steps[at:]); err != nil {
 		return results, err
 	}

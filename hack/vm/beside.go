@@ -116,20 +116,21 @@ func (y *yielder) run(ctx context.Context) error {
 			y.stood += now.at.Sub(before.at)
 		}
 		if word := now.since(before).decide(y.still, others); word != "" {
-			if err := y.order(word); err != nil {
+			if err := y.sendCommand(word); err != nil {
 				return fmt.Errorf("QEMU's monitor: %s: %w", word, err)
 			}
 		}
 		before = now
 		if !others {
-			say("%s: stood still for %v, while other tests wanted the processors", y.name, y.stood.Round(time.Second))
+			logf("%s: stood still for %v, while other tests wanted the processors", y.name, y.stood.Round(time.Second))
 			return nil
 		}
 	}
 }
 
-// order sends a command to the monitor. If the monitor is not there yet, the next call tries again.
-func (y *yielder) order(word string) (err error) {
+// sendCommand sends a command to the monitor. If the monitor is not there yet, the next call tries
+// again.
+func (y *yielder) sendCommand(word string) (err error) {
 	if y.monitor == nil {
 		if y.monitor, err = y.control(); err != nil {
 			y.monitor = nil

@@ -150,7 +150,7 @@ func (m machine) boot(ctx context.Context, accel string) error {
 	if !errors.Is(err, errNoKVM) {
 		return err
 	}
-	say("%s: %v: emulating", m.kind, err)
+	logf("%s: %v: emulating", m.kind, err)
 	if err := os.WriteFile(verdict, nil, 0o644); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 	}
 	defer console.Close()
 	cmd.Stdout, cmd.Stderr = stdout, stdout
-	say("%s: booting, %s", m.kind, accel)
+	logf("%s: booting, %s", m.kind, accel)
 	if err := cmd.Start(); err != nil {
 		stdout.Close()
 		return fmt.Errorf("start QEMU: %w", err)

@@ -153,7 +153,7 @@ func runAll(ctx context.Context, o options) error {
 		}
 		errs = append(errs, lane(r.o.kind, r.o.out, r.results, r.err, ctx.Err() != nil).Write(filepath.Join(filepath.Dir(o.out), "lanes")))
 	}
-	say("%v in all; the output of every step is in %s", time.Since(start).Round(time.Second), o.out)
+	logf("%v in all; the output of every step is in %s", time.Since(start).Round(time.Second), o.out)
 	return errors.Join(errs...)
 }
 
@@ -172,7 +172,7 @@ func prepare(ctx context.Context, o options, root string, steps []step) (guest, 
 		guest, err = ensureRoot(ctx, o.cache)
 		made <- err
 	}()
-	say("compiling the tests of %d steps", len(steps))
+	logf("compiling the tests of %d steps", len(steps))
 	if err = makeShared(ctx, root, shared, steps); err != nil {
 		cancel()
 	}
@@ -248,7 +248,7 @@ func lockDir(dir string) (*os.File, error) {
 }
 
 // logf prints a progress line.
-func say(format string, args ...any) {
+func logf(format string, args ...any) {
 	fmt.Printf("vm: "+format+"\n", args...)
 }
 

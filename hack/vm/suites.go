@@ -269,7 +269,7 @@ func plan(o options) ([]step, error) {
 			continue
 		}
 		if s.long && len(o.suites) == 0 && o.emulated {
-			say("%s: left out, since it takes long under emulation: suite %s, %s (run it by name: vm -machine %[1]s %[2]s)", o.kind, s.name, s.what)
+			logf("%s: left out, since it takes long under emulation: suite %s, %s (run it by name: vm -machine %[1]s %[2]s)", o.kind, s.name, s.what)
 			continue
 		}
 		steps = append(steps, s.steps...)

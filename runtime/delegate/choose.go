@@ -178,11 +178,11 @@ func rate(r *Runtime, cacheDir string) (rated, error) {
 	switch {
 	case !known:
 		c.rank = oldAndFlawed
-	case tr.QuickSince != traits.Version{} && !at.Less(tr.QuickSince) && c.caps.OCIMax != "" && good:
+	case tr.FastSince != traits.Version{} && !at.Less(tr.FastSince) && c.caps.OCIMax != "" && good:
 		c.rank = quickest
-	case tr.Steady && good:
+	case tr.EveryReleaseWorks && good:
 		c.rank = sound
-	case tr.Steady:
+	case tr.EveryReleaseWorks:
 		c.rank = flawed
 	case good:
 		c.rank = old
@@ -244,7 +244,7 @@ func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 	// let jails be made and not this. Whatever is wrong, the delegate will report it
 	// and the jail will not start.
 	best := order[0]
-	if i := slices.IndexFunc(order, func(c rated) bool { return c.Traits().Steady }); i >= 0 {
+	if i := slices.IndexFunc(order, func(c rated) bool { return c.Traits().EveryReleaseWorks }); i >= 0 {
 		best = order[i]
 	}
 	best.Choice = &Choice{Why: "none ran a trial", Not: no, Doubt: true}

@@ -160,7 +160,7 @@ func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 	rec := capsRecord{Form: capsForm, File: r.id()}
 	cache := filepath.Join(cacheDir, r.cacheName())
 	if cacheDir == "" {
-		return r.ask()
+		return r.query()
 	}
 	if data, err := atomicfile.Read(cache, 1<<16); err == nil {
 		var old capsRecord
@@ -169,7 +169,7 @@ func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 		}
 	}
 	var err error
-	if rec.Caps, err = r.ask(); err != nil {
+	if rec.Caps, err = r.query(); err != nil {
 		return rec.Caps, err
 	}
 	if data, err := json.Marshal(rec); err == nil {
@@ -180,14 +180,14 @@ func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 	return rec.Caps, nil
 }
 
-// cacheName distinguishes delegates  that are used in turn and have one name.
+// cacheName distinguishes delegates that are used in turn and have one name.
 func (r *Runtime) cacheName() string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(r.Path))
 	return fmt.Sprintf("delegate-%s-%08x.json", r.Name, sum.Sum32())
 }
 
-func (r *Runtime) ask() (Caps, error) {
+func (r *Runtime) query() (Caps, error) {
 	var c Caps
 	out, err := r.Output("--version")
 	if err != nil {

@@ -59,11 +59,11 @@ func (containerd) plan(p *Plan) error {
 }
 
 // restarted is a containerd: it reads its configuration when it starts.
-type restarted struct{ nobody }
+type restarted struct{ noDaemon }
 
 func (restarted) settle(_ context.Context, p *Plan, r *Result) error {
 	if r.Changed {
-		r.Says = append(r.Says, "containerd reads it when it starts: systemctl restart containerd")
+		r.Messages = append(r.Messages, "containerd reads it when it starts: systemctl restart containerd")
 	}
 	for _, f := range p.Files {
 		if f.exists {
@@ -84,7 +84,7 @@ func registerCRI(p *Plan) error {
 	if err := checkBinary(o.Shim); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
-	e, err := ask(*o)
+	e, err := effectiveConfig(*o)
 	if err != nil {
 		return err
 	}

@@ -48,8 +48,8 @@ type effective struct {
 // programWait bounds a question to containerd.
 const programWait = 20 * time.Second
 
-// ask returns the effective configuration that containerd prints. Every release can.
-func ask(o Options) (effective, error) {
+// effectiveConfig returns the effective configuration that containerd prints. Every release can.
+func effectiveConfig(o Options) (effective, error) {
 	e := effective{program: o.Program}
 	if e.program == "" {
 		e.program = findContainerd()

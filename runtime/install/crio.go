@@ -54,11 +54,11 @@ func (crio) plan(p *Plan) error {
 
 // reloaded is a CRI-O: it reads its configuration when it starts, and its table of runtimes at
 // SIGHUP as well (crio.conf(5)).
-type reloaded struct{ nobody }
+type reloaded struct{ noDaemon }
 
 func (reloaded) settle(_ context.Context, _ *Plan, r *Result) error {
 	if r.Changed {
-		r.Says = append(r.Says, "CRI-O reads it at start and on a reload: systemctl reload crio")
+		r.Messages = append(r.Messages, "CRI-O reads it at start and on a reload: systemctl reload crio")
 	}
 	return nil
 }

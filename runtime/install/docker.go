@@ -98,17 +98,17 @@ func (d *dockerd) settle(ctx context.Context, p *Plan, r *Result) error {
 	}
 	switch {
 	case !r.Daemon.Running:
-		r.Says = append(r.Says, "Docker is not running: it will read the file when it starts")
+		r.Messages = append(r.Messages, "Docker is not running: it will read the file when it starts")
 	case r.Daemon.Confirmed:
-		r.Says = append(r.Says, "Docker knows of it")
+		r.Messages = append(r.Messages, "Docker knows of it")
 	case r.Daemon.Reloaded:
-		r.Says = append(r.Says, "Docker was signalled to read it")
+		r.Messages = append(r.Messages, "Docker was signalled to read it")
 	}
 	if r.Daemon.Detail != "" {
-		r.Says = append(r.Says, r.Daemon.Detail)
+		r.Messages = append(r.Messages, r.Daemon.Detail)
 	}
 	if p.options.Default != "" {
-		r.Says = append(r.Says, "Builds: BuildKit's run as before; steps of the classic builder (DOCKER_BUILDKIT=0) are refused, since a jail would throw their layers away")
+		r.Messages = append(r.Messages, "Builds: BuildKit's run as before; steps of the classic builder (DOCKER_BUILDKIT=0) are refused, since a jail would throw their layers away")
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func sameEntry(a, b string) bool {
 // reread has the daemon read its file, unless it shows the wanted state already, and waits until it
 // does.
 func (d *daemon) reread(ctx context.Context, p *Plan, out *Daemon) error {
-	wrong, err := d.ask(ctx, p)
+	wrong, err := d.differs(ctx, p)
 	if err != nil {
 		// If the daemon's API does not answer, the daemon still gets its signal, but success is
 		// unknown.
@@ -157,7 +157,7 @@ func (d *daemon) reread(ctx context.Context, p *Plan, out *Daemon) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		switch answer, err := d.ask(ctx, p); {
+		switch answer, err := d.differs(ctx, p); {
 		case err == nil && answer == "":
 			out.Confirmed = true
 			return nil
@@ -178,8 +178,8 @@ type info struct {
 	DefaultRuntime string
 }
 
-// ask compares the daemon's answer with the plan; wrong is the difference, "" if there is none.
-func (d *daemon) ask(ctx context.Context, p *Plan) (wrong string, err error) {
+// differs compares the daemon's answer with the plan; wrong is the difference, "" if there is none.
+func (d *daemon) differs(ctx context.Context, p *Plan) (wrong string, err error) {
 	body, err := get(ctx, p.options.Socket, "/info")
 	if err != nil {
 		return "", err

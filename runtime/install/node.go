@@ -36,7 +36,7 @@ func (node) plan(p *Plan) error {
 }
 
 // onNode is the live of a node.
-type onNode struct{ nobody }
+type onNode struct{ noDaemon }
 
 // begin copies the programs, or has the copy take itself out of containerd's configuration.
 func (onNode) begin(p *Plan, _ *Result) error {

@@ -29,12 +29,12 @@ type live interface {
 	close()
 }
 
-// nobody is the live of an engine that nobody need tell.
-type nobody struct{}
+// noDaemon is the live of an engine without a daemon to notify.
+type noDaemon struct{}
 
-func (nobody) begin(*Plan, *Result) error                   { return nil }
-func (nobody) settle(context.Context, *Plan, *Result) error { return nil }
-func (nobody) close()                                       {}
+func (noDaemon) begin(*Plan, *Result) error                   { return nil }
+func (noDaemon) settle(context.Context, *Plan, *Result) error { return nil }
+func (noDaemon) close()                                       {}
 
 // NewPlan plans the registration of o.Runtimes with an engine, or with o.Undo its removal. Nothing
 // is changed before Apply, and a second plan after that has no change.
@@ -47,7 +47,7 @@ func NewPlan(e Engine, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{options: o, live: nobody{}}
+	p := &Plan{options: o, live: noDaemon{}}
 	if err := e.plan(p); err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func (p *Plan) Changed() bool {
 type Result struct {
 	Changed bool   // a file was written or removed
 	Daemon  Daemon // Docker's
-	// Says are lines for the user about the engine.
-	Says []string
+	// Messages are lines for the user about the engine.
+	Messages []string
 }
 
 // Apply writes the files that change, keeping the previous content beside those that are not

@@ -16,7 +16,7 @@ func Registered(e Engine, o Options, dir string) ([]Runtime, error) {
 	if !ok {
 		return nil, nil // what is registered elsewhere is taken out there
 	}
-	p := &Plan{options: o.or(e.Defaults()), live: nobody{}}
+	p := &Plan{options: o.or(e.Defaults()), live: noDaemon{}}
 	all, err := l.registered(p)
 	if err != nil {
 		return nil, err

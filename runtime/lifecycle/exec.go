@@ -202,7 +202,7 @@ func (e *execution) connect() (err error) {
 	if e.d, err = w.delegateFor(&j.Brief); err != nil {
 		return err
 	}
-	if e.d.Traits().EntersByProcess && j.Started && !j.Stays {
+	if e.d.Traits().ExecNeedsPtrace && j.Started && !j.Stays {
 		awaitProgram(j.InitPid, w.Store.Root)
 	}
 	if e.time, err = w.inTime(&j.Brief); err != nil {

@@ -199,8 +199,8 @@ func (m Map) Spare() uint32 {
 	return id
 }
 
-// Owner is the host user and group that stand for the jail as a whole: its first
-// ones that are not the host's the overflow user's.
+// Owner returns the host user and group that stand for the jail as a whole: its first ids on the
+// host that are not the overflow ids.
 func (m Map) Owner() (uid, gid uint32) { return first(m.UIDs), first(m.GIDs) }
 
 func first(ms []specs.LinuxIDMapping) uint32 {

@@ -204,7 +204,7 @@ func TestProbe(t *testing.T) {
 	}
 	// Another package's test may probe beside this one. What this process has left stays until it
 	// ends.
-	for end := time.Now().Add(90 * time.Second); status.Asks(status.TrialProtocol); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); status.Acts(status.TrialProtocol); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the trial's program is still there")
 		}

@@ -36,7 +36,7 @@ func (h Hook) String() string {
 	return "unknown"
 }
 
-// noHook marks a program that no jail reaches.
+// noHook marks a program that no setting of a jail concerns.
 const noHook = hooks
 
 // Verdict is what a jail is refused: a bit for each hook.

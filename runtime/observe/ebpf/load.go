@@ -43,9 +43,9 @@ type Options struct {
 	Pools []idmap.Pool
 	// Verdict is for jails whose policy sets nothing.
 	Verdict Verdict
-	// Loud and Rate are how many events of a jail are reported a second, at most: of what is
-	// refused here, and of all else.
-	Loud, Rate uint32
+	// RefusalRate and EventRate are how many events of a jail are reported a second, at most: of
+	// what is refused here, and of all else.
+	RefusalRate, EventRate uint32
 	// Syscalls has refused system calls reported, by the kernel's seccomp entry; Fallback, by the
 	// exit of all system calls of the machine where that cannot be had.
 	Syscalls, Fallback bool
@@ -59,8 +59,8 @@ type Options struct {
 
 // Rates of events, for Options.
 const (
-	DefaultLoud = 200
-	DefaultRate = 1000
+	DefaultRefusalRate = 200
+	DefaultEventRate   = 1000
 )
 
 // config is struct config of src/programs.c.
@@ -72,7 +72,7 @@ type config struct {
 }
 
 func (o Options) config() (config, error) {
-	c := config{Verdict: o.Verdict, Pools: uint32(len(o.Pools)), Rate: [2]uint32{o.Loud, o.Rate}}
+	c := config{Verdict: o.Verdict, Pools: uint32(len(o.Pools)), Rate: [2]uint32{o.RefusalRate, o.EventRate}}
 	if len(o.Pools) > maxPools {
 		return c, fmt.Errorf("%d pools of host ids, and the programs know %d (remedy: give the policy's profiles the same userns.pool)", len(o.Pools), maxPools)
 	}

@@ -57,7 +57,7 @@ func tryBlocking() error {
 		return fmt.Errorf("a program that refuses cannot be attached: %w", explained(err))
 	}
 	defer l.Close()
-	if !status.Asks(status.TrialProtocol) {
+	if !status.Acts(status.TrialProtocol) {
 		return errors.New("a program that refuses was attached, and does nothing")
 	}
 	return nil

@@ -85,8 +85,8 @@ func judge(prog []bpf.Insn, p bpf.Partial) (v verdict, err error) {
 	return v, nil
 }
 
-// saysOf is a filter's refusal as a program sees it.
-func saysOf(v uint32) string {
+// errnoOf names a filter's refusal as a program sees it.
+func errnoOf(v uint32) string {
 	switch v & bpf.RetActionFull {
 	case bpf.RetErrno:
 		if v&bpf.RetData == 0 {
@@ -125,7 +125,7 @@ func (f *Filters) OfCall(text string, c Call) (*Answer, error) {
 		if !inner.refuse || outer.refuse && int32(outer.worst&bpf.RetActionFull) < int32(inner.worst&bpf.RetActionFull) {
 			worst = outer.worst
 		}
-		a.Errno = saysOf(worst)
+		a.Errno = errnoOf(worst)
 	}
 	return a, f.explain(a, &c, p)
 }
@@ -161,7 +161,7 @@ func (f *Filters) explain(a *Answer, c *Call, p bpf.Partial) error {
 	if err != nil {
 		return err
 	}
-	a.Then = f.then(c)
+	a.Then = f.otherLayers(c)
 	f.rule(a, c)
 	switch {
 	case a.Verdict == Passes:
@@ -209,24 +209,24 @@ func (f *Filters) rule(a *Answer, c *Call) {
 	}
 }
 
-// then is what else refuses a call.
-func (f *Filters) then(c *Call) string {
-	if n, ok := neverOf(c.Name); ok {
-		return n.then
+// otherLayers describes what else refuses a call, besides the filters.
+func (f *Filters) otherLayers(c *Call) string {
+	if n, ok := refusedGroupOf(c.Name); ok {
+		return n.alsoRefusedBy
 	}
 	if c.Name == "socket" {
-		for _, s := range socketThen {
+		for _, s := range socketLayers {
 			if (s.word == "SOCK_RAW" && c.Known[1] && c.Args[1]&0xf == constants["SOCK_RAW"]) || (s.word != "SOCK_RAW" && c.Known[0] && c.Args[0] == constants[s.word]) {
 				return s.then
 			}
 		}
 	}
-	return then[c.Name]
+	return callLayers[c.Name]
 }
 
 // reason adds what is known of calls that no profile has.
 func (f *Filters) reason(a *Answer, c *Call) {
-	if n, ok := neverOf(c.Name); ok {
+	if n, ok := refusedGroupOf(c.Name); ok {
 		a.Instead = n.instead
 		if strings.HasPrefix(a.Why, "what is not listed") {
 			a.Why = n.why

@@ -245,7 +245,7 @@ func Table() [][3]string {
 		if len(c.Remedies) > 0 {
 			remedy = c.Remedies[0].Write
 		}
-		out = append(out, [3]string{m.Says[0], c.What, remedy})
+		out = append(out, [3]string{m.Samples[0], c.What, remedy})
 	}
 	return out
 }

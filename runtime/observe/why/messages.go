@@ -18,7 +18,7 @@ import (
 type message struct {
 	ID       string   `toml:"id"`
 	Like     string   `toml:"like"`
-	Says     []string `toml:"says"`
+	Samples  []string `toml:"says"`
 	Path     bool     `toml:"path"`
 	CausesOf string   `toml:"causes_of"`
 	Causes   []cause  `toml:"cause"`

@@ -26,11 +26,11 @@ var (
 func TestMessages(t *testing.T) {
 	ids, says := map[string]bool{}, map[string]string{}
 	for _, m := range messages() {
-		if m.ID == "" || ids[m.ID] || m.Like == "" || len(m.Says) == 0 || len(m.Causes) == 0 {
+		if m.ID == "" || ids[m.ID] || m.Like == "" || len(m.Samples) == 0 || len(m.Causes) == 0 {
 			t.Errorf("%q: no name of its own, no pattern, no example, or no cause", m.ID)
 		}
 		ids[m.ID] = true
-		for _, text := range m.Says {
+		for _, text := range m.Samples {
 			if other, there := says[text]; there {
 				t.Errorf("%q: in %s and in %s", text, other, m.ID)
 			}

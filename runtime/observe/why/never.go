@@ -4,12 +4,12 @@ import "strings"
 
 // A never is a group of system calls that no profile lets pass, whatever their arguments, with what
 // only this table knows of them.
-type never struct {
+type refusedGroup struct {
 	calls string // separated by spaces
 	// why no profile has them.
 	why string
-	// then is what would refuse them, were no filter there; "" where they would pass.
-	then string
+	// alsoRefusedBy is what would refuse them without a filter; "" if they would pass.
+	alsoRefusedBy string
 	// instead is what programs use instead, or the user who runs the jail.
 	instead string
 }
@@ -19,8 +19,8 @@ const (
 	nothing    = "nothing: programs try it and go on without"
 )
 
-// nevers hold every call that no profile lets pass (TestEveryCallHasAReason).
-var nevers = [...]never{
+// refusedGroups hold every call that no profile lets pass (TestEveryCallHasAReason).
+var refusedGroups = [...]refusedGroup{
 	{"io_uring_setup io_uring_enter io_uring_register",
 		"a large part of the kernel's exploits come in by it, and what it does later no filter sees", "",
 		"epoll: node (UV_USE_IO_URING=0 is its default), nginx, databases and language runtimes have it, and take ENOSYS for \"not there\""},
@@ -83,20 +83,20 @@ var nevers = [...]never{
 	{"uselib ustat sysfs _sysctl uprobe uretprobe afs_syscall getpmsg putpmsg security tuxcall vserver", "of old systems, or the kernel's own", "", nothing},
 }
 
-// neverOf finds a call's group.
-func neverOf(call string) (never, bool) {
-	for _, n := range nevers {
+// refusedGroupOf finds a call's group.
+func refusedGroupOf(call string) (refusedGroup, bool) {
+	for _, n := range refusedGroups {
 		for c := range strings.FieldsSeq(n.calls) {
 			if c == call {
 				return n, true
 			}
 		}
 	}
-	return never{}, false
+	return refusedGroup{}, false
 }
 
-// then is what else refuses calls and arguments that some profile lets pass.
-var then = map[string]string{
+// callLayers is what else refuses calls and arguments that some profile lets pass.
+var callLayers = map[string]string{
 	"ptrace":            "Landlock: processes of one exec trace each other, and no others; the host's kernel.yama.ptrace_scope",
 	"process_vm_readv":  "Landlock: within processes of one exec",
 	"process_vm_writev": "Landlock: within processes of one exec",
@@ -150,8 +150,8 @@ var insteadOf = map[string]string{
 	"timer_create":    "clocks of wall time; setitimer for profilers",
 }
 
-// raw is what refuses socket families and types beside the filter.
-var socketThen = []struct{ word, then string }{
+// socketLayers is what refuses socket families and types beside the filter.
+var socketLayers = []struct{ word, then string }{
 	{"AF_PACKET", "capability: CAP_NET_RAW, which no jail has"},
 	{"SOCK_RAW", "capability: CAP_NET_RAW, which no jail has; connect to a port in place of a ping"},
 	{"AF_VSOCK", "nothing: the host's hypervisor would answer"},

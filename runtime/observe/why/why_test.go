@@ -127,7 +127,7 @@ func TestSingleOpensNothingElse(t *testing.T) {
 // TestEveryCallHasAReason: what no profile lets pass is in exactly one group.
 func TestEveryCallHasAReason(t *testing.T) {
 	in := map[string]int{}
-	for _, n := range nevers {
+	for _, n := range refusedGroups {
 		if n.why == "" || n.instead == "" {
 			t.Errorf("%s: no reason, or nothing instead", n.calls)
 		}
@@ -333,7 +333,7 @@ func TestTextIsClean(t *testing.T) {
 
 func FuzzAsk(f *testing.F) {
 	for _, m := range messages() {
-		f.Add(m.Says[0])
+		f.Add(m.Samples[0])
 	}
 	f.Add("socket(AF_UNIX|1, _, 0x7)")
 	f.Add("/../..//x")

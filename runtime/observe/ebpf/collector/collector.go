@@ -44,8 +44,8 @@ type Options struct {
 	Pins string
 	// Print, if not nil, gets every event.
 	Print func(journal.Event)
-	// Say gets lines of progress.
-	Say func(format string, args ...any)
+	// Logf gets lines of progress.
+	Logf func(format string, args ...any)
 }
 
 // Status is what became of the programs. The collector keeps it at status.StatusFile.
@@ -65,10 +65,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 	pools := policy.Pools(o.Policy)
 	load := ebpf.Options{
-		Pools: pools, Verdict: ebpf.Default, Loud: ebpf.DefaultLoud, Rate: ebpf.DefaultRate, Syscalls: true, Fallback: o.Syscalls, Pins: o.Pins,
+		Pools: pools, Verdict: ebpf.Default, RefusalRate: ebpf.DefaultRefusalRate, EventRate: ebpf.DefaultEventRate, Syscalls: true, Fallback: o.Syscalls, Pins: o.Pins,
 		Connections: o.Connections || connectionsBlocked(o.Policy, jailmap.Registry{Root: place.Store.Root}),
 	}
-	uid, gid, err := ids(o.User, o.Say)
+	uid, gid, err := ids(o.User, o.Logf)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) error {
 	stop := context.AfterFunc(ctx, r.end)
 	defer stop()
 	go w.flushAlways(ctx)
-	go lostpaths.All(ctx, place.Store, func(err error) { o.Say("%v", err) })
+	go lostpaths.All(ctx, place.Store, func(err error) { o.Logf("%v", err) })
 	err = readFrames(r.frames, w)
 	w.flush()
 	if ctx.Err() != nil {

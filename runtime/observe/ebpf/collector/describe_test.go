@@ -75,7 +75,7 @@ func TestOf(t *testing.T) {
 		{ebpf.Event{Pid: uint32(os.Getpid()), Mounts: 13}, false, true}, // as the parents say
 		{ebpf.Event{Pid: uint32(os.Getpid())}, false, true},
 	} {
-		if p, m := of(&row.event, pause, all), of(&row.event, main, all); p != row.pause || m != row.main {
+		if p, m := belongsTo(&row.event, pause, all), belongsTo(&row.event, main, all); p != row.pause || m != row.main {
 			t.Errorf("%+v: %v of pause, %v of main", row.event, p, m)
 		}
 	}
@@ -89,7 +89,7 @@ func TestBrief(t *testing.T) {
 	const jail, other = 1 << 32, 2 << 32
 	kept := func(jail uint64) bool {
 		e := journal.Event{Kind: "process.exec", Path: "/bin/x", Argv: []string{long}, Cwd: "/tmp"}
-		w.brief(jail, &e)
+		w.trimArgs(jail, &e)
 		if whole := len(e.Argv) == 1 && e.Cwd == "/tmp"; whole != (len(e.Facts) == 0) || e.Path != "/bin/x" {
 			t.Fatalf("%+v", e)
 		}

@@ -18,11 +18,11 @@ const (
 )
 
 // Acting reports whether the pinned programs act, by requesting what they refuse.
-func Acting() bool { return Asks(Protocol) }
+func Acting() bool { return Acts(Protocol) }
 
 // Acts reports whether a program acts, by requesting a socket that only a program refuses in this
 // way.
-func Asks(protocol int) bool {
+func Acts(protocol int) bool {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, protocol)
 	if err == nil {
 		unix.Close(fd)
