@@ -19,7 +19,7 @@ import (
 // (Debian 13's /etc/apparmor.d/crun, and those of Podman, which processes that it starts keep).
 // crun takes the name for confinement, and then puts the jail's profile on top of it ("stack",
 // set_apparmor_profile in its utils.c) where it has to replace it. What is left is
-// "agentjail-default//&crun (mixed)", of which nobody in the jail can report which half is
+// "agentjail-default//&crun (mixed)", of which no process in the jail can report which half is
 // enforced, and whose processes may not even signal each other.
 //
 // A profile that confines is never left: neither the thread's own nor that of the program, which

@@ -6,8 +6,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// region is a filter's behaviour for one call: what it allows where refuse does not say otherwise,
-// and what it answers to the rest.
+// region is a filter's behaviour for one call: what it allows except for refuse, and what it
+// answers to the rest.
 type region struct {
 	allow  []args
 	refuse []refusal

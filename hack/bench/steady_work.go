@@ -72,7 +72,7 @@ work() {
 %s
 }
 TIMEFORMAT='%%R %%U %%S'
-{ time { (work) > /tmp/bench-said 2>&1; }; } 2> /tmp/bench-took || { cat /tmp/bench-said; exit 1; }
+{ time { (work) > /tmp/bench-out 2>&1; }; } 2> /tmp/bench-took || { cat /tmp/bench-out; exit 1; }
 awk '{ printf "%%.1f\t%s\n%%.1f\t%s, processor time\n", $1 * 1000, ($2 + $3) * 1000 }' /tmp/bench-took`, dir, t.work, t.name, t.name)
 }
 

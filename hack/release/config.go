@@ -8,7 +8,7 @@ import (
 // configHead is how the policy file begins that a package brings.
 const configHead = `# agentjail's policy: what jails are given. See /usr/share/doc/agentjail/docs/configuration.md.
 #
-# Every line is commented out, and says the default. Only root may be able to write this file. Running jails keep the
+# Every line is commented out, and shows the default. Only root may be able to write this file. Running jails keep the
 # policy that they were made with.
 
 `

@@ -29,8 +29,8 @@ type Engine interface {
 	Name() string
 	Title() string
 	// Defaults are the options with which it is registered unless configured otherwise. A field
-	// that is empty there is one that the engine takes no notice of, unless the field says
-	// otherwise. Runtimes have no paths in it.
+	// that is empty there is one that the engine ignores, unless the field documents otherwise.
+	// Runtimes have no paths in it.
 	Defaults() Options
 	// reserved reports whether the engine has a runtime's name for itself.
 	reserved(name string) bool

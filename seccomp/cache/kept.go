@@ -22,9 +22,9 @@ import (
 
 // A Filter is what a jail runs under.
 type Filter struct {
-	// Delegates is for the delegate: what both our profile and the incoming section
-	// allow, with what the init step needs (seccomp.WithEntry). Notes say where the
-	// incoming section changed it (seccomp.Intersect).
+	// Delegates is for the delegate: what both our profile and the incoming section allow, with
+	// what the init step needs (seccomp.WithEntry). Notes describe where the incoming section
+	// changed it (seccomp.Intersect).
 	Delegates *specs.LinuxSeccomp
 	Notes     []string
 	// Program is for the init step: what both allow and no more, compiled by package
@@ -90,7 +90,7 @@ func (s Store) keep(path string, f *Filter) {
 	_ = atomicfile.Write(path, encode(f), 0o600)
 }
 
-// self tells this program from every other that was ever in its place.
+// self returns an identity of this program, unlike that of every other that was in its place.
 func self() (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/self/exe", &st); err != nil {

@@ -93,7 +93,7 @@ func judgeEngine(path, versionLine string, packageOf func(name string) *debPacka
 		return fail(upgrade(name, r), "%s: open: %s%s", label, strings.Join(open, ", "), notes)
 	case len(unknown) > 0:
 		return fail("look them up in your distribution's security tracker, or "+upgrade(name, r),
-			"%s: a security update of the distribution's, whose changelog does not name these, so that it cannot be told whether it has the fixes of %s%s", label, strings.Join(unknown, ", "), notes)
+			"%s: a security update of the distribution's, whose changelog does not name these, so that it is unknown whether it has the fixes of %s%s", label, strings.Join(unknown, ", "), notes)
 	}
 	j := ok("%s%s", label, notes)
 	if len(held) > 0 {

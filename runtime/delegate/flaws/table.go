@@ -86,7 +86,7 @@ func closedIn(flaws []flaw, name string, r traits.Version) []traits.Version {
 	for _, f := range flaws {
 		for _, t := range f.fixed {
 			fix, ok := traits.ParseVersion(t)
-			fix[3] = traits.Final // nobody should upgrade to a release candidate
+			fix[3] = traits.Final // a release candidate is no remedy
 			if !ok || f.in != name || fix.Less(r) || slices.ContainsFunc(flaws, func(o flaw) bool { return o.in == name && o.open(fix) }) {
 				continue
 			}

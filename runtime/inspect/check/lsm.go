@@ -60,7 +60,7 @@ func labelsOf(delegates []string, attached func(string) ([]apparmor.Attached, er
 	for _, path := range delegates {
 		profiles, err := attached(path)
 		if err != nil {
-			return warn("mount securityfs", "the profile of %s cannot be told: %v", path, err)
+			return warn("mount securityfs", "the profile of %s cannot be read: %v", path, err)
 		}
 		if len(profiles) == 0 {
 			lines = append(lines, path+": none")

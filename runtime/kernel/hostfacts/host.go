@@ -47,7 +47,7 @@ type Facts struct {
 	// OOMScoreAdj is this process's own, which a child inherits
 	// (proc_pid_oom_score_adj(5)).
 	OOMScoreAdj int `json:"oomScoreAdj"`
-	// Telling are files of the kernel that expose the host's load, under names that depend on its
+	// Telling lists files of the kernel that expose the host's load, under names that depend on its
 	// hardware.
 	Telling []string `json:"telling,omitempty"`
 }

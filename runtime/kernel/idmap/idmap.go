@@ -22,12 +22,12 @@ type Map struct {
 	GIDs  []specs.LinuxIDMapping `json:"gids"`
 }
 
-// ForBlock is the mapping for a block of a pool. If nobody is true, the container's root is the
-// host's overflow user (65534).
-func ForBlock(p Pool, nobody bool, block int) Map {
+// ForBlock is the mapping for a block of a pool. If rootIsOverflow is true, the container's root is
+// the host's overflow user (65534).
+func ForBlock(p Pool, rootIsOverflow bool, block int) Map {
 	base := p.First + uint32(block)*RangeSize
 	ms := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: RangeSize}}
-	if nobody {
+	if rootIsOverflow {
 		ms = []specs.LinuxIDMapping{
 			{ContainerID: 0, HostID: Overflow, Size: 1},
 			{ContainerID: 1, HostID: base + 1, Size: RangeSize - 1},

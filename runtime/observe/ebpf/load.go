@@ -152,7 +152,7 @@ func (s *Set) fill(o Options, c config, spec *ebpf.CollectionSpec, kernel *btf.S
 	return s.pin(o.Pins, dir)
 }
 
-// A loader loads one program at a time: the failure of one says nothing about the others.
+// A loader loads one program at a time: the failure of one does not stop the others.
 type loader struct {
 	set       *Set
 	spec      *ebpf.CollectionSpec

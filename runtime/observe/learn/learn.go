@@ -30,8 +30,8 @@ type Run struct {
 	Late bool
 	// Filter is the inner filter that the jail had, for what it refused.
 	Filter []bpf.Insn
-	// Reached and Refused are names of its network, as NAME:PORT; ByName says that its network is
-	// by name.
+	// Reached and Refused are names of its network, as NAME:PORT; ByName reports that its network
+	// is by name.
 	Reached, Refused []string
 	ByName           bool
 	// Files are what was in its layer, as of `agentjail diff`; nil is unknown.

@@ -36,10 +36,10 @@ type Question struct {
 // maxQuestion bounds the text of a question: a whole log is none.
 const maxQuestion = 16 << 10
 
-// Ask reads a question: a path begins with a slash, a system call is a name, a number or
+// ParseQuestion reads a question: a path begins with a slash, a system call is a name, a number or
 // NAME(ARGUMENT, ...), a name of the network has a dot or a port, and everything else is the text
 // of an error.
-func Ask(text, arch string) (Question, error) {
+func ParseQuestion(text, arch string) (Question, error) {
 	q := Question{Text: strings.TrimSpace(text)}
 	if q.Text == "" || len(q.Text) > maxQuestion {
 		return q, fmt.Errorf("a question has 1 to %d characters: a system call, a path, NAME:PORT or the text of an error", maxQuestion)

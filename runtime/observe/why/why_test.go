@@ -28,7 +28,7 @@ func alone(t testing.TB, profile, arch string) *Filters {
 
 func ask(t testing.TB, text, arch string) Question {
 	t.Helper()
-	q, err := Ask(text, arch)
+	q, err := ParseQuestion(text, arch)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -173,7 +173,7 @@ func TestQuestions(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "socket(AF_NONSENSE)", "socket(1", "read(1,2,3,4,5,6,7)", "99999", strings.Repeat("x", maxQuestion+1)} {
-		if q, err := Ask(bad, "amd64"); err == nil {
+		if q, err := ParseQuestion(bad, "amd64"); err == nil {
 			t.Errorf("%.40q is taken for %+v", bad, q)
 		}
 	}
@@ -208,7 +208,7 @@ func TestArguments(t *testing.T) {
 		"setsockopt(3, SOL_SOCKET, SO_RCVBUF)":    {Refused, seccomp.Done},
 		"setsockopt(3, SOL_SOCKET, SO_KEEPALIVE)": {Refused, ""},
 	} {
-		q, err := Ask(text, "amd64")
+		q, err := ParseQuestion(text, "amd64")
 		if strings.Contains(text, "KEEPALIVE") {
 			if err == nil {
 				t.Errorf("%s: a constant that is not in the table is taken for something", text)
@@ -339,7 +339,7 @@ func FuzzAsk(f *testing.F) {
 	f.Add("/../..//x")
 	facts := &Facts{Filters: alone(f, "default", "amd64"), Network: Network{Mode: "none", Nothing: true}}
 	f.Fuzz(func(t *testing.T, text string) {
-		q, err := Ask(text, "amd64")
+		q, err := ParseQuestion(text, "amd64")
 		if err != nil {
 			return
 		}
