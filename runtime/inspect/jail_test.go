@@ -331,7 +331,7 @@ func TestPlainContainer(t *testing.T) {
 	}
 	t.Logf("\n%s", text.String())
 	want := []string{
-		"namespaces", "namespace owner", "clocks", "network", "root", "tmpfs", "bind mounts", "kernel's files", "device nodes", "propagation",
+		"namespaces", "namespace owner", "clocks", "network", "root", "tmpfs", "bind mounts", "procfs", "device nodes", "propagation",
 		"processes", "memory", "swap", "processors", "disk I/O", "rlimits",
 		"user ids", "group ids", "capabilities", "no_new_privs", "security module", "masked paths", "read-only paths", "seccomp",
 	}

@@ -177,7 +177,7 @@ func bindMounts(d *demands, s *seen) outcome {
 	case len(bad) > 0:
 		return brokenList(want, bad)
 	case users > 0:
-		return lacking(want, "%d writable with the ids that the user's engine gives the jail; nosuid, nodev", users)
+		return lacking(want, "%d writable with the ids that the user's engine maps for the jail; nosuid, nodev", users)
 	case len(how) == 0:
 		return holds("nothing of the host's is mounted")
 	}

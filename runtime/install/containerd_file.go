@@ -86,7 +86,7 @@ func (f *tomlFile) startAnew(o Options) error {
 		return err
 	}
 	if !f.empty() {
-		return fmt.Errorf("%s is not of the version of %s (remedy: give both the same version)", f.Path, o.Config)
+		return fmt.Errorf("%s is not of the version of %s (remedy: set the same version in both)", f.Path, o.Config)
 	}
 	f.After, f.doc = nil, map[string]any{}
 	return nil

@@ -82,8 +82,8 @@ func findDaemon(o Options) (*daemon, error) {
 	return d, nil
 }
 
-// flag returns the values with which the daemon's command line gives a flag (pflag's forms: --name
-// value, --name=value).
+// flag returns the values of a flag on the daemon's command line (pflag's forms: --name value,
+// --name=value).
 func (d *daemon) flag(name string) []string {
 	var out []string
 	for i, a := range d.args {

@@ -55,7 +55,7 @@ func socketMemory(e *env) answer {
 			return warn("mount /proc/sys", "%s cannot be read: %v", name, err)
 		}
 		budget := n[2] * uint64(os.Getpagesize())
-		said = append(said, fmt.Sprintf("%s gives all of the host's %s", name, round(budget)))
+		said = append(said, fmt.Sprintf("%s allows all of the host's %s", name, round(budget)))
 		if limit == 0 || limit >= budget {
 			less = append(less, name)
 		}

@@ -36,7 +36,7 @@ func lsmConfines(e *env) answer {
 		if e.host.ProcessLabel == "" {
 			return warn("install container-selinux", "SELinux, but its policy names no labels for containers: only those that the engine makes confine jails")
 		}
-		return ok("SELinux: jails keep the label that the engine gives (Docker: selinux-enabled), or get one with their own categories")
+		return ok("SELinux: jails keep the label that the engine sets (Docker: selinux-enabled), or get one with their own categories")
 	}
 	return fail("boot with lsm=...,apparmor, on a kernel that has it", "the kernel runs neither: the other protections of ring 1 stand alone")
 }

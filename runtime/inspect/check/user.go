@@ -30,7 +30,7 @@ var ofUser = map[string]func(*env) answer{
 	"user-namespace":   nestedNamespace,
 	"id-pool":          userIDs,
 	"idmapped-mounts": func(*env) answer {
-		return warn(asRoot, "takes a privilege on the machine: files in mounted directories have the ids that the engine gives the jail")
+		return warn(asRoot, "takes a privilege on the machine: files in mounted directories have the ids that the engine maps for the jail")
 	},
 	"lsm":  userLSM,
 	"ebpf": userPrograms,
@@ -76,7 +76,7 @@ func userIDs(*env) answer {
 		g += uint64(m.Size)
 	}
 	if min(u, g) < 2 {
-		return warn("install uidmap and give the user ids in /etc/subuid and /etc/subgid (usermod --add-subuids)", "the user has no id but its own: images whose files have other owners do not work, and container root is the user")
+		return warn("install uidmap and add ids for the user in /etc/subuid and /etc/subgid (usermod --add-subuids)", "the user has no id but its own: images whose files have other owners do not work, and container root is the user")
 	}
 	return warn(asRoot+", or start containers with --userns=nomap", "the user's own %d, which all of its jails share; container root is the user, unless the engine maps another", u)
 }

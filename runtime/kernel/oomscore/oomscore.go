@@ -69,9 +69,9 @@ func Raise(pid, score int) error {
 // one's score for that of this process.
 var inherit sync.Mutex
 
-// Inherit runs start, whose child processes get at least this score from this
-// process. Afterwards this process has its own again: the kernel allows anybody
-// to go back to what a privileged process has set, and this one was there before.
+// Inherit runs start, whose child processes get at least this score from this process. Afterwards
+// this process has its own again: the kernel allows any process to go back to what a privileged
+// process has set, and this one was there before.
 func Inherit(score int, start func() error) error {
 	inherit.Lock()
 	defer inherit.Unlock()

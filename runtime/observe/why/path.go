@@ -247,7 +247,7 @@ func (f *Facts) ofNoJail(a *Answer, name string) {
 		a.Instead = "services started outside, reached by name; credentials (docs/credentials.md)"
 	case name == "/dev/fuse":
 		a.Verdict, a.Why, a.Purpose = Refused, "FUSE needs a mount, and no process of a jail mounts", true
-		a.Instead = "mount on the host, and give the jail the directory"
+		a.Instead = "mount on the host, and mount the directory into the jail"
 	case missingDevice(name):
 		a.Verdict, a.Why = Refused, "a jail has no device but null, zero, full, random, urandom, tty, console and ptmx"
 		a.Remedies = []Remedy{{Write: fmt.Sprintf("devices.allow = [%q], and docker run --device %s", name, name), Where: f.where(), Opens: "the device's driver, with every request of its"}}
