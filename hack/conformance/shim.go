@@ -18,8 +18,8 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// What shimtest needs to be built with the release of containerd whose shims are compared. Some of
-// what its own go.mod names cannot be had from module proxies.
+// shimModules are the modules that shimtest needs to be built with the release of containerd whose
+// shims are compared. Some of what its own go.mod names cannot be had from module proxies.
 var shimModules = []string{
 	"github.com/containerd/containerd/v2@v2.4.2", "github.com/containerd/containerd/api@v1.12.0", "github.com/containerd/ttrpc@v1.2.9",
 	"github.com/containerd/typeurl/v2@v2.3.0", "google.golang.org/protobuf@v1.36.11", "github.com/Microsoft/go-winio@v0.6.2",

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// The output of a test of runtime-tools differs each time: containers' names, directories, process
-// ids.
+// unsteady matches what differs in each output of a test of runtime-tools: containers' names,
+// directories, process ids.
 var unsteady = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|/tmp/[^ "]*|\b[0-9]{4,}\b|0x[0-9a-f]+`)
 
 // toolsSuite is the validation of opencontainers/runtime-tools: one program for each part of the

@@ -31,7 +31,7 @@ func (p Partial) With(i int, mask, value uint64) Partial {
 // bitsKnown is what is known of one 32-bit word.
 type bitsKnown struct{ mask, value uint32 }
 
-// words of struct seccomp_data: number, architecture, instruction pointer,
+// nWords counts the words of struct seccomp_data: number, architecture, instruction pointer,
 // arguments, each 64-bit value as low and high word.
 const nWords = dataSize / 4
 

@@ -65,7 +65,7 @@ func (f *final) become() {
 	f.fail(at, i, errno)
 }
 
-// What of a final failed.
+// A stage is the step of a final that failed.
 type stage int
 
 const (

@@ -38,7 +38,7 @@ func find(text string) (*message, map[string]string) {
 	return nil, nil
 }
 
-// About adds to a question about an error what its text is about: a call, a name of the network, a
+// about adds to a question about an error the subject of its text: a call, a name of the network, a
 // path.
 func (q *Question) about(arch string) {
 	if q.Kind != OfError {

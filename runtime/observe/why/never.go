@@ -2,8 +2,8 @@ package why
 
 import "strings"
 
-// A never is a group of system calls that no profile lets pass, whatever their arguments, with what
-// only this table knows of them.
+// A refusedGroup is a group of system calls that no profile lets pass, whatever their arguments,
+// with what only this table knows of them.
 type refusedGroup struct {
 	calls string // separated by spaces
 	// why no profile has them.
