@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-# As the programs are built, so are tests and what lint asks for: everything is compiled once.
+# Tests and linters are built with the programs' flags, so that everything is compiled once.
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS 2>/dev/null)) -trimpath)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Everything is pure Go but what links libseccomp.
@@ -44,7 +44,7 @@ SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
 CONFORMANCE_DIR ?= $(OUT)/suites
 
-# How many minutes all tests may take: what does not fit is left out, and said so. Without it they take what they need.
+# How many minutes all tests may take: what does not fit is left out, and reported. Without a budget there is no limit.
 BUDGET ?= $(if $(CI),75)
 BEGAN ?= $(shell date +%s)
 BEGAN := $(BEGAN)

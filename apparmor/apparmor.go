@@ -1,7 +1,8 @@
 // Package apparmor renders the profile that confines every jail and loads it into the kernel.
 //
-// The profile is a protection of its own within the access ring: no mounting, no capability, no raw sockets, no tracing beyond jails, no
-// writes to the kernel's files, whatever the other rings let through.
+// The profile is a protection of its own within the access ring: no mounting, no capability, no raw
+// sockets, no tracing beyond jails, no writes to the kernel's files, whatever the other rings let
+// through.
 package apparmor
 
 import (
@@ -39,8 +40,8 @@ func (s system) isEnabled() bool {
 	return err == nil && len(b) > 0 && b[0] == 'Y'
 }
 
-// Loaded reports whether a profile of that name is in the kernel in a mode that enforces it (enforce, kill; not complain or unconfined).
-// Without AppArmor the answer is false and no error.
+// Loaded reports whether a profile of that name is in the kernel in a mode that enforces it
+// (enforce, kill; not complain or unconfined). Without AppArmor the answer is false and no error.
 func Loaded(name string) (bool, error) { return host.loaded(name) }
 
 func (s system) loaded(name string) (bool, error) {

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Attached is a loaded profile that the kernel gives a program for its path, when a process that no profile confines executes it.
+// Attached is a loaded profile that the kernel applies to a program by its path, when a process
+// that no profile confines executes it.
 type Attached struct {
 	Name string
 	Mode string // enforce, complain, kill, unconfined or prompt
@@ -19,8 +20,9 @@ type Attached struct {
 	Left bool
 }
 
-// AttachedTo reports which profiles the kernel attaches to a program's path (apparmor.d(5), "Profile attachment"), by the kernel's own list of
-// what is loaded, not by files. Without AppArmor there is none. It reads the whole list: it is for one who asks, not for a jail's start.
+// AttachedTo reports which profiles the kernel attaches to a program's path (apparmor.d(5),
+// "Profile attachment"), by the kernel's own list of what is loaded, not by files. Without AppArmor
+// there is none. It reads the whole list: it is for commands, not for a jail's start.
 func AttachedTo(program string) ([]Attached, error) { return host.attachedTo(program) }
 
 func (s system) attachedTo(program string) ([]Attached, error) {
@@ -77,8 +79,9 @@ func (s system) attachedTo(program string) ([]Attached, error) {
 	return found, nil
 }
 
-// attaches reports whether a profile attaches to a path, and with how much of its pattern spelled out: the one with most gets the program. A kernel
-// that cannot tell the pattern says "<unknown>"; one of the program's own name is then taken for its, as distributions name them.
+// attaches reports whether a profile attaches to a path, and with how much of its pattern spelled
+// out: the one with most gets the program. A kernel that does not know the pattern prints
+// "<unknown>"; one of the program's own name is then taken for its, as distributions name them.
 func attaches(name, attach, path string) (int, bool) {
 	if attach == "<unknown>" {
 		return len(path), name == filepath.Base(path)
@@ -93,7 +96,8 @@ func attaches(name, attach, path string) (int, bool) {
 	return length, matches(attach, path) // one that is only ever chosen by name has no pattern of a path
 }
 
-// matches reports whether one of AppArmor's patterns for file names (apparmor.d(5), "Globbing") has the path. What is no pattern matches nothing.
+// matches reports whether one of AppArmor's patterns for file names (apparmor.d(5), "Globbing") has
+// the path. What is no pattern matches nothing.
 func matches(pattern, path string) bool {
 	var re strings.Builder
 	depth := 0

@@ -20,9 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestEnforcement loads a profile and lets root with every capability try what it forbids, and what it must not forbid. It needs a
-// kernel with AppArmor and apparmor_parser, and skips elsewhere. Every deed is also done unconfined: one that fails there too says
-// nothing and is left out, with a line in the log.
+// TestEnforcement loads a profile and lets root with every capability try what it forbids, and what
+// it must not forbid. It needs a kernel with AppArmor and apparmor_parser, and skips elsewhere.
+// Every deed is also done unconfined: one that fails there too says nothing and is left out, with a
+// line in the log.
 func TestEnforcement(t *testing.T) {
 	switch {
 	case !Enabled():
@@ -221,8 +222,8 @@ func echo(network, address string) error {
 
 const deedEnv = "AGENTJAIL_TEST_DEEDS"
 
-// runDeeds runs the test program again under a profile, or unconfined, and returns what became of each deed ("" is success), and the
-// label under "label".
+// runDeeds runs the test program again under a profile, or unconfined, and returns what became of
+// each deed ("" is success), and the label under "label".
 func runDeeds(t *testing.T, profile string) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -249,7 +250,8 @@ func runDeeds(t *testing.T, profile string) map[string]string {
 	var out bytes.Buffer
 	done := make(chan error)
 	go func() {
-		// Never unlocked: the thread has its own mounts, host name, network, and perhaps a profile for its next exec.
+		// Never unlocked: the thread has its own mounts, host name, network, and perhaps a profile
+		// for its next exec.
 		runtime.LockOSThread()
 		done <- func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWNET); err != nil {

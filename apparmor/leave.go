@@ -12,22 +12,26 @@ import (
 	"strings"
 )
 
-// Leave has the next program that the calling thread's child executes run as "unconfined", where a profile would only name it.
+// Leave has the next program that the calling thread's child executes run as "unconfined", where a
+// profile would only name it.
 //
-// Distributions give container runtimes a profile in the mode "unconfined", which confines nothing (Debian 13's /etc/apparmor.d/crun, and
-// those of Podman, which processes that it starts keep). crun takes the name for confinement, and then puts the jail's profile on top
-// of it ("stack", set_apparmor_profile in its utils.c) where it has to replace it. What is left is "agentjail-default//&crun (mixed)", of
-// which nobody in the jail can report which half is enforced, and whose processes may not even signal each other.
+// Distributions give container runtimes a profile in the mode "unconfined", which confines nothing
+// (Debian 13's /etc/apparmor.d/crun, and those of Podman, which processes that it starts keep).
+// crun takes the name for confinement, and then puts the jail's profile on top of it ("stack",
+// set_apparmor_profile in its utils.c) where it has to replace it. What is left is
+// "agentjail-default//&crun (mixed)", of which no process in the jail can report which half is
+// enforced, and whose processes may not even signal each other.
 //
-// A profile that confines is never left: neither the thread's own nor that of the program, which goes by the program's name or path.
-// The thread must not be used for anything else afterwards, since what it was told stays with it.
+// A profile that confines is never left: neither the thread's own nor that of the program, which
+// goes by the program's name or path. The thread must not be used for anything else afterwards,
+// since its setting stays.
 func Leave(program string) error { return host.leave(program, "/proc/thread-self/attr") }
 
 func (s system) leave(program, attr string) error {
 	if !s.isEnabled() {
 		return nil
 	}
-	// Linux 5.8 gave each module a directory of its own.
+	// Linux 5.8 added a directory for each module.
 	if own := filepath.Join(attr, "apparmor"); exists(own) {
 		attr = own
 	}
@@ -60,7 +64,8 @@ func (s system) leave(program, attr string) error {
 // ownNames are those that a profile of a program's own may have.
 func ownNames(program string) []string { return []string{filepath.Base(program), program} }
 
-// nominal reports whether a program whose profiles have these modes, started under this label, gets a name and no confinement.
+// nominal reports whether a program whose profiles have these modes, started under this label, gets
+// a name and no confinement.
 func nominal(label string, modes []string) bool {
 	for _, m := range modes {
 		if m != "unconfined" {
@@ -90,7 +95,8 @@ func (s system) modes(names ...string) ([]string, error) {
 	return modes, lines.Err()
 }
 
-// modesOneByOne is modes for an ordinary user, to whom the kernel shows each profile and not the list (security/apparmor/apparmorfs.c).
+// modesOneByOne is modes for an ordinary user, to whom the kernel shows each profile and not the
+// list (security/apparmor/apparmorfs.c).
 func (s system) modesOneByOne(names ...string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(s.securityfs, "policy/profiles"))
 	if err != nil {
@@ -116,7 +122,8 @@ func (s system) modesOneByOne(names ...string) ([]string, error) {
 	return modes, nil
 }
 
-// directoryName is what the kernel makes of a profile's name for its directory's (mangle_name in security/apparmor/apparmorfs.c).
+// directoryName is what the kernel makes of a profile's name for its directory's (mangle_name in
+// security/apparmor/apparmorfs.c).
 func directoryName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -131,7 +138,8 @@ func directoryName(name string) string {
 	}, strings.TrimLeft(name, "/."))
 }
 
-// profileLine takes a line "name (mode)" of the kernel's list apart; names may hold spaces and parentheses.
+// profileLine takes a line "name (mode)" of the kernel's list apart; names may hold spaces and
+// parentheses.
 func profileLine(line string) (name, mode string, ok bool) {
 	i := strings.LastIndex(line, " (")
 	if i < 0 {

@@ -28,12 +28,13 @@ var host = system{
 	trustedFn: trusted.Executable,
 }
 
-// Ensure loads the profile if it is missing, was loaded from another text, or does not enforce. changed reports whether it did. An empty
-// p.ABI is replaced by HostABI's answer.
+// Ensure loads the profile if it is missing, was loaded from another text, or does not enforce.
+// changed reports whether it did. An empty p.ABI is replaced by HostABI's answer.
 //
-// When nothing is to do it reads two small files. Otherwise it runs apparmor_parser, which takes some tenths of a second; several
-// processes at once wait for each other and load once. It fails with ErrDisabled, ErrNoInterface or ErrNoParser in its chain, or with
-// the parser's own words. Needs root in the host's initial user namespace (CAP_MAC_ADMIN).
+// When nothing is to do it reads two small files. Otherwise it runs apparmor_parser, which takes
+// some tenths of a second; several processes at once wait for each other and load once. It fails
+// with ErrDisabled, ErrNoInterface or ErrNoParser in its chain, or with the parser's own words.
+// Needs root in the host's initial user namespace (CAP_MAC_ADMIN).
 func Ensure(ctx context.Context, p Params) (changed bool, err error) {
 	return host.ensure(ctx, p)
 }
@@ -63,9 +64,10 @@ func (s system) ensure(ctx context.Context, p Params) (bool, error) {
 	return true, nil
 }
 
-// The kernel does not keep the text of a profile, but a hash of what the parser made of it. So Ensure notes after loading: from which
-// text, in which of the kernel's directories it is, and with which hash. If all are the same the profile was not touched since. (A kernel
-// without hashes leaves that part empty; then the name and the mode have to do.)
+// The kernel does not keep the text of a profile, but a hash of what the parser made of it. So
+// Ensure notes after loading: from which text, in which of the kernel's directories it is, and with
+// which hash. If all are the same the profile was not touched since. (A kernel without hashes
+// leaves that part empty; then the name and the mode have to do.)
 type note struct {
 	source    string
 	directory string // below policy/profiles
@@ -114,7 +116,8 @@ func (s system) inspect(directory string) (mode, hash string, err error) {
 	return mode, "", nil
 }
 
-// isDirOf reports whether the kernel could have given the directory to the profile: its name, a dot, a number.
+// isDirOf reports whether the kernel could have made the directory for the profile: its name, a
+// dot, a number.
 func isDirOf(directory, name string) bool {
 	number, ok := strings.CutPrefix(directory, name+".")
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
@@ -215,7 +218,7 @@ func (s system) parser() (string, error) {
 	return "", ErrNoParser
 }
 
-// lock takes an exclusive lock on path and gives up when ctx does.
+// lock takes an exclusive lock on path and stops when ctx ends.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// fake is a host whose kernel and parser are files and a shell script. The script notes each of its runs and "loads" the profile: it
-// writes what securityfs would show.
+// fake is a host whose kernel and parser are files and a shell script. The script notes each of its
+// runs and "loads" the profile: it writes what securityfs would show.
 func fake(t testing.TB) (system, func() int) {
 	t.Helper()
 	dir := t.TempDir()

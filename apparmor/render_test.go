@@ -64,7 +64,8 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
-// TestParses has the host's parser compile every profile that its ABIs allow; it does not load them.
+// TestParses has the host's parser compile every profile that its ABIs allow; it does not load
+// them.
 func TestParses(t *testing.T) {
 	parser, err := host.parser()
 	if err != nil {
@@ -95,8 +96,8 @@ func TestParses(t *testing.T) {
 	}
 }
 
-// pattern translates an AppArmor path pattern: "*" stays within a directory, "**" does not, both match at least one character at the end
-// of a directory's name (apparmor.d(5), "Globbing").
+// pattern translates an AppArmor path pattern: "*" stays within a directory, "**" does not, both
+// match at least one character at the end of a directory's name (apparmor.d(5), "Globbing").
 func pattern(aare string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteByte('^')

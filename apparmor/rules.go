@@ -1,10 +1,11 @@
 package apparmor
 
-// The profile as data. Everything that no rule allows is denied and logged; a "deny" rule wins over every allowing one and is not
-// logged, so it also keeps the log free of what is refused all the time (apparmor.d(5)).
+// The profile as data. Everything that no rule allows is denied and logged; a "deny" rule wins over
+// every allowing one and is not logged, so it also keeps the log free of what is refused all the
+// time (apparmor.d(5)).
 //
-// Each protection stands also where other rings hold the same line (masked paths, dropped capabilities, seccomp): the profile is written as
-// if they were not there.
+// Each protection stands also where other rings hold the same line (masked paths, dropped
+// capabilities, seccomp): the profile is written as if they were not there.
 
 // rule is one line of the profile.
 type rule struct {
@@ -19,22 +20,23 @@ type section struct {
 	abi   string // only for this AppArmor feature ABI or later; "" for all
 }
 
-// fileRule denies permissions on a path pattern (AARE, apparmor.d(5), "Globbing"). Paths are those of the jail's mount namespace.
+// fileRule denies permissions on a path pattern (AARE, apparmor.d(5), "Globbing"). Paths are those
+// of the jail's mount namespace.
 type fileRule struct {
 	pattern string
 	perms   string
 	why     string
 }
 
-// Permissions of a denied path: changed, or even looked at. r read, w write (with append, create, rename and delete), k lock, l link,
-// m map executable, x execute.
+// Permissions of a denied path: changed, or even looked at. r read, w write (with append, create,
+// rename and delete), k lock, l link, m map executable, x execute.
 const (
 	noChange = "wklmx"
 	noAccess = "rwklmx"
 )
 
-// fileRules are the exceptions to "file,". In /proc, a process's own directory begins with a digit from 1 to 9 (self and thread-self are
-// links to it), all else belongs to the kernel.
+// fileRules are the exceptions to "file,". In /proc, a process's own directory begins with a digit
+// from 1 to 9 (self and thread-self are links to it), all else belongs to the kernel.
 var fileRules = []fileRule{
 	{"/proc/[^1-9]**", noChange, "kernel tunables, sysrq, irq, bus, fs"},
 	{"/proc/[1-9]*/{uid_map,gid_map,projid_map,setgroups}", noChange, "ids of nested user namespaces"},

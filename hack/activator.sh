@@ -1,9 +1,9 @@
 #!/bin/sh
 # Compiles the program that stands in for a network helper until it is needed (runtime/network/names/activator/src), for both machines.
-# The results are committed: nobody else needs a compiler for them.
+# The results are committed: no other build needs a compiler for them.
 #
 #   hack/activator.sh          compile
-#   hack/activator.sh --check  compile elsewhere, and fail if a committed file is another; where there is no clang of this version, only say so
+#   hack/activator.sh --check  compile elsewhere, and fail if a committed file is another; without a clang of this version, only report that
 #
 # The same version gives the same bytes: Debian 12's packages clang-14, lld-14 and llvm-14.
 set -eu

@@ -4,12 +4,12 @@
 #
 #   hack/beside.sh NAME OTHER COMMAND [ARGUMENT...]
 #
-# OTHER is a shell's command line. What it says is in NAME.log, and is shown when the command has ended. While the command runs, there is a
+# OTHER is a shell's command line. Its output is in NAME.log, and is shown when the command has ended. While the command runs, there is a
 # file NAME.running. When the command fails, the other is stopped; when it succeeds, the other goes on, and the exit status
 # is its.
 #
-# With BUDGET (hack/testlane) the other is stopped when those minutes are over, which is said, and listed in dist/left-out. It has failed then
-# if a line of its log says so ("ends with status 1").
+# With BUDGET (hack/testlane) the other is stopped when those minutes are over, which is reported, and listed in dist/left-out. It has failed then
+# if a line of its log reports it ("ends with status 1").
 set -eu
 
 if [ "${1:-}" = --other ]; then

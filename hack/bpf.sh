@@ -1,8 +1,8 @@
 #!/bin/sh
-# Compiles the eBPF programs (runtime/observe/ebpf/src) to runtime/observe/ebpf/programs.o, which is committed: nobody else needs a compiler for them.
+# Compiles the eBPF programs (runtime/observe/ebpf/src) to runtime/observe/ebpf/programs.o, which is committed: no other build needs a compiler for them.
 #
 #   hack/bpf.sh          compile
-#   hack/bpf.sh --check  compile elsewhere, and fail if the committed file is another; where there is no clang of this version, only say so
+#   hack/bpf.sh --check  compile elsewhere, and fail if the committed file is another; without a clang of this version, only report that
 #
 # The same version gives the same bytes: Debian 12's packages clang-14 and llvm-14.
 set -eu

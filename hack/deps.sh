@@ -2,9 +2,9 @@
 # Installs what building, testing and demonstrating agentjail needs, on Debian 12 or 13 with Go and git.
 #
 #   hack/deps.sh          install what is missing
-#   hack/deps.sh --check  only tell what is missing; exit status 1 when something is
+#   hack/deps.sh --check  only print what is missing; exit status 1 when something is
 #
-# Runs as root or through sudo. It says what it does, starts no service, and does nothing when nothing is missing.
+# Runs as root or through sudo. It prints what it does, starts no service, and does nothing when nothing is missing.
 set -eu
 
 say() { echo "deps: $*"; }
@@ -124,7 +124,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 # The packages must not start a Docker on this machine: the tests start their own. A policy-rc.d that answers 101 is
-# Debian's way to say so (invoke-rc.d(8)); one that somebody else put there stays.
+# Debian's way to express that (invoke-rc.d(8)); a file that is there already stays.
 guard=/usr/sbin/policy-rc.d
 if [ ! -e $guard ]; then
 	say "keeping services from being started meanwhile ($guard)"

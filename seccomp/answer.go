@@ -23,10 +23,9 @@ func (c *call) answer(def answer, ours, incoming *region, n *notes) {
 		return
 	}
 	if len(c.refuse) > 0 {
-		// Only some arguments kill. Where such rules overlap libseccomp's
-		// tree picks one of them, and other answers beside them could win
-		// over the kill: all give the strictest, and the default answers
-		// the rest.
+		// Only some arguments kill. Where such rules overlap libseccomp's tree picks one of them,
+		// and other answers beside them could win over the kill: all return the strictest, and the
+		// default answers the rest.
 		worst := c.worst()
 		for i := range c.refuse {
 			c.refuse[i].answer = worst
@@ -64,7 +63,7 @@ func (c *call) answerSoftly(def answer, ours, incoming *region) {
 	some, theirs := incoming.softly(ours.allow)
 	switch {
 	case len(ours.allow) == 0 && slices.ContainsFunc(ours.refuse, func(r refusal) bool { return r.rest && !r.kills() }):
-		// Refused in more than one way. Neither filter kills, so these say it all.
+		// Refused in more than one way. Neither filter kills, so these are all.
 		c.refuse = slices.Clone(ours.refuse)
 		c.settle()
 	case len(ours.allow) == 0 && rest != def:
@@ -152,7 +151,7 @@ func (c *call) worst() answer {
 	return worst
 }
 
-// refuseWhole gives the strictest of the call's refusals to all arguments.
+// refuseWhole applies the strictest of the call's refusals to all arguments.
 func (c *call) refuseWhole() {
 	c.refuse = []refusal{{answer: c.worst()}}
 	c.allow = nil

@@ -27,8 +27,8 @@ func covered(a args, rules []args) bool {
 	return false
 }
 
-// coveredBy reports whether the union of the runs of numbers among in contains
-// all of s. Masks with gaps are left out, which can only make it say no.
+// coveredBy reports whether the union of the runs of numbers among in contains all of s. Masks with
+// gaps are left out, which can only make the result false.
 func coveredBy(s set, in []set) bool {
 	type span struct{ lo, hi uint64 }
 	var spans []span

@@ -14,7 +14,7 @@ import (
 // may not have it. Sorted by name within a reason.
 var entryCalls = [...]group{
 	{names: []string{"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self"}, why: "puts the jail's Landlock domain on itself"},
-	{names: []string{"prctl"}, rule: "prctl-entry", why: "loads the inner filter, which says what of prctl the jail has"},
+	{names: []string{"prctl"}, rule: "prctl-entry", why: "loads the inner filter, which limits prctl in the jail"},
 	{names: []string{"prlimit64"}, why: "checks the limits, and sets those that no Go program could start under"},
 	{names: []string{"sched_setaffinity"}, why: "sets the processors the program may use"},
 	{names: []string{"umask"}, why: "sets the process's file mode creation mask"},

@@ -19,8 +19,8 @@ var errnos = sync.OnceValue(func() map[string]uint {
 	return out
 })
 
-// ErrnoName returns the name of an errno (errno(3)), and "errno N" for a number without one. 95 has two names: filters and libc
-// call it EOPNOTSUPP.
+// ErrnoName returns the name of an errno (errno(3)), and "errno N" for a number without one. 95 has
+// two names: filters and libc call it EOPNOTSUPP.
 func ErrnoName(n uint32) string {
 	if n == eOPNOTSUPP {
 		return "EOPNOTSUPP"

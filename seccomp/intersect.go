@@ -10,16 +10,15 @@ import (
 // Intersect returns a filter that allows only what both filters allow, and
 // answers as both stacked in the kernel would: the stricter answer wins, and
 // where both merely refuse, ours. What ours allows and the incoming filter
-// refuses has the incoming filter's errno, or ENOSYS where that cannot be said
+// refuses has the incoming filter's errno, or ENOSYS where that cannot stand
 // beside the other rules. The result is for our architectures only; the
 // incoming filter's listener, flags and other architectures are not taken over,
 // and io_uring never comes in. The incoming filter is judged as runc and crun
 // compile it; where its rules contradict each other, or the result cannot be
-// said in OCI's JSON, the stricter side is taken.
+// expressed in OCI's JSON, the stricter side is taken.
 //
-// The notes say in words where the incoming filter was tighter than ours and
-// so changed the result, and where exactness was given up. A nil incoming
-// filter leaves ours as it is.
+// The notes describe where the incoming filter was tighter than ours and so changed the result, and
+// where exactness was given up. A nil incoming filter leaves ours as it is.
 //
 // Intersect(ours, Intersect(ours, q)) deeply equals Intersect(ours, q), and
 // Intersect(ours, ours) deeply equals ours if OCI rendered it.
@@ -167,8 +166,8 @@ func combineOnce(name string, def answer, ours, incoming *region, n *notes) call
 	return c
 }
 
-// meet is what two lists of allowing rules both let through. exact is false
-// when some of it cannot be said in rules and is left out.
+// meet is what two lists of allowing rules both let through. exact is false when some of it cannot
+// be expressed in rules and is left out.
 func meet(ours, incoming []args) (out []args, exact bool) {
 	switch {
 	case len(ours) == 0 || len(incoming) == 0:

@@ -14,8 +14,9 @@ import (
 	"agentjail.dev/seccomp/abi"
 )
 
-// A List narrows a profile to the calls that some known work needs (policy's seccomp.only). It comes from a file that the host's owner
-// wrote, or had `agentjail learn` write. What it allows is intersected with the profile, so that it can never let more through.
+// A List narrows a profile to the calls that some known work needs (policy's seccomp.only). It
+// comes from a file that the host's owner wrote, or had `agentjail learn` write. What it allows is
+// intersected with the profile, so that it can never let more through.
 type List struct {
 	// About reports what the list is for.
 	About string `json:"about,omitempty"`
@@ -28,8 +29,8 @@ type List struct {
 // ListGroup are calls that are on a list for one reason.
 type ListGroup struct {
 	Names []string `json:"names"`
-	// When are conditions on arguments, of which one must hold: "arg0 == 1 && arg1 & 0xf == 2". Without any, all arguments pass that
-	// the profile lets pass.
+	// When are conditions on arguments, of which one must hold: "arg0 == 1 && arg1 & 0xf == 2".
+	// Without any, all arguments pass that the profile lets pass.
 	When []string `json:"when,omitempty"`
 	Why  string   `json:"why"`
 }
@@ -40,8 +41,8 @@ const (
 	maxListWhen   = 64
 )
 
-// ParseList reads a list. Errors: what is not one, an unknown profile, a call that no architecture has, and a condition that is none: a
-// misspelt line must not be silently absent.
+// ParseList reads a list. Errors: what is not one, an unknown profile, a call that no architecture
+// has, and a condition that is none: a misspelt line must not be silently absent.
 func ParseList(data []byte) (*List, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
@@ -143,14 +144,15 @@ func whenOf(conds []cond) string {
 	return strings.Join(parts, " && ")
 }
 
-// needed are what a process calls between the loading of the filters and the jail's program, in the delegate and in the init step (package
-// inside), and the kernel by itself (restart_syscall(2)). Every list has them, as far as the profile does.
+// needed are what a process calls between the loading of the filters and the jail's program, in the
+// delegate and in the init step (package inside), and the kernel by itself (restart_syscall(2)).
+// Every list has them, as far as the profile does.
 var needed = [...]string{
 	"close", "execve", "exit", "exit_group", "fcntl", "fstat", "fstatfs", "futex", "getdents64", "getpid", "gettid", "mmap", "munmap", "nanosleep",
 	"newfstatat", "openat", "read", "readlinkat", "restart_syscall", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "statx", "tgkill", "write",
 }
 
-// Needed are the calls that every list has, whatever it says: without them no program starts.
+// Needed are the calls that every list has, whatever its rules: without them no program starts.
 func Needed() []string { return slices.Clone(needed[:]) }
 
 // section is the list as a filter for an architecture.
@@ -259,7 +261,8 @@ func (l *List) Text() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// A Way is one alternative of an argument rule: the calls that pass by it, as a list's condition, and the bits that are looked at.
+// A Way is one alternative of an argument rule: the calls that pass by it, as a list's condition,
+// and the bits that are looked at.
 type Way struct {
 	When  string
 	conds []cond
@@ -275,7 +278,8 @@ func (w Way) Has(values [6]uint64) bool {
 	return true
 }
 
-// Ways are the alternatives by which a profile lets a call pass; none for one that passes whatever its arguments, or not at all.
+// Ways are the alternatives by which a profile lets a call pass; none for one that passes whatever
+// its arguments, or not at all.
 func Ways(profile, call, arch string) []Way {
 	p, err := load(profile)
 	if err != nil {
@@ -295,7 +299,8 @@ func Ways(profile, call, arch string) []Way {
 	return nil
 }
 
-// Looked are the bits of each argument that a profile's rule for a call looks at, to let it pass or to refuse it in its own way.
+// Looked are the bits of each argument that a profile's rule for a call looks at, to let it pass or
+// to refuse it in its own way.
 func Looked(profile, call, arch string) (masks [6]uint64) {
 	p, err := load(profile)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// notes collects what to tell about an intersection.
+// notes collects the notes about an intersection.
 type notes struct {
 	lines   []string
 	refused []string // calls that ours allows and the incoming filter does not

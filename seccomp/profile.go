@@ -35,10 +35,9 @@ type Options struct {
 type Entry struct {
 	// Name is the syscall's name as libseccomp knows it.
 	Name string `json:"name"`
-	// Why says in a few words which program needs it, or for a refused
-	// call why it is answered as it is.
+	// Why names the program that needs it, or for a refused call why it is answered as it is.
 	Why string `json:"why"`
-	// Rule says in words which arguments pass; empty when all do.
+	// Rule describes which arguments pass; empty when all do.
 	Rule string `json:"rule,omitempty"`
 	// Against reports what the rest of the arguments is refused for.
 	Against string `json:"against,omitempty"`
@@ -76,7 +75,7 @@ func Profiles() []string {
 	return out
 }
 
-// About says in a sentence what a profile is for; empty for an unknown one.
+// About returns one sentence on the purpose of a profile; empty for an unknown one.
 func About(profile string) string {
 	p, err := load(profile)
 	if err != nil {
@@ -85,8 +84,9 @@ func About(profile string) string {
 	return p.about
 }
 
-// Budget is the most system calls that a profile may allow, on any architecture. It is 0 for an unknown profile. The number stands in the
-// profile's own file: a call that is added there shows beside it.
+// Budget is the most system calls that a profile may allow, on any architecture. It is 0 for an
+// unknown profile. The number stands in the profile's own file: a call that is added there shows
+// beside it.
 func Budget(profile string) int {
 	p, err := load(profile)
 	if err != nil {
@@ -107,7 +107,8 @@ func Traces(profile string) bool {
 	return allows(profile, "ptrace")
 }
 
-// Connects reports whether a profile's programs may use sockets to talk to others, over lo at least. Unknown profiles may not.
+// Connects reports whether a profile's programs may use sockets to talk to others, over lo at
+// least. Unknown profiles may not.
 func Connects(profile string) bool {
 	return allows(profile, "connect") || allows(profile, "bind")
 }

@@ -8,8 +8,8 @@ import (
 	"agentjail.dev/seccomp/abi"
 )
 
-// region is what a filter says about one call: what it allows where refuse
-// does not say otherwise, and what it answers to the rest.
+// region is a filter's behaviour for one call: what it allows except for refuse, and what it
+// answers to the rest.
 type region struct {
 	allow  []args
 	refuse []refusal

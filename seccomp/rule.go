@@ -88,7 +88,7 @@ func compareArgs(a, b args) int {
 	return 0
 }
 
-// answer is what a filter says to a call that it does not allow.
+// answer is a filter's answer to a call that it does not allow.
 type answer struct {
 	action specs.LinuxSeccompAction
 	errno  uint // of ActErrno

@@ -24,9 +24,8 @@ type verdict struct {
 	soft bool
 }
 
-// argRule is a named argument rule: the call is allowed when all conditions
-// of one of allow hold. refuse picks the errno that programs expect where it
-// is refused; it never widens what allow says.
+// argRule is a named argument rule: the call is allowed when all conditions of one of allow hold.
+// refuse picks the errno that programs expect where it is refused; it never widens allow.
 type argRule struct {
 	text   string // for people: what passes
 	why    string // for people: what the rest is refused for
@@ -108,8 +107,8 @@ func otherwise(errno uint) []verdict { return []verdict{{errno: errno}} }
 // softly is otherwise for calls that programs probe with.
 func softly(errno uint) []verdict { return []verdict{{errno: errno, soft: true}} }
 
-// ruleOf returns the named argument rule. It is a function and not a
-// map so that a program that never asks pays nothing at start.
+// ruleOf returns the named argument rule. It is a function and not a map so that a program that
+// never calls it pays nothing at start.
 func ruleOf(name string) (argRule, bool) {
 	switch name {
 	case "open":
@@ -239,10 +238,12 @@ func socketRule() argRule {
 			{low(0, afNetlink), field(1, sockTypeMask&^1, sockDgram), low(2, 0)},
 		},
 		refuse: []verdict{
-			// Go tries MPTCP for every listener and takes only this errno (or EINVAL) for "not there".
+			// Go tries MPTCP for every listener and takes only this errno (or EINVAL) for "not
+			// there".
 			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockStream), low(2, protoMPTCP)}, errno: ePROTONOSUPPORT, soft: true},
 			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockRaw)}, errno: ePERM},
-			// PAM requests audit and ss for socket diagnosis; both take this as "not in this kernel".
+			// PAM requests audit and ss for socket diagnosis; both take this as "not in this
+			// kernel".
 			{conds: []cond{low(0, afNetlink), low(2, netlinkAudit)}, errno: ePROTONOSUPPORT, soft: true},
 			{conds: []cond{low(0, afNetlink), low(2, netlinkSockDiag)}, errno: ePROTONOSUPPORT, soft: true},
 			{errno: eAFNOSUPPORT},

@@ -54,13 +54,12 @@ func resourceRuleOf(name string) (argRule, bool) {
 	return argRule{}, false
 }
 
-// prlimitRule keeps RLIMIT_CORE as the jail was given it. With exactly 1 the
-// kernel runs no core handler of the host's (core(5); fs/coredump.c), and a
-// process may lower 1 to 0, with which it does. Setting it answers success and
-// changes nothing: shells' `ulimit -c 0` and gpg end where the call fails. Like
-// that, the old limit is not written where one call requests both. A resource
-// that does not exist (16 and above) has the same answer: libseccomp takes no
-// refusal beside an allowing rule for the same resource.
+// prlimitRule keeps RLIMIT_CORE at the jail's initial value. With exactly 1 the kernel runs no core
+// handler of the host's (core(5); fs/coredump.c), and a process may lower 1 to 0, with which it
+// does. Setting it answers success and changes nothing: shells' `ulimit -c 0` and gpg end where the
+// call fails. Like that, the old limit is not written where one call requests both. A resource that
+// does not exist (16 and above) has the same answer: libseccomp takes no refusal beside an allowing
+// rule for the same resource.
 func prlimitRule() argRule {
 	return argRule{
 		text: "every resource read, all but RLIMIT_CORE set; that is accepted and not changed",
@@ -115,7 +114,7 @@ func futexRule() argRule {
 func adviceRule() argRule {
 	return argRule{
 		text: "all advice but MADV_MERGEABLE",
-		why:  "merged pages tell what other processes of the host have in memory; prctl's PR_SET_MEMORY_MERGE is refused, too",
+		why:  "merged pages reveal what other processes of the host have in memory; prctl's PR_SET_MEMORY_MERGE is refused, too",
 		allow: [][]cond{
 			{field(2, 4, 0)}, // MADV_NORMAL to WILLNEED, FREE, REMOVE, DONTFORK, DOFORK, and so on
 			{field(2, 8, 0)},
@@ -151,7 +150,7 @@ func clockRule() argRule {
 func seccompRule() argRule {
 	return argRule{
 		text: "filters of its own, with TSYNC or without flags; which actions there are",
-		why:  "logging fills the kernel's log; listeners and speculation flags are needed by nobody",
+		why:  "logging fills the kernel's log; no program needs listeners and speculation flags",
 		allow: [][]cond{
 			{low(0, 1), field(1, 0xffffffff&^filterFlagsTsync, 0)}, // SET_MODE_FILTER
 			{low(0, 2), low(1, 0)},                                 // GET_ACTION_AVAIL

@@ -36,9 +36,8 @@ const (
 	prSetPtracer = 0x59616d61
 )
 
-// traceRule is an allowlist of requests. Since Linux 4.8 a filter is asked after
-// the tracer has been, so that a tracee's changed call is filtered as well
-// (seccomp(2)). Not in the list:
+// traceRule is an allowlist of requests. Since Linux 4.8 a filter runs after the tracer, so that a
+// tracee's changed call is filtered as well (seccomp(2)). Not in the list:
 //
 //   - PTRACE_O_SUSPEND_SECCOMP, by PTRACE_SETOPTIONS or PTRACE_SEIZE, which
 //     switches the tracee's filters off; the latter without looking at

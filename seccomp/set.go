@@ -179,9 +179,8 @@ func (a set) apart(b set) bool {
 	return ahi < blo || bhi < alo
 }
 
-// meet is what a and b have in common, as one set. empty is true when that is
-// nothing. exact is false when no single comparison says it; the result is
-// then empty, which is the stricter side.
+// meet is what a and b have in common, as one set. empty is true when that is nothing. exact is
+// false if no single comparison expresses it; the result is then empty, which is the stricter side.
 func (a set) meet(b set) (s set, empty, exact bool) {
 	switch {
 	case a.within(b):
@@ -236,7 +235,7 @@ func (a set) meet(b set) (s set, empty, exact bool) {
 func first(a, _ uint64) uint64  { return a }
 func second(_, b uint64) uint64 { return b }
 
-// not is the complement. ok is false when no single comparison says it.
+// not is the complement. ok is false if no single comparison expresses it.
 func (s set) not() (t set, ok bool) {
 	switch s.kind {
 	case masked:

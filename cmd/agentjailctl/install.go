@@ -246,8 +246,8 @@ func applyPlan(c *cli.Context, p *install.Plan) error {
 			fmt.Fprintln(out, done(f))
 		}
 	}
-	if len(r.Says) > 0 {
-		fmt.Fprintln(out, strings.Join(r.Says, "\n"))
+	if len(r.Messages) > 0 {
+		fmt.Fprintln(out, strings.Join(r.Messages, "\n"))
 	}
 	return nil
 }

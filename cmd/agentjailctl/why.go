@@ -66,7 +66,7 @@ func askWhy(c *cli.Context) error {
 	if noJail {
 		arch = c.String("arch")
 	}
-	q, err := why.Ask(args[len(args)-1], arch)
+	q, err := why.ParseQuestion(args[len(args)-1], arch)
 	if err != nil {
 		return err
 	}

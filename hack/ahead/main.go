@@ -1,6 +1,8 @@
-// Command ahead makes what tests would make the first time that they need it, and keep: programs of other people, the image to
-// work in, the virtual machines' root file system. So that they do not wait for it, make test runs this beside what comes
-// before them (hack/beside.sh). Whoever needs something that is being made waits for that; what fails here is tried again, and reported, there.
+// Command ahead makes what tests would make the first time that they need it, and keep: programs of
+// other people, the image to work in, the virtual machines' root file system. So that they do not
+// wait for it, make test runs this beside what comes before them (hack/beside.sh). A test that
+// needs something that is being made waits for it. A failure here is not final: the test tries
+// again and reports it.
 package main
 
 import (

@@ -20,9 +20,10 @@ import (
 // warmup is how many rounds are run and not counted.
 const warmup = 3
 
-// rest is how long nothing happens before each sample. A move into a control group leaves the kernel in a state, for some
-// ten milliseconds, in which the next costs nothing (kernel/rcu/sync.c): without a rest, chance would report which subject
-// profits from the one before it. On a machine that starts containers all the time, none waits.
+// rest is how long nothing happens before each sample. A move into a control group leaves the
+// kernel in a state, for some ten milliseconds, in which the next costs nothing
+// (kernel/rcu/sync.c): without a rest, chance would report which subject profits from the one
+// before it. On a machine that starts containers all the time, none waits.
 const rest = 50 * time.Millisecond
 
 // bench is one run of the program.
@@ -121,7 +122,8 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	b.res.Host = describeHost(b.e.Versions())
-	// Among Docker's own layers: by them agentjail knows whose the files are that Docker's bundle mounts.
+	// Among Docker's own layers: by them agentjail knows whose the files are that Docker's bundle
+	// mounts.
 	b.dir = filepath.Join(b.e.Dir, "docker", "overlay2", "bench")
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return err
@@ -179,9 +181,9 @@ func (b *bench) subjectOf(root *rootfs, d delegate, k kind, id string, change fu
 	return s, writeBundle(s.bundle, root, &b.captured.spec, change)
 }
 
-// interleave measures every subject once a round, in an order that chance gives (the same chance in every run), so that
-// neither the machine's changing load nor what one leaves in caches favours any of them. Nothing happens for rest before
-// each sample.
+// interleave measures every subject once a round, in a random order (with the same seed in every
+// run), so that neither the machine's changing load nor what one leaves in caches favours any of
+// them. Nothing happens for rest before each sample.
 func (b *bench) interleave(ctx context.Context, measure string, rounds int, subjects []*subject, take func(*subject) (sample, error)) error {
 	random := rand.New(rand.NewPCG(2, 3))
 	samples := map[*subject][]sample{}

@@ -27,8 +27,8 @@ case " $* " in *" create "*) cp "$bundle/config.json" "%s" ;; esac
 exec runc "$@"
 `
 
-// capture reports where the bundle that Docker really makes was kept, and for which container. That container stays, ended:
-// its host name and resolver files are mounted into what is measured.
+// capture reports where the bundle that Docker really makes was kept, and for which container. That
+// container stays, ended: its host name and resolver files are mounted into what is measured.
 type capture struct {
 	id   string
 	spec specs.Spec
@@ -51,7 +51,8 @@ func captureBundle(ctx context.Context, e *engine.Engine, runtime, file string) 
 	if err := json.Unmarshal(data, &c.spec); err != nil {
 		return nil, fmt.Errorf("the bundle that Docker made: %w", err)
 	}
-	// Docker plugs its network in by a hook. Bare delegates would run it and agentjail drops it: nobody does here.
+	// Docker plugs its network in by a hook. Bare delegates would run it and agentjail drops it: no
+	// subject runs it here.
 	c.spec.Hooks = nil
 	c.spec.Process.Args = []string{"/bin/true"}
 	if c.spec.Linux.Seccomp == nil {
@@ -60,14 +61,15 @@ func captureBundle(ctx context.Context, e *engine.Engine, runtime, file string) 
 	return c, nil
 }
 
-// A rootfs is an image mounted as Docker's overlay2 driver does it: read-only layers below a writable one, with names
-// relative to the directory of all layers, where the mounting program is.
+// A rootfs is an image mounted as Docker's overlay2 driver does it: read-only layers below a
+// writable one, with names relative to the directory of all layers, where the mounting program is.
 type rootfs struct {
 	dir    string
 	lowers []string // the uppermost first
 }
 
-// newRootfs makes an image of some layers: one that is unpacked once for all images in dir, and small ones above it.
+// newRootfs makes an image of some layers: one that is unpacked once for all images in dir, and
+// small ones above it.
 func newRootfs(dir string, layers int) (*rootfs, error) {
 	r := &rootfs{dir: dir}
 	for i := range layers {
@@ -102,7 +104,8 @@ func unpack(dir string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	// As Docker's own layer does: mount points that container root could not make in a user namespace.
+	// As Docker's own layer does: mount points that container root could not make in a user
+	// namespace.
 	for _, f := range dockersFiles {
 		if err := os.WriteFile(filepath.Join(dir, f), nil, 0o644); err != nil {
 			return err

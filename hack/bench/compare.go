@@ -11,13 +11,13 @@ type pair struct {
 	measure, what string
 	a, b          side
 	target        *target
-	// gross is the ratio, of time or of processor time, beyond which something is badly wrong, whatever the machine: about
-	// twice the usual one. 0: none.
+	// gross is the ratio, of time or of processor time, beyond which something is badly wrong,
+	// whatever the machine: about twice the usual one. 0: none.
 	gross float64
 }
 
-// A side reports which subjects of a measure are meant. Where both sides say the same of the delegate or the variant, each
-// subject is compared with that of the same delegate or variant.
+// A side reports which subjects of a measure are meant. Where both sides have the same delegate or
+// the variant, each subject is compared with that of the same delegate or variant.
 type side struct {
 	kind     kind
 	delegate string // what its name begins with
@@ -37,7 +37,8 @@ type quantity string
 const (
 	ofRatio      quantity = "ratio"
 	ofDifference quantity = "difference"
-	// ofOwnCPU is what agentjail's create itself takes of a processor, in milliseconds, and no difference at all.
+	// ofOwnCPU is what agentjail's create itself takes of a processor, in milliseconds, and no
+	// difference at all.
 	ofOwnCPU quantity = "own CPU at create"
 )
 

@@ -61,8 +61,8 @@ func (b *bench) cycles(ctx context.Context) error {
 	})
 }
 
-// reachable opens Docker's directories, which are for the host's root and get their modes anew with each container: what
-// enters a user namespace finds its root by name.
+// reachable opens Docker's directories, which are for the host's root and get their modes anew with
+// each container: what enters a user namespace finds its root by name.
 func (b *bench) reachable() error {
 	for _, dir := range []string{b.e.Dir, filepath.Join(b.e.Dir, "docker"), filepath.Dir(b.dir)} {
 		if err := os.Chmod(dir, 0o711); err != nil {
@@ -75,9 +75,9 @@ func (b *bench) reachable() error {
 // row is how many lives a sample of unrested has.
 const row = 5
 
-// unrested measures lives without any rest between them, several of one subject in a row, as on a machine that does nothing
-// else than start containers. The kernel is then never in the state that a start after a rest meets (see rest), and what a
-// subject hides behind waiting it hides no more.
+// unrested measures lives without any rest between them, several of one subject in a row, as on a
+// machine that does nothing else than start containers. The kernel is then never in the state that
+// a start after a rest meets (see rest), and what a subject hides behind waiting it hides no more.
 func (b *bench) unrested(ctx context.Context) error {
 	return reaping(func() error {
 		var subjects []*subject
@@ -125,9 +125,9 @@ func allKinds(jail *specs.Spec) []withChange {
 	}
 }
 
-// onPlainRoot makes s the spec of a jail, but on its own root, and without what would need agentjail: bind mounts of
-// Docker's files, and of what lies in the mount namespace that agentjail stages in, with what is mounted on top; and
-// agentjail's own step before the program.
+// onPlainRoot makes s the spec of a jail, but on its own root, and without what would need
+// agentjail: bind mounts of Docker's files, and of what lies in the mount namespace that agentjail
+// stages in, with what is mounted on top; and agentjail's own step before the program.
 func onPlainRoot(s, jail *specs.Spec) {
 	own := *s
 	*s = *clone(jail)
@@ -142,10 +142,11 @@ func onPlainRoot(s, jail *specs.Spec) {
 	})
 }
 
-// dockersFiles are bind mounts of files that belong to one container of Docker's, in a directory that only root enters.
+// dockersFiles are bind mounts of files that belong to one container of Docker's, in a directory
+// that only root enters.
 var dockersFiles = []string{"/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}
 
-// jailSpec makes a jail and reads the spec that its delegate was given.
+// jailSpec makes a jail and reads the spec that its delegate got.
 func (b *bench) jailSpec(d delegate) (*specs.Spec, error) {
 	s, err := b.subject(d, jailedDocker, b.captured.id, nil)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// A delegate is a runc or crun, with what makes agentjail use it: a policy file, and a build that does so by itself. The
-// latter is what is measured: an engine calls a runtime with arguments of its own by way of a shell.
+// A delegate is a runc or crun, with what makes agentjail use it: a policy file, and a build that
+// does so by itself. The latter is what is measured: an engine calls a runtime with arguments of
+// its own by way of a shell.
 type delegate struct{ name, path, policy, agentjail string }
 
 // program is the delegate's, without its version.
@@ -21,7 +22,8 @@ func (d delegate) program() string {
 	return program
 }
 
-// findDelegates takes the distribution's runc, builds the newest one, and takes the distribution's crun.
+// findDelegates takes the distribution's runc, builds the newest one, and takes the distribution's
+// crun.
 func (b *bench) findDelegates() error {
 	var paths []string
 	installed := func(name string) {
@@ -69,7 +71,8 @@ func (b *bench) findDelegates() error {
 	return nil
 }
 
-// nameOf asks a program for its name and version: "runc version 1.1.5+ds1", "crun version 1.8.1".
+// nameOf queries a program for its name and version: "runc version 1.1.5+ds1", "crun version
+// 1.8.1".
 func nameOf(path string) (string, error) {
 	out, err := exec.Command(path, "--version").Output()
 	if err != nil {
@@ -80,7 +83,8 @@ func nameOf(path string) (string, error) {
 	return filepath.Base(path) + " " + version, nil
 }
 
-// dropBroken leaves out the delegates that cannot run a container here: crun refuses some layouts of the control groups.
+// dropBroken leaves out the delegates that cannot run a container here: crun refuses some layouts
+// of the control groups.
 func (b *bench) dropBroken() error {
 	return reaping(func() error {
 		var works []delegate

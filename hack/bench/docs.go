@@ -44,8 +44,8 @@ func (r *results) writeDocs(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "performance.svg"), picture.Bytes(), 0o644)
 }
 
-// markdown writes the table of targets for docs/performance.md: a row for each target, a column for each delegate, and what
-// misses its target in bold. The report on standard output has the rest.
+// markdown writes the table of targets for docs/performance.md: a row for each target, a column for
+// each delegate, and what misses its target in bold. The report on standard output has the rest.
 func (r *results) markdown(w io.Writer) {
 	type row struct{ what, target string }
 	var rows []row

@@ -48,7 +48,8 @@ func (r *results) draw(w io.Writer) {
 		y+drawRow/2, html.EscapeString(r.Host.Kernel), r.Host.CPUs, r.Date.Format("2006-01-02"))
 }
 
-// drawSection writes a title and bars from y on, with a line at one value if that is not 0, and returns where it ends.
+// drawSection writes a title and bars from y on, with a line at one value if that is not 0, and
+// returns where it ends.
 func drawSection(w io.Writer, y int, title string, bars []bar, line float64) int {
 	fmt.Fprintf(w, `<text class="h" x="10" y="%d">%s</text>`+"\n", y, html.EscapeString(title))
 	longest := line
@@ -75,7 +76,8 @@ func drawSection(w io.Writer, y int, title string, bars []bar, line float64) int
 	return y + drawRow
 }
 
-// startBars are whole lives: of each delegate with Docker's bundle, with agentjail over it, and of peers.
+// startBars are whole lives: of each delegate with Docker's bundle, with agentjail over it, and of
+// peers.
 func (r *results) startBars() []bar {
 	var out []bar
 	for _, m := range r.Subjects {

@@ -21,7 +21,7 @@ func dockerName(what string, d delegate) string {
 	return what + "-" + strings.ReplaceAll(d.name, " ", "-")
 }
 
-// dockerRuns measures what somebody at a terminal waits for.
+// dockerRuns measures what a user at a terminal waits for.
 func (b *bench) dockerRuns(ctx context.Context) error {
 	var subjects []*subject
 	for _, d := range b.found {
@@ -40,7 +40,8 @@ func (b *bench) dockerRuns(ctx context.Context) error {
 	return b.interleave(ctx, "docker", b.dockerRounds, subjects, (*subject).lifecycle)
 }
 
-// ctrRuns measures the same by containerd alone, the distribution's and the newest: with its own shim, and with agentjail's.
+// ctrRuns measures the same by containerd alone, the distribution's and the newest: with its own
+// shim, and with agentjail's.
 func (b *bench) ctrRuns(ctx context.Context) (err error) {
 	shim, err := engine.Shim()
 	if err != nil {
@@ -78,7 +79,8 @@ func (b *bench) ctrRuns(ctx context.Context) (err error) {
 					whole: func() (sample, error) { return took(c.Ctr(ctx, args...)) },
 				}
 				if _, err := s.lifecycle(); err != nil {
-					// Old releases of crun do not know the version of the specification that new ones of ctr write.
+					// Old releases of crun do not know the version of the specification that new
+					// ones of ctr write.
 					b.res.leftOut(s.name+", "+s.variant, err)
 					continue
 				}

@@ -20,16 +20,18 @@ const (
 	serverAddr = "5.5.5.10"
 	resolvConf = "nameserver " + serverAddr + "\n"
 	greetsPort = 7001 // sends a byte and waits for the end
-	givesPort  = 7002 // sends as long as somebody reads
+	givesPort  = 7002 // sends as long as the client reads
 	takesPort  = 7003 // reads to the end, and reports how much it was
 )
 
-// A lab is a host in a network namespace of its own, with a way to servers in another, and a container's network behind it.
+// A lab is a host in a network namespace of its own, with a way to servers in another, and a
+// container's network behind it.
 type lab struct {
 	container string // the container's network namespace
 }
 
-// inLab calls f in a lab's host: what f runs from its own goroutine is there, with a resolv.conf that names the lab's name server.
+// inLab calls f in a lab's host: what f runs from its own goroutine is there, with a resolv.conf
+// that names the lab's name server.
 func inLab(f func(*lab) error) error {
 	servers, err := newPlace()
 	if err != nil {

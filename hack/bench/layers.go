@@ -11,8 +11,9 @@ import (
 // imageLayers are the numbers of layers that images are measured with.
 var imageLayers = []int{1, 10, 60}
 
-// layers measures the same life as cycles with images of several layers, and the first life after everything that the
-// kernel had cached of files was thrown away: programs, images, and what agentjail keeps.
+// layers measures the same life as cycles with images of several layers, and the first life after
+// everything that the kernel had cached of files was thrown away: programs, images, and what
+// agentjail keeps.
 func (b *bench) layers(ctx context.Context) error {
 	cold := dropCaches()
 	if cold != nil {
@@ -52,8 +53,8 @@ func (b *bench) layers(ctx context.Context) error {
 	})
 }
 
-// dropCaches has the kernel forget what it cached of files, directories and inodes (proc_sys_vm(5)). What was not yet written
-// to disk stays: it is written first.
+// dropCaches has the kernel forget what it cached of files, directories and inodes
+// (proc_sys_vm(5)). What was not yet written to disk stays: it is written first.
 func dropCaches() error {
 	unix.Sync()
 	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)

@@ -28,8 +28,8 @@ const leastKind kind = "the kernel's share"
 //go:embed limit/limit.c
 var limitSource embed.FS
 
-// least is a C program that makes, by straight system calls, what a jail's bundle asks of the kernel: what it takes is the
-// least that any runtime could take for such a jail on this machine.
+// least is a C program that makes, by straight system calls, what a jail's bundle requires of the
+// kernel. Its time is the least that any runtime could take for such a jail on this machine.
 func (b *bench) least(jail *specs.Spec) (*subject, error) {
 	cc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -167,8 +167,8 @@ func limitMount(m specs.Mount) (string, bool) {
 	return fmt.Sprintf("\t{%q, %q, %q, %#x, %q, %d},\n", m.Source, m.Destination, m.Type, flags, strings.Join(data, ","), isFile), true
 }
 
-// limitGroups are the control groups that a container gets below path, and the limits that are set there, as file and
-// value. Only what can be set on this machine is.
+// limitGroups are the control groups that a container gets below path, and the limits that are set
+// there, as file and value. Only what can be set on this machine is.
 func limitGroups(path string, r *specs.LinuxResources) (groups []string, limits [][2]string, err error) {
 	dirs := []string{"/sys/fs/cgroup"}
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {

@@ -1,5 +1,6 @@
-// Command bench measures what agentjail costs: every subject in turn, round after round, in one run on one machine, so
-// that only ratios and differences within a run are told. It needs root and a place to run Docker (see tests/engine).
+// Command bench measures what agentjail costs: every subject in turn, round after round, in one run
+// on one machine, so that only ratios and differences within a run are printed. It needs root and a
+// place to run Docker (see tests/engine).
 //
 //	go run ./hack/bench -rounds 40 -json out.json
 package main
@@ -71,7 +72,8 @@ func run(o options) int {
 	return 0
 }
 
-// measure measures, or reads what an earlier run measured, and tells. What was measured before an error is told too.
+// measure measures, or reads what an earlier run measured, and prints the results. Those from
+// before an error are printed too.
 func (o options) measure() error {
 	if o.from != "" {
 		data, err := os.ReadFile(o.from)
@@ -82,7 +84,7 @@ func (o options) measure() error {
 		if err := json.Unmarshal(data, &res); err != nil {
 			return fmt.Errorf("%s: %w", o.from, err)
 		}
-		return o.tell(&res)
+		return o.printAll(&res)
 	}
 	b := &bench{options: o, res: &results{Date: time.Now().UTC(), Rounds: o.rounds, DockerRounds: o.dockerRounds, Crowd: o.crowdSize}}
 	interrupted := make(chan os.Signal, 1)
@@ -97,19 +99,19 @@ func (o options) measure() error {
 		err = cerr
 	}
 	if o.brief {
-		return err // it has said all
+		return err // it is complete
 	}
 	if err != nil {
 		o.docs = "" // only whole runs go there
 	}
-	if terr := o.tell(b.res); err == nil {
+	if terr := o.printAll(b.res); err == nil {
 		err = terr
 	}
 	return err
 }
 
-// tell prints results and writes what was requested.
-func (o options) tell(r *results) error {
+// printAll prints results and writes what was requested.
+func (o options) printAll(r *results) error {
 	if len(r.Subjects) == 0 {
 		return nil
 	}

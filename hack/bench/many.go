@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// parallelRounds is how often each number of starts at once is measured, parallelStarts how many starts that is.
+	// parallelRounds is how often each number of starts at once is measured, parallelStarts how
+	// many starts that is.
 	parallelRounds, parallelStarts = 5, 16
 	// edge is how many of the first and the last starts of a crowd are counted.
 	edge = 10
@@ -28,8 +29,8 @@ const (
 	lastStarts  = "last 10"
 )
 
-// own is the change that makes a bundle one of several that run at a time: in a control group of its own, without what
-// belongs to one container of Docker's.
+// own is the change that makes a bundle one of several that run at a time: in a control group of
+// its own, without what belongs to one container of Docker's.
 func (b *bench) own(id string, args ...string) func(*specs.Spec) {
 	return func(s *specs.Spec) {
 		s.Linux.CgroupsPath = "/" + b.e.CgroupParent() + "/" + id
@@ -38,7 +39,8 @@ func (b *bench) own(id string, args ...string) func(*specs.Spec) {
 	}
 }
 
-// parallel measures how many lives are lived in a second when several start at once: 1 to twice the processors.
+// parallel measures how many lives are lived in a second when several start at once: 1 to twice the
+// processors.
 func (b *bench) parallel(ctx context.Context) error {
 	return reaping(func() error {
 		type team struct {
@@ -107,7 +109,7 @@ func atOnce(ctx context.Context, workers []*subject, n int) error {
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// rename gives the subject, and its control group, an id that no container had: as engines do.
+// rename sets an id that no container had for the subject and its control group: as engines do.
 func (s *subject) rename() error {
 	config := filepath.Join(s.bundle, "config.json")
 	text, err := os.ReadFile(config)
@@ -148,8 +150,8 @@ func (b *bench) crowdOf(ctx context.Context, d delegate) error {
 	return nil
 }
 
-// idle starts n containers that only sleep, one after the other, and hands what each start took to each. stop, which is
-// never nil, removes them. The caller is reaping.
+// idle starts n containers that only sleep, one after the other, and hands what each start took to
+// each. stop, which is never nil, removes them. The caller is reaping.
 func (b *bench) idle(ctx context.Context, d delegate, k kind, n int, each func(sample)) (stop func() error, err error) {
 	var made []*subject
 	pids := map[*subject]int{}

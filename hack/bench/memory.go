@@ -30,7 +30,8 @@ const (
 	memoryRounds = 4
 )
 
-// atRest is when what was started has come to rest: agentjail's shim gives memory back after a second without work.
+// atRest is when what was started has come to rest: agentjail's shim releases memory after a second
+// without work.
 const atRest = 3 * time.Second
 
 // The ways to look at what a container takes.
@@ -53,8 +54,8 @@ func (b *bench) idleContainers(ctx context.Context) error {
 	return reaping(func() error { return b.idleOf(ctx, "idle", []kind{idleContainer, idleJail}) })
 }
 
-// idleOf is idleContainers of some kinds, over one delegate: none leaves anything behind that lies idle with its container. The caller is
-// reaping.
+// idleOf is idleContainers of some kinds, over one delegate: none leaves anything behind that lies
+// idle with its container. The caller is reaping.
 func (b *bench) idleOf(ctx context.Context, measure string, kinds []kind) error {
 	d := b.newest()[0]
 	of := map[kind]map[string][]float64{}
@@ -122,7 +123,7 @@ func (b *bench) idleOnce(d delegate, k kind) (_ map[string]float64, err error) {
 			pids = append(pids, helper)
 		}
 	}
-	// A delegate's own program may still be there for a moment after start has said that it is not.
+	// A delegate's own program may still be there for a moment after start has reported its end.
 	time.Sleep(atRest)
 	pss := 0.0
 	for _, pid := range pids {
@@ -227,8 +228,8 @@ func (b *bench) shimsOf(ctx context.Context, c *engine.Containerd) error {
 	return nil
 }
 
-// idleShim runs a container and a second process in it, and looks at its shim when that is at rest. Only one shim runs at
-// a time, so that no two share the pages of a program.
+// idleShim runs a container and a second process in it, and looks at its shim when that is at rest.
+// Only one shim runs at a time, so that no two share the pages of a program.
 func idleShim(ctx context.Context, c *engine.Containerd, runtime string) (_ map[string]float64, err error) {
 	const id = "idle"
 	if r := c.Ctr(ctx, "run", "-d", "--runtime", runtime, engine.BusyboxImage, id, "sleep", "100000"); r.Code != 0 {

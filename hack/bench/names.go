@@ -44,7 +44,8 @@ func namesPolicy() (string, error) {
 	return path, os.WriteFile(path, []byte(text), 0o644)
 }
 
-// names measures lives of a jail with a network by name against those of one without a network, and what lies idle of both.
+// names measures lives of a jail with a network by name against those of one without a network, and
+// what lies idle of both.
 func (b *bench) names(ctx context.Context) error {
 	if err := b.reachable(); err != nil {
 		return err
@@ -83,8 +84,8 @@ func (s *subject) helper() (int, error) {
 	return r.Pid, nil
 }
 
-// reapHelpers takes the exit status of helpers, which became this process's children when create ended. Nothing else of its own has ended
-// then that is still waited for.
+// reapHelpers takes the exit status of helpers, which became this process's children when create
+// ended. Nothing else of its own has ended then that is still waited for.
 func reapHelpers() {
 	for {
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 || err != nil {
@@ -93,7 +94,8 @@ func reapHelpers() {
 	}
 }
 
-// connections measures connections from a container, by name and over an engine's network, to servers behind the same host.
+// connections measures connections from a container, by name and over an engine's network, to
+// servers behind the same host.
 func (b *bench) connections(ctx context.Context) error {
 	root, err := b.rootWith("dial", dialPath)
 	if err != nil {
@@ -153,7 +155,8 @@ func (b *bench) connections(ctx context.Context) error {
 // connectionRounds is how often connections are measured: each round makes hundreds of them.
 const connectionRounds = 15
 
-// helperPause is how long a helper takes to allow as many new connections as a round makes: it bounds their rate.
+// helperPause is how long a helper takes to allow as many new connections as a round makes: it
+// bounds their rate.
 const helperPause = time.Second
 
 // joinNetwork has a container's network be the one at a path.

@@ -19,8 +19,8 @@ const alone kind = "alone"
 // peerWait bounds one run of a peer.
 const peerWait = 20 * time.Second
 
-// peers are subjects of the start measure that agentjail has no part in, each with its own idea of a container. What does
-// not run here is left out with the reason.
+// peers are subjects of the start measure that agentjail has no part in, each with its own idea of
+// a container. What does not run here is left out with the reason.
 func (b *bench) peers() []*subject {
 	var out []*subject
 	for _, p := range []struct {
@@ -55,7 +55,7 @@ func (b *bench) bubblewrap() (*subject, error) {
 	return s, nil
 }
 
-// nspawn has ids and a network of its own, and its own filter, but asks no systemd for anything.
+// nspawn has ids and a network of its own, and its own filter, but requests nothing from systemd.
 func (b *bench) nspawn() (*subject, error) {
 	s, root, err := b.peer("systemd-nspawn", "systemd-nspawn")
 	if err != nil {

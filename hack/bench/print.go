@@ -81,8 +81,8 @@ func (r *results) printVerbs(w io.Writer) {
 	t.Flush()
 }
 
-// printSteps tells where agentjail's own time goes. What a verb took beyond its steps is the start of the program,
-// its options and policy, and for verbs that the delegate takes over, the delegate.
+// printSteps prints where agentjail's own time goes. What a verb took beyond its steps is the start
+// of the program, its options and policy, and for verbs that the delegate takes over, the delegate.
 func (r *results) printSteps(w io.Writer) {
 	if len(r.Steps) == 0 {
 		return

@@ -62,8 +62,8 @@ type measured struct {
 
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// addValues takes what was measured by other means than calls of a subject: m without its median. Samples of measures that
-// are to be compared belong to the same rounds, in the same order.
+// addValues takes what was measured by other means than calls of a subject: m without its median.
+// Samples of measures that are to be compared belong to the same rounds, in the same order.
 func (r *results) addValues(m measured) {
 	m.Median = medianInterval(m.Samples)
 	r.Subjects = append(r.Subjects, &m)

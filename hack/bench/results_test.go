@@ -48,7 +48,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// The smoke test fails on a delegate that takes some times as long, on nothing else, and where nothing was measured.
+// The smoke test fails on a delegate that takes some times as long, on nothing else, and where
+// nothing was measured.
 func TestTooSlow(t *testing.T) {
 	for factor, want := range map[float64]int{1.2: 0, 8: 3} {
 		r := sampleResults(factor)
@@ -79,7 +80,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// The picture is well-formed whatever the names are, and the numbers go into their place and leave the rest as it is.
+// The picture is well-formed whatever the names are, and the numbers go into their place and leave
+// the rest as it is.
 func TestDocs(t *testing.T) {
 	dir := t.TempDir()
 	page := filepath.Join(dir, "performance.md")

@@ -126,8 +126,8 @@ func (s *subject) lifecycle() (out sample, err error) {
 	return out, s.call(&out, "delete", s.id)
 }
 
-// wait waits for a container's first process. It became our child when the delegate ended, since this program is a child
-// subreaper (see reaping).
+// wait waits for a container's first process. It became our child when the delegate ended, since
+// this program is a child subreaper (see reaping).
 func wait(pid int, ws *unix.WaitStatus, usage *unix.Rusage) error {
 	for {
 		_, err := unix.Wait4(pid, ws, 0, usage)
@@ -146,7 +146,8 @@ func reaping(f func() error) error {
 	return f()
 }
 
-// exec runs a further process in the subject's container, which runs already, and waits for its end.
+// exec runs a further process in the subject's container, which runs already, and waits for its
+// end.
 func (s *subject) exec(process string) (out sample, err error) {
 	return out, s.call(&out, "exec", "--process", process, s.id)
 }

@@ -13,8 +13,8 @@ const smokeRounds = 8
 // smokeMeasures are what it is seen by.
 const smokeMeasures = "cycle,exec,docker"
 
-// smoke measures a few rounds and holds ratios against their gross bounds. What looks too slow is measured once more before
-// it counts: other work on the machine may have met one side alone.
+// smoke measures a few rounds and holds ratios against their gross bounds. What looks too slow is
+// measured once more before it counts: other work on the machine may have met one side alone.
 func (b *bench) smoke(ctx context.Context) error {
 	var bad []string
 	for range 2 {
@@ -34,9 +34,9 @@ func (b *bench) smoke(ctx context.Context) error {
 	return fmt.Errorf("too slow, twice: %s", bad[0])
 }
 
-// tooSlow names the comparisons that are beyond their gross bound: with the whole of the interval, or in processor time,
-// which says less of what waits, but the same on a machine with other work. It is an error if none has a bound: then
-// nothing was looked at.
+// tooSlow names the comparisons that are beyond their gross bound: with the whole of the interval,
+// or in processor time, which shows less of the waiting, but is the same on a machine with other
+// work. It is an error if none has a bound: then no subject was compared.
 func (r *results) tooSlow() (bad []string, err error) {
 	looked := 0
 	for _, c := range r.Comparisons {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// resamples is how often a bootstrap draws; 2000 gives the ends of a 95 % interval to about a hundredth of its width.
+// resamples is how often a bootstrap draws; 2000 gives the ends of a 95 % interval to about a
+// hundredth of its width.
 const resamples = 2000
 
 // An Interval is an estimate with the ends of its 95 % confidence interval.
@@ -33,9 +34,10 @@ func medianOf(v []float64) float64 {
 	return (v[n/2-1] + v[n/2]) / 2
 }
 
-// bootstrap estimates a statistic of rounds 0 to n-1. It draws rounds with replacement, so that two subjects measured in
-// the same round stay together and what slowed both of them down cancels out (percentile bootstrap; Efron and
-// Tibshirani, An Introduction to the Bootstrap, chapter 13). The draws are the same for the same n.
+// bootstrap estimates a statistic of rounds 0 to n-1. It draws rounds with replacement, so that two
+// subjects measured in the same round stay together and what slowed both of them down cancels out
+// (percentile bootstrap; Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13). The
+// draws are the same for the same n.
 func bootstrap(n int, statistic func(rounds []int) float64) Interval {
 	rounds := make([]int, n)
 	for i := range rounds {

@@ -16,7 +16,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// What slows a whole round down must not widen the interval of a ratio: both subjects are drawn together.
+// What slows a whole round down must not widen the interval of a ratio: both subjects are drawn
+// together.
 func TestRatioIsPaired(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	var a, b, unpaired []float64

@@ -19,8 +19,9 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// steadyPairs are about what a container does once it runs. What a jail's filters and Landlock cost shows in the first,
-// held against a container as an engine makes it; real work is held against one without any filter.
+// steadyPairs are about what a container does once it runs. What a jail's filters and Landlock cost
+// shows in the first, held against a container as an engine makes it; real work is held against one
+// without any filter.
 var steadyPairs = []pair{
 	{"calls", "system call", side{kind: jailedDocker}, side{kind: bareDocker}, atMost(1.02, "at most 1.02"), 3},
 	{"calls", "system call, Docker's filter against none", side{kind: bareDocker}, side{kind: bare}, nil, 0},
@@ -29,8 +30,8 @@ var steadyPairs = []pair{
 	{"work", "real work, Docker's filter against none", side{kind: bareDocker}, side{kind: bare}, nil, 0},
 }
 
-// running makes a container of every kind over each delegate that sleeps on a root, and has f measure them. cpus are the
-// processors that it may use, "" for all.
+// running makes a container of every kind over each delegate that sleeps on a root, and has f
+// measure them. cpus are the processors that it may use, "" for all.
 func (b *bench) running(root *rootfs, cpus string, kinds []kind, f func([]*subject) error) error {
 	own := b.root
 	b.root = root
@@ -137,7 +138,8 @@ func readings(text string) ([]reading, error) {
 	return out, nil
 }
 
-// rounds has each subject give its readings once a round, in an order that chance gives, and adds them to the results.
+// steadyRounds takes each subject's readings once a round, in a random order, and adds them to the
+// results.
 func (b *bench) steadyRounds(ctx context.Context, measure, unit string, rounds int, subjects []*subject, take func(*subject) ([]reading, error)) error {
 	random := rand.New(rand.NewPCG(4, 5))
 	b.say("%s: %d rounds of %d subjects", measure, rounds, len(subjects))
@@ -217,7 +219,8 @@ func (b *bench) loop(s *subject, group string) ([]reading, error) {
 	return readings(out)
 }
 
-// unpackWork unpacks the tests' image with toolchains, which is made the first time (minutes; see engine.WorkTar).
+// unpackWork unpacks the tests' image with toolchains, which is made the first time (minutes; see
+// engine.WorkTar).
 func unpackWork(dir string) (*rootfs, error) {
 	tar, err := engine.WorkTar()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 // workRounds is how often real work is measured: a round of it takes longer than all others.
 const workRounds = 8
 
-// A task is something that an agent does, as scripts for sh in an empty directory: what is made ready, once for each
-// container, and what is timed.
+// A task is something that an agent does, as scripts for sh in an empty directory: what is made
+// ready, once for each container, and what is timed.
 type task struct{ name, prepare, work string }
 
 var tasks = []task{
@@ -59,8 +59,9 @@ EOF`, `python3 s.py`},
 		`cd r; for i in 1 2 3 4 5; do git status --short || exit 1; done`},
 }
 
-// script is what runs a task, for bash: its output is dropped, and the time that it took is printed in milliseconds, and
-// what of it the processors worked, which other programs on the machine change less.
+// script is what runs a task, for bash: its output is dropped, and the time that it took is printed
+// in milliseconds, and what of it the processors worked, which other programs on the machine change
+// less.
 func (t task) script(prepare bool) string {
 	dir := "/tmp/bench-" + strings.ReplaceAll(t.name, " ", "-")
 	if prepare {
@@ -71,7 +72,7 @@ work() {
 %s
 }
 TIMEFORMAT='%%R %%U %%S'
-{ time { (work) > /tmp/bench-said 2>&1; }; } 2> /tmp/bench-took || { cat /tmp/bench-said; exit 1; }
+{ time { (work) > /tmp/bench-out 2>&1; }; } 2> /tmp/bench-took || { cat /tmp/bench-out; exit 1; }
 awk '{ printf "%%.1f\t%s\n%%.1f\t%s, processor time\n", $1 * 1000, ($2 + $3) * 1000 }' /tmp/bench-took`, dir, t.work, t.name, t.name)
 }
 
@@ -82,7 +83,8 @@ func (b *bench) work(ctx context.Context) error {
 		b.res.leftOut("real work", err)
 		return nil
 	}
-	// Over one delegate: none has a part in what a container does once it runs, but for the shape of its filter.
+	// Over one delegate: none has a part in what a container does once it runs, but for the shape
+	// of its filter.
 	all := b.found
 	b.found = all[:1]
 	defer func() { b.found = all }()

@@ -54,5 +54,5 @@ func readTrace(path string) ([]step, error) {
 	return out, nil
 }
 
-// ownStep tells those of which the delegate has no part.
+// ownStep reports whether the delegate has no part in a step.
 func ownStep(name string) bool { return !strings.HasPrefix(name, "delegate ") }

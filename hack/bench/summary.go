@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// A line is what a comparison comes to over all variants of a measure: a system call loop has a dozen.
+// A line is what a comparison comes to over all variants of a measure: a system call loop has a
+// dozen.
 type line struct {
 	what, delegate, target string
 	of                     quantity
@@ -60,7 +61,7 @@ func (r *results) lines() []*line {
 	return out
 }
 
-// measured tells the value in a few words.
+// measured describes the value in a few words.
 func (l *line) measured() string {
 	unit := ""
 	if l.of != ofRatio {

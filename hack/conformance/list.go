@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// A list holds the differences that are known, with their reasons: the rows of a Markdown file's tables whose first cell
-// is a unit, the second a test's name, and the last the reason. "*" in either stands for anything.
+// A list holds the differences that are known, with their reasons: the rows of a Markdown file's
+// tables whose first cell is a unit, the second a test's name, and the last the reason. "*" in
+// either stands for anything.
 type list map[test]string
 
 // readList reads a list; a missing file is an empty one.
@@ -60,7 +61,7 @@ func row(line string) ([]string, bool) {
 // matches reports whether a row is about a test.
 func matches(row, t test) bool { return like(row.unit, t.unit) && like(row.name, t.name) }
 
-// like reports whether a text is as a pattern says.
+// like reports whether a text matches a pattern.
 func like(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
@@ -80,7 +81,7 @@ func like(pattern, text string) bool {
 	return strings.HasSuffix(text, parts[len(parts)-1])
 }
 
-// judge prints what is not as the list says, and reports whether a difference is not on it.
+// judge prints what differs from the list, and reports whether a difference is not on it.
 func (l list) judge(diff []difference, base results, draft bool) (failed bool) {
 	used := map[test]bool{}
 	for _, d := range diff {

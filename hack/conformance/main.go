@@ -1,11 +1,14 @@
-// Command conformance runs other projects' test suites for OCI runtimes on a delegate alone, on agentjail passing calls
-// through to it, and on agentjail's jails. Passed through, every test has to come out as on the delegate; in jails, every
-// difference has to be on a reviewed list with its reason (tests/conformance).
+// Command conformance runs other projects' test suites for OCI runtimes on a delegate alone, on
+// agentjail passing calls through to it, and on agentjail's jails. Passed through, every test has
+// to come out as on the delegate; in jails, every difference has to be on a reviewed list with its
+// reason (tests/conformance).
 //
-// Usage: conformance [-suite NAME] [-delegate PATH] [-from DIR] [-out DIR] [-subjects LIST] [-only PATTERN] [-reuse] [-draft]
+// Usage: conformance [-suite NAME] [-delegate PATH] [-from DIR] [-out DIR] [-subjects LIST] [-only
+// PATTERN] [-reuse] [-draft]
 //
-// The suites are not part of agentjail. runc's comes from its Go module, at the delegate's version; the others from directories
-// below -from, which the caller has cloned there. It needs root, and control groups (hack/with-cgroups.sh).
+// The suites are not part of agentjail. runc's comes from its Go module, at the delegate's version;
+// the others from directories below -from, which the caller has cloned there. It needs root, and
+// control groups (hack/with-cgroups.sh).
 package main
 
 import (
@@ -49,7 +52,7 @@ func main() {
 	suite := flag.String("suite", "all", "`NAME` of a suite ("+strings.Join(names(), ", ")+") or all")
 	flag.StringVar(&o.delegate, "delegate", "/usr/sbin/runc", "`PATH` of the OCI runtime that agentjail is compared with")
 	flag.StringVar(&o.from, "from", os.Getenv("CONFORMANCE_DIR"), "`DIR` with clones of the suites' repositories")
-	flag.StringVar(&o.out, "out", "dist/conformance", "`DIR` for what the suites say")
+	flag.StringVar(&o.out, "out", "dist/conformance", "`DIR` for the output of the suites")
 	subjects := flag.String("subjects", passthrough+","+jails, "what to compare with the delegate")
 	only := flag.String("only", "", "run the files of a suite that match `PATTERN`")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often a difference has to be seen to count")
@@ -145,7 +148,8 @@ func subjects(delegate string) (map[string]string, error) {
 		}
 		options := "--config " + conf
 		if name == jails {
-			// Grants that a jail does not get would else be told on standard error, which the suites compare.
+			// Grants that a jail does not get would otherwise be printed on standard error, which
+			// the suites compare.
 			options += " --log " + filepath.Join(dir, "jails.log")
 		}
 		text := fmt.Sprintf("#!/bin/sh\nexec %s %s \"$@\"\n", program, options)
@@ -201,6 +205,7 @@ func compare(ctx context.Context, o *options, s suite, version string, paths map
 	return failed, nil
 }
 
-// unitWait bounds what one file of a suite may take: in jails a shell that a hook should have kept from starting waits for
-// its input. (bats' own bound on a test is a job of the test's shell, for which tests wait.)
+// unitWait bounds what one file of a suite may take: in jails a shell that a hook should have kept
+// from starting waits for its input. (bats' own bound on a test is a job of the test's shell, for
+// which tests wait.)
 const unitWait = 15 * time.Minute

@@ -21,7 +21,7 @@ type suite struct {
 // A unit is a part of a suite that can be run by itself.
 type unit struct {
 	name string
-	// run runs it on the runtime at path, with all that is said going to the file log.
+	// run runs it on the runtime at path, with all output going to the file log.
 	run func(ctx context.Context, path, log string) error
 	// read is what came out, by that file.
 	read func(log string) (results, error)
@@ -89,7 +89,7 @@ func differences(base, got results) []difference {
 	return out
 }
 
-// A runner runs units and keeps what they say.
+// A runner runs units and keeps their output.
 type runner struct {
 	ctx   context.Context
 	out   string
@@ -98,7 +98,7 @@ type runner struct {
 	reuse bool
 }
 
-// all runs all units on one subject. mark is added to the names of the files with what they say.
+// all runs all units on one subject. mark is added to the names of the files with their output.
 func (r *runner) all(subject string, units []unit, mark string) (results, error) {
 	dir := filepath.Join(r.out, subject)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -123,7 +123,7 @@ func (r *runner) all(subject string, units []unit, mark string) (results, error)
 	return sum, nil
 }
 
-// one runs a unit. The file with what it says is there when it has ended, not before.
+// one runs a unit. The file with its output is there when it has ended, not before.
 func (r *runner) one(subject string, u unit, log string) error {
 	ctx, cancel := context.WithTimeout(r.ctx, unitWait)
 	defer cancel()
@@ -140,8 +140,8 @@ func (r *runner) one(subject string, u unit, log string) error {
 	return os.Rename(part, log)
 }
 
-// again runs the units of differences once more on both sides and returns those that still differ: some tests of these
-// suites do not come out the same each time.
+// again runs the units of differences once more on both sides and returns those that still differ:
+// some tests of these suites do not come out the same each time.
 func (r *runner) again(subject string, units []unit, diff []difference, round int) ([]difference, error) {
 	some := slices.Clone(units)
 	some = slices.DeleteFunc(some, func(u unit) bool {

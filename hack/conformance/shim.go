@@ -18,8 +18,8 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// What shimtest needs to be built with the release of containerd whose shims are compared. Some of what its own go.mod
-// names cannot be had from module proxies.
+// shimModules are the modules that shimtest needs to be built with the release of containerd whose
+// shims are compared. Some of what its own go.mod names cannot be had from module proxies.
 var shimModules = []string{
 	"github.com/containerd/containerd/v2@v2.4.2", "github.com/containerd/containerd/api@v1.12.0", "github.com/containerd/ttrpc@v1.2.9",
 	"github.com/containerd/typeurl/v2@v2.3.0", "google.golang.org/protobuf@v1.36.11", "github.com/Microsoft/go-winio@v0.6.2",
@@ -28,7 +28,8 @@ var shimModules = []string{
 // shimSkip are features that the runc shim has not, or that need a network.
 var shimSkip = []string{"layers", "sandbox", "transfer", "uds", "net"}
 
-// shimSuite is containerd/shimtest, without its stress tests, which take minutes of nothing but starts. Alone is containerd's own runc shim here, not the delegate.
+// shimSuite is containerd/shimtest, without its stress tests, which take minutes of nothing but
+// starts. Alone is containerd's own runc shim here, not the delegate.
 func shimSuite(ctx context.Context, o *options, version string) ([]unit, error) {
 	from := filepath.Join(o.from, "shimtest")
 	if _, err := os.Stat(filepath.Join(from, "go.mod")); err != nil {
@@ -124,7 +125,8 @@ func profileForShims(delegate string) error {
 
 var goTestLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 
-// readGoTest reads what go test -v said. The test that has all others in it is told by them.
+// readGoTest reads the output of go test -v. The verdict of the test that contains all others is
+// theirs.
 func readGoTest(path, unit string) (results, error) {
 	f, err := os.Open(path)
 	if err != nil {

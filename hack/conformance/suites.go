@@ -22,27 +22,29 @@ var suites = []suite{{"runc", runcSuite}, {"runtime-tools", toolsSuite}, {"shimt
 func versionOf(path string) (string, error) {
 	out, err := exec.Command(path, "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("asking %s for its version: %w", path, err)
+		return "", fmt.Errorf("reading the version of %s: %w", path, err)
 	}
 	m := regexp.MustCompile(`^(\w+) version (\d+\.\d+(?:\.\d+)?(?:-rc\.\d+)?)`).FindStringSubmatch(string(out))
 	if m == nil {
-		return "", fmt.Errorf("%s does not tell its version: %q", path, out)
+		return "", fmt.Errorf("%s does not print its version: %q", path, out)
 	}
 	return m[1] + "-" + m[2], nil
 }
 
-// workDir is where a suite is built: a directory that everybody can search, as jails' users have to.
+// workDir is where a suite is built: a directory that everybody can search, as jails' users have
+// to.
 func workDir(name string) string { return filepath.Join(engine.CacheDir, "conformance", name) }
 
-// command runs a program with all that it says going to a file, and kills what it started when the time is over. An exit
-// status other than 0 is no error: the suites fail by it.
+// command runs a program with all output going to a file, and kills what it started when the time
+// is over. An exit status other than 0 is no error: the suites fail by it.
 func command(ctx context.Context, dir, log string, env []string, args ...string) error {
 	f, err := os.Create(log)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	// Input that never comes and does not end: script(1) tells its terminal of an end, and what is there echoes it.
+	// Input that never comes and does not end: script(1) sends its terminal an end of file, and
+	// what is there echoes it.
 	in, hold, err := os.Pipe()
 	if err != nil {
 		return err
@@ -106,7 +108,8 @@ func runcModule(ctx context.Context, version string) (string, error) {
 	return dir, os.Rename(part, dir)
 }
 
-// runcHelpers builds the programs that runc's suite calls: in contrib/cmd until 1.1, in tests/cmd since.
+// runcHelpers builds the programs that runc's suite calls: in contrib/cmd until 1.1, in tests/cmd
+// since.
 func runcHelpers(ctx context.Context, dir string) error {
 	for _, place := range []string{"contrib/cmd", "tests/cmd"} {
 		mains, _ := filepath.Glob(filepath.Join(dir, place, "*"))
@@ -126,7 +129,8 @@ func runcHelpers(ctx context.Context, dir string) error {
 	return nil
 }
 
-// runcSuite is runc's own, in bats. It is the delegate's version's: tests are written for the code beside them.
+// runcSuite is runc's own, in bats. It is the delegate's version's: tests are written for the code
+// beside them.
 func runcSuite(ctx context.Context, o *options, version string) ([]unit, error) {
 	if !strings.HasPrefix(version, "runc-") {
 		return nil, fmt.Errorf("this suite is runc's own, and the delegate is %s", version)
@@ -166,8 +170,8 @@ func runcSuite(ctx context.Context, o *options, version string) ([]unit, error) 
 	return units, nil
 }
 
-// images makes the root file systems that runc's suite would fetch from a registry: of this machine's busybox, and of
-// Debian by debootstrap.
+// images makes the root file systems that runc's suite would fetch from a registry: of this
+// machine's busybox, and of Debian by debootstrap.
 func images(ctx context.Context, dir string) error {
 	arch, err := do(ctx, "", "go", "env", "GOARCH")
 	if err != nil {
@@ -203,7 +207,7 @@ tar -C "$d/r" -c . | xz -1 -T0 > "$0.partial"; mv "$0.partial" "$0"`
 	if err := engine.BusyboxTree(f); err != nil {
 		return err
 	}
-	// The suite knows root by name and nobody else.
+	// The suite knows no user but root by name.
 	const script = `mkdir r; tar -C r -xf tar; rm -rf r/home/* r/usr/local; echo root:x:0:0:root:/root:/bin/sh >r/etc/passwd; echo root:x:0: >r/etc/group
 tar -C r -c . | xz -1 >"$0.partial"; mv "$0.partial" "$0"`
 	_, err = do(ctx, tree, "sh", "-ec", script, busybox)

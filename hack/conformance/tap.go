@@ -17,8 +17,8 @@ var (
 // maxLine bounds a line of a suite's output, in bytes.
 const maxLine = 4 << 20
 
-// readTAP adds the results of a unit in the Test Anything Protocol. tidy takes out of a test's name what is different each
-// time; it may be nil.
+// readTAP adds the results of a unit in the Test Anything Protocol. tidy takes out of a test's name
+// what is different each time; it may be nil.
 func readTAP(in io.Reader, unit string, tidy func(string) string, into results) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)

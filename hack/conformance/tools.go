@@ -9,10 +9,12 @@ import (
 	"strings"
 )
 
-// What a test of runtime-tools says is different each time: containers' names, directories, process ids.
+// unsteady matches what differs in each output of a test of runtime-tools: containers' names,
+// directories, process ids.
 var unsteady = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|/tmp/[^ "]*|\b[0-9]{4,}\b|0x[0-9a-f]+`)
 
-// toolsSuite is the validation of opencontainers/runtime-tools: one program for each part of the specification.
+// toolsSuite is the validation of opencontainers/runtime-tools: one program for each part of the
+// specification.
 func toolsSuite(ctx context.Context, o *options, version string) ([]unit, error) {
 	dir := filepath.Join(o.from, "runtime-tools")
 	if _, err := os.Stat(filepath.Join(dir, "validation")); err != nil {
@@ -44,11 +46,11 @@ func toolsSuite(ctx context.Context, o *options, version string) ([]unit, error)
 	return units, nil
 }
 
-// olderSpec reports whether a delegate refuses the number of the specification that the suites' bundles have, and any later
-// one than 1.0.2.
+// olderSpec reports whether a delegate refuses the number of the specification that the suites'
+// bundles have, and any later one than 1.0.2.
 func olderSpec(version string) bool { return strings.HasPrefix(version, "crun-1.8") }
 
-// olderTools is a copy of the suite whose bundles say that they are of version 1.0.2 of the specification.
+// olderTools is a copy of the suite whose bundles have version 1.0.2 of the specification.
 func olderTools(ctx context.Context, from string) (string, error) {
 	dir := workDir("runtime-tools-1.0.2")
 	const number = "vendor/github.com/opencontainers/runtime-spec/specs-go/version.go"

@@ -30,7 +30,7 @@ func (d demo) acts() error {
 	return nil
 }
 
-// run shows and runs a docker command. A command may fail: the show goes on with what it said.
+// run shows and runs a docker command. A command may fail: the show goes on with its output.
 func (d demo) run(args ...string) engine.Result {
 	shown := make([]string, len(args))
 	for i, a := range args {
@@ -73,7 +73,8 @@ func (d demo) check() error {
 	return nil
 }
 
-// refusal: what a program sees that is refused something, and what explains it. The README shows these lines.
+// refusal: what a program sees that is refused something, and what explains it. The README shows
+// these lines.
 func (d demo) refusal() error {
 	say("2. A refusal, and its explanation.")
 	readme, err := os.ReadFile("README.md")
@@ -219,7 +220,7 @@ func (d demo) hostile() error {
 
 // limits: what the agent can use up.
 func (d demo) limits() error {
-	say("5. Greedy work: processes, memory and disk end where policy says; rm -rf / costs the jail only its own files.")
+	say("5. Greedy work: processes, memory and disk end at policy's limits; rm -rf / costs the jail only its own files.")
 	for _, c := range []struct {
 		args []string
 		ends string // what the jail's answer has in it
@@ -244,7 +245,7 @@ func (d demo) limits() error {
 
 // report: a running jail, looked at from outside.
 func (d demo) report() error {
-	say("6. --privileged gives a plain jail, and the report says what was denied. The jail as the kernel sees it, ring by ring:")
+	say("6. --privileged makes a plain jail, and the report lists what was denied. The jail as the kernel sees it, ring by ring:")
 	r := d.run("run", "-d", "--privileged", "--pid=host", "--network=host", jail, engine.Busybox, "sleep", "3600")
 	id := strings.TrimSpace(r.Stdout)
 	if r.Code != 0 {

@@ -1,5 +1,6 @@
-// Demo shows agentjail on a real Docker: it starts one of its own, runs useful and hostile work through
-// docker run --runtime=agentjail, shows the ring report of a running jail, and removes everything again.
+// Demo shows agentjail on a real Docker: it starts one of its own, runs useful and hostile work
+// through docker run --runtime=agentjail, shows the ring report of a running jail, and removes
+// everything again.
 package main
 
 import (
@@ -76,8 +77,8 @@ func show(binary string) error {
 	return err
 }
 
-// install copies agentjail to where only root can write: what runs as root must not come from a directory that others can
-// change.
+// install copies agentjail to where only root can write: what runs as root must not come from a
+// directory that others can change.
 func install(binary string) (string, error) {
 	dir, err := engine.BinDir()
 	if err != nil {

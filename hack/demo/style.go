@@ -33,7 +33,8 @@ func of(word string) style {
 	return ""
 }
 
-// colours reports whether standard output shows colours: a terminal whose user did not request none (no-color.org).
+// colours reports whether standard output shows colours: a terminal whose user did not request none
+// (no-color.org).
 var colours = sync.OnceValue(func() bool {
 	_, err := unix.IoctlGetTermios(int(os.Stdout.Fd()), unix.TCGETS)
 	return err == nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"

@@ -11,7 +11,8 @@ import (
 // documented are the directories whose exported names have doc comments.
 var documented = []string{"runtime", "seccomp", "apparmor", "shim", "cmd", "tests/engine"}
 
-// TestDocComments: every exported name of the product, and of what tests share, reports what it is for.
+// TestDocComments: every exported name of the product, and of what tests share, reports what it is
+// for.
 func TestDocComments(t *testing.T) {
 	for _, file := range goFiles(t, documented, false, 200) {
 		set := token.NewFileSet()

@@ -6,10 +6,12 @@ import (
 	"testing"
 )
 
-// exitsAsPassed is what a TestMain says to end a suite of which nothing ran. It is in two parts, so that this file does not have it.
+// exitsAsPassed is what a TestMain says to end a suite of which nothing ran. It is in two parts, so
+// that this file does not have it.
 const exitsAsPassed = "os.Exit" + "(0)"
 
-// TestNoSilentPass: no suite below tests ends as one that passed without saying that it skipped its tests (tests/engine.SuiteNeedsRoot does).
+// TestNoSilentPass: no suite below tests ends as one that passed without saying that it skipped its
+// tests (tests/engine.SuiteNeedsRoot does).
 func TestNoSilentPass(t *testing.T) {
 	n := 0
 	for _, f := range goFiles(t, []string{"tests"}, true, 10) {

@@ -1,4 +1,5 @@
-// Package lint holds rules of this repository that no ready-made tool knows: the direction of imports.
+// Package lint holds rules of this repository that no ready-made tool knows: the direction of
+// imports.
 package lint
 
 import (
@@ -47,8 +48,9 @@ var rules = []rule{
 	{"runtime/lifecycle", []string{"runtime/lifecycle", "runtime/runccli", "shim", "cmd/", "hack/", "tests/"}, "no stage of a bundle depends on the life cycle"},
 }
 
-// floors are the rooms of the product, from those that are called first down to those that all others stand on. A room imports rooms
-// that stand below it, and none above. Within a room the order is that of Go, which has no circles.
+// floors are the rooms of the product, from those that are called first down to those that all
+// others stand on. A room imports rooms that stand below it, and none above. Within a room the
+// order is that of Go, which has no circles.
 var floors = []string{
 	"shim", "runtime/runccli", "runtime/inspect", "runtime/install", "runtime/lifecycle", "runtime/harden", "runtime/observe", "runtime/rootfs",
 	"apparmor", "runtime/delegate", "runtime/network", "runtime/state", "runtime/internal", "runtime/jailinit", "runtime/spec", "runtime/protect", "seccomp",

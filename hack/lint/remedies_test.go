@@ -14,8 +14,8 @@ var grants = []string{
 	"binds.allow", "binds.root =", "binds.setid =", "in binds.unprotect", "devices.allow", "apparmor.required = false", "landlock.required = false", "network.filter =",
 }
 
-// TestRemediesNameWhatTheyOpen: a message that advises a setting that gives a jail more says in the same breath what that opens: an
-// advice is followed as it stands.
+// TestRemediesNameWhatTheyOpen: a message that advises a setting that gives a jail more says in the
+// same breath what that opens: an advice is followed as it stands.
 func TestRemediesNameWhatTheyOpen(t *testing.T) {
 	n := 0
 	for _, f := range goFiles(t, []string{"runtime", "cmd", "shim"}, false, 200) {

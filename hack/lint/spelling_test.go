@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// misspelled are words as people often misspell them (from Wikipedia's list of common misspellings), and words that this project calls
-// otherwise, with what to write.
+// misspelled are words as people often misspell them (from Wikipedia's list of common
+// misspellings), and words that this project calls otherwise, with what to write.
 var misspelled = map[string]string{
 	"accomodate": "accommodate", "acheive": "achieve", "agressive": "aggressive", "appearence": "appearance", "arguement": "argument", "asynchonous": "asynchronous",
 	"begining": "beginning", "beleive": "believe", "catagory": "category", "commited": "committed", "commiting": "committing", "compatability": "compatibility",
@@ -28,7 +28,8 @@ var misspelled = map[string]string{
 
 var word = regexp.MustCompile(`[A-Za-z]+`)
 
-// TestSpelling: no word of the list stands in code, comments, scripts or docs. Data of others' is left out.
+// TestSpelling: no word of the list stands in code, comments, scripts or docs. Data of others' is
+// left out.
 func TestSpelling(t *testing.T) {
 	files, err := exec.Command("git", "-C", top, "ls-files", "-z").Output()
 	if err != nil {

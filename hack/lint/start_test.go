@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// heavy are packages that would cost every start of a program that links them, used or not: in sum a tenth of the processor time of agentjail's.
+// heavy are packages that would cost every start of a program that links them, used or not: in sum
+// a tenth of the processor time of agentjail's.
 var heavy = []string{"crypto/x509", "crypto/tls", "net/http"}
 
 // TestLinkedPackages: what engines start for each verb does not link them.

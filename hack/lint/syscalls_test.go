@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// rawCallers are the product's directories and files that make system calls by number, and why golang.org/x/sys/unix does not serve.
-// All others call functions, which check types.
+// rawCallers are the product's directories and files that make system calls by number, and why
+// golang.org/x/sys/unix does not serve. All others call functions, which check types.
 var rawCallers = []struct{ below, why string }{
 	{"runtime/kernel", "it is about them"},
 	{"runtime/jailinit/guest", "after its last preparations the init step may neither allocate nor be preempted"},
@@ -21,7 +21,8 @@ var rawCallers = []struct{ below, why string }{
 
 var rawCall = regexp.MustCompile(`\b(unix|syscall)\.(Raw|AllThreads)?Syscall[0-9]*(NoError)?\(`)
 
-// TestRawSystemCalls: system calls by number are made where they are listed, and every row of the list makes some.
+// TestRawSystemCalls: system calls by number are made where they are listed, and every row of the
+// list makes some.
 func TestRawSystemCalls(t *testing.T) {
 	used := map[string]bool{}
 	for _, f := range goFiles(t, []string{"runtime", "seccomp", "apparmor", "shim", "cmd"}, false, 300) {

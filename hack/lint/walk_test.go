@@ -20,9 +20,10 @@ var built = []string{"bin", "dist"}
 // everywhere is the whole repository.
 var everywhere = []string{"."}
 
-// goFiles lists the Go files below the directories dirs that are tests, or those that are not. Left out are the directories
-// of skip, what is built, and what begins with a dot. Directories are named from the repository's root. The test fails if
-// there are fewer files than atLeast: a rule that looks at nothing finds nothing.
+// goFiles lists the Go files below the directories dirs that are tests, or those that are not. Left
+// out are the directories of skip, what is built, and what begins with a dot. Directories are named
+// from the repository's root. The test fails if there are fewer files than atLeast: a rule that
+// looks at nothing finds nothing.
 func goFiles(t *testing.T, dirs []string, tests bool, atLeast int, skip ...string) []file {
 	t.Helper()
 	var out []file

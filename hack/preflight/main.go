@@ -1,9 +1,11 @@
-// Command preflight reports, within half a minute, a kernel that can no longer run tests: one on which an earlier run left threads
-// stuck. It is silent where all is well. Tests on such a kernel do not fail, they hang.
+// Command preflight reports, within half a minute, a kernel that can no longer run tests: one on
+// which an earlier run left threads stuck. It is silent where all is well. Tests on such a kernel
+// do not fail, they hang.
 //
-// Known reason: freeing the seccomp filters of thousands of threads at once can deadlock Linux 6.9 and later. Each freed filter is a work item
-// of the system workqueue that waits for pack_mutex (kernel/bpf/core.c), whose holder flushes work items of the same full queue
-// (mm/vmalloc.c). From then on no process of that machine can load a filter, and only a restart helps.
+// Known reason: freeing the seccomp filters of thousands of threads at once can deadlock Linux 6.9
+// and later. Each freed filter is a work item of the system workqueue that waits for pack_mutex
+// (kernel/bpf/core.c), whose holder flushes work items of the same full queue (mm/vmalloc.c). From
+// then on no process of that machine can load a filter, and only a restart helps.
 package main
 
 import (
@@ -19,7 +21,8 @@ import (
 const (
 	// most is how long a probe may take. Each takes milliseconds on a kernel that works.
 	most = 15 * time.Second
-	// stuckWorkers is how many kernel workers in uninterruptible sleep, all through the observation, are too many. A busy disk has a few.
+	// stuckWorkers is how many kernel workers in uninterruptible sleep, all through the
+	// observation, are too many. A busy disk has a few.
 	stuckWorkers = 32
 	// observed is for how long they are observed.
 	observed = 2 * time.Second
@@ -74,8 +77,9 @@ func findings(self string, limit time.Duration) []string {
 	return out
 }
 
-// attempt runs a probe as a process of its own. One that does not end in time is stuck in the kernel: it is neither waited for nor counted
-// on to be killed. A probe that fails has an answer, which is not what this program is about: agentjail check reports that.
+// attempt runs a probe as a process of its own. One that does not end in time is stuck in the
+// kernel: it is neither waited for nor counted on to be killed. A probe that fails has an answer,
+// which is not what this program is about: agentjail check reports that.
 func attempt(name string, limit time.Duration, program string, args ...string) string {
 	cmd := exec.Command(program, args...)
 	cmd.Stderr = nil
@@ -95,7 +99,8 @@ func attempt(name string, limit time.Duration, program string, args ...string) s
 	}
 }
 
-// workers reports kernel workers that are in uninterruptible sleep at the beginning and at the end of the observation.
+// workers reports kernel workers that are in uninterruptible sleep at the beginning and at the end
+// of the observation.
 func workers(proc string, observed time.Duration) string {
 	before, err := sleeping(proc)
 	if err != nil {
@@ -121,8 +126,8 @@ func workers(proc string, observed time.Duration) string {
 	return fmt.Sprintf("kernel workers: %d have been in uninterruptible sleep for %v without running", n, observed)
 }
 
-// sleeping maps the kernel workers in state D (proc_pid_stat(5)) to how often they were switched, which stays the same for those that do
-// not run in between.
+// sleeping maps the kernel workers in state D (proc_pid_stat(5)) to how often they were switched,
+// which stays the same for those that do not run in between.
 func sleeping(proc string) (map[string]string, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {

@@ -34,7 +34,8 @@ func fakeProc(t *testing.T, n int, name string) string {
 	return dir
 }
 
-// TestWorkers: many workers that stay in uninterruptible sleep are reported, few are not, nor other processes.
+// TestWorkers: many workers that stay in uninterruptible sleep are reported, few are not, nor other
+// processes.
 func TestWorkers(t *testing.T) {
 	if got := workers(fakeProc(t, stuckWorkers, "kworker/1:2+events"), 0); !strings.Contains(got, fmt.Sprintf("%d have been", stuckWorkers)) {
 		t.Errorf("many: %q", got)
@@ -50,7 +51,8 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// TestAttempt: a probe that hangs is reported and ended, one that fails or succeeds is not reported.
+// TestAttempt: a probe that hangs is reported and ended, one that fails or succeeds is not
+// reported.
 func TestAttempt(t *testing.T) {
 	if got := attempt("hangs", 50*time.Millisecond, "sleep", "1000"); !strings.HasPrefix(got, "hangs: no answer in 50ms") {
 		t.Errorf("a probe that hangs: %q", got)

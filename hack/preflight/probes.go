@@ -17,7 +17,8 @@ var probes = map[string]func() error{
 	"nf_tables": sealNetwork,
 }
 
-// loadFilter loads one system call filter that allows everything (seccomp(2)); it is freed with this process.
+// loadFilter loads one system call filter that allows everything (seccomp(2)); it is freed with
+// this process.
 func loadFilter() error {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// makeArchive makes an archive of the same files, to be unpacked below /usr/local, or anywhere that only root can write.
+// makeArchive makes an archive of the same files, to be unpacked below /usr/local, or anywhere that
+// only root can write.
 func makeArchive(_ context.Context, r *release, t *tree) (string, error) {
 	top := "agentjail-" + r.version + "-linux-" + t.arch
 	name := top + ".tar.gz"

@@ -15,7 +15,8 @@ import (
 // module is agentjail's.
 const module = "agentjail.dev"
 
-// prepare does what is the same for every architecture: the tool that writes packages, and the help of the programs.
+// prepare does what is the same for every architecture: the tool that writes packages, and the help
+// of the programs.
 func (r *release) prepare(ctx context.Context, work string) error {
 	list, err := output(ctx, r.o.root, nil, "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./cmd/...")
 	if err != nil {
@@ -40,7 +41,8 @@ func (r *release) prepare(ctx context.Context, work string) error {
 	return err
 }
 
-// build compiles the programs for an architecture, as `make build` does; nothing of this machine is in them.
+// build compiles the programs for an architecture, as `make build` does; nothing of this machine is
+// in them.
 func (r *release) build(ctx context.Context, arch, to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
@@ -60,7 +62,8 @@ type dependency struct {
 	programs           []string
 }
 
-// dependencies reads from the programs themselves what they were made from (runtime/debug.BuildInfo), the standard library first.
+// dependencies reads from the programs themselves what they were made from
+// (runtime/debug.BuildInfo), the standard library first.
 func dependencies(dir string, programs []string) ([]dependency, error) {
 	all := map[string]*dependency{}
 	add := func(path, version, sum, program string) {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// completions are the shells' files, by the path below /usr/share at which Debian's shells look for them.
+// completions are the shells' files, by the path below /usr/share at which Debian's shells look for
+// them.
 func completions(help *page) map[string][]byte {
 	return map[string][]byte{
 		"bash-completion/completions/agentjail":    bash(help),
@@ -137,7 +138,7 @@ func fish(help *page) []byte {
 	return b.Bytes()
 }
 
-// condition says to fish that a page's words are what comes next.
+// condition is fish's test that a page's words come next.
 func condition(p *page) string {
 	if len(p.Path) == 1 {
 		return "__fish_use_subcommand"

@@ -8,13 +8,13 @@ import (
 // configHead is how the policy file begins that a package brings.
 const configHead = `# agentjail's policy: what jails are given. See /usr/share/doc/agentjail/docs/configuration.md.
 #
-# Every line is commented out, and says the default. Only root may be able to write this file. Running jails keep the
+# Every line is commented out, and shows the default. Only root may be able to write this file. Running jails keep the
 # policy that they were made with.
 
 `
 
-// defaultConfig is the policy file of a package: the reference of docs/configuration.md, commented out. Tests of the policy
-// hold that reference against the code.
+// defaultConfig is the policy file of a package: the reference of docs/configuration.md, commented
+// out. Tests of the policy hold that reference against the code.
 func defaultConfig(reference string) ([]byte, error) {
 	_, rest, ok := strings.Cut(reference, "\n## Keys\n\n```toml\n")
 	block, _, ok2 := strings.Cut(rest, "\n```\n")

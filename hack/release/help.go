@@ -33,7 +33,7 @@ type option struct {
 
 func (p *page) name() string { return strings.Join(p.Path, " ") }
 
-// readHelp asks a program for the help of a verb, and of those below it.
+// readHelp reads a program's help of a verb, and of those below it.
 func readHelp(ctx context.Context, program string, verb []string) (*page, error) {
 	cmd := exec.CommandContext(ctx, program, append(slices.Clone(verb), "--help")...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -61,13 +61,15 @@ func readHelp(ctx context.Context, program string, verb []string) (*page, error)
 	return p, nil
 }
 
-// delegated is the verb that another program answers, the one that jails are handed to; also its help.
+// delegated is the verb that another program answers, the one that jails are handed to; also its
+// help.
 const delegated = "spec"
 
 // heading begins a section.
 var heading = regexp.MustCompile(`^(NAME|USAGE|VERSION|DESCRIPTION|COMMANDS|OPTIONS|GLOBAL OPTIONS):$`)
 
-// parseHelp reads the text that the command line library prints. subs are the names of its commands.
+// parseHelp reads the text that the command line library prints. subs are the names of its
+// commands.
 func parseHelp(text string) (p *page, subs []string, err error) {
 	p = &page{}
 	section := map[string][]string{}
@@ -147,7 +149,7 @@ func trimBlank(lines []string) []string {
 	return lines
 }
 
-// otherPrograms are those that no person calls. Their help is what their code says of them.
+// otherPrograms are those that no person calls. Their help is their package comment.
 func otherPrograms(root string, mains []string) ([]*page, error) {
 	var out []*page
 	for _, name := range mains {
@@ -159,7 +161,7 @@ func otherPrograms(root string, mains []string) ([]*page, error) {
 			return nil, err
 		}
 		if f.Doc == nil {
-			return nil, fmt.Errorf("cmd/%s/main.go does not say what it is", name)
+			return nil, fmt.Errorf("cmd/%s/main.go has no package comment", name)
 		}
 		text := strings.TrimSpace(strings.TrimPrefix(f.Doc.Text(), "Command "))
 		text = name + text[len(name):] // a sentence begins with a capital letter, a program's name does not

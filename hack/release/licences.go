@@ -23,7 +23,8 @@ type licensed struct {
 // legal are the names of files that a distribution of the programs has to bring along.
 var legal = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
-// licences finds each dependency's licence in the module's own files. A licence that is not known here fails the release.
+// licences finds each dependency's licence in the module's own files. A licence that is not known
+// here fails the release.
 func licences(ctx context.Context, root string, deps []dependency) ([]licensed, error) {
 	dirs, err := moduleDirs(ctx, root)
 	if err != nil {

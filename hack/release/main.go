@@ -1,10 +1,10 @@
-// Command release makes what is published of a version: packages for Debian and for distributions with rpm, an archive
-// of static programs, lists of what is in them, and checksums.
+// Command release makes what is published of a version: packages for Debian and for distributions
+// with rpm, an archive of static programs, lists of what is in them, and checksums.
 //
 //	release [options]
 //
-// The version is that of the tag on HEAD, else a snapshot's. The same commit gives the same bytes, wherever and
-// whenever it is made: every time in them is the commit's, or $SOURCE_DATE_EPOCH.
+// The version is that of the tag on HEAD, else a snapshot's. The same commit gives the same bytes,
+// wherever and whenever it is made: every time in them is the commit's, or $SOURCE_DATE_EPOCH.
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 	flag.StringVar(&formats, "formats", "deb,rpm,tar", "which `kinds` to make")
 	flag.StringVar(&o.version, "version", "", "the `version`, where it is not the tag's")
 	flag.StringVar(&o.packed, "compression", "xz", "xz, or gzip, which is faster, for packages")
-	flag.StringVar(&o.maintainer, "maintainer", nobody, "who offers the packages: `NAME <ADDRESS>`")
+	flag.StringVar(&o.maintainer, "maintainer", noMaintainer, "who offers the packages: `NAME <ADDRESS>`")
 	flag.Parse()
 	o.arches, o.formats = strings.Split(arches, ","), strings.Split(formats, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

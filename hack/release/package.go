@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// nfpmConfig is what nfpm is told (https://nfpm.goreleaser.com/docs/configuration/). It reads YAML, of which JSON is a part.
+// nfpmConfig is nfpm's configuration (https://nfpm.goreleaser.com/docs/configuration/). It reads
+// YAML, of which JSON is a part.
 type nfpmConfig struct {
 	Name        string            `json:"name"`
 	Arch        string            `json:"arch"`
@@ -134,7 +135,8 @@ func (r *release) nfpmConfig(kind string, t *tree) (*nfpmConfig, error) {
 // everywhere are directories that a distribution has without the package.
 var everywhere = []string{"/", "/etc", "/usr", "/usr/bin", "/usr/lib", "/usr/lib/systemd", "/usr/lib/systemd/system", "/usr/lib/sysusers.d", "/usr/share", "/usr/share/doc", "/usr/share/man", "/usr/share/man/man8"}
 
-// directories are those of the entries that go with the package: rpm removes only what a package names.
+// directories are those of the entries that go with the package: rpm removes only what a package
+// names.
 func directories(entries []entry) []string {
 	var out []string
 	for _, e := range entries {

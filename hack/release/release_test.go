@@ -134,7 +134,8 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestBashCompletion: bash offers the verbs and options of the command that has been typed, and no more.
+// TestBashCompletion: bash offers the verbs and options of the command that has been typed, and no
+// more.
 func TestBashCompletion(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The part of SPDX 2.3 that is used here (https://spdx.github.io/spdx-spec/v2.3/).
+// spdx is the part of SPDX 2.3 that is used here (https://spdx.github.io/spdx-spec/v2.3/).
 type spdx struct {
 	Version       string         `json:"spdxVersion"`
 	License       string         `json:"dataLicense"`

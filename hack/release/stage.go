@@ -147,7 +147,8 @@ func (r *release) addPolicy(t *tree) error {
 	return t.add(shareDir+"sysctl.d/90-agentjail.conf", text, 0o644)
 }
 
-// addModules adds what security modules load: the texts that agentjail loads itself, by the parser's abilities.
+// addModules adds what security modules load: the texts that agentjail loads itself, by the
+// parser's abilities.
 func (r *release) addModules(t *tree) error {
 	for _, abi := range []string{"3.0", "4.0"} {
 		text, err := apparmor.Render(apparmor.Params{Name: apparmor.DefaultName, ABI: abi})
@@ -218,7 +219,8 @@ func (r *release) addDocs(t *tree) error {
 	})
 }
 
-// addLicences adds the licences of everything that is in the programs, the list of it, and Debian's files about it.
+// addLicences adds the licences of everything that is in the programs, the list of it, and Debian's
+// files about it.
 func addLicences(t *tree, deps []licensed, root string) error {
 	own, err := os.ReadFile(filepath.Join(root, "LICENSE"))
 	if err != nil {
@@ -257,6 +259,6 @@ func debianChangelog(version, maintainer string, at time.Time) []byte {
 	return fmt.Appendf(nil, "agentjail (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n", version, maintainer, at.Format(time.RFC1123Z))
 }
 
-// nobody is the maintainer of packages that nobody has put an address to: the project has none, and SECURITY.md, which is in the package,
-// reports how to reach it.
-const nobody = "agentjail developers"
+// noMaintainer is the maintainer of packages without an address: the project has none. SECURITY.md,
+// which is in the package, reports how to reach it.
+const noMaintainer = "agentjail developers"

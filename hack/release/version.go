@@ -27,7 +27,7 @@ type release struct {
 	mains   []string // the programs' names
 }
 
-// newRelease asks git what HEAD is.
+// newRelease queries git for HEAD.
 func newRelease(ctx context.Context, o options) (*release, error) {
 	r := &release{o: o}
 	head, err := git(ctx, o.root, "log", "-1", "--format=%H %ct")
@@ -62,8 +62,8 @@ func newRelease(ctx context.Context, o options) (*release, error) {
 // packageVersion is what both dpkg (deb-version(7)) and rpm take as an upstream version.
 var packageVersion = regexp.MustCompile(`^[0-9][A-Za-z0-9.+~]*$`)
 
-// versionOf is the tag's version, or a snapshot's, which is older than every release and ordered by time. A pre-release comes before
-// its release: v1.0.0-rc1 is 1.0.0~rc1.
+// versionOf is the tag's version, or a snapshot's, which is older than every release and ordered by
+// time. A pre-release comes before its release: v1.0.0-rc1 is 1.0.0~rc1.
 func versionOf(tag, commit string, at time.Time, changed bool) string {
 	v := strings.Replace(strings.TrimPrefix(tag, "v"), "-", "~", 1)
 	if tag == "" {
@@ -81,7 +81,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	return output(ctx, dir, nil, "git", append([]string{"-c", "safe.directory=" + dir}, args...)...)
 }
 
-// output runs a program and returns what it says, without the last newline.
+// output runs a program and returns its output without the last newline.
 func output(ctx context.Context, dir string, env []string, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir

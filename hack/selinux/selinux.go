@@ -1,5 +1,6 @@
-// Package selinux holds the SELinux module that operators install on hosts whose policy confines the container engine (README.md
-// beside it), for what installs it: the virtual machine of the tests.
+// Package selinux holds the SELinux module that operators install on hosts whose policy confines
+// the container engine (README.md beside it), for what installs it: the virtual machine of the
+// tests.
 package selinux
 
 import _ "embed"

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// runSteps boots the machine and returns what became of the steps. A machine that goes down by its own kernel is started once more, from the
-// step that it had reached: emulated kernels fail now and then, which says nothing about the steps before. A machine that goes down without a
-// word of its kernel is not: something inside switched it off, which no test may do.
+// runSteps boots the machine and returns what became of the steps. A machine that goes down by its
+// own kernel is started once more, from the step that it had reached: emulated kernels fail now and
+// then, which does not void the steps before. A machine that goes down without a message of its
+// kernel is not: something inside switched it off, which no test may do.
 //
 // boot runs the machine, and makeDisks makes its disks anew.
 func (m machine) runSteps(o options, steps []step, boot, makeDisks func() error) ([]result, error) {
@@ -27,7 +28,7 @@ func (m machine) runSteps(o options, steps []step, boot, makeDisks func() error)
 	if at == len(steps) {
 		return results, booted
 	}
-	say("%s: its own kernel went down in step %s (%s): once more from there", o.kind, steps[at].name, strings.TrimSpace(down.sign))
+	logf("%s: its own kernel went down in step %s (%s): once more from there", o.kind, steps[at].name, strings.TrimSpace(down.sign))
 	if err := writeOrder(m.path("work"), steps[at:]); err != nil {
 		return results, err
 	}
@@ -69,7 +70,7 @@ func saveConsole(out string, text []byte) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// What the guest's init says around a step.
+// The lines that the guest's init prints around a step.
 var (
 	stepBegins = regexp.MustCompile(`^vm: step (\S+) begins`)
 	stepEnds   = regexp.MustCompile(`^vm: step (\S+) ends with status (\d+) after (\d+) ms`)
@@ -100,6 +101,6 @@ func saveEnded(out, console string) error {
 	if name == "" {
 		return nil
 	}
-	// The step in which the machine went down: what it had said.
+	// The step in which the machine went down: its output so far.
 	return os.WriteFile(filepath.Join(out, name+".out"), []byte(said.String()), 0o644)
 }

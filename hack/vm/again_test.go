@@ -18,7 +18,8 @@ const (
 	secondEnd = "--- PASS: TestB (0.00s)\nvm: step two ends with status 0 after 7 ms\n"
 )
 
-// runFake runs steps one and two in boots that are made up, and returns the results, what is printed and the steps of each boot.
+// runFake runs steps one and two in boots that are made up, and returns the results, what is
+// printed and the steps of each boot.
 func runFake(t *testing.T, boots ...fakeBoot) (results []result, printed string, orders []string, err error) {
 	t.Helper()
 	m := machine{dir: t.TempDir(), kind: "fake"}
@@ -57,8 +58,8 @@ func runFake(t *testing.T, boots ...fakeBoot) (results []result, printed string,
 	return results, out.String(), orders, err
 }
 
-// TestMachineGoesDown: steps that ended keep their verdicts, and a machine that went down by its own kernel is started once more from the
-// step that it had reached.
+// TestMachineGoesDown: steps that ended keep their verdicts, and a machine that went down by its
+// own kernel is started once more from the step that it had reached.
 func TestMachineGoesDown(t *testing.T) {
 	oops := "Kernel panic - not syncing: Fatal exception in interrupt"
 	results, printed, orders, err := runFake(t, fakeBoot{firstEnds + inSecond + oops + "\n", oops}, fakeBoot{inSecond + secondEnd + "vm: off\n", ""})
@@ -76,8 +77,8 @@ func TestMachineGoesDown(t *testing.T) {
 	}
 }
 
-// TestMachineStaysDown: a kernel that fails again, and a machine that is switched off from inside, are errors; the verdicts of the steps that
-// ended stay.
+// TestMachineStaysDown: a kernel that fails again, and a machine that is switched off from inside,
+// are errors; the verdicts of the steps that ended stay.
 func TestMachineStaysDown(t *testing.T) {
 	down := fakeBoot{firstEnds + inSecond, ""}
 	results, printed, orders, err := runFake(t, down)
@@ -94,7 +95,8 @@ func TestMachineStaysDown(t *testing.T) {
 	}
 }
 
-// TestKernelFailed: the watcher notices what a kernel says of its own failure, and takes nothing else for it.
+// TestKernelFailed: the watcher notices what a kernel says of its own failure, and takes nothing
+// else for it.
 func TestKernelFailed(t *testing.T) {
 	for console, want := range map[string]string{
 		"vm: up\n[  301.5] int3: 0000 [#1] PREEMPT SMP NOPTI\nmore\n[  301.6] Kernel panic - not syncing: x\n": "[  301.5] int3: 0000 [#1] PREEMPT SMP NOPTI",

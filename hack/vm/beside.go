@@ -13,15 +13,17 @@ import (
 	"time"
 )
 
-// Beside other tests, machines take only what those leave of the processors, and nothing in them may notice: what waits for ten seconds in a
-// machine that gets a tenth of a processor would fail, and so would the tests beside if the machine got more. So an emulated machine stands
-// still while it gets too little (QEMU's stop and cont, which stop its clocks too), and only one of them is up at a time.
+// Beside other tests, machines take only what those leave of the processors, and nothing in them
+// may notice: what waits for ten seconds in a machine that gets a tenth of a processor would fail,
+// and so would the tests beside if the machine got more. So an emulated machine stands still while
+// it gets too little (QEMU's stop and cont, which stop its clocks too), and only one of them is up
+// at a time.
 
 const (
 	// look is how often it is decided whether a machine stands still.
 	look = 2 * time.Second
-	// starved is the share of the time that it wants to run below which a machine stands still. Three machines by themselves on two processors
-	// have two thirds.
+	// starved is the share of the time that it wants to run below which a machine stands still.
+	// Three machines by themselves on two processors have two thirds.
 	starved = 0.3
 	// left is how much of a processor must be idle for a machine to go on.
 	left = 0.35
@@ -36,7 +38,8 @@ func (o options) others() bool {
 	return err == nil
 }
 
-// takeTurn waits until no machine that has the turn is up, or until there are no other tests any more: then all machines run at once.
+// takeTurn waits until no machine that has the turn is up, or until there are no other tests any
+// more: then all machines run at once.
 func (o options) takeTurn(ctx context.Context, turn chan struct{}) (done func()) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -89,7 +92,8 @@ func (m machine) yield(ctx context.Context, accel string, pid int, cancel contex
 	return over
 }
 
-// run returns when there are no others any more, or at ctx's end. An error says that the machine may stand still for ever.
+// run returns when there are no others any more, or at ctx's end. An error means that the machine
+// may stand still for ever.
 func (y *yielder) run(ctx context.Context) error {
 	if !y.others() {
 		return nil
@@ -112,20 +116,21 @@ func (y *yielder) run(ctx context.Context) error {
 			y.stood += now.at.Sub(before.at)
 		}
 		if word := now.since(before).decide(y.still, others); word != "" {
-			if err := y.order(word); err != nil {
+			if err := y.sendCommand(word); err != nil {
 				return fmt.Errorf("QEMU's monitor: %s: %w", word, err)
 			}
 		}
 		before = now
 		if !others {
-			say("%s: stood still for %v, while other tests wanted the processors", y.name, y.stood.Round(time.Second))
+			logf("%s: stood still for %v, while other tests wanted the processors", y.name, y.stood.Round(time.Second))
 			return nil
 		}
 	}
 }
 
-// order tells the monitor. One that is not there yet is asked the next time.
-func (y *yielder) order(word string) (err error) {
+// sendCommand sends a command to the monitor. If the monitor is not there yet, the next call tries
+// again.
+func (y *yielder) sendCommand(word string) (err error) {
 	if y.monitor == nil {
 		if y.monitor, err = y.control(); err != nil {
 			y.monitor = nil
@@ -139,7 +144,8 @@ func (y *yielder) order(word string) (err error) {
 	return nil
 }
 
-// A load is what a process has had of the processors, and what nobody wanted, since they were started or between two moments.
+// A load is what a process has had of the processors, and what stayed idle, since they were started
+// or between two moments.
 type load struct {
 	at          time.Time
 	ran, waited time.Duration // for a processor
@@ -150,7 +156,8 @@ type load struct {
 // measure reads the load. What cannot be read is 0, which decides for running on.
 func measure(pid int) load {
 	l := load{at: time.Now()}
-	// Each thread's time on a processor, time waiting for one, both in nanoseconds (Documentation/scheduler/sched-stats.rst).
+	// Each thread's time on a processor, time waiting for one, both in nanoseconds
+	// (Documentation/scheduler/sched-stats.rst).
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/schedstat", pid))
 	for _, thread := range threads {
 		var ran, waited int64
@@ -173,7 +180,7 @@ func (l load) since(before load) load {
 	return load{at: l.at, ran: l.ran - before.ran, waited: l.waited - before.waited, idle: l.idle - before.idle, length: l.at.Sub(before.at)}
 }
 
-// decide reports what the monitor is to be told after a time with this load: stop, cont, or nothing.
+// decide returns the command for the monitor after a time with this load: stop, cont, or nothing.
 func (l load) decide(still, others bool) string {
 	wanted := l.ran + l.waited
 	switch {

@@ -123,7 +123,7 @@ func TestGoesOn(t *testing.T) {
 // TestMonitorAppears: a monitor that is not there yet is no failure.
 func TestMonitorAppears(t *testing.T) {
 	y := yielder{control: func() (*qmp, error) { return nil, errors.New("not yet") }}
-	if err := y.order("stop"); err != nil || y.still {
+	if err := y.sendCommand("stop"); err != nil || y.still {
 		t.Errorf("%v, still: %v", err, y.still)
 	}
 }

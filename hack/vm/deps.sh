@@ -2,7 +2,7 @@
 # Installs what the virtual-machine lane needs on Debian 12 or 13: QEMU 10, debootstrap, ext4 tools.
 #
 #   hack/vm/deps.sh          install what is missing
-#   hack/vm/deps.sh --check  only tell what is missing; exit status 1 when something is
+#   hack/vm/deps.sh --check  only print what is missing; exit status 1 when something is
 #
 # QEMU must be 10 or newer: 7.2, Debian 12's own, loses Linux 6.12 under emulation (it gets cmpxchg16b wrong). On
 # Debian 12 it comes from bookworm-backports; that source is added when it is not there, and only for this.

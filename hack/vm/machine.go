@@ -18,18 +18,21 @@ import (
 	"time"
 )
 
-// memory of the machine, in MiB. Images and layers are on its disk; the ephemeral layers of jails are in memory.
+// memory of the machine, in MiB. Images and layers are on its disk; the ephemeral layers of jails
+// are in memory.
 const memory = 4096
 
-// resultsSize bounds what steps may say and leave, in bytes.
+// resultsSize bounds the output and the files of steps, in bytes.
 const resultsSize = 256 << 20
 
-// kvmWait bounds how long a machine with hardware virtualisation may take to come up; emulation takes 5 to 20 seconds.
+// kvmWait bounds how long a machine with hardware virtualisation may take to come up; emulation
+// takes 5 to 20 seconds.
 const kvmWait = time.Minute
 
-// emulation has all processors in one thread. With a thread for each, kernels oopsed now and then, in __schedule or wherever they had just
-// patched a static branch: int3 was seen by one processor while another wrote it (text_poke_bp in arch/x86/kernel/alternative.c counts on
-// what hardware guarantees about code that is changed while it runs).
+// emulation has all processors in one thread. With a thread for each, kernels oopsed now and then,
+// in __schedule or wherever they had just patched a static branch: int3 was seen by one processor
+// while another wrote it (text_poke_bp in arch/x86/kernel/alternative.c counts on what hardware
+// guarantees about code that is changed while it runs).
 const emulation = "tcg,thread=single"
 
 // A machine is a virtual machine on its way from disks to results.
@@ -44,11 +47,14 @@ type machine struct {
 
 // A kind is a machine of those that run side by side.
 type kind struct {
-	// line is the kernel's parameters: no journal of its chatter on the console; a panic ends the machine.
+	// line is the kernel's parameters: no journal of its chatter on the console; a panic ends the
+	// machine.
 	line string
-	// processors are no more than it takes: one that waits for another that the host has taken off spins.
+	// processors are no more than it takes: one that waits for another that the host has taken off
+	// spins.
 	processors string
-	// userData is what the machine's cloud-init is given, a file of the module's; "" for a machine without cloud-init and systemd.
+	// userData is the input of the machine's cloud-init, a file of the module's; "" for a machine
+	// without cloud-init and systemd.
 	userData string
 }
 
@@ -57,8 +63,8 @@ const (
 	withSELinux  = "console=ttyS0 quiet panic=-1 lsm=landlock,lockdown,yama,selinux,bpf enforcing=1"
 )
 
-// kinds are the machines by name: one for each security module, one more for what would make the first run longest, and
-// one that boots by systemd and cloud-init.
+// kinds are the machines by name: one for each security module, one more for what would make the
+// first run longest, and one that boots by systemd and cloud-init.
 var kinds = map[string]kind{
 	"apparmor": {line: withAppArmor, processors: "2"},
 	"engines":  {line: withAppArmor, processors: "1"},
@@ -110,17 +116,20 @@ func treeSize(dir string) (int64, error) {
 // errNoKVM reports that hardware virtualisation is there by name only.
 var errNoKVM = errors.New("the machine does not come up with KVM")
 
-// boot runs the machine until it switches itself off. With "auto" it tries KVM where the processor has virtualisation and
-// /dev/kvm can be opened, and falls back to emulation; that verdict is kept until the host's next boot.
+// boot runs the machine until it switches itself off. With "auto" it tries KVM where the processor
+// has virtualisation and /dev/kvm can be opened, and falls back to emulation; that verdict is kept
+// until the host's next boot.
 //
-// There are hosts with a /dev/kvm and without virtualisation in the processor: their KVM (kvm_pvm) runs guests that were
-// built for it, and interprets all else instruction by instruction. What was tried there with Debian's kernel, QEMU 10:
-// q35, pc and microvm; -cpu host (dies setting IA32_ARCH_CAPABILITIES), host,-arch-capabilities and kvm64; the bzImage
-// (its zstd decompressor uses BMI2, which the interpreter does not know: "KVM internal error. Suberror: 1"); the
-// uncompressed vmlinux by PVH, without BMI2 and AVX (in 75 seconds it comes to "Booting paravirtualized kernel", where
-// emulation is in user space after 5); kernel-irqchip=off and nolapic (this KVM has no userspace APIC). Emulating is faster.
-// -cpu without la57, smap and smep, tb-size=1024, mitigations=off, transparent_hugepage=never and one processor instead of
-// two change the time of a docker run by less than what two runs differ by.
+// There are hosts with a /dev/kvm and without virtualisation in the processor: their KVM (kvm_pvm)
+// runs guests that were built for it, and interprets all else instruction by instruction. What was
+// tried there with Debian's kernel, QEMU 10: q35, pc and microvm; -cpu host (dies setting
+// IA32_ARCH_CAPABILITIES), host,-arch-capabilities and kvm64; the bzImage (its zstd decompressor
+// uses BMI2, which the interpreter does not know: "KVM internal error. Suberror: 1"); the
+// uncompressed vmlinux by PVH, without BMI2 and AVX (in 75 seconds it comes to "Booting
+// paravirtualized kernel", where emulation is in user space after 5); kernel-irqchip=off and
+// nolapic (this KVM has no userspace APIC). Emulating is faster. -cpu without la57, smap and smep,
+// tb-size=1024, mitigations=off, transparent_hugepage=never and one processor instead of two change
+// the time of a docker run by less than what two runs differ by.
 func (m machine) boot(ctx context.Context, accel string) error {
 	if accel != "auto" {
 		return m.bootWith(ctx, accel)
@@ -141,14 +150,15 @@ func (m machine) boot(ctx context.Context, accel string) error {
 	if !errors.Is(err, errNoKVM) {
 		return err
 	}
-	say("%s: %v: emulating", m.kind, err)
+	logf("%s: %v: emulating", m.kind, err)
 	if err := os.WriteFile(verdict, nil, 0o644); err != nil {
 		return err
 	}
 	return m.bootWith(ctx, "tcg")
 }
 
-// virtualisation reports whether the processor can run virtual machines: Intel's or AMD's extension (proc_cpuinfo(5)).
+// virtualisation reports whether the processor can run virtual machines: Intel's or AMD's extension
+// (proc_cpuinfo(5)).
 func virtualisation() bool {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	return err == nil && regexp.MustCompile(`(?m)^flags\s*:.* (vmx|svm)( |$)`).Match(text)
@@ -164,7 +174,8 @@ func bootID() string {
 
 // bootWith runs the machine with one accelerator.
 func (m machine) bootWith(ctx context.Context, accel string) error {
-	// What the guest writes to its root goes into an overlay: the cached image stays as it was made.
+	// What the guest writes to its root goes into an overlay: the cached image stays as it was
+	// made.
 	overlay := m.path("root.qcow2")
 	if out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw",
 		"-b", filepath.Join(m.guest, "root.img"), overlay).CombinedOutput(); err != nil {
@@ -187,7 +198,8 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 	)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Pdeathsig belongs to the thread that forks (prctl(2)): this goroutine must keep it until QEMU's end.
+	// Pdeathsig belongs to the thread that forks (prctl(2)): this goroutine must keep it until
+	// QEMU's end.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "nice", args...)
@@ -199,7 +211,7 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 	}
 	defer console.Close()
 	cmd.Stdout, cmd.Stderr = stdout, stdout
-	say("%s: booting, %s", m.kind, accel)
+	logf("%s: booting, %s", m.kind, accel)
 	if err := cmd.Start(); err != nil {
 		stdout.Close()
 		return fmt.Errorf("start QEMU: %w", err)
@@ -238,13 +250,13 @@ type watcher struct {
 	cancel context.CancelCauseFunc
 	pid    int // QEMU's
 	last   []string
-	off    bool   // the guest said that it was done
-	sign   string // the first line that says that the guest's kernel failed
+	off    bool   // the guest reported its end
+	sign   string // the first line that shows a failure of the guest's kernel
 }
 
-// A downError says that the machine went down before it was done.
+// A downError means that the machine went down before it was done.
 type downError struct {
-	sign    string // what its kernel said of its own failure, "" when it said nothing: then something in it switched it off
+	sign    string // the kernel's message about its own failure; "" without one: then something in it switched it off
 	console string
 }
 
@@ -256,7 +268,8 @@ func (e *downError) Error() string {
 	return fmt.Sprintf("the machine went down before it was done, %s; the end of its console:\n%s", why, e.console)
 }
 
-// kernelFailed is how a kernel's failure begins on the console (kernel/panic.c, arch/x86/kernel/dumpstack.c).
+// kernelFailed is how a kernel's failure begins on the console (kernel/panic.c,
+// arch/x86/kernel/dumpstack.c).
 var kernelFailed = regexp.MustCompile(`^(?:\[ *[0-9.]+\] ?)?(?:Kernel panic|Oops: |BUG: |int3: |general protection fault|kernel BUG at |watchdog: BUG: )`)
 
 // progress are the console's lines that are shown while the machine runs.
@@ -300,7 +313,7 @@ func (w *watcher) lines(console io.Reader, log io.Writer, late *time.Timer) erro
 				w.cancel(errNoKVM)
 			}
 			if progress.MatchString(line) {
-				// Processor time, since wall time says little on a machine that is shared.
+				// Processor time, since wall time means little on a machine that is shared.
 				fmt.Printf("%-8s %5.0f s  %s\n", w.name, processorTime(w.pid).Seconds(), line)
 			}
 		}
@@ -313,8 +326,8 @@ func (w *watcher) lines(console io.Reader, log io.Writer, late *time.Timer) erro
 	}
 }
 
-// processorTime is what a process has used, all its threads together (utime and stime in proc_pid_stat(5)); 0 when it is
-// gone.
+// processorTime is what a process has used, all its threads together (utime and stime in
+// proc_pid_stat(5)); 0 when it is gone.
 func processorTime(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

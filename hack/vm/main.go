@@ -1,6 +1,7 @@
-// Command vm runs tests in a virtual machine: a Debian 13 with Linux 6.12, Docker 26, control groups version 2 and
-// AppArmor or SELinux, whatever the machine at hand has. It needs no hardware virtualisation and no registry, only root,
-// a Debian mirror for the first time, and what deps.sh installs.
+// Command vm runs tests in a virtual machine: a Debian 13 with Linux 6.12, Docker 26, control
+// groups version 2 and AppArmor or SELinux, whatever the machine at hand has. It needs no hardware
+// virtualisation and no registry, only root, a Debian mirror for the first time, and what deps.sh
+// installs.
 //
 //	vm [options]                  run every suite, in several machines side by side
 //	vm [options] SUITE...         run only these
@@ -42,8 +43,8 @@ type options struct {
 	emulated bool
 }
 
-// virtualised reports whether a host's processor has hardware virtualisation, by what /proc/cpuinfo has of it; on arm64 that does not say, and it is
-// taken to have some.
+// virtualised reports whether a host's processor has hardware virtualisation, by what /proc/cpuinfo
+// has of it; on arm64 that file does not show it, and the processor is taken to have some.
 func virtualised(cpuinfo string) bool {
 	for line := range strings.Lines(cpuinfo) {
 		if flags, is := strings.CutPrefix(line, "flags"); is {
@@ -66,7 +67,7 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "only tests that match this `pattern`")
 	flag.StringVar(&o.script, "script", "", "run this shell `command` inside instead of suites")
 	flag.BoolVar(&rootOnly, "root-only", false, "make the root file system if it is missing, and stop")
-	flag.BoolVar(&table, "table", false, "tell which test ran where, from logs of go test -v and directories with results (PLACE=PATH)")
+	flag.BoolVar(&table, "table", false, "print which test ran where, from logs of go test -v and directories with results (PLACE=PATH)")
 	flag.Parse()
 	o.suites = flag.Args()
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // without it nothing is left out
@@ -152,12 +153,12 @@ func runAll(ctx context.Context, o options) error {
 		}
 		errs = append(errs, lane(r.o.kind, r.o.out, r.results, r.err, ctx.Err() != nil).Write(filepath.Join(filepath.Dir(o.out), "lanes")))
 	}
-	say("%v in all; what every step said is in %s", time.Since(start).Round(time.Second), o.out)
+	logf("%v in all; the output of every step is in %s", time.Since(start).Round(time.Second), o.out)
 	return errors.Join(errs...)
 }
 
-// prepare makes what all machines need: the root file system, and what their work disks have in common. Both at once, since the
-// first waits for a mirror, and for disks.
+// prepare makes what all machines need: the root file system, and what their work disks have in
+// common. Both at once, since the first waits for a mirror, and for disks.
 func prepare(ctx context.Context, o options, root string, steps []step) (guest, shared string, remove func(), err error) {
 	shared, remove, err = runDir()
 	if err != nil {
@@ -171,7 +172,7 @@ func prepare(ctx context.Context, o options, root string, steps []step) (guest, 
 		guest, err = ensureRoot(ctx, o.cache)
 		made <- err
 	}()
-	say("compiling the tests of %d steps", len(steps))
+	logf("compiling the tests of %d steps", len(steps))
 	if err = makeShared(ctx, root, shared, steps); err != nil {
 		cancel()
 	}
@@ -182,7 +183,8 @@ func prepare(ctx context.Context, o options, root string, steps []step) (guest, 
 	return guest, shared, remove, nil
 }
 
-// run does everything for one machine, from its disks to the results. Results and an error can come together.
+// run does everything for one machine, from its disks to the results. Results and an error can come
+// together.
 func run(ctx context.Context, o options, steps []step, shared, guest string) ([]result, error) {
 	dir, remove, err := runDir()
 	if err != nil {
@@ -201,13 +203,16 @@ func run(ctx context.Context, o options, steps []step, shared, guest string) ([]
 	return m.runSteps(o, steps, func() error { return m.boot(ctx, o.accel) }, func() error { return m.makeDisks(ctx) })
 }
 
-// runsIn is where runs have their directories. Not the temporary directory, which is often a tmpfs: disks are large.
+// runsIn is where runs have their directories. Not the temporary directory, which is often a tmpfs:
+// disks are large.
 const runsIn = "/var/tmp/agentjail-vm-"
 
-// making keeps one machine's run from taking another's new directory, not yet locked, for a dead one's.
+// making keeps one machine's run from taking another's new directory, not yet locked, for a dead
+// one's.
 var making sync.Mutex
 
-// runDir makes a directory for this run, and removes those of runs that were killed: theirs are no longer locked.
+// runDir makes a directory for this run, and removes those of runs that were killed: theirs are no
+// longer locked.
 func runDir() (dir string, remove func(), err error) {
 	making.Lock()
 	defer making.Unlock()
@@ -242,8 +247,8 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// say prints a progress line.
-func say(format string, args ...any) {
+// logf prints a progress line.
+func logf(format string, args ...any) {
 	fmt.Printf("vm: "+format+"\n", args...)
 }
 

@@ -24,12 +24,14 @@ type result struct {
 	took   time.Duration
 	output string
 	tests  []*outcome.Test
-	// repeated reports that the machine's own kernel went down in this step, and that this is the second try.
+	// repeated reports that the machine's own kernel went down in this step, and that this is the
+	// second try.
 	repeated bool
 }
 
-// results unpacks the results disk into out and reads it. The disk is written when the machine is done; of one that did not come to its end,
-// what the steps said is on its console, and the verdicts of those that had ended count.
+// results unpacks the results disk into out and reads it. The disk is written when the machine is
+// done; of one that did not come to its end, the output of the steps is on its console, and the
+// verdicts of those that had ended count.
 func (m machine) results(out string, steps []step) ([]result, error) {
 	console, err := os.ReadFile(m.path("console"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -117,10 +119,12 @@ func count(tests []*outcome.Test, word string) int {
 	return n
 }
 
-// unsteadyLine is what hack/testlane reports, in the machine, of a test that failed and then passed.
+// unsteadyLine is what hack/testlane reports, in the machine, of a test that failed and then
+// passed.
 var unsteadyLine = regexp.MustCompile(`(?m)^testlane: unsteady: \S+(?: (\S+))?$`)
 
-// lane is what became of the steps, as make test keeps it. Of a machine that was stopped from outside, the steps count that had ended.
+// lane is what became of the steps, as make test keeps it. Of a machine that was stopped from
+// outside, the steps count that had ended.
 func lane(kind, out string, results []result, err error, stopped bool) outcome.Lane {
 	l := outcome.Lane{Name: "test-vm", Part: kind}
 	if stopped {

@@ -28,9 +28,9 @@ var (
 // guestFiles are what root.sh leaves in its directory.
 var guestFiles = []string{"root.img", "vmlinuz", "initrd", "versions"}
 
-// ensureRoot returns the directory with the guest's root file system, kernel and initial RAM disk. They are made once for
-// each version of the recipe; a second caller, also in another process, waits for the first. Those of other versions are
-// removed.
+// ensureRoot returns the directory with the guest's root file system, kernel and initial RAM disk.
+// They are made once for each version of the recipe; a second caller, also in another process,
+// waits for the first. Those of other versions are removed.
 func ensureRoot(ctx context.Context, cache string) (string, error) {
 	h := sha256.New()
 	for _, part := range [][]byte{rootScript, earlyScript, selinux.Module} {
@@ -47,7 +47,7 @@ func ensureRoot(ctx context.Context, cache string) (string, error) {
 	}
 	defer lock.Close()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		say("waiting for another process that uses %s", cache)
+		logf("waiting for another process that uses %s", cache)
 		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 			return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 		}
@@ -64,7 +64,7 @@ func ensureRoot(ctx context.Context, cache string) (string, error) {
 		}
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "versions")); err == nil {
-		say("the guest has %s", strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", ", "))
+		logf("the guest has %s", strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", ", "))
 	}
 	return dir, nil
 }
@@ -78,9 +78,10 @@ func complete(dir string) bool {
 	return true
 }
 
-// buildRoot runs the recipe. The scripts come from this program, so that what was hashed is what is run.
+// buildRoot runs the recipe. The scripts come from this program, so that what was hashed is what is
+// run.
 func buildRoot(ctx context.Context, dir string) error {
-	say("making the guest's root file system (minutes, once): %s", dir)
+	logf("making the guest's root file system (minutes, once): %s", dir)
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}

@@ -13,7 +13,8 @@ type suite struct {
 	name string
 	what string
 	on   []string // the machines that run it
-	// long reports that it takes minutes under emulation and asks what other tests ask on the machine itself: there it runs by name only.
+	// long reports that it takes minutes under emulation and tests what other tests cover on the
+	// machine itself: there it runs by name only.
 	long  bool
 	steps []step
 }
@@ -22,19 +23,21 @@ type suite struct {
 type step struct {
 	name  string
 	limit time.Duration // in the guest, under emulation; only what hangs reaches it
-	// pkg is a package of this module, relative to its root. Its tests are compiled here and run there.
+	// pkg is a package of this module, relative to its root. Its tests are compiled here and run
+	// there.
 	pkg  string
 	args []string // further arguments of the test binary
 	// under is a program of the guest that calls the test binary, "" for none.
 	under string
-	// only names the tests that are run, where not all are, and part which of their subtests; left reports why the others
-	// are not.
+	// only names the tests that are run, where not all are, and part which of their subtests; left
+	// reports why the others are not.
 	only []string
 	part string
 	left string
 	// packages reports that it installs agentjail's packages, in two versions.
 	packages bool
-	// tools are programs that hack/tools builds and that its tests call; the guest finds them in /work/tools.
+	// tools are programs that hack/tools builds and that its tests call; the guest finds them in
+	// /work/tools.
 	tools []string
 	// script is a shell command; set instead of pkg.
 	script string
@@ -43,7 +46,7 @@ type step struct {
 // suites lists what there is, in the order in which it is run.
 var suites = []suite{
 	{
-		name: "unit", what: "packages whose tests ask the kernel, on Linux 6.12 with the security module on",
+		name: "unit", what: "packages whose tests depend on the kernel, on Linux 6.12 with the security module on",
 		on: []string{"apparmor"},
 		steps: []step{
 			tests("apparmor", 5*time.Minute),
@@ -65,7 +68,7 @@ var suites = []suite{
 		on: []string{"engines"},
 		steps: []step{{
 			name: "systemd", pkg: "hack/vm/inside", limit: 12 * time.Minute, under: "under-systemd", only: []string{"TestSystemdDriver"},
-			left: "they ask about other things, and run in the suite inside",
+			left: "they test other things, and run in the suite inside",
 		}},
 	},
 	{
@@ -92,11 +95,12 @@ var suites = []suite{
 		on: []string{"apparmor"},
 		steps: []step{{
 			name: "tests-packages", pkg: "tests/packages", limit: 8 * time.Minute, packages: true, only: []string{"TestDeb"},
-			left: "they make packages, or ask rpm, which is not here, and run on the machine itself (make test-e2e)",
+			left: "they make packages, or run rpm, which is not here, and run on the machine itself (make test-e2e)",
 		}},
 	},
 	{
-		// Only on that machine, which is booted by name (vm -machine cloud): a boot by systemd and cloud-init takes a machine without KVM three minutes.
+		// Only on that machine, which is booted by name (vm -machine cloud): a boot by systemd and
+		// cloud-init takes a machine without KVM three minutes.
 		name: "cloud", what: "a machine that cloud-init made from the package, unattended",
 		on:    []string{"cloud"},
 		steps: []step{{name: "tests-cloud", pkg: "tests/cloud", limit: 30 * time.Minute, packages: true}},
@@ -141,22 +145,26 @@ var suites = []suite{
 		}},
 	},
 	{
-		// By name only (vm -machine engines rings): eight jails of forty attacks each take a machine without KVM ten minutes and more.
+		// By name only (vm -machine engines rings): eight jails of forty attacks each take a
+		// machine without KVM ten minutes and more.
 		name: "rings", what: "each ring alone, on a kernel other than that of the documented table",
 		steps: []step{{
-			// crun mounts a root anew without nosuid and nodev when it has no user namespace, which taking ring 2 away shows.
+			// crun mounts a root anew without nosuid and nodev when it has no user namespace, which
+			// taking ring 2 away shows.
 			name: "tests-rings", pkg: "tests/rings", limit: 20 * time.Minute, under: "under-runc", only: []string{"TestRings"},
 			left: "they are about builds and tables, and run on the machine itself",
 		}},
 	},
 	{
-		// By name only (vm -machine apparmor contract): five engines and a hundred containers take a machine without KVM long. That the
-		// security module confines a jail is asked in the suite inside.
+		// By name only (vm -machine apparmor contract): five engines and a hundred containers take
+		// a machine without KVM long. That the security module confines a jail is tested in the
+		// suite inside.
 		name: "contract", what: "what every jail is, by engine, with a security module in force",
 		steps: []step{tests("tests/contract", 30*time.Minute)},
 	},
 	{
-		// By name only (vm -machine engines kubernetes): a cluster takes a machine without KVM fifteen minutes, alone on a processor.
+		// By name only (vm -machine engines kubernetes): a cluster takes a machine without KVM
+		// fifteen minutes, alone on a processor.
 		name: "kubernetes", what: "a cluster whose node has control groups that systemd makes, of version 2, and AppArmor",
 		steps: []step{{
 			name: "tests-kubernetes", pkg: "tests/kubernetes", limit: 40 * time.Minute, under: "under-systemd", args: []string{"-systemd", "-patience=5"},
@@ -200,7 +208,7 @@ var suites = []suite{
 var e2e = []string{
 	// AppArmor is in force beside the other protections.
 	"TestJail", "TestAttempts", "TestKernelFiles",
-	// What this kernel and these control groups tell of the machine.
+	// What this kernel and these control groups expose of the machine.
 	"TestNothingOfTheHost", "TestMountTable",
 }
 
@@ -212,7 +220,8 @@ var e2eDocker = []string{
 	"TestNetworks", "TestNetworkConnectLater", "TestEmbeddedDNS", "TestJoinJail", "TestAbstractSocket",
 	// Its archives, volumes and life cycle, on this kernel's idmapped mounts.
 	"TestCopyIn", "TestCopyOut", "TestMountedDir", "TestVolumeFromImage", "TestRestart",
-	// What it executes and follows in a jail's root (CVE-2026-41567), and what its builders request.
+	// What it executes and follows in a jail's root (CVE-2026-41567), and what its builders
+	// request.
 	"TestCopyRunsNothing", "TestEngineLinks", "TestDefaultRuntimeBuild",
 }
 
@@ -223,7 +232,8 @@ func tests(pkg string, limit time.Duration, args ...string) step {
 	return step{name: strings.ReplaceAll(pkg, "/", "-"), limit: limit, pkg: pkg, args: args}
 }
 
-// prebuilt are the programs that tests build for themselves where there is a Go tool: package, build flags.
+// prebuilt are the programs that tests build for themselves where there is a Go tool: package,
+// build flags.
 var prebuilt = []struct{ pkg, flags string }{
 	{"./cmd/agentjail", ""},
 	{"./cmd/agentjail", "-tags=crashtest"},
@@ -245,7 +255,8 @@ func prebuiltName(pkg, flags string) string { return path.Base(pkg) + flags }
 
 // plan picks the steps to run.
 //
-// Without hardware virtualisation those that are long are left out, unless they are named; which is said.
+// Without hardware virtualisation those that are long are left out, unless they are named; which is
+// printed.
 func plan(o options) ([]step, error) {
 	if o.script != "" {
 		return []step{{name: "script", limit: o.timeout, script: o.script, packages: kinds[o.kind].userData != ""}}, nil
@@ -258,7 +269,7 @@ func plan(o options) ([]step, error) {
 			continue
 		}
 		if s.long && len(o.suites) == 0 && o.emulated {
-			say("%s: left out, since it takes long under emulation: suite %s, %s (run it by name: vm -machine %[1]s %[2]s)", o.kind, s.name, s.what)
+			logf("%s: left out, since it takes long under emulation: suite %s, %s (run it by name: vm -machine %[1]s %[2]s)", o.kind, s.name, s.what)
 			continue
 		}
 		steps = append(steps, s.steps...)

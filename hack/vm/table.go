@@ -21,9 +21,9 @@ type place struct {
 	tests map[string]*outcome.Test // by package and test
 }
 
-// printTable tells where the tests ran that were skipped somewhere. args are PLACE=PATH, where PATH is the output of `go
-// test -v` over several packages, or a directory with a machine's results; a place may be named more than once. A test that
-// ran nowhere is an error.
+// printTable prints where the tests ran that were skipped somewhere. args are PLACE=PATH, where
+// PATH is the output of `go test -v` over several packages, or a directory with a machine's
+// results; a place may be named more than once. A test that ran nowhere is an error.
 func printTable(w io.Writer, args []string) error {
 	if len(args) == 0 {
 		return errors.New("-table: name logs and directories with results (PLACE=PATH)")
@@ -93,7 +93,8 @@ func skipped(places []place) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// printRow prints what became of a test in each place, and reports whether it ran anywhere, or why not.
+// printRow prints what became of a test in each place, and reports whether it ran anywhere, or why
+// not.
 func printRow(w io.Writer, name string, places []place) (ran bool, reason string) {
 	fmt.Fprint(w, name)
 	for _, p := range places {
@@ -117,8 +118,9 @@ func printRow(w io.Writer, name string, places []place) (ran bool, reason string
 	return ran, reason
 }
 
-// twins are lists of subtests, the same ones by name, that two tests try in different surroundings: what the machine itself
-// has no program for is tried in an image that has, and what a distribution's release cannot do yet on the newest.
+// twins are lists of subtests, the same ones by name, that two tests try in different surroundings:
+// what the machine itself has no program for is tried in an image that has, and what a
+// distribution's release cannot do yet on the newest.
 var twins = map[string]string{
 	"seccomp TestRealWork/":                     "tests/e2e TestWorkloads/",
 	"tests/cri TestHostUsersFalse/distribution": "tests/cri TestHostUsersFalse/newest",
@@ -182,7 +184,7 @@ func addDir(tests map[string]*outcome.Test, dir string) error {
 	return nil
 }
 
-// addVerdicts reads a package's part and returns how many tests it tells of.
+// addVerdicts reads a package's part and returns how many tests it has.
 func addVerdicts(tests map[string]*outcome.Test, pkg, output string) int {
 	all := verdicts(output)
 	for _, v := range all {

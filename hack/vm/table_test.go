@@ -26,7 +26,8 @@ ok  	agentjail.dev/apparmor	0.1s
 ok  	agentjail.dev/seccomp	0.1s
 `
 
-// TestTable: a test that was skipped in one place and ran in another is shown, and one that ran nowhere fails the run.
+// TestTable: a test that was skipped in one place and ran in another is shown, and one that ran
+// nowhere fails the run.
 func TestTable(t *testing.T) {
 	dir := t.TempDir()
 	vm := filepath.Join(dir, "vm")
@@ -77,7 +78,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTwins: what one test lacks a program for and its twin tries in an image has run; what the twin skips too has not.
+// TestTwins: what one test lacks a program for and its twin tries in an image has run; what the
+// twin skips too has not.
 func TestTwins(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	const unit = "    --- SKIP: TestRealWork/nginx (0.00s)\n--- PASS: TestRealWork (0.00s)\nok  \tagentjail.dev/seccomp\t0.1s\n"
@@ -93,7 +95,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestLane: make test hears of a machine's failed and unsteady tests by name, and of a step that failed without one.
+// TestLane: make test hears of a machine's failed and unsteady tests by name, and of a step that
+// failed without one.
 func TestLane(t *testing.T) {
 	const twice = "=== RUN   TestA\n--- FAIL: TestA (0.00s)\nFAIL\ntestlane: once more: a TestA\n=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\ntestlane: unsteady: a TestA\n"
 	var results []result

@@ -37,8 +37,9 @@ var (
 	guestGo []byte
 )
 
-// makeShared fills dir with what the work disks of all machines hold: the guest's programs, the module's tree (tests read their
-// testdata and look for go.mod), the programs, also those that tests would build; and with the compiled tests of steps.
+// makeShared fills dir with what the work disks of all machines hold: the guest's programs, the
+// module's tree (tests read their testdata and look for go.mod), the programs, also those that
+// tests would build; and with the compiled tests of steps.
 func makeShared(ctx context.Context, root, dir string, steps []step) error {
 	for _, d := range []string{"bin", "cmd", "prebuilt", "tests", "src"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
@@ -81,7 +82,8 @@ func makeShared(ctx context.Context, root, dir string, steps []step) error {
 	return nil
 }
 
-// copyTool copies one of the programs that hack/tools builds to dir, with those beside it; it is built if it is not there yet.
+// copyTool copies one of the programs that hack/tools builds to dir, with those beside it; it is
+// built if it is not there yet.
 func copyTool(name, dir string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil // another step's, too
@@ -106,8 +108,8 @@ func copyTool(name, dir string) error {
 	return nil
 }
 
-// buildPrograms builds agentjail's programs, beside each other, since agentjail looks for its others beside itself, and those
-// that tests would build. All as make build does.
+// buildPrograms builds agentjail's programs, beside each other, since agentjail looks for its
+// others beside itself, and those that tests would build. All as make build does.
 func buildPrograms(ctx context.Context, root, dir string) error {
 	build := []string{"build", "-trimpath", "-tags=urfave_cli_no_docs", "-ldflags=-s -w", "-o"}
 	if err := goTool(ctx, root, append(build, filepath.Join(dir, "cmd")+"/", "./cmd/...")...); err != nil {
@@ -137,7 +139,8 @@ func (s step) binary() string {
 	return filepath.Join("tests", strings.ReplaceAll(s.pkg, "/", "-")+".test")
 }
 
-// makeWork fills dir with what one machine's work disk holds: what is shared, its steps, and how it boots.
+// makeWork fills dir with what one machine's work disk holds: what is shared, its steps, and how it
+// boots.
 func makeWork(shared, dir string, k kind, steps []step) error {
 	if err := linkTree(shared, dir, func(name string) bool {
 		return filepath.Dir(name) == "tests" && !slices.ContainsFunc(steps, func(s step) bool { return s.binary() == name }) ||
@@ -152,7 +155,8 @@ func makeWork(shared, dir string, k kind, steps []step) error {
 	for _, s := range steps {
 		script := s.script
 		if s.pkg != "" {
-			// A minute less than the step: Go then reports where everything hangs, which the step's end would not.
+			// A minute less than the step: Go then reports where everything hangs, which the step's
+			// end would not.
 			limit := s.limit - s.limit/8
 			script = fmt.Sprintf("cd /work/src/%s && exec testlane tests -program -packages %[1]s %s /work/%s -test.v -test.timeout=%v %s",
 				s.pkg, s.under, s.binary(), limit, quote(s.args))
@@ -177,8 +181,8 @@ func makeWork(shared, dir string, k kind, steps []step) error {
 	return writeOrder(dir, steps)
 }
 
-// linkTree gives the files below from names below to, in directories like those that they are in. Without those of which without
-// reports it, which gets a path below from.
+// linkTree links the files below from below to, in directories like their own. It leaves out the
+// files for which without returns true; the argument of without is a path below from.
 func linkTree(from, to string, without func(name string) bool) error {
 	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -201,7 +205,8 @@ func linkTree(from, to string, without func(name string) bool) error {
 	})
 }
 
-// seed gives the machine user data, a file of the module's, in which it names the package on the work disk.
+// seed writes the machine's user data, a file of the module's, which names the package on the work
+// disk.
 func seed(dir, userData string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "src", userData))
 	if err != nil {
@@ -230,7 +235,8 @@ func makePackages(ctx context.Context, root, dir string) error {
 	return nil
 }
 
-// writeOrder reports which steps the machine runs, with each one's limit in seconds: twice its own, since what fails runs once more.
+// writeOrder reports which steps the machine runs, with each one's limit in seconds: twice its own,
+// since what fails runs once more.
 func writeOrder(dir string, steps []step) error {
 	var order strings.Builder
 	for _, s := range steps {
@@ -259,7 +265,7 @@ func quote(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// maxTreeFile keeps what somebody left lying in the tree off the disk.
+// maxTreeFile keeps files that were left lying in the tree off the disk.
 const maxTreeFile = 16 << 20
 
 // copyTree copies the module's files, without what git and builds keep there.

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestMakeWork: a machine's work disk has what is shared, and of tests and packages only what its own steps request.
+// TestMakeWork: a machine's work disk has what is shared, and of tests and packages only what its
+// own steps request.
 func TestMakeWork(t *testing.T) {
 	shared, dir := t.TempDir(), filepath.Join(t.TempDir(), "work")
 	one := step{name: "one", pkg: "tests/a", limit: 8 * time.Minute, under: "under-runc", args: []string{"-test.run=^(A|B)$"}}

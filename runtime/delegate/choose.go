@@ -21,9 +21,9 @@ import (
 type Choice struct {
 	// Why is what speaks for it.
 	Why string `json:"why"`
-	// Not says of each that would have been better why it was not taken.
+	// Not has, for each better candidate, the reason why it was not taken.
 	Not []string `json:"not,omitempty"`
-	// Also says of each other one what speaks against it.
+	// Also has, for each other one, the reason against it.
 	Also []string `json:"also,omitempty"`
 	// Doubt reports that none ran a trial.
 	Doubt bool `json:"doubt,omitempty"`
@@ -32,12 +32,11 @@ type Choice struct {
 // Auto is policy for the best delegate of the host.
 const Auto = "auto"
 
-// Choose finds the delegate that policy names. For Auto that is the best one
-// that works on this host, found out by having it run a container: the quickest
-// without known flaws, a crun of release 1.9 or later, then the newest runc. The
-// answer is kept in the directory cacheDir ("" keeps none) until a delegate, the
-// control groups' layout or the boot changes. Without any there is an error;
-// where none runs a container the newest runc is named, and will say why.
+// Choose finds the delegate that policy names. For Auto that is the best one that works on this
+// host, found out by having it run a container: the quickest without known flaws, a crun of release
+// 1.9 or later, then the newest runc. The answer is kept in the directory cacheDir ("" keeps none)
+// until a delegate, the control groups' layout or the boot changes. Without any there is an error;
+// where none runs a container the newest runc is named, and its own error will show why.
 func Choose(want, cacheDir string) (*Runtime, error) {
 	if want != Auto || os.Geteuid() != 0 { // an ordinary user cannot have it tried
 		return Resolve(want)
@@ -146,12 +145,12 @@ const (
 	oldAndFlawed
 )
 
-// why is what is to be said of each rank.
+// why is the text for each rank.
 var why = map[rank]string{
 	quickest:     "quick, and without known flaws",
 	sound:        "without known flaws, slower than crun",
 	flawed:       "without fixes of known flaws",
-	old:          "before release 1.9: tells nothing of its features",
+	old:          "before release 1.9: does not report its features",
 	oldAndFlawed: "old, and without fixes of known flaws",
 }
 
@@ -179,11 +178,11 @@ func rate(r *Runtime, cacheDir string) (rated, error) {
 	switch {
 	case !known:
 		c.rank = oldAndFlawed
-	case tr.QuickSince != traits.Version{} && !at.Less(tr.QuickSince) && c.caps.OCIMax != "" && good:
+	case tr.FastSince != traits.Version{} && !at.Less(tr.FastSince) && c.caps.OCIMax != "" && good:
 		c.rank = quickest
-	case tr.Steady && good:
+	case tr.EveryReleaseWorks && good:
 		c.rank = sound
-	case tr.Steady:
+	case tr.EveryReleaseWorks:
 		c.rank = flawed
 	case good:
 		c.rank = old
@@ -193,8 +192,8 @@ func rate(r *Runtime, cacheDir string) (rated, error) {
 	return c, nil
 }
 
-// decide rates the candidates and takes the first that runs a container. Where
-// there is only one, there is nothing to find out: what it cannot do it will say.
+// decide rates the candidates and takes the first that runs a container. Where there is only one,
+// there is nothing to find out: its own errors show what it lacks.
 func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 	if len(all) == 1 {
 		all[0].Choice = &Choice{Why: "the only one here"}
@@ -245,7 +244,7 @@ func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 	// let jails be made and not this. Whatever is wrong, the delegate will report it
 	// and the jail will not start.
 	best := order[0]
-	if i := slices.IndexFunc(order, func(c rated) bool { return c.Traits().Steady }); i >= 0 {
+	if i := slices.IndexFunc(order, func(c rated) bool { return c.Traits().EveryReleaseWorks }); i >= 0 {
 		best = order[i]
 	}
 	best.Choice = &Choice{Why: "none ran a trial", Not: no, Doubt: true}

@@ -213,7 +213,8 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// TestSweepTrials: what a trial has left goes with the next one, and not what belongs to a trial of another process that runs still.
+// TestSweepTrials: what a trial has left goes with the next one, and not what belongs to a trial of
+// another process that runs still.
 func TestSweepTrials(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

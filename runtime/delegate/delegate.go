@@ -32,9 +32,9 @@ type Runtime struct {
 	stat   unix.Stat_t
 }
 
-// candidates are the delegates that "auto" looks for, in this order, and the
-// directories where distributions and engines put them. $PATH is not asked: it
-// belongs to whoever started the engine.
+// candidates are the delegates that "auto" looks for, in this order, and the directories where
+// distributions and engines put them. $PATH is not used: it belongs to the user who started the
+// engine.
 var (
 	candidates  = traits.Names()
 	directories = []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
@@ -119,8 +119,8 @@ func environment() []string {
 	return out
 }
 
-// Caps is what of the OCI specification a delegate can do. Capabilities are
-// asked from the delegate once and kept until its file changes.
+// Caps is what of the OCI specification a delegate can do. Capabilities are queried from the
+// delegate once and kept until its file changes.
 type Caps struct {
 	Version    string   `json:"version"` // first line of --version
 	OCIMax     string   `json:"ociMax"`  // newest specification it knows; "" before runc 1.1
@@ -131,11 +131,11 @@ type Caps struct {
 	// ReadsMaps reports that it takes the maps of a user namespace that it joins from
 	// there (runc 1.2). Others want them in the bundle, too.
 	ReadsMaps bool `json:"readsMaps"`
-	// NoSeccomp reports that it told to be built without seccomp.
+	// NoSeccomp means that the delegate reports a build without seccomp.
 	NoSeccomp bool `json:"noSeccomp,omitempty"`
 }
 
-// fileID tells a binary from its successor after an upgrade.
+// fileID distinguishes a binary from its successor after an upgrade.
 type fileID struct {
 	Dev, Ino    uint64
 	Mtime, Size int64
@@ -154,13 +154,13 @@ type capsRecord struct {
 // capsForm changes with Caps.
 const capsForm = 4
 
-// Capabilities asks the delegate, or the record of an earlier answer in the
-// directory cacheDir; "" asks always, and keeps nothing.
+// Capabilities queries the delegate, or reads the record of an earlier answer in the directory
+// cacheDir; "" always queries, and keeps nothing.
 func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 	rec := capsRecord{Form: capsForm, File: r.id()}
 	cache := filepath.Join(cacheDir, r.cacheName())
 	if cacheDir == "" {
-		return r.ask()
+		return r.query()
 	}
 	if data, err := atomicfile.Read(cache, 1<<16); err == nil {
 		var old capsRecord
@@ -169,7 +169,7 @@ func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 		}
 	}
 	var err error
-	if rec.Caps, err = r.ask(); err != nil {
+	if rec.Caps, err = r.query(); err != nil {
 		return rec.Caps, err
 	}
 	if data, err := json.Marshal(rec); err == nil {
@@ -180,14 +180,14 @@ func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 	return rec.Caps, nil
 }
 
-// cacheName distinguishes delegates  that are used in turn and have one name.
+// cacheName distinguishes delegates that are used in turn and have one name.
 func (r *Runtime) cacheName() string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(r.Path))
 	return fmt.Sprintf("delegate-%s-%08x.json", r.Name, sum.Sum32())
 }
 
-func (r *Runtime) ask() (Caps, error) {
+func (r *Runtime) query() (Caps, error) {
 	var c Caps
 	out, err := r.Output("--version")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"agentjail.dev/seccomp"
 )
 
-// Dialect takes from a hardened spec what a delegate with these capabilities
-// would stumble over. What is returned is to be done by whoever runs it.
+// Dialect takes from a hardened spec what a delegate with these capabilities would stumble over.
+// The caller that runs the delegate must apply the returned Time.
 func (c Caps) Dialect(s *specs.Spec) Time {
 	if newer(s.Version, c.OCIMax) {
 		// Older crun refuses by the number alone (1.8 knows none above 1.0).
@@ -38,8 +38,8 @@ func (c Caps) Dialect(s *specs.Spec) Time {
 	return Time{Offsets: text}
 }
 
-// newer reports whether a bundle's version of the specification is above the
-// delegate's newest; "" is that of a delegate that does not tell.
+// newer reports whether a bundle's version of the specification is above the delegate's newest; ""
+// is that of a delegate that does not report it.
 func newer(version, ociMax string) bool {
 	var have, most [2]int
 	_, _ = fmt.Sscanf(version, "%d.%d", &have[0], &have[1])
@@ -56,11 +56,11 @@ func joinsUserNS(s *specs.Spec) bool {
 	})
 }
 
-// emptyMqueue puts an empty file system in mqueue's place under SELinux, where
-// the delegate would label it. mqueue's root belongs to whoever makes the IPC
-// namespace (mqueue_get_inode in ipc/mqueue.c): runc makes it as the host's root,
-// who has no id in a user namespace that it has joined, so that the label is
-// refused (EPERM). Queues are none's in a jail: RLIMIT_MSGQUEUE is 0.
+// emptyMqueue puts an empty file system in mqueue's place under SELinux, where the delegate would
+// label it. mqueue's root belongs to the creator of the IPC namespace (mqueue_get_inode in
+// ipc/mqueue.c): runc makes it as the host's root, who has no id in a user namespace that it has
+// joined, so that the label is refused (EPERM). No process of a jail can use queues:
+// RLIMIT_MSGQUEUE is 0.
 func emptyMqueue(s *specs.Spec) {
 	if s.Linux.MountLabel == "" || !joinsUserNS(s) {
 		return

@@ -10,7 +10,8 @@ import (
 	"agentjail.dev/runtime/kernel/oomscore"
 )
 
-// TestRunExpendable: what a delegate starts is killed before the host's own, whatever the delegate knows of it.
+// TestRunExpendable: what a delegate starts is killed before the host's own, whatever the delegate
+// knows of it.
 func TestRunExpendable(t *testing.T) {
 	dir := t.TempDir()
 	path, said := filepath.Join(dir, "delegate"), filepath.Join(dir, "said")

@@ -16,10 +16,9 @@ import (
 	"agentjail.dev/runtime/kernel/oomscore"
 )
 
-// Time says in which time namespace a delegate runs that does not know of them.
-// Such a delegate has to be inside for every verb: it tells its container's
-// process by the start time in /proc, and that depends on the reader's time
-// namespace.
+// Time is the time namespace in which a delegate runs that does not support them. Such a delegate
+// has to be inside for every verb: it identifies its container's process by the start time in
+// /proc, and that depends on the reader's time namespace.
 type Time struct {
 	Join    *os.File // the jail's, or nil
 	Offsets string   // a new one with these offsets (time_namespaces(7)), or ""
@@ -45,7 +44,7 @@ func (r *Runtime) Capture(args []string, t Time) ([]byte, int, error) {
 }
 
 // Output runs the delegate and returns what it printed. An end with a status
-// other than 0 is an error, with what it said.
+// other than 0 is an error, with the delegate's output.
 func (r *Runtime) Output(args ...string) ([]byte, error) {
 	said, to, err := newCollector()
 	if err != nil {
@@ -67,7 +66,7 @@ func (r *Runtime) Output(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// maxOutput bounds what is kept of what a delegate says.
+// maxOutput bounds how much of a delegate's output is kept.
 const maxOutput = 64 << 20
 
 // A collector reads a pipe to its end.

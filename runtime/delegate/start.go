@@ -47,7 +47,7 @@ func Start(dir string, pidfd int, stopped func() error) (bool, error) {
 	return false, nil
 }
 
-// answer is how long a process may take before stopped is asked.
+// answer is how long a process may take before stopped is called.
 const answer = 100 // ms
 
 // readFrom reads what the process writes when it finds a reader; one byte, so that
@@ -58,7 +58,8 @@ func readFrom(fifo string, pidfd int, stopped func() error) error {
 		return &os.PathError{Op: "open", Path: fifo, Err: err}
 	}
 	defer unix.Close(fd)
-	// Either may have been seen after the process wrote to this very reader: it is looked at once more.
+	// Either may have been seen after the process wrote to this very reader: it is looked at once
+	// more.
 	for dead, runs := false, false; ; {
 		patience := answer
 		if runs {
@@ -84,7 +85,7 @@ func readFrom(fifo string, pidfd int, stopped func() error) error {
 			case n == 0:
 				return ErrRuns
 			}
-			// Its absence says that the container runs.
+			// Its absence means that the container runs.
 			if err := unix.Unlink(fifo); err != nil && err != unix.ENOENT {
 				return &os.PathError{Op: "remove", Path: fifo, Err: err}
 			}

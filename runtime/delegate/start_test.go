@@ -84,7 +84,8 @@ func TestStartRuncStopped(t *testing.T) {
 	}
 }
 
-// TestStartRuncRuns: of a process that an earlier call started, which was killed before it removed the FIFO, nobody writes any more.
+// TestStartRuncRuns: of a process that an earlier call started, which was killed before it removed
+// the FIFO, nobody writes any more.
 func TestStartRuncRuns(t *testing.T) {
 	dir, _, pidfd := created(t, "state.json")
 	if known, err := Start(dir, pidfd, func() error { return ErrRuns }); !known || !errors.Is(err, ErrRuns) {

@@ -24,10 +24,10 @@ import (
 // trialGroup begins the name of a trial's control group.
 const trialGroup = "agentjail-trial-"
 
-// try has the delegate run a container as jails need it: with all namespaces of
-// its own but the time namespace, mapped ids, limits, and a filter. All that it
-// needs is on a tmpfs that nobody else sees and that is gone with the thread; a
-// control group that a killed trial left goes with the next.
+// try has the delegate run a container as jails need it: with all namespaces of its own but the
+// time namespace, mapped ids, limits, and a filter. All that it needs is on a tmpfs that no other
+// process sees and that is gone with the thread; a control group that a killed trial left goes with
+// the next.
 func (r *Runtime) try() error {
 	program := exitProgram(runtime.GOARCH)
 	if program == nil {
@@ -70,8 +70,8 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 			return err
 		}
 	}
-	// A file, since a container that stays must not keep a pipe open; and for
-	// input as well, since crun gives what it gets away, /dev/null included.
+	// A file, since a container that stays must not keep a pipe open; and for input as well, since
+	// crun changes the owner of its standard files, /dev/null included.
 	said, err := os.Create(filepath.Join(dir, "said"))
 	if err != nil {
 		return err
@@ -107,8 +107,8 @@ func trialGroups(pattern string) (dirs []string) {
 	return dirs
 }
 
-// sweepTrials removes control groups that trials of processes that have ended have left. Those of another process that
-// tries a delegate now may be empty for a moment.
+// sweepTrials removes control groups that trials of processes that have ended have left. Those of
+// another process that tries a delegate now may be empty for a moment.
 func sweepTrials() {
 	removeGroups(slices.DeleteFunc(trialGroups(trialGroup+"*"), func(dir string) bool {
 		maker, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), trialGroup), ".") // atomicfile.Unique

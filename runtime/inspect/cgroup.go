@@ -12,14 +12,14 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 )
 
-// cgroupState is what the jail's control groups say.
+// cgroupState is the state of the jail's control groups.
 type cgroupState struct {
 	v2      bool
 	paths   map[string]string // by controller, as /proc/PID/cgroup has them
 	files   map[string]string // contents, by file name
 	members []int             // processes in the groups, as far as they were read
-	// programs is the number of device programs on the group (version 2), or -1
-	// where the kernel does not tell.
+	// programs is the number of device programs on the group (version 2), or -1 if the kernel does
+	// not report it.
 	programs int
 }
 
@@ -128,8 +128,8 @@ func readMembers(dir string, into map[int]bool, depth int) {
 	}
 }
 
-// devicePrograms counts the programs that decide on devices for a group of
-// version 2 (bpf(2), BPF_PROG_QUERY); -1 where that is not told.
+// devicePrograms counts the programs that decide on devices for a group of version 2 (bpf(2),
+// BPF_PROG_QUERY); -1 if the kernel does not report it.
 func devicePrograms(dir string) int {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -7,27 +7,26 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// A check holds one protection against the jail's policy. It is a function of what
-// was seen: it queries the kernel nothing.
+// A check holds one protection against the jail's policy. It is a function of what was seen: it
+// does not query the kernel.
 type check struct {
 	ring report.Ring
 	name string
 	run  func(*demands, *seen) outcome
 }
 
-// checks is all that a jail is held against, in the order of the output: the
-// outermost ring first.
+// checks are all checks of a jail, in the order of the output: the outermost ring first.
 var checks = []check{
 	{report.Resources, "namespaces", namespaces},
 	{report.Resources, "namespace owner", namespaceOwner},
-	{report.Resources, "counted for", countedFor},
+	{report.Resources, "resource accounting user", countedFor},
 	{report.Resources, "nested namespaces", nestedNamespaces},
 	{report.Resources, "clocks", clocks},
 	{report.Resources, "network", networkHolds},
 	{report.Resources, "root", rootLayer},
 	{report.Resources, "tmpfs", tmpfsCaps},
 	{report.Resources, "bind mounts", bindMounts},
-	{report.Resources, "kernel's files", kernelFiles},
+	{report.Resources, "procfs", kernelFiles},
 	{report.Resources, "device nodes", deviceNodes},
 	{report.Resources, "propagation", propagation},
 	{report.Resources, "control groups", membership},
@@ -42,7 +41,7 @@ var checks = []check{
 
 	{report.Access, "user ids", userIDs},
 	{report.Access, "group ids", groupIDs},
-	{report.Access, "ids in use", idsInUse},
+	{report.Access, "process credentials", idsInUse},
 	{report.Access, "capabilities", capabilities},
 	{report.Access, "no_new_privs", noNewPrivs},
 	{report.Access, "security module", label},

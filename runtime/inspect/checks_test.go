@@ -201,9 +201,9 @@ var damages = []damage{
 	}, Holds, "another jail's too: net"},
 	{"namespace owner", "net of the host's user namespace", func(_ *demands, s *seen) { n := s.namespaces["net"]; n.Owner = 0; s.namespaces["net"] = n }, Broken, "net"},
 	{"namespace owner", "ipc of another's", func(_ *demands, s *seen) { n := s.namespaces["ipc"]; n.Owner = 999; s.namespaces["ipc"] = n }, Broken, "ipc"},
-	{"counted for", "root of the host", func(_ *demands, s *seen) { s.userNS.owner = 0 }, Broken, "user 0 of the host"},
-	{"counted for", "another jail's user", func(_ *demands, s *seen) { s.userNS.owner += 65536 }, Broken, "of the host"},
-	{"counted for", "a user's own engine", func(d *demands, s *seen) { d.host.Rootless, s.userNS.owner = true, 1000 }, Missing, "this user's processes"},
+	{"resource accounting user", "root of the host", func(_ *demands, s *seen) { s.userNS.owner = 0 }, Broken, "user 0 of the host"},
+	{"resource accounting user", "another jail's user", func(_ *demands, s *seen) { s.userNS.owner += 65536 }, Broken, "of the host"},
+	{"resource accounting user", "a user's own engine", func(d *demands, s *seen) { d.host.Rootless, s.userNS.owner = true, 1000 }, Missing, "this user's processes"},
 	{"nested namespaces", "a network", func(_ *demands, s *seen) { s.userNS.limits["max_net_namespaces"] = "1" }, Broken, "max_net_namespaces is 1"},
 	{"nested namespaces", "nobody can forbid them", func(_ *demands, s *seen) { s.userNS.limits["max_net_namespaces"], s.userNS.fixed = "1", true }, Missing, "read-only"},
 	{"namespaces", "its own, found by a path", func(d *demands, _ *seen) {
@@ -274,18 +274,18 @@ var damages = []damage{
 		s.hostDevs["0:75"] = true
 		s.mount("/dev/shm").Point = "/shm"
 	}, Broken, "/shm"},
-	{"kernel's files", "the host's proc", func(_ *demands, s *seen) { s.mount("/proc").Dev = "0:5" }, Broken, "/proc is the host's proc"},
-	{"kernel's files", "writable sysfs", func(_ *demands, s *seen) {
+	{"procfs", "the host's proc", func(_ *demands, s *seen) { s.mount("/proc").Dev = "0:5" }, Broken, "/proc is the host's proc"},
+	{"procfs", "writable sysfs", func(_ *demands, s *seen) {
 		s.mount("/sys").Options, s.mount("/sys").Super = "rw,nosuid,nodev,noexec", "rw"
 	}, Broken, "/sys is without ro"},
-	{"kernel's files", "the host's sysfs", func(_ *demands, s *seen) { s.mount("/sys").Dev = "0:20" }, Broken, "/sys is the host's sysfs"},
-	{"kernel's files", "a part of the host's sysfs", add("90 1 0:20 /devices/system/cpu /sys/devices/system/cpu ro,nosuid,nodev,noexec - sysfs sysfs rw"), Broken, "/devices/system/cpu"},
-	{"kernel's files", "all control groups", func(_ *demands, s *seen) { s.mount("/sys/fs/cgroup/memory").Root = "/" }, Broken, "cgroup"},
-	{"kernel's files", "another jail's group", func(_ *demands, s *seen) { s.mount("/sys/fs/cgroup/memory").Root = "/other" }, Broken, "/other"},
-	{"kernel's files", "its group writable", func(_ *demands, s *seen) {
+	{"procfs", "the host's sysfs", func(_ *demands, s *seen) { s.mount("/sys").Dev = "0:20" }, Broken, "/sys is the host's sysfs"},
+	{"procfs", "a part of the host's sysfs", add("90 1 0:20 /devices/system/cpu /sys/devices/system/cpu ro,nosuid,nodev,noexec - sysfs sysfs rw"), Broken, "/devices/system/cpu"},
+	{"procfs", "all control groups", func(_ *demands, s *seen) { s.mount("/sys/fs/cgroup/memory").Root = "/" }, Broken, "cgroup"},
+	{"procfs", "another jail's group", func(_ *demands, s *seen) { s.mount("/sys/fs/cgroup/memory").Root = "/other" }, Broken, "/other"},
+	{"procfs", "its group writable", func(_ *demands, s *seen) {
 		s.mount("/sys/fs/cgroup/memory").Options = "rw,nosuid,nodev,noexec"
 	}, Broken, "/sys/fs/cgroup/memory is without ro"},
-	{"kernel's files", "proc with programs", func(_ *demands, s *seen) { s.mount("/proc").Options = "rw,nosuid,nodev" }, Broken, "noexec"},
+	{"procfs", "proc with programs", func(_ *demands, s *seen) { s.mount("/proc").Options = "rw,nosuid,nodev" }, Broken, "noexec"},
 	{"device nodes", "a disk", func(_ *demands, s *seen) { s.mount("/dev/null").device = "b 8:0" }, Broken, "b 8:0"},
 	{"device nodes", "a driver", func(_ *demands, s *seen) { s.mount("/dev/null").device = "c 10:232" }, Broken, "c 10:232"},
 	{"device nodes", "the host's terminal", func(_ *demands, s *seen) {
@@ -358,9 +358,9 @@ var damages = []damage{
 	}, Broken, "1000"},
 	{"user ids", "outside the pool", func(d *demands, _ *seen) { d.jail.Policy.Userns.Pool.First = 1 << 30 }, Broken, ""},
 	{"group ids", "the host's own map", func(_ *demands, s *seen) { s.gidMap = []specs.LinuxIDMapping{{Size: 1<<32 - 1}} }, Broken, ""},
-	{"ids in use", "host root", second(func(p *process) { p.uids[3] = 0 }), Broken, "process 4243 (sh) is uid 0"},
-	{"ids in use", "a host group", second(func(p *process) { p.groups = []uint32{27} }), Broken, "group 27"},
-	{"ids in use", "somebody else", func(_ *demands, s *seen) { s.strangers = []string{"process 7 (x)"} }, Broken, "process 7 (x)"},
+	{"process credentials", "host root", second(func(p *process) { p.uids[3] = 0 }), Broken, "process 4243 (sh) is uid 0"},
+	{"process credentials", "a host group", second(func(p *process) { p.groups = []uint32{27} }), Broken, "group 27"},
+	{"process credentials", "somebody else", func(_ *demands, s *seen) { s.strangers = []string{"process 7 (x)"} }, Broken, "process 7 (x)"},
 	{"capabilities", "effective", second(func(p *process) { p.caps["CapEff"] = 0x200000 }), Broken, "CapEff=200000"},
 	{"capabilities", "only bounding", second(func(p *process) { p.caps["CapBnd"] = 1 }), Broken, "CapBnd=1"},
 	{"capabilities", "only ambient", second(func(p *process) { p.caps["CapAmb"] = 1 }), Broken, "CapAmb=1"},
@@ -425,7 +425,7 @@ var damages = []damage{
 	{"device rules", "disks", put("devices.list", "c 1:3 rwm\nb 8:0 r\n"), Broken, "b 8:0 r"},
 	{"device rules", "all of a major", put("devices.list", "c 1:* rwm\n"), Broken, "c 1:*"},
 	{"device rules", "no program", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = 0 }, Broken, "no program"},
-	{"device rules", "not told", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = -1 }, Missing, "does not tell"},
+	{"device rules", "not told", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = -1 }, Missing, "does not report"},
 	{"seccomp", "none", second(func(p *process) { p.seccomp = 0 }), Broken, "process 4243 (sh) has mode 0"},
 	{"seccomp", "no filter", second(func(p *process) { p.filters = 0 }), Broken, "no filter"},
 	{"seccomp", "one filter", second(func(p *process) { p.filters = 1 }), Broken, "lacks the inner filter"},

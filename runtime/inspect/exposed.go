@@ -19,10 +19,10 @@ type Exposed struct {
 	Why   string `json:"why,omitempty"` // why it stays, or what of it shows
 }
 
-// lookHost goes through what containers are known to learn of their hosts from,
-// and notes what is still the host's. It does not compare contents, which change
-// from one moment to the next, but asks where they come from: the kernel's own
-// files, unless a namespace of the jail's answers, or a file of the jail's.
+// lookHost checks the files by which containers are known to learn of their hosts, and notes those
+// that are still the host's. It does not compare contents, which change from one moment to the
+// next, but their origin: the kernel's own files, unless a namespace of the jail's answers, or a
+// file of the jail's.
 func (s *seen) lookHost(p *proc, first *process) error {
 	root, err := p.open("root", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

@@ -28,9 +28,9 @@ import (
 // Verdict reports whether a protection holds.
 type Verdict string
 
-// The verdicts. Missing is what this host cannot give and policy does not
-// insist on. InGuest and Void are of delegates with a boundary of their own: what
-// a guest's kernel holds cannot be seen from here, and what is void nobody holds.
+// The verdicts. Missing means that this host lacks it and policy does not insist on. InGuest and
+// Void are of delegates with a boundary of their own: InGuest is enforced by the guest's kernel and
+// cannot be seen here; Void is enforced by none.
 const (
 	Holds   Verdict = "holds"
 	Broken  Verdict = "BROKEN"
@@ -171,7 +171,7 @@ type demands struct {
 
 func demandsOf(s state.Store, j *state.Jail) *demands {
 	d := &demands{jail: j, store: s, dir: s.Dir(j.Key), host: hostfacts.Read(), boundary: traits.Of(j.Delegate).Boundary}
-	// Neither is needed to judge: without them there is only less to say.
+	// Neither is needed to judge: without them the report is shorter.
 	if d.report, _ = s.Report(&j.Brief); d.report == nil {
 		d.report = new(report.Report)
 	}
@@ -182,8 +182,7 @@ func demandsOf(s state.Store, j *state.Jail) *demands {
 	return d
 }
 
-// missing reports whether the report names a field as one that the host could not
-// give, and why.
+// missing reports whether the report names a field as one that the host lacks, and why.
 func (d *demands) missing(field string) (why string, ok bool) {
 	for _, c := range d.report.Of(report.Missing) {
 		if c.Field == field {
@@ -223,7 +222,7 @@ func (c check) judge(d *demands, s *seen) outcome {
 	}
 }
 
-// outcome is what one check says.
+// outcome is the result of one check.
 type outcome struct {
 	verdict    Verdict
 	seen, want string

@@ -331,7 +331,7 @@ func TestPlainContainer(t *testing.T) {
 	}
 	t.Logf("\n%s", text.String())
 	want := []string{
-		"namespaces", "namespace owner", "clocks", "network", "root", "tmpfs", "bind mounts", "kernel's files", "device nodes", "propagation",
+		"namespaces", "namespace owner", "clocks", "network", "root", "tmpfs", "bind mounts", "procfs", "device nodes", "propagation",
 		"processes", "memory", "swap", "processors", "disk I/O", "rlimits",
 		"user ids", "group ids", "capabilities", "no_new_privs", "security module", "masked paths", "read-only paths", "seccomp",
 	}
@@ -468,7 +468,8 @@ func TestNotRunning(t *testing.T) {
 	}
 }
 
-// TestEarlierJail: a jail that an earlier release created is started, looked at and removed by this one.
+// TestEarlierJail: a jail that an earlier release created is started, looked at and removed by this
+// one.
 func TestEarlierJail(t *testing.T) {
 	for flags, want := range map[string]string{"": "only lo; ", `"engineNetwork":true,`: "the engine's"} {
 		j := runJail(t, "create", bundleOf(t, "sleep 100", nil))

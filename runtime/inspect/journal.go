@@ -5,7 +5,8 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// Events are what a jail's journal keeps of a result: how many protections of each ring hold, and each that is missing or broken.
+// Events are what a jail's journal keeps of a result: how many protections of each ring hold, and
+// each that is missing or broken.
 func (r *Result) Events() []journal.Event {
 	all := journal.Event{Kind: journal.JailInspected, Pid: r.Pid}
 	var broken []journal.Event

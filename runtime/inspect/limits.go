@@ -47,7 +47,7 @@ func within(have uint64, there bool, bound uint64, hostHas bool, u unit) outcome
 	case !there:
 		return broken(want, "the jail's group has no limit")
 	case have > bound && have >= math.MaxInt64>>16:
-		// Version 1 says "no limit" as the largest number of pages.
+		// Version 1 writes "no limit" as the largest number of pages.
 		return broken(want, "unlimited")
 	case have > bound:
 		return broken(want, "%s", u.exact(have))

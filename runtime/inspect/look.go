@@ -27,8 +27,8 @@ var kinds = []string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"
 type Namespace struct {
 	Jail uint64 `json:"jail"`
 	Host uint64 `json:"host"` // 0 where the kernel has no such kind
-	// Owner is the user namespace that it belongs to; 0 where that is the
-	// host's or was not asked.
+	// Owner is the user namespace that it belongs to; 0 where that is the host's or was not
+	// queried.
 	Owner uint64 `json:"owner,omitempty"`
 }
 
@@ -463,7 +463,7 @@ func (s *seen) lookStranger(p *proc, first *process) {
 	}
 	x.pid = p.pid
 	for _, id := range x.uids {
-		// The host's nobody is mapped where policy reports it, and is shared.
+		// The overflow user is mapped if policy maps it, and is shared.
 		if id != overflow && mapped(s.uidMap, id) {
 			s.strangers = append(s.strangers, x.who())
 			return
@@ -471,7 +471,7 @@ func (s *seen) lookStranger(p *proc, first *process) {
 	}
 }
 
-// overflow is the host's nobody (user_namespaces(7)).
+// overflow is the host's overflow user (user_namespaces(7)).
 const overflow = 65534
 
 // mapped reports whether a host id belongs to the mapping.

@@ -26,7 +26,7 @@ func (m Mounted) String() string {
 	}
 	who := fmt.Sprintf("uid %d, gid %d", m.UID, m.GID)
 	if m.UID == idmap.Overflow {
-		who = "nobody of the jail's"
+		who = "a user outside the jail"
 	}
 	return fmt.Sprintf("mounted at %s, %s: belongs to %s", m.Path, how, who)
 }

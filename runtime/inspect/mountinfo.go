@@ -10,7 +10,8 @@ type mount struct {
 	mountinfo.Mount
 	// device is the node at the mount point ("c 1:3"), or "".
 	device string
-	// owner is who owns what is at the mount point, in the host's ids; nil where that cannot be known.
+	// owner is who owns what is at the mount point, in the host's ids; nil where that cannot be
+	// known.
 	owner *plan.User
 }
 

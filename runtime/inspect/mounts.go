@@ -50,10 +50,9 @@ func (s *seen) of(c class) []*mount {
 	return out
 }
 
-// rootLayer: what is written to the root goes to the ephemeral layer, an
-// overlay's upper directory whose file system has the jail's size and number of
-// files. Where that directory is the mount table does not say, for the jail to
-// read: its sizes tell it from a disk of the host's.
+// rootLayer: what is written to the root goes to the ephemeral layer, an overlay's upper directory
+// whose file system has the jail's size and number of files. The mount table does not show that
+// directory, since the jail can read the table: its sizes distinguish it from a disk of the host.
 func rootLayer(d *demands, s *seen) outcome {
 	pol := d.jail.Policy.Root
 	want := fmt.Sprintf("a layer of at most %s and %d files over a read-only image", pol.Size, pol.Inodes)
@@ -178,7 +177,7 @@ func bindMounts(d *demands, s *seen) outcome {
 	case len(bad) > 0:
 		return brokenList(want, bad)
 	case users > 0:
-		return lacking(want, "%d writable with the ids that the user's engine gives the jail; nosuid, nodev", users)
+		return lacking(want, "%d writable with the ids that the user's engine maps for the jail; nosuid, nodev", users)
 	case len(how) == 0:
 		return holds("nothing of the host's is mounted")
 	}

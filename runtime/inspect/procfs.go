@@ -89,7 +89,7 @@ type process struct {
 	caps       map[string]uint64 // CapInh, CapPrm, CapEff, CapBnd, CapAmb
 	noNewPrivs bool
 	seccomp    int  // mode: 0 none, 1 strict, 2 filter
-	filters    int  // -1 where the kernel does not tell (before Linux 5.9)
+	filters    int  // -1 if the kernel does not report it (before Linux 5.9)
 	entering   bool // it is still the init step into the jail
 	label      string
 	oomAdj     int
@@ -134,8 +134,8 @@ func readProcess(p *proc) (*process, error) {
 		return nil, err
 	}
 	out.label = readLabel(p)
-	// The init step's program is the host's root's, whom no file of the jail
-	// belongs to, and nobody may read it.
+	// The init step's program belongs to the host's root, who owns no file of the jail, and no
+	// process of the jail may read it.
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(p.dir.Fd()), "exe", &st, 0); err == nil {
 		out.entering = st.Uid == 0 && st.Mode == unix.S_IFREG|0o111

@@ -39,8 +39,9 @@ func seccompFilter(d *demands, s *seen) outcome {
 	return holds("%s on %s, profile %s%s", filters, count(len(s.processes), "process"), d.jail.Policy.Seccomp.Profile, text)
 }
 
-// programs: what the filters refuse in every profile is refused by eBPF programs too, where a collector has loaded them. They know the jails
-// whose ids are the pool's, and those that are registered.
+// programs: what the filters refuse in every profile is refused by eBPF programs too, where a
+// collector has loaded them. They know the jails whose ids are the pool's, and those that are
+// registered.
 func programs(d *demands, s *seen) outcome {
 	const want = "programs that refuse what the filters refuse"
 	unblocked := slices.DeleteFunc(slices.Clone(d.jail.Policy.EBPF.Block), func(name string) bool {
@@ -52,7 +53,7 @@ func programs(d *demands, s *seen) outcome {
 	case len(unblocked) > 0:
 		return broken(want, "none act on what policy blocks here, %s (remedy: systemctl restart agentjail-journal, for connect and bind with --connections)", strings.Join(unblocked, ", "))
 	case !s.wall.Acting:
-		return lacking(want, "none act (`agentjail check` says what this kernel can do; agentjail-journal loads them)")
+		return lacking(want, "none act (`agentjail check` reports what this kernel can do; agentjail-journal loads them)")
 	case d.host.Rootless:
 		return lacking(want, "they act, and do not know this jail: they are root's, and it is a user's")
 	case !s.registered && d.jail.IDs.Given:

@@ -15,7 +15,8 @@ import (
 func userIDs(d *demands, s *seen) outcome  { return idMap("user", s.uidMap, d.jail.IDs.UIDs, d) }
 func groupIDs(d *demands, s *seen) outcome { return idMap("group", s.gidMap, d.jail.IDs.GIDs, d) }
 
-// idMap: the kernel's mapping is the recorded one, and gives the overflow user's ids away.
+// idMap: the kernel's mapping is the recorded one, and contains no id that another user of the host
+// has.
 func idMap(what string, have, recorded []specs.LinuxIDMapping, d *demands) outcome {
 	want := "map " + mapText(recorded)
 	if len(recorded) == 0 {
@@ -68,9 +69,9 @@ func sameMap(a, b []specs.LinuxIDMapping) bool {
 	return idmap.Equal(order(a), order(b))
 }
 
-// idsInUse: the jail's processes have the jail's ids, and nobody else has.
+// idsInUse: the jail's processes have the jail's ids, and no other process has them.
 func idsInUse(d *demands, s *seen) outcome {
-	const want = "the jail's ids for its processes, and for nobody else's"
+	const want = "the jail's ids for its processes alone"
 	var bad []string
 	for _, p := range s.processes {
 		for _, id := range p.uids {
@@ -97,7 +98,7 @@ func idsInUse(d *demands, s *seen) outcome {
 	if len(s.strangers) > 0 {
 		return lacking(want, "the user's own processes have some of them, such as %s", s.strangers[0])
 	}
-	return holds("by %s, and by nobody else", count(len(s.processes), "process"))
+	return holds("by %s, and by no other process", count(len(s.processes), "process"))
 }
 
 // capSets are the five sets of capabilities(7), by their names in status.
@@ -246,8 +247,8 @@ func readOnlyPaths(d *demands, s *seen) outcome {
 // is no such node in a jail, and none can be made.
 var delegateDevices = []string{"c 10:200"}
 
-// deviceRules: the control group's own list (version 1), or that there is a
-// program that decides (version 2), whose content the kernel does not tell.
+// deviceRules: the control group's own list (version 1), or that there is a program that decides
+// (version 2), whose content the kernel does not report.
 func deviceRules(d *demands, s *seen) outcome {
 	const want = "the standard devices and those of policy"
 	list, ok := s.cgroup.files["devices.list"]
@@ -259,7 +260,7 @@ func deviceRules(d *demands, s *seen) outcome {
 	case s.cgroup.v2 && s.cgroup.programs == 0:
 		return broken(want, "no program decides on devices")
 	case !ok:
-		return lacking(want, "the kernel does not tell")
+		return lacking(want, "the kernel does not report them")
 	}
 	allowed := map[string]bool{}
 	if r := d.jail.Limits; r != nil {

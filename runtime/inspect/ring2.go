@@ -87,9 +87,8 @@ func (d *demands) joined() []string {
 	return out
 }
 
-// namespaceOwner: what belongs to the host's user namespace can be changed by
-// nobody in the jail, but it would be the host's to begin with. The time
-// namespace is made before the user namespace.
+// namespaceOwner: no process in the jail can change an object of the host's user namespace, but the
+// object would be the host's to begin with. The time namespace is made before the user namespace.
 func namespaceOwner(d *demands, s *seen) outcome {
 	user := s.namespaces["user"].Jail
 	given := d.jail.Network.Namespace == network.Given
@@ -204,7 +203,7 @@ func membership(d *demands, s *seen) outcome {
 	}
 	if dir == "" {
 		if d.host.Rootless {
-			return lacking(want, "the user was given none")
+			return lacking(want, "the user's engine has none")
 		}
 		return lacking(want, "this host has no control groups")
 	}
@@ -254,7 +253,7 @@ func rlimits(d *demands, s *seen) outcome {
 		for name, bound := range limits {
 			have, ok := p.limits[name]
 			if !ok {
-				bad = append(bad, fmt.Sprintf("%s: %s is not told", p.who(), name))
+				bad = append(bad, fmt.Sprintf("%s: %s is unknown", p.who(), name))
 			} else if have.hard > bound {
 				bad = append(bad, fmt.Sprintf("%s: %s is %s, policy %d", p.who(), name, limitText(have.hard), bound))
 			}

@@ -18,7 +18,7 @@ type userNS struct {
 	owner uint32
 	// limits on the namespaces in it, by the file's name in /proc/sys/user.
 	limits map[string]string
-	// fixed reports that nobody can set limits here: /proc/sys is mounted read-only.
+	// fixed reports that no process can set limits here: /proc/sys is mounted read-only.
 	fixed bool
 }
 
@@ -55,8 +55,8 @@ func (s *seen) lookUserNS(p *proc) error {
 	return nil
 }
 
-// countedFor: what the kernel counts by user (inotify, message queues, pending
-// signals) counts for the jail's own host user, and for nobody else.
+// countedFor: what the kernel counts by user (inotify, message queues, pending signals) counts for
+// the jail's own host user, and for no other.
 func countedFor(d *demands, s *seen) outcome {
 	owner, _ := d.jail.IDs.Owner()
 	want := fmt.Sprintf("user %d of the host, who is the jail's alone", owner)
@@ -69,8 +69,8 @@ func countedFor(d *demands, s *seen) outcome {
 	return holds("user %d of the host", owner)
 }
 
-// nestedNamespaces: the kernel refuses to make namespaces in the jail's user
-// namespace, whatever the filter says.
+// nestedNamespaces: the kernel refuses to make namespaces in the jail's user namespace, whatever
+// the filter allows.
 func nestedNamespaces(_ *demands, s *seen) outcome {
 	var bad []string
 	for name, most := range s.userNS.limits {

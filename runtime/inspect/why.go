@@ -24,8 +24,9 @@ import (
 	"agentjail.dev/seccomp/compiler"
 )
 
-// Why gathers what package why needs of a jail to answer a question. A jail that has ended has its filters, its policy and its network's
-// rules until it is deleted; of its files and limits nothing is to be seen any more.
+// Why gathers what package why needs of a jail to answer a question. A jail that has ended has its
+// filters, its policy and its network's rules until it is deleted; of its files and limits nothing
+// is to be seen any more.
 func Why(s state.Store, j *state.Jail, q why.Question, arch string) (*why.Facts, error) {
 	f, err := PolicyWhy(&j.Policy, j.Network, arch)
 	if err != nil {
@@ -236,7 +237,8 @@ func statfsIn(p *proc, at string) (unix.Statfs_t, error) {
 	return fs, unix.Fstatfs(int(f.Fd()), &fs)
 }
 
-// lookup opens a path of a jail as its processes see it: links are followed, and lead nowhere but in the jail.
+// lookup opens a path of a jail as its processes see it: links are followed, and lead nowhere but
+// in the jail.
 func lookup(p *proc, name string) (*os.File, error) {
 	root, err := p.open("root", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

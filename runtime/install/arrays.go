@@ -21,7 +21,8 @@ func splice(text []byte, s span, with string) []byte {
 	return slices.Concat(text[:s.start], []byte(with), text[s.end:])
 }
 
-// addedLine is a line that agentjail adds for an array that is not there. The removal knows it by its remark.
+// addedLine is a line that agentjail adds for an array that is not there. The removal knows it by
+// its remark.
 func addedLine(key, value string) string {
 	return key + " = [" + strconv.Quote(value) + "] # added by agentjail\n"
 }
@@ -31,7 +32,8 @@ type array struct {
 	found    bool
 	elements []span
 	open     int // the position after its bracket
-	// after is where a line may be added: behind the line of the last key before it and before all tables.
+	// after is where a line may be added: behind the line of the last key before it and before all
+	// tables.
 	after int
 }
 
@@ -83,7 +85,8 @@ func lineEnd(text []byte, i int) int {
 	return len(text)
 }
 
-// putInArray adds a string at the end of an array; one that is not there becomes a line behind that of the version.
+// putInArray adds a string at the end of an array; one that is not there becomes a line behind that
+// of the version.
 func putInArray(text []byte, key, value string) ([]byte, error) {
 	a, err := findArray(text, key)
 	switch {

@@ -19,11 +19,13 @@ type File struct {
 	Backup string
 
 	exists bool
-	// interim is what a running engine has to read before the file may be as it shall be; nil for nothing.
+	// interim is what a running engine has to read before the file may be as it shall be; nil for
+	// nothing.
 	interim []byte
 }
 
-// file reads a file for the plan. That it does not exist is no error. It stays as it is unless its After is changed.
+// file reads a file for the plan. That it does not exist is no error. It stays as it is unless its
+// After is changed.
 func (p *Plan) file(path string) (*File, error) {
 	c, err := openConfig(path)
 	if err != nil {

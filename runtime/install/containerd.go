@@ -9,16 +9,20 @@ import (
 	"strings"
 )
 
-// Containerd is containerd with its CRI plugin, as Kubernetes has it. Its handlers are what a RuntimeClass names.
+// Containerd is containerd with its CRI plugin, as Kubernetes has it. Its handlers are what a
+// RuntimeClass names.
 //
-// From containerd 2.0 on they are in a drop-in of agentjail's own, which an entry of `imports` in the configuration file has containerd
-// read: no release reads a directory by itself. containerd 2.2 and later print conf.d/*.toml among the imports that they have by default,
-// but follow only those that a file has (cmd/containerd/server/config: LoadConfig).
+// From containerd 2.0 on they are in a drop-in of agentjail's own, which an entry of `imports` in
+// the configuration file has containerd read: no release reads a directory by itself. containerd
+// 2.2 and later print conf.d/*.toml among the imports that they have by default, but follow only
+// those that a file has (cmd/containerd/server/config: LoadConfig).
 //
-// Before 2.0 the handlers are at the end of the configuration file itself. There an imported file that has a plugin's table replaces
-// all that the configuration file says of that plugin (services/server/config: mergeConfig, "Replace entire sections"): with a drop-in,
-// every other setting of CRI would be lost. So it would be in 2.0 to 2.2 if the files were of different versions, for these migrate the
-// tables of version 2 only if the file that was read last is of version 2, too.
+// Before 2.0 the handlers are at the end of the configuration file itself. There an imported file
+// that has a plugin's table replaces all that the configuration file sets for that plugin
+// (services/server/config: mergeConfig, "Replace entire sections"): with a drop-in, every other
+// setting of CRI would be lost. So it would be in 2.0 to 2.2 if the files were of different
+// versions, for these migrate the tables of version 2 only if the file that was read last is of
+// version 2, too.
 //
 // The driver of control groups is runc's there.
 var Containerd Engine = containerd{}
@@ -37,7 +41,8 @@ func (containerd) Defaults() Options {
 	return Options{Runtimes: []Runtime{{Name: DefaultName}, {Name: DefaultName + "-net"}}, Config: containerdConfig, DropIn: containerdDropIn}
 }
 
-// reserved reports whether a name is one of a handler that containerd's own default configuration has, or the name of a shim.
+// reserved reports whether a name is one of a handler that containerd's own default configuration
+// has, or the name of a shim.
 func (containerd) reserved(name string) bool {
 	return name == "runc" || strings.HasPrefix(name, "io.containerd.")
 }
@@ -54,17 +59,18 @@ func (containerd) plan(p *Plan) error {
 }
 
 // restarted is a containerd: it reads its configuration when it starts.
-type restarted struct{ nobody }
+type restarted struct{ noDaemon }
 
 func (restarted) settle(_ context.Context, p *Plan, r *Result) error {
 	if r.Changed {
-		r.Says = append(r.Says, "containerd reads it when it starts: systemctl restart containerd")
+		r.Messages = append(r.Messages, "containerd reads it when it starts: systemctl restart containerd")
 	}
 	for _, f := range p.Files {
 		if f.exists {
 			continue
 		}
-		// A backup without a file is left from an earlier time; the removal shall not take it for this one's.
+		// A backup without a file is left from an earlier time; the removal shall not take it for
+		// this one's.
 		if err := dropBackup(f.Path); err != nil {
 			return err
 		}
@@ -78,7 +84,7 @@ func registerCRI(p *Plan) error {
 	if err := checkBinary(o.Shim); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
-	e, err := ask(*o)
+	e, err := effectiveConfig(*o)
 	if err != nil {
 		return err
 	}
@@ -114,7 +120,8 @@ func registerCRI(p *Plan) error {
 	return nil
 }
 
-// versionFor is the version that agentjail's tables shall have: that of the configuration file, or the release's.
+// versionFor is the version that agentjail's tables shall have: that of the configuration file, or
+// the release's.
 func versionFor(main *tomlFile, e effective) (int64, error) {
 	if len(main.doc) > 0 {
 		return versionOf(main.doc, main.Path)
@@ -125,7 +132,8 @@ func versionFor(main *tomlFile, e effective) (int64, error) {
 	return e.version, nil
 }
 
-// sameVersions reports whether a drop-in and what the configuration file imports besides are of versions that this release can merge.
+// sameVersions reports whether a drop-in and what the configuration file imports besides are of
+// versions that this release can merge.
 func sameVersions(main *tomlFile, o Options, release int64) bool {
 	if release > firstMerging {
 		return true // containerd 2.3 and later migrate each file by itself
@@ -150,8 +158,8 @@ func sameVersions(main *tomlFile, o Options, release int64) bool {
 	return true
 }
 
-// unregisterCRI plans the removal of handlers from both files, wherever they are, and of the import. A file that is left without content
-// is removed if it was agentjail's.
+// unregisterCRI plans the removal of handlers from both files, wherever they are, and of the
+// import. A file that is left without content is removed if it was agentjail's.
 func unregisterCRI(p *Plan) error {
 	o := p.options
 	main, err := p.toml(o.Config)

@@ -14,8 +14,8 @@ import (
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
-// firstMerging is the version of the configuration that containerd 2.0, 2.1 and 2.2 print: the first that merge what a plugin's table
-// says in several files. 2.3 and later print version 4.
+// firstMerging is the version of the configuration that containerd 2.0, 2.1 and 2.2 print: the
+// first that merge a plugin's table from several files. 2.3 and later print version 4.
 const firstMerging = 3
 
 // cri is where a version of the configuration has the CRI plugin's runtimes.
@@ -48,8 +48,8 @@ type effective struct {
 // programWait bounds a question to containerd.
 const programWait = 20 * time.Second
 
-// ask has containerd print what it makes of its configuration. Every release can.
-func ask(o Options) (effective, error) {
+// effectiveConfig returns the effective configuration that containerd prints. Every release can.
+func effectiveConfig(o Options) (effective, error) {
 	e := effective{program: o.Program}
 	if e.program == "" {
 		e.program = findContainerd()

@@ -11,7 +11,7 @@ import (
 // tomlFile is a file of containerd's configuration.
 type tomlFile struct {
 	*File
-	doc map[string]any // what it says, before the change
+	doc map[string]any // its content before the change
 }
 
 // toml reads a file for the plan.
@@ -41,15 +41,15 @@ func (f *tomlFile) empty() bool {
 	return ok && string(bytes.TrimSpace(f.After)) == fmt.Sprintf("version = %d", version)
 }
 
-// begin gives a file without content its first line.
+// begin writes the first line of a file without content.
 func (f *tomlFile) begin(version int64) {
 	if len(bytes.TrimSpace(f.After)) == 0 {
 		f.After = fmt.Appendf(nil, "version = %d\n", version)
 	}
 }
 
-// register adds the handlers at the end of the file. Those that are there and lead to the same programs are renewed; one that leads
-// elsewhere is an ErrConflict, unless with o.Force.
+// register adds the handlers at the end of the file. Those that are there and lead to the same
+// programs are renewed; one that leads elsewhere is an ErrConflict, unless with o.Force.
 func (f *tomlFile) register(o Options, version int64, systemd bool) error {
 	if v, ok := f.doc["version"].(int64); ok && v != version {
 		if err := f.startAnew(o); err != nil {
@@ -79,13 +79,14 @@ func (f *tomlFile) register(o Options, version int64, systemd bool) error {
 	return f.verify(o, version, systemd)
 }
 
-// startAnew empties a drop-in of another version than the configuration file, which has nothing but handlers of agentjail's in it.
+// startAnew empties a drop-in of another version than the configuration file, which has nothing but
+// handlers of agentjail's in it.
 func (f *tomlFile) startAnew(o Options) error {
 	if err := f.unregister(o); err != nil {
 		return err
 	}
 	if !f.empty() {
-		return fmt.Errorf("%s is not of the version of %s (remedy: give both the same version)", f.Path, o.Config)
+		return fmt.Errorf("%s is not of the version of %s (remedy: set the same version in both)", f.Path, o.Config)
 	}
 	f.After, f.doc = nil, map[string]any{}
 	return nil
@@ -95,7 +96,8 @@ func (f *tomlFile) conflict(r Runtime, have handler) error {
 	return fmt.Errorf("%s: handler %s leads to %s, %s: %w", f.Path, r.Name, have.Path, have.Options.BinaryName, ErrConflict)
 }
 
-// verify reads what is to be written: the handlers as they should be, and everything else as it was.
+// verify reads what is to be written: the handlers as they should be, and everything else as it
+// was.
 func (f *tomlFile) verify(o Options, version int64, systemd bool) error {
 	after, err := f.reread()
 	if err != nil {
@@ -118,7 +120,8 @@ func (f *tomlFile) reread() (map[string]any, error) {
 	return doc, nil
 }
 
-// sameBesides compares what is to be written with what is there, but for the handlers and the version.
+// sameBesides compares what is to be written with what is there, but for the handlers and the
+// version.
 func (f *tomlFile) sameBesides(o Options, after map[string]any, version int64) error {
 	before, err := readTOML(f.Before)
 	if err != nil {
@@ -150,7 +153,8 @@ func prune(doc map[string]any) {
 	}
 }
 
-// unregister takes the handlers out. One that leads elsewhere is an ErrConflict, unless with o.Force.
+// unregister takes the handlers out. One that leads elsewhere is an ErrConflict, unless with
+// o.Force.
 func (f *tomlFile) unregister(o Options) error {
 	version, err := versionOf(f.doc, f.Path)
 	if err != nil {
@@ -180,7 +184,8 @@ func (f *tomlFile) unregister(o Options) error {
 	return f.sameBesides(o, after, version)
 }
 
-// imports are the files and patterns that the file imports, as containerd resolves them: relative to its own directory.
+// imports are the files and patterns that the file imports, as containerd resolves them: relative
+// to its own directory.
 func (f *tomlFile) imports() []string {
 	var out []string
 	list, _ := f.doc["imports"].([]any)
@@ -206,8 +211,8 @@ func (f *tomlFile) addImport(path string, version int64) error {
 	return f.editImports(putInArray, path, append(listOf(f.doc), path))
 }
 
-// dropImport has the file no longer import another by its own name. A pattern that it matches stays: containerd takes no offence at a
-// pattern without a match.
+// dropImport has the file no longer import another by its own name. A pattern that it matches
+// stays: containerd takes no offence at a pattern without a match.
 func (f *tomlFile) dropImport(path string) error {
 	list := listOf(f.doc)
 	if !slices.Contains(list, any(path)) {
@@ -222,7 +227,8 @@ func listOf(doc map[string]any) []any {
 	return slices.Clip(list)
 }
 
-// editImports edits the imports, and reads what is to be written: the imports as they should be, and everything else as it was.
+// editImports edits the imports, and reads what is to be written: the imports as they should be,
+// and everything else as it was.
 func (f *tomlFile) editImports(edit func(text []byte, key, value string) ([]byte, error), path string, want []any) error {
 	before, err := f.reread()
 	if err != nil {

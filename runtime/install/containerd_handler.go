@@ -8,15 +8,16 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// handler is what containerd is told of one name. By its path, the shim is told with options of runc's kind, which is the only kind that
-// containerd 2.4 can add a pod's own ids to; releases that take no notice of the path start their own shim, and that the program.
+// handler is containerd's entry for one name. The entry names the shim by its path, with options of
+// runc's kind, the only kind that containerd 2.4 can add a pod's own ids to; releases that take no
+// notice of the path start their own shim, and that the program.
 type handler struct {
-	Type     string   `toml:"runtime_type"`
-	Path     string   `toml:"runtime_path"`
-	Devices  bool     `toml:"privileged_without_host_devices"`
-	PodSays  []string `toml:"pod_annotations"`
-	EachSays []string `toml:"container_annotations"`
-	Options  struct {
+	Type                 string   `toml:"runtime_type"`
+	Path                 string   `toml:"runtime_path"`
+	Devices              bool     `toml:"privileged_without_host_devices"`
+	PodAnnotations       []string `toml:"pod_annotations"`
+	ContainerAnnotations []string `toml:"container_annotations"`
+	Options              struct {
 		BinaryName    string `toml:"BinaryName"`
 		SystemdCgroup bool   `toml:"SystemdCgroup"`
 	} `toml:"options"`
@@ -24,15 +25,15 @@ type handler struct {
 
 func handlerOf(o Options, r Runtime, systemd bool) handler {
 	// The annotations can only tighten.
-	says := []string{"dev.agentjail.*"}
-	h := handler{Type: "io.containerd.runc.v2", Path: o.Shim, Devices: true, PodSays: says, EachSays: says}
+	own := []string{"dev.agentjail.*"}
+	h := handler{Type: "io.containerd.runc.v2", Path: o.Shim, Devices: true, PodAnnotations: own, ContainerAnnotations: own}
 	h.Options.BinaryName, h.Options.SystemdCgroup = r.Path, systemd
 	return h
 }
 
 // text is the handler's tables.
 func (h handler) text(version int64, name string) string {
-	says := `["` + strings.Join(h.PodSays, `", "`) + `"]`
+	says := `["` + strings.Join(h.PodAnnotations, `", "`) + `"]`
 	table := fmt.Sprintf("plugins.%q.containerd.runtimes.%s", cri[version], bareKey(name))
 	return fmt.Sprintf(`[%s]
   runtime_type = %q
@@ -54,7 +55,8 @@ func bareKey(name string) string {
 	return name
 }
 
-// handlerAt is what a document says of a name; ok is false for nothing, and exact for what this version would not have written.
+// handlerAt is a document's entry for a name; ok is false for nothing, and exact for what this
+// version would not have written.
 func handlerAt(doc map[string]any, version int64, name string) (h handler, exact, ok bool) {
 	v := at(doc, runtimesPath(version, name)...)
 	if v == nil {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// What containerd prints of its configuration, by release; FILE stands for what the file says of runc.
+// What containerd prints of its configuration, by release; FILE stands for what the file says of
+// runc.
 const (
 	oldDump = `version = 2
 imports = ["/etc/containerd/config.toml"]
@@ -73,7 +74,8 @@ type containerdCase struct {
 // imported is a line that is added to a configuration file.
 const imported = "imports = [\"%s\"] # added by agentjail\n"
 
-// TestContainerd: what is written where, that a second run changes nothing, and that the removal gives back what was there.
+// TestContainerd: what is written where, that a second run changes nothing, and that the removal
+// gives back what was there.
 func TestContainerd(t *testing.T) {
 	const commented = `# ours
 version = 2   # old form
@@ -201,8 +203,9 @@ func (c containerdCase) remove(t *testing.T, o Options) {
 	}
 }
 
-// TestContainerdVersions: containerd 2.0 to 2.2 lose settings where files of different versions meet. A drop-in of another version than the
-// file is written anew if it is agentjail's alone; where others are imported, the file itself is edited.
+// TestContainerdVersions: containerd 2.0 to 2.2 lose settings where files of different versions
+// meet. A drop-in of another version than the file is written anew if it is agentjail's alone;
+// where others are imported, the file itself is edited.
 func TestContainerdVersions(t *testing.T) {
 	dump3 := strings.Replace(fmt.Sprintf(newDump, "%s", false), "version = 4", "version = 3", 1)
 	o := containerdDir(t, dump3)
@@ -229,7 +232,8 @@ func TestContainerdVersions(t *testing.T) {
 	}
 }
 
-// TestContainerdKeepsOthersDropIn: what else is in the drop-in stays, and then the import of it, too.
+// TestContainerdKeepsOthersDropIn: what else is in the drop-in stays, and then the import of it,
+// too.
 func TestContainerdKeepsOthersDropIn(t *testing.T) {
 	o := containerdDir(t, fmt.Sprintf(newDump, "%s", false))
 	write(t, o.Config, "version = 3\n", 0o644)
@@ -299,7 +303,8 @@ func TestArrays(t *testing.T) {
 	}
 }
 
-// TestContainerdConflicts: what is not agentjail's stays, unless asked; what is, and old, is renewed in the file where it is.
+// TestContainerdConflicts: what is not agentjail's stays, unless asked; what is, and old, is
+// renewed in the file where it is.
 func TestContainerdConflicts(t *testing.T) {
 	kata := "version = 2\n\n[plugins.\"" + oldCRI + "\".containerd.runtimes.agentjail]\n  runtime_type = \"io.containerd.kata.v2\"\n\n# about debugging\n[debug]\n  level = \"warn\"\n"
 	o := containerdDir(t, fmt.Sprintf(oldDump, false))

@@ -9,7 +9,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// CRIO is CRI-O. It is given a drop-in file of agentjail's own, which it reads when it starts and when it is told to reload.
+// CRIO is CRI-O. It gets a drop-in file of agentjail's own, which it reads at start and on a
+// reload.
 var CRIO Engine = crio{}
 
 type crio struct{}
@@ -17,8 +18,8 @@ type crio struct{}
 func (crio) Name() string  { return "crio" }
 func (crio) Title() string { return "CRI-O" }
 
-// Defaults has the drop-in for CRI-O (crio.conf.d(5)): files of that directory are read after crio.conf, in the order of names, and of two
-// handlers of one name the later is taken whole.
+// Defaults has the drop-in for CRI-O (crio.conf.d(5)): files of that directory are read after
+// crio.conf, in the order of names, and of two handlers of one name the later is taken whole.
 func (crio) Defaults() Options {
 	return Options{Runtimes: []Runtime{{Name: DefaultName}, {Name: DefaultName + "-net"}}, DropIn: "/etc/crio/crio.conf.d/agentjail.conf"}
 }
@@ -26,8 +27,9 @@ func (crio) Defaults() Options {
 // reserved reports whether a name is one of a handler that CRI-O's own configuration has.
 func (crio) reserved(name string) bool { return name == "runc" || name == "crun" }
 
-// plan writes the drop-in again with or without the handlers. It is an ErrConflict if the file is not of this program's making, or if
-// another file of the configuration has a handler of the name. The file goes with its last handler.
+// plan writes the drop-in again with or without the handlers. It is an ErrConflict if the file is
+// not of this program's making, or if another file of the configuration has a handler of the name.
+// The file goes with its last handler.
 func (crio) plan(p *Plan) error {
 	o := p.options
 	f, have, err := readCRIO(p)
@@ -50,33 +52,36 @@ func (crio) plan(p *Plan) error {
 	return err
 }
 
-// reloaded is a CRI-O: it reads its configuration when it starts, and its table of runtimes at SIGHUP as well (crio.conf(5)).
-type reloaded struct{ nobody }
+// reloaded is a CRI-O: it reads its configuration when it starts, and its table of runtimes at
+// SIGHUP as well (crio.conf(5)).
+type reloaded struct{ noDaemon }
 
 func (reloaded) settle(_ context.Context, _ *Plan, r *Result) error {
 	if r.Changed {
-		r.Says = append(r.Says, "CRI-O reads it when it starts or is told to: systemctl reload crio")
+		r.Messages = append(r.Messages, "CRI-O reads it at start and on a reload: systemctl reload crio")
 	}
 	return nil
 }
 
-// crioHandler is what CRI-O has to know of a runtime (pkg/config, RuntimeHandler). Annotations that have CRI-O give a container devices,
-// files of its control group and the like are allowed by a list, which is empty here.
+// crioHandler is what CRI-O has to know of a runtime (pkg/config, RuntimeHandler). Annotations that
+// have CRI-O add to a container devices, files of its control group and the like are allowed by a
+// list, which is empty here.
 type crioHandler struct {
 	Path    string `toml:"runtime_path"`
 	Type    string `toml:"runtime_type"`
 	Root    string `toml:"runtime_root"`                    // where the delegate keeps the state of containers
-	Devices bool   `toml:"privileged_without_host_devices"` // a privileged pod is not given those of the node
+	Devices bool   `toml:"privileged_without_host_devices"` // a privileged pod does not get those of the node
 }
 
-// crioRoot is a directory of its own: CRI-O's default is that of the runtime that it was built for, which may read what it finds there.
+// crioRoot is a directory of its own: CRI-O's default is that of the runtime that it was built for,
+// which may read what it finds there.
 const crioRoot = "/run/crio/agentjail"
 
 func crioHandlerOf(r Runtime) crioHandler {
 	return crioHandler{Path: r.Path, Type: "oci", Root: crioRoot, Devices: true}
 }
 
-// crioConf is what the drop-in says.
+// crioConf is the content of the drop-in.
 type crioConf struct {
 	CRIO struct {
 		Runtime struct {
@@ -139,8 +144,8 @@ func (c *crioConf) render() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// otherHandlers refuses a name that another file of the configuration has, whose owner chose it. One that is read later wins, whatever the
-// drop-in says.
+// otherHandlers refuses a name that another file of the configuration has, whose owner chose it.
+// One that is read later wins, whatever the drop-in has.
 func otherHandlers(o Options) error {
 	return besideDropIn(o.DropIn, func(file string, text []byte) error {
 		var c crioConf

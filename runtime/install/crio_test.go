@@ -37,8 +37,8 @@ func crioApplied(t *testing.T, o Options) (*Plan, Result) {
 func TestCRIO(t *testing.T) {
 	o := crioOptions(t, "agentjail", "agentjail-net")
 	want := crioHead + crioText("agentjail", "/usr/local/bin/agentjail") + "\n" + crioText("agentjail-net", "/usr/local/bin/agentjail-net")
-	if _, r := crioApplied(t, o); !strings.Contains(strings.Join(r.Says, ""), "systemctl reload crio") {
-		t.Errorf("it says %q", r.Says)
+	if _, r := crioApplied(t, o); !strings.Contains(strings.Join(r.Messages, ""), "systemctl reload crio") {
+		t.Errorf("it says %q", r.Messages)
 	}
 	is := func(want string) {
 		t.Helper()
@@ -47,8 +47,8 @@ func TestCRIO(t *testing.T) {
 		}
 	}
 	is(want)
-	if p, r := crioApplied(t, o); p.Changed() || len(r.Says) > 0 {
-		t.Errorf("a second run changes: %s, %q", diff(t, p), r.Says)
+	if p, r := crioApplied(t, o); p.Changed() || len(r.Messages) > 0 {
+		t.Errorf("a second run changes: %s, %q", diff(t, p), r.Messages)
 	}
 	more := o
 	more.Runtimes = []Runtime{{"agentjail.2", "/opt/agentjail"}}

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// unifiedDiff compares two small texts line by line, in the form of `diff -u` (and of patch(1)), with three lines of context.
+// unifiedDiff compares two small texts line by line, in the form of `diff -u` (and of patch(1)),
+// with three lines of context.
 func unifiedDiff(fromName, toName string, from, to []byte) string {
 	const context = 3
 	a, b := lines(from), lines(to)
@@ -49,7 +50,7 @@ func unifiedDiff(fromName, toName string, from, to []byte) string {
 	return out.String()
 }
 
-// hunkRange is a hunk's position in one of the files; an empty one is given by the line before it.
+// hunkRange is a hunk's position in one of the files; an empty hunk is at the line before it.
 func hunkRange(start, count int) string {
 	switch count {
 	case 0:
@@ -69,15 +70,16 @@ func lines(text []byte) []string {
 	return all
 }
 
-// edit is one line of the comparison: kept, removed or added, and how many lines of either text come before it.
+// edit is one line of the comparison: kept, removed or added, and how many lines of either text
+// come before it.
 type edit struct {
 	kind byte // ' ', '-', '+'
 	line string
 	a, b int
 }
 
-// edits finds a shortest script by the longest common subsequence. What the texts have in common at both ends is cut off first; should
-// the rest still be large, it counts as changed altogether.
+// edits finds a shortest script by the longest common subsequence. What the texts have in common at
+// both ends is cut off first; should the rest still be large, it counts as changed altogether.
 func edits(a, b []string) []edit {
 	head := 0
 	for head < len(a) && head < len(b) && a[head] == b[head] {
@@ -119,7 +121,8 @@ func edits(a, b []string) []edit {
 	return out
 }
 
-// commonSuffixes is the table of the lengths of the longest common subsequences of all pairs of suffixes, nil if it would be large.
+// commonSuffixes is the table of the lengths of the longest common subsequences of all pairs of
+// suffixes, nil if it would be large.
 func commonSuffixes(a, b []string) [][]int {
 	const most = 4 << 20
 	if (len(a)+1)*(len(b)+1) > most {

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Docker is dockerd. It is given an entry under "runtimes" in its configuration file (dockerd(8), "Daemon configuration file"), and a
-// SIGHUP, upon which it reads the file again, also one that did not exist when it started (tried with Docker 20.10).
+// Docker is dockerd. It gets an entry under "runtimes" in its configuration file (dockerd(8),
+// "Daemon configuration file"), and a SIGHUP, upon which it reads the file again, also one that did
+// not exist when it started (tried with Docker 20.10).
 var Docker Engine = docker{}
 
 type docker struct{}
@@ -28,7 +29,7 @@ func (docker) Defaults() Options {
 	}
 }
 
-// reserved reports whether a name is one that dockerd gives a meaning of its own (moby daemon/runtime_unix.go).
+// reserved reports whether a name is one that dockerd reserves (moby daemon/runtime_unix.go).
 func (docker) reserved(name string) bool {
 	return name == "runc" || strings.HasPrefix(name, "io.containerd.")
 }
@@ -51,8 +52,9 @@ func (docker) plan(p *Plan) error {
 	return nil
 }
 
-// onlyOurs reports whether a file would be left without content, and is as a plan would have written it: unless there is an entry for every
-// name this is not our file, and then register's result differs.
+// onlyOurs reports whether a file would be left without content, and is as a plan would have
+// written it: unless there is an entry for every name this is not our file, and then register's
+// result differs.
 func onlyOurs(f *File, o Options) bool {
 	if !bytes.Equal(bytes.TrimSpace(f.After), []byte("{}")) {
 		return false
@@ -80,7 +82,7 @@ func (d *dockerd) begin(p *Plan, r *Result) error {
 	r.Daemon = Daemon{Running: d.running(), PID: d.pid, Detail: d.why}
 	if !d.running() {
 		for _, f := range p.Files {
-			f.interim = nil // there is nobody to read it
+			f.interim = nil // no daemon would read it
 		}
 		return nil
 	}
@@ -96,17 +98,17 @@ func (d *dockerd) settle(ctx context.Context, p *Plan, r *Result) error {
 	}
 	switch {
 	case !r.Daemon.Running:
-		r.Says = append(r.Says, "Docker is not running: it will read the file when it starts")
+		r.Messages = append(r.Messages, "Docker is not running: it will read the file when it starts")
 	case r.Daemon.Confirmed:
-		r.Says = append(r.Says, "Docker knows of it")
+		r.Messages = append(r.Messages, "Docker knows of it")
 	case r.Daemon.Reloaded:
-		r.Says = append(r.Says, "Docker was told to read it")
+		r.Messages = append(r.Messages, "Docker was signalled to read it")
 	}
 	if r.Daemon.Detail != "" {
-		r.Says = append(r.Says, r.Daemon.Detail)
+		r.Messages = append(r.Messages, r.Daemon.Detail)
 	}
 	if p.options.Default != "" {
-		r.Says = append(r.Says, "Builds: BuildKit's run as before; steps of the classic builder (DOCKER_BUILDKIT=0) are refused, since a jail would throw their layers away")
+		r.Messages = append(r.Messages, "Builds: BuildKit's run as before; steps of the classic builder (DOCKER_BUILDKIT=0) are refused, since a jail would throw their layers away")
 	}
 	return nil
 }

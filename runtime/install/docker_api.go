@@ -17,7 +17,7 @@ const (
 	apiMost = 8 << 20
 )
 
-// get asks the daemon's API for path over its socket and returns the body of a good answer.
+// get requests path from the daemon's API over its socket and returns the body of a good answer.
 func get(ctx context.Context, socket, path string) ([]byte, error) {
 	var dialer net.Dialer
 	client := http.Client{
@@ -28,7 +28,7 @@ func get(ctx context.Context, socket, path string) ([]byte, error) {
 				return dialer.DialContext(ctx, "unix", socket)
 			},
 		},
-		// The daemon sends nobody elsewhere.
+		// The daemon redirects no client.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker"+path, http.NoBody)

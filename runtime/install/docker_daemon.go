@@ -24,7 +24,8 @@ type Daemon struct {
 	Detail    string
 }
 
-// daemon is a running dockerd, held by a descriptor so that its number cannot come to mean another process.
+// daemon is a running dockerd, held by a descriptor so that its number cannot come to mean another
+// process.
 type daemon struct {
 	pid   int
 	pidfd int
@@ -40,7 +41,8 @@ func (d *daemon) close() {
 	}
 }
 
-// findDaemon reads the pidfile and makes sure that the process is a dockerd. A missing or stale pidfile means that none runs.
+// findDaemon reads the pidfile and makes sure that the process is a dockerd. A missing or stale
+// pidfile means that none runs.
 func findDaemon(o Options) (*daemon, error) {
 	b, err := os.ReadFile(o.PIDFile)
 	if errors.Is(err, os.ErrNotExist) {
@@ -80,7 +82,8 @@ func findDaemon(o Options) (*daemon, error) {
 	return d, nil
 }
 
-// flag returns the values with which the daemon's command line gives a flag (pflag's forms: --name value, --name=value).
+// flag returns the values of a flag on the daemon's command line (pflag's forms: --name value,
+// --name=value).
 func (d *daemon) flag(name string) []string {
 	var out []string
 	for i, a := range d.args {
@@ -93,8 +96,8 @@ func (d *daemon) flag(name string) []string {
 	return out
 }
 
-// checkFlags refuses what would leave the change without effect, or the daemon unable to start: it wants every setting either as a
-// flag or in the file, not both.
+// checkFlags refuses what would leave the change without effect, or the daemon unable to start: it
+// wants every setting either as a flag or in the file, not both.
 func (d *daemon) checkFlags(o Options) error {
 	file := dockerConfig
 	if v := d.flag("config-file"); len(v) > 0 {
@@ -116,7 +119,8 @@ func (d *daemon) checkFlags(o Options) error {
 	return nil
 }
 
-// sameEntry reports whether two paths name the same entry of the same directory; the file need not exist.
+// sameEntry reports whether two paths name the same entry of the same directory; the file need not
+// exist.
 func sameEntry(a, b string) bool {
 	if filepath.Base(a) != filepath.Base(b) {
 		return false
@@ -126,18 +130,20 @@ func sameEntry(a, b string) bool {
 	return errors.Is(err1, os.ErrNotExist) && errors.Is(err2, os.ErrNotExist) || err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// reread has the daemon read its file, unless it shows the wanted state already, and waits until it does.
+// reread has the daemon read its file, unless it shows the wanted state already, and waits until it
+// does.
 func (d *daemon) reread(ctx context.Context, p *Plan, out *Daemon) error {
-	wrong, err := d.ask(ctx, p)
+	wrong, err := d.differs(ctx, p)
 	if err != nil {
-		// A daemon whose API cannot be asked is still told; that it understood is not known then.
-		out.Detail = fmt.Sprintf("the daemon's API cannot be asked: %v", err)
+		// If the daemon's API does not answer, the daemon still gets its signal, but success is
+		// unknown.
+		out.Detail = fmt.Sprintf("the daemon's API does not answer: %v", err)
 	} else if wrong == "" {
 		out.Confirmed = true
 		return nil
 	}
 	if !p.Changed() && p.options.Undo {
-		// The file has nothing to tell the daemon any more: Docker forgets what is not in it only at a restart.
+		// The file no longer has an entry, but Docker forgets removed entries only at a restart.
 		out.Detail = wrong + " until it is restarted"
 		return nil
 	}
@@ -151,12 +157,12 @@ func (d *daemon) reread(ctx context.Context, p *Plan, out *Daemon) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		switch answer, err := d.ask(ctx, p); {
+		switch answer, err := d.differs(ctx, p); {
 		case err == nil && answer == "":
 			out.Confirmed = true
 			return nil
 		case err == nil:
-			wrong = answer // the last one that it gave is the reason if there is no other in time
+			wrong = answer // the last answer is the reason if no other comes in time
 		}
 		select {
 		case <-ctx.Done():
@@ -172,8 +178,8 @@ type info struct {
 	DefaultRuntime string
 }
 
-// ask compares what the daemon says with the plan; wrong is what differs, "" if nothing does.
-func (d *daemon) ask(ctx context.Context, p *Plan) (wrong string, err error) {
+// differs compares the daemon's answer with the plan; wrong is the difference, "" if there is none.
+func (d *daemon) differs(ctx context.Context, p *Plan) (wrong string, err error) {
 	body, err := get(ctx, p.options.Socket, "/info")
 	if err != nil {
 		return "", err

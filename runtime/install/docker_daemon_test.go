@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// privateDocker is a Docker of the test's own: own data, sockets and configuration, nothing of the machine's network touched. Its
-// /etc/docker is a directory of the test, in a mount namespace of its own.
+// privateDocker is a Docker of the test's own: own data, sockets and configuration, nothing of the
+// machine's network touched. Its /etc/docker is a directory of the test, in a mount namespace of
+// its own.
 type privateDocker struct {
 	dir  string
 	log  bytes.Buffer
@@ -22,8 +23,8 @@ type privateDocker struct {
 	opts Options
 }
 
-// startDocker starts containerd and dockerd. withFile reports whether the daemon is given a configuration file (which must exist then)
-// or left with its default one, which does not.
+// startDocker starts containerd and dockerd. withFile reports whether the daemon is given a
+// configuration file (which must exist then) or left with its default one, which does not.
 func startDocker(t *testing.T, withFile bool) *privateDocker {
 	t.Helper()
 	if testing.Short() {
@@ -61,7 +62,8 @@ func startDocker(t *testing.T, withFile bool) *privateDocker {
 	containerd := exec.Command("containerd", "--config", "/dev/null", "--root", path("cd"), "--state", path("cd-state"), "--address", path("cd.sock"))
 	run(t, containerd, &bytes.Buffer{})
 
-	// A mount namespace of its own, so that /etc/docker is the test's, and the daemon's own mounts go with it.
+	// A mount namespace of its own, so that /etc/docker is the test's, and the daemon's own mounts
+	// go with it.
 	args := []string{"-c", `mount --make-rprivate / && mount --bind "$1" /etc/docker && shift && exec dockerd "$@"`, "sh", path("etc"),
 		"--containerd", path("cd.sock"), "--data-root", path("data"), "--exec-root", path("exec"), "--host", "unix://" + path("docker.sock"),
 		"--pidfile", path("docker.pid"), "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver", "vfs"}
@@ -131,7 +133,8 @@ func (d *privateDocker) info(t *testing.T) info {
 	return i
 }
 
-// TestRealDocker installs and removes with a running daemon that has a configuration file, and with one that started without.
+// TestRealDocker installs and removes with a running daemon that has a configuration file, and with
+// one that started without.
 func TestRealDocker(t *testing.T) {
 	for name, withFile := range map[string]bool{"with a file": true, "without a file": false} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +193,8 @@ func TestRealDockerMissedReload(t *testing.T) {
 	if r := apply(t, Docker, d.opts); r.Changed || !r.Daemon.Reloaded || !r.Daemon.Confirmed {
 		t.Errorf("%+v", r)
 	}
-	// A daemon that refuses its file (here: a key that it does not know) is an error, and soon enough.
+	// A daemon that refuses its file (here: a key that it does not know) is an error, and soon
+	// enough.
 	write(t, d.opts.Config, `{"no-such-key": 1}`, 0o644)
 	o := d.opts
 	o.Timeout = 2 * time.Second

@@ -9,7 +9,8 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// entry is what Docker accepts as a runtime. Only an entry with nothing but the path is what agentjail writes.
+// entry is what Docker accepts as a runtime. Only an entry with nothing but the path is what
+// agentjail writes.
 type entry struct {
 	Path string   `json:"path"`
 	Args []string `json:"runtimeArgs"`
@@ -141,8 +142,9 @@ func (d *document) addRuntime(r Runtime, force bool) (bool, error) {
 	return true, nil
 }
 
-// unregister returns the text without the entries. interim is the same, but in a form that a running daemon follows: Docker keeps what it
-// knew of a key that is gone, until it is restarted; it forgets when the key is there and empty.
+// unregister returns the text without the entries. interim is the same, but in a form that a
+// running daemon follows: Docker keeps what it knew of a key that is gone, until it is restarted;
+// it forgets when the key is there and empty.
 func unregister(before []byte, o Options) (after, interim []byte, err error) {
 	d, err := parse(before)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// ownDropIn reads a drop-in that holds nothing but what a plan wrote, into says. It must be as render then writes it, so that nothing is
-// lost when it is written again.
-func (p *Plan) ownDropIn(engine string, says any, render func() ([]byte, error)) (*File, error) {
+// ownDropIn reads a drop-in that holds nothing but what a plan wrote, into the value at dst. The
+// drop-in must be as render writes it, so that nothing is lost when it is written again.
+func (p *Plan) ownDropIn(engine string, dst any, render func() ([]byte, error)) (*File, error) {
 	f, err := p.file(p.options.DropIn)
 	if err != nil {
 		return nil, err
 	}
 	f.Own = true
-	if err := toml.Unmarshal(f.Before, says); err != nil {
+	if err := toml.Unmarshal(f.Before, dst); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	if text, err := render(); f.exists && !p.options.Force && (err != nil || !bytes.Equal(text, f.Before)) {
@@ -29,7 +29,8 @@ func (p *Plan) ownDropIn(engine string, says any, render func() ([]byte, error))
 	return f, nil
 }
 
-// besideDropIn has look judge each other file that an engine reads with a drop-in: those of its directory NAME.d, and NAME itself.
+// besideDropIn has look judge each other file that an engine reads with a drop-in: those of its
+// directory NAME.d, and NAME itself.
 func besideDropIn(dropIn string, look func(file string, text []byte) error) error {
 	directory := filepath.Dir(dropIn)
 	files, err := filepath.Glob(filepath.Join(directory, "*.conf"))
@@ -70,5 +71,6 @@ func tomlKey(name string) string {
 	return name
 }
 
-// quoted is a TOML basic string; names and paths have no control characters that Go would escape otherwise.
+// quoted is a TOML basic string; names and paths have no control characters that Go would escape
+// otherwise.
 func quoted(s string) string { return strconv.Quote(s) }

@@ -11,8 +11,8 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// Editing JSON in place: all text outside of the edited members stays byte for byte as it was. hujson keeps it; this file decides how
-// what is added is laid out.
+// Editing JSON in place: all text outside of the edited members stays byte for byte as it was.
+// hujson keeps it; this file decides how what is added is laid out.
 
 var utf8BOM = []byte("\xef\xbb\xbf")
 
@@ -26,8 +26,9 @@ type document struct {
 	layout layout
 }
 
-// parse reads a text. An empty text (or only white space) is an empty object, as later Docker versions have it. hujson also accepts
-// comments and trailing commas, which Docker does not, so that the text has to be JSON first.
+// parse reads a text. An empty text (or only white space) is an empty object, as later Docker
+// versions have it. hujson also accepts comments and trailing commas, which Docker does not, so
+// that the text has to be JSON first.
 func parse(text []byte) (*document, error) {
 	if len(text) > maxConfig {
 		return nil, fmt.Errorf("longer than %d bytes", maxConfig)
@@ -93,7 +94,8 @@ func unique(o *hujson.Object) error {
 
 func nameOf(m hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
 
-// object is an object of a document, and the white space at the beginning of the line that it begins on.
+// object is an object of a document, and the white space at the beginning of the line that it
+// begins on.
 type object struct {
 	*hujson.Object
 	indent string
@@ -175,8 +177,8 @@ func (l layout) wrap(indent string, m hujson.ObjectMember) *hujson.Object {
 	return o
 }
 
-// put sets a member of the object: replaced in its place, or added at the end. Its value is what render returns for the layout and the
-// indentation of the line that the member is on.
+// put sets a member of the object: replaced in its place, or added at the end. Its value is what
+// render returns for the layout and the indentation of the line that the member is on.
 func put(o object, l layout, name string, render func(l layout, indent string) hujson.ValueTrimmed) {
 	n := len(o.Members)
 	if n > 0 && !bytes.Contains(hujson.Value{Value: o.Object}.Pack(), []byte("\n")) {

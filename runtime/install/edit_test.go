@@ -258,7 +258,8 @@ func checkEdit(t testing.TB, before []byte, o Options) {
 	if !fresh || emptyBefore || nullBefore {
 		return
 	}
-	// What was added to a file without these names comes out without a trace, but for an empty file's braces.
+	// What was added to a file without these names comes out without a trace, but for an empty
+	// file's braces.
 	wantText := before
 	if len(bytes.TrimSpace(bytes.TrimPrefix(before, utf8BOM))) == 0 {
 		wantText = []byte("{}\n")

@@ -1,7 +1,9 @@
-// Package install registers agentjail with container engines: Docker, Podman, containerd, CRI-O, and containerd on a Kubernetes node.
+// Package install registers agentjail with container engines: Docker, Podman, containerd, CRI-O,
+// and containerd on a Kubernetes node.
 //
-// Each engine is an Engine, in files of its own. What they share is here: the options, the plan of a change (plan.go), the files that it
-// changes (file.go), and editing them in place (edit.go for JSON, tables.go for TOML).
+// Each engine is an Engine, in files of its own. What they share is here: the options, the plan of
+// a change (plan.go), the files that it changes (file.go), and editing them in place (edit.go for
+// JSON, tables.go for TOML).
 package install
 
 import (
@@ -26,12 +28,14 @@ type Engine interface {
 	// Name is the engine's on the command line, Title its own.
 	Name() string
 	Title() string
-	// Defaults are the options with which it is registered unless configured otherwise. A field that is empty there is one that the engine takes
-	// no notice of, unless the field says otherwise. Runtimes have no paths in it.
+	// Defaults are the options with which it is registered unless configured otherwise. A field
+	// that is empty there is one that the engine ignores, unless the field documents otherwise.
+	// Runtimes have no paths in it.
 	Defaults() Options
 	// reserved reports whether the engine has a runtime's name for itself.
 	reserved(name string) bool
-	// plan adds to p what has to change. Its options are complete and their programs may be run by root.
+	// plan adds to p what has to change. Its options are complete and their programs may be run by
+	// root.
 	plan(p *Plan) error
 }
 
@@ -41,7 +45,8 @@ func Engines() []Engine { return []Engine{Docker, Containerd, Node, Podman, CRIO
 // Runtime is one name under which an engine shall know a program.
 type Runtime struct {
 	Name string // as in `docker run --runtime=Name`, or a RuntimeClass's handler
-	// Path of the program, absolute. It is registered as given: the name by which agentjail is called picks its policy.
+	// Path of the program, absolute. It is registered unchanged: the name by which agentjail is
+	// called selects its policy.
 	Path string
 }
 
@@ -50,23 +55,25 @@ type Options struct {
 	// Undo takes out what a plan without it adds.
 	Undo     bool
 	Runtimes []Runtime
-	// Default is one of the names and becomes the engine's default runtime: every container that names none becomes a jail. Empty leaves
-	// the default runtime alone. For Docker and Podman.
+	// Default is one of the names and becomes the engine's default runtime: every container that
+	// names none becomes a jail. Empty leaves the default runtime alone. For Docker and Podman.
 	Default string
 	// Force replaces, or removes, entries of the same name that lead elsewhere.
 	Force bool
 	// Config is the engine's main configuration file (Docker, containerd).
 	Config string
-	// DropIn is the file among the engine's configuration that is agentjail's (Podman, containerd, CRI-O).
+	// DropIn is the file among the engine's configuration that is agentjail's (Podman, containerd,
+	// CRI-O).
 	DropIn string
-	// PIDFile holds the id of the running daemon's process, Socket is the path of its API's socket (Docker).
+	// PIDFile holds the id of the running daemon's process, Socket is the path of its API's socket
+	// (Docker).
 	PIDFile, Socket string
 	// Timeout bounds the wait for a running daemon to have read its configuration (Docker).
 	Timeout time.Duration
 	// Shim is the path of agentjail's shim, beside the program (containerd).
 	Shim string
-	// Program is containerd's, to be asked what it makes of its configuration; "" looks for it in the usual directories. Without it, what
-	// the file says is all that is known.
+	// Program is containerd's, which prints its effective configuration; "" searches the usual
+	// directories. Without the program, only the file is known.
 	Program string
 	// Machine reports where a node's file tree is, and what to copy to it (Node).
 	Machine Machine
@@ -87,7 +94,7 @@ func (o Options) or(d Options) Options {
 func complete(e Engine, o Options) (Options, error) {
 	o = o.or(e.Defaults())
 	if len(e.Defaults().Runtimes) == 0 {
-		return o, nil // it is given no runtimes by this process
+		return o, nil // this process registers no runtimes with it
 	}
 	if err := registrable(e, o.Runtimes, o.Default); err != nil || o.Undo {
 		return o, err
@@ -100,7 +107,8 @@ func complete(e Engine, o Options) (Options, error) {
 	return o, nil
 }
 
-// registrable reports whether an engine can be given these runtimes; def is the one to make its default, "" for none.
+// registrable reports whether these runtimes can be registered with an engine; def is the one to
+// make its default, "" for none.
 func registrable(e Engine, runtimes []Runtime, def string) error {
 	if len(runtimes) == 0 {
 		return errors.New("no runtime to register")
@@ -130,11 +138,13 @@ func plainPath(path string) bool { return filepath.IsAbs(path) && filepath.Clean
 // runtimeName is what engines can take as an option's value and agentjail as a policy's name.
 var runtimeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) })
 
-// ErrConflict is wrapped when a file already says something else about a name; Options.Force overrides it.
+// ErrConflict is wrapped when a file already has another entry for a name; Options.Force overrides
+// it.
 var ErrConflict = errors.New("already configured otherwise")
 
-// CheckBinary refuses a program that somebody else than root could change or replace: it must be an executable file that root owns and
-// nobody else can write, and so must be every directory and link that leads to it. Engines' daemons run it as root.
+// CheckBinary refuses a program that another user than root could change or replace: it must be an
+// executable file that root owns and no other user can write, and so must be every directory and
+// link that leads to it. Engines' daemons run it as root.
 func CheckBinary(path string) error {
 	_, err := trusted.Executable(path)
 	return err

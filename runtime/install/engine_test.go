@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestNamesOfEngines: a name that an engine has for itself is refused as that engine's, not as another's.
+// TestNamesOfEngines: a name that an engine has for itself is refused as that engine's, not as
+// another's.
 func TestNamesOfEngines(t *testing.T) {
 	trustAll(t)
 	for _, c := range []struct {

@@ -15,8 +15,8 @@ import (
 // backupSuffix is added to the file's name.
 const backupSuffix = ".before-agentjail"
 
-// config is the configuration file, held by its directory: everything happens relative to that descriptor, and no symbolic link is
-// followed in the last component.
+// config is the configuration file, held by its directory: everything happens relative to that
+// descriptor, and no symbolic link is followed in the last component.
 type config struct {
 	path    string
 	dir     int // -1: the directory does not exist
@@ -83,7 +83,8 @@ func (c *config) close() {
 	}
 }
 
-// readXattrs reads the extended attributes (security labels, access control lists) as far as they can be read.
+// readXattrs reads the extended attributes (security labels, access control lists) as far as they
+// can be read.
 func readXattrs(fd int) map[string][]byte {
 	names := make([]byte, 64<<10)
 	n, err := unix.Flistxattr(fd, names)
@@ -100,8 +101,9 @@ func readXattrs(fd int) map[string][]byte {
 	return out
 }
 
-// replace puts content in the file's place in one step: a reader sees all of the old or all of the new file, also after a crash. Owner,
-// mode and attributes stay; a new file is root's and readable for all, like the directory, if that is missing, too.
+// replace puts content in the file's place in one step: a reader sees all of the old or all of the
+// new file, also after a crash. Owner, mode and attributes stay; a new file is root's and readable
+// for all, like the directory, if that is missing, too.
 func (c *config) replace(content []byte) error {
 	if c.dir < 0 {
 		directory := filepath.Dir(c.path)
@@ -152,7 +154,8 @@ func (c *config) fill(f *os.File, content []byte) error {
 		return &os.PathError{Op: "chmod", Path: f.Name(), Err: err}
 	}
 	for name, value := range c.xattrs {
-		// A label that the file system sets by itself may not be settable; what the kernel refuses is no reason to fail.
+		// A label that the file system sets by itself may not be settable; what the kernel refuses
+		// is no reason to fail.
 		_ = unix.Fsetxattr(fd, name, value, 0)
 	}
 	return f.Sync()

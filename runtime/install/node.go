@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Node is containerd on a node of Kubernetes, which is set up from a container that has the node's file tree mounted: agentjail's programs
-// are copied there, and the copy registers itself with the node's containerd.
+// Node is containerd on a node of Kubernetes, which is set up from a container that has the node's
+// file tree mounted: agentjail's programs are copied there, and the copy registers itself with the
+// node's containerd.
 var Node Engine = node{}
 
 type node struct{}
@@ -35,7 +36,7 @@ func (node) plan(p *Plan) error {
 }
 
 // onNode is the live of a node.
-type onNode struct{ nobody }
+type onNode struct{ noDaemon }
 
 // begin copies the programs, or has the copy take itself out of containerd's configuration.
 func (onNode) begin(p *Plan, _ *Result) error {
@@ -70,14 +71,15 @@ type Machine struct {
 	Root, To string
 	// Installer is the name of the program among Names that registers the first with containerd.
 	Installer string
-	// Restart is the command that restarts containerd on the machine, run when its configuration has changed; empty for none.
+	// Restart is the command that restarts containerd on the machine, run when its configuration
+	// has changed; empty for none.
 	Restart []string
 	// Stdout and Stderr are those of what runs on the machine.
 	Stdout, Stderr io.Writer
 }
 
-// register has the copy of the installer on the machine change containerd's configuration there, and restarts containerd if that did, or
-// if an earlier run did and failed to restart it.
+// register has the copy of the installer on the machine change containerd's configuration there,
+// and restarts containerd if that did, or if an earlier run did and failed to restart it.
 func (m Machine) register(verb string) error {
 	owed, err := m.owesRestart()
 	if err != nil {
@@ -115,7 +117,8 @@ func (m Machine) register(verb string) error {
 	return m.restarted()
 }
 
-// run runs a program of the machine, with its file tree as root. A name without a slash is looked up there.
+// run runs a program of the machine, with its file tree as root. A name without a slash is looked
+// up there.
 func (m Machine) run(name string, args ...string) error {
 	path, err := m.find(name)
 	if err != nil {
@@ -144,8 +147,9 @@ func (m Machine) configuration() (string, error) {
 	return all, nil
 }
 
-// copyToNode copies the programs, each in one step: what runs goes on with the file that it has. It reports whether anything changed. No
-// link of the machine leads out of Root (openat2(2), RESOLVE_IN_ROOT).
+// copyToNode copies the programs, each in one step: what runs goes on with the file that it has. It
+// reports whether anything changed. No link of the machine leads out of Root (openat2(2),
+// RESOLVE_IN_ROOT).
 func copyToNode(o Machine) (changed bool, err error) {
 	dir, err := nodeDir(o)
 	if err != nil {
@@ -212,7 +216,8 @@ func nodeDir(o Machine) (*os.File, error) {
 // jailsDir is where the machine has a directory for each jail (runtime/state).
 const jailsDir = "/run/agentjail/jails"
 
-// jailless refuses to take agentjail off a machine where it is needed: a jail is entered, ended and removed by it.
+// jailless refuses to take agentjail off a machine where it is needed: a jail is entered, ended and
+// removed by it.
 func (m Machine) jailless() error {
 	fd, err := m.open(jailsDir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENOENT) {

@@ -13,8 +13,8 @@ import (
 // machinePath is where programs are looked for on a machine.
 var machinePath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// find is the path of a program on the machine, as seen there. os/exec would look a name up in this process's file tree, which is an
-// image that has nothing but agentjail.
+// find is the path of a program on the machine, as seen there. os/exec would look a name up in this
+// process's file tree, which is an image that has nothing but agentjail.
 func (m Machine) find(name string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		return name, nil
@@ -40,13 +40,15 @@ func (m Machine) find(name string) (string, error) {
 	return "", fmt.Errorf("the node has no program %s in %s", name, strings.Join(machinePath, ", "))
 }
 
-// The mark that containerd has to be restarted is in /run, which the machine's own restart empties: that restarts containerd, too.
+// The mark that containerd has to be restarted is in /run, which the machine's own restart empties:
+// that restarts containerd, too.
 const (
 	owedDir  = "/run"
 	owedName = "agentjail-restart-owed"
 )
 
-// owesRestart reports whether an earlier run has changed containerd's configuration, or was about to, and not restarted it.
+// owesRestart reports whether an earlier run has changed containerd's configuration, or was about
+// to, and not restarted it.
 func (m Machine) owesRestart() (bool, error) {
 	dir, err := m.open(owedDir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENOENT) {
@@ -111,7 +113,8 @@ func (m Machine) open(path string, flags int) (int, error) {
 	return fd, nil
 }
 
-// openBelow opens a path as a process would that has the directory as its root (openat2(2), RESOLVE_IN_ROOT).
+// openBelow opens a path as a process would that has the directory as its root (openat2(2),
+// RESOLVE_IN_ROOT).
 func openBelow(root int, path string, flags int) (int, error) {
 	return unix.Openat2(root, path, &unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
 }

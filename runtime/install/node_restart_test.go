@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// aNode is a machine's file tree with a shell, an installer that writes containerd's configuration, and the script "again" in its
-// /usr/bin, which restarts containerd unless the file /broken is there.
+// aNode is a machine's file tree with a shell, an installer that writes containerd's configuration,
+// and the script "again" in its /usr/bin, which restarts containerd unless the file /broken is
+// there.
 func aNode(t *testing.T) Machine {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -57,7 +58,8 @@ func restarts(t *testing.T, m Machine) int {
 	return strings.Count(string(text), "again")
 }
 
-// TestRestartByName: the program that restarts containerd is the machine's, found by its name there. The image of the DaemonSet has none.
+// TestRestartByName: the program that restarts containerd is the machine's, found by its name
+// there. The image of the DaemonSet has none.
 func TestRestartByName(t *testing.T) {
 	m := aNode(t)
 	t.Setenv("PATH", "/nowhere") // as in an image that has nothing but agentjail
@@ -83,7 +85,8 @@ func TestRestartByName(t *testing.T) {
 	}
 }
 
-// TestRestartOwed: a restart that failed is made good by the next run, though that changes nothing; and only once.
+// TestRestartOwed: a restart that failed is made good by the next run, though that changes nothing;
+// and only once.
 func TestRestartOwed(t *testing.T) {
 	m := aNode(t)
 	broken := filepath.Join(m.Root, "broken")

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestNode: programs arrive on a machine's file tree, a second copy changes nothing, links on the machine do not lead out of it.
+// TestNode: programs arrive on a machine's file tree, a second copy changes nothing, links on the
+// machine do not lead out of it.
 func TestNode(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: programs on a node belong to root")

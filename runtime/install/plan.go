@@ -23,30 +23,31 @@ type Plan struct {
 type live interface {
 	// begin looks at it before anything is written. An error leaves all as it is.
 	begin(p *Plan, r *Result) error
-	// settle has it take notice of what was written, and says in r what became of that.
+	// settle has the engine read what was written, and records the outcome in r.
 	settle(ctx context.Context, p *Plan, r *Result) error
 	// close frees what begin holds.
 	close()
 }
 
-// nobody is the live of an engine that nobody need tell.
-type nobody struct{}
+// noDaemon is the live of an engine without a daemon to notify.
+type noDaemon struct{}
 
-func (nobody) begin(*Plan, *Result) error                   { return nil }
-func (nobody) settle(context.Context, *Plan, *Result) error { return nil }
-func (nobody) close()                                       {}
+func (noDaemon) begin(*Plan, *Result) error                   { return nil }
+func (noDaemon) settle(context.Context, *Plan, *Result) error { return nil }
+func (noDaemon) close()                                       {}
 
-// NewPlan plans the registration of o.Runtimes with an engine, or with o.Undo its removal. Nothing is changed before Apply, and a second
-// plan after that has no change.
+// NewPlan plans the registration of o.Runtimes with an engine, or with o.Undo its removal. Nothing
+// is changed before Apply, and a second plan after that has no change.
 //
-// It fails when a file is not valid, when a program fails CheckBinary, and with ErrConflict when a file says something else about a name,
-// unless with o.Force. The removal takes out the names if they lead to the same programs, and a default runtime that is one of them.
+// It fails when a file is not valid, when a program fails CheckBinary, and with ErrConflict when a
+// file has another entry for a name, unless with o.Force. The removal takes out the names if they
+// lead to the same programs, and a default runtime that is one of them.
 func NewPlan(e Engine, o Options) (*Plan, error) {
 	o, err := complete(e, o)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{options: o, live: nobody{}}
+	p := &Plan{options: o, live: noDaemon{}}
 	if err := e.plan(p); err != nil {
 		return nil, err
 	}
@@ -70,15 +71,17 @@ func (p *Plan) Changed() bool {
 type Result struct {
 	Changed bool   // a file was written or removed
 	Daemon  Daemon // Docker's
-	// Says are lines for the user about the engine.
-	Says []string
+	// Messages are lines for the user about the engine.
+	Messages []string
 }
 
-// Apply writes the files that change, keeping the previous content beside those that are not agentjail's (File.Backup), and has a
-// running engine take notice. It refuses to write when a file is no longer as it was when the plan was made, and when the running
-// engine would not take the change.
+// Apply writes the files that change, keeping the previous content beside those that are not
+// agentjail's (File.Backup), and has a running engine take notice. It refuses to write when a file
+// is no longer as it was when the plan was made, and when the running engine would not take the
+// change.
 //
-// That no daemon runs is no error: Result reports it. That a running one does not take the change within the options' Timeout is.
+// That no daemon runs is no error: Result reports it. That a running one does not take the change
+// within the options' Timeout is.
 func (p *Plan) Apply(ctx context.Context) (Result, error) {
 	var r Result
 	if p.options.Timeout > 0 {
@@ -128,7 +131,8 @@ func (p *Plan) tidy() error {
 				return err
 			}
 			if f.Remove && f.Own {
-				// The directory of drop-ins may have been made for this one alone. Empty it says nothing; one with files stays.
+				// The directory of drop-ins may have been made for this one alone. An empty one has
+				// no effect; one with files stays.
 				_ = unix.Rmdir(filepath.Dir(f.Path))
 			}
 		}
@@ -136,5 +140,5 @@ func (p *Plan) tidy() error {
 	return nil
 }
 
-// ErrFileChanged means that somebody else wrote a file between the plan and its application.
+// ErrFileChanged means that another process wrote a file between the plan and its application.
 var ErrFileChanged = errors.New("the file was changed meanwhile; plan again")

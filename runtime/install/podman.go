@@ -9,7 +9,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Podman is given a drop-in file of agentjail's own. There is nobody to tell: each call of Podman reads it.
+// Podman gets a drop-in file of agentjail's own. It has no daemon to notify: each call of Podman
+// reads the file.
 var Podman Engine = podman{}
 
 type podman struct{}
@@ -17,8 +18,8 @@ type podman struct{}
 func (podman) Name() string  { return "podman" }
 func (podman) Title() string { return "Podman" }
 
-// Defaults has the drop-in for Podman (containers.conf(5)): Podman reads what is in that directory, in the order of names, at each of its
-// calls, of root and of users.
+// Defaults has the drop-in for Podman (containers.conf(5)): Podman reads what is in that directory,
+// in the order of names, at each of its calls, of root and of users.
 func (podman) Defaults() Options {
 	return Options{Runtimes: []Runtime{{Name: DefaultName}}, DropIn: "/etc/containers/containers.conf.d/agentjail.conf"}
 }
@@ -28,8 +29,9 @@ func (podman) reserved(name string) bool {
 	return slices.Contains([]string{"crun", "crun-vm", "krun", "kata", "ocijail", "runc", "runj", "runsc", "youki"}, name)
 }
 
-// plan writes the drop-in again with or without the runtimes. It is an ErrConflict if the file is not of this program's making or, with a
-// default, if another file of the configuration names another default runtime. The file goes with its last entry.
+// plan writes the drop-in again with or without the runtimes. It is an ErrConflict if the file is
+// not of this program's making or, with a default, if another file of the configuration names
+// another default runtime. The file goes with its last entry.
 func (podman) plan(p *Plan) error {
 	o := p.options
 	f, have, err := readPodman(p)
@@ -52,7 +54,7 @@ func (podman) plan(p *Plan) error {
 	return err
 }
 
-// podmanConf is what the drop-in says.
+// podmanConf is the content of the drop-in.
 type podmanConf struct {
 	Engine struct {
 		Runtime  string              `toml:"runtime"`
@@ -119,8 +121,8 @@ func (c *podmanConf) render() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// otherDefaults refuses to name a default runtime where another file does: the main file, whose owner chose it, or a drop-in that is read
-// later and wins.
+// otherDefaults refuses to name a default runtime where another file does: the main file, whose
+// owner chose it, or a drop-in that is read later and wins.
 func otherDefaults(o Options) error {
 	return besideDropIn(o.DropIn, func(file string, text []byte) error {
 		var c podmanConf

@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// Registered lists the names under which an engine's configuration leads to agentjail in the directory dir, as NewPlan writes them. It
-// reads the files that o, or the engine's defaults, name. An entry that somebody else wrote, or changed, is none of these.
+// Registered lists the names under which an engine's configuration leads to agentjail in the
+// directory dir, as NewPlan writes them. It reads the files that o, or the engine's defaults, name.
+// An entry that another program wrote or changed is not listed.
 func Registered(e Engine, o Options, dir string) ([]Runtime, error) {
 	l, ok := e.(lister)
 	if !ok {
 		return nil, nil // what is registered elsewhere is taken out there
 	}
-	p := &Plan{options: o.or(e.Defaults()), live: nobody{}}
+	p := &Plan{options: o.or(e.Defaults()), live: noDaemon{}}
 	all, err := l.registered(p)
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func (docker) registered(p *Plan) ([]Runtime, error) {
 	for name, text := range conf.Runtimes {
 		var e entry
 		if json.Unmarshal(text, &e) != nil {
-			continue // somebody else's: Docker would not start with it
+			continue // not agentjail's: Docker would not start with it
 		}
 		if r := (Runtime{Name: name, Path: e.Path}); e.is(r) {
 			out = append(out, r)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestRegistered: of what engines' files name, exactly what leads to agentjail in one directory is found, and a plan to undo it takes it out.
+// TestRegistered: of what engines' files name, exactly what leads to agentjail in one directory is
+// found, and a plan to undo it takes it out.
 func TestRegistered(t *testing.T) {
 	defer func(f func(string) error) { checkBinary = f }(checkBinary)
 	checkBinary = func(string) error { return nil }
@@ -110,7 +111,8 @@ func handlersText(bin string) string {
 	return text
 }
 
-// TestWrittenFileGoes: a configuration file that an installation made goes with its removal, also where agentjail was made the default.
+// TestWrittenFileGoes: a configuration file that an installation made goes with its removal, also
+// where agentjail was made the default.
 func TestWrittenFileGoes(t *testing.T) {
 	defer func(f func(string) error) { checkBinary = f }(checkBinary)
 	checkBinary = func(string) error { return nil }
@@ -118,7 +120,8 @@ func TestWrittenFileGoes(t *testing.T) {
 		dir := t.TempDir()
 		o := Options{Config: filepath.Join(dir, "daemon.json"), PIDFile: filepath.Join(dir, "pid"), Runtimes: []Runtime{{"agentjail", "/usr/bin/agentjail"}}, Default: def}
 		for _, undo := range []bool{false, true} {
-			// What is at the default path may be removed: nobody else keeps it for an engine's flag.
+			// What is at the default path may be removed: nobody else keeps it for an engine's
+			// flag.
 			if o.Undo = undo; undo {
 				o.Default = ""
 			}

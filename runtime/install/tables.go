@@ -9,9 +9,10 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Editing TOML in place: tables are added at the end of the text or taken out of it; everything else stays byte for byte as it was, with
-// the user's comments and order. What comes out is read again by the caller, so that a text whose tables are written in another way
-// (inline, with dotted keys) is an error and never a broken file.
+// Editing TOML in place: tables are added at the end of the text or taken out of it; everything
+// else stays byte for byte as it was, with the user's comments and order. What comes out is read
+// again by the caller, so that a text whose tables are written in another way (inline, with dotted
+// keys) is an error and never a broken file.
 
 // readTOML reads a whole document.
 func readTOML(text []byte) (map[string]any, error) {
@@ -48,8 +49,8 @@ func dropAt(doc map[string]any, path ...string) {
 	}
 }
 
-// cutTables takes the tables at and below a path out of a text, with the empty lines before them. Comments before the next table are that
-// one's and stay.
+// cutTables takes the tables at and below a path out of a text, with the empty lines before them.
+// Comments before the next table are that one's and stay.
 func cutTables(text []byte, path ...string) ([]byte, error) {
 	type table struct {
 		start int // of the line with its name

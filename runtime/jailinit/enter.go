@@ -45,7 +45,7 @@ type Orders struct {
 	// Label is what LabelFile must hold: the security module's name for the
 	// process's domain.
 	LabelFile, Label string
-	// Loopback asks that no other interface has an address or a route.
+	// Loopback requires that no other interface has an address or a route.
 	Loopback bool
 	// Masked and ReadOnly are paths that must be covered, or be mounted
 	// read-only, unless the kernel has them not.
@@ -76,7 +76,7 @@ type Orders struct {
 	// Init has the step stay as the first process: it runs the program as a child, passes signals
 	// on to it, waits for every process that is left behind, and ends as the program does.
 	Init bool
-	// OwnEnv are variables that the step was given for itself and does not hand on.
+	// OwnEnv are variables for the step itself, which it does not pass on.
 	OwnEnv []string
 	// Without names checks that a test has taken the subject of away.
 	Without []string

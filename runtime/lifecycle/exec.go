@@ -201,7 +201,7 @@ func (e *execution) connect() (err error) {
 	if e.d, err = r.delegateFor(&j.Brief); err != nil {
 		return err
 	}
-	if e.d.Traits().EntersByProcess && j.Started && !j.Stays {
+	if e.d.Traits().ExecNeedsPtrace && j.Started && !j.Stays {
 		awaitProgram(j.InitPid, r.Store.Root)
 	}
 	if e.time, err = r.inTime(&j.Brief); err != nil {

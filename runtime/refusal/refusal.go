@@ -1,12 +1,13 @@
-// Package refusal is the form in which agentjail says that it will not do something: a stable code for programs, what it
-// is about, why, and what would let it through.
+// Package refusal defines the form of agentjail's refusals: a stable code for programs, what the
+// refusal is about, the reason, and the remedy.
 //
 // The text of an error reads
 //
 //	mount of /etc at /w: refused: the host's settings are in it (remedy: policy: binds.allow)
 //
-// and stands in an engine's log and on `docker run`'s standard error. With --log-format json, and with --json where a
-// command has it, the parts are fields of their own. The codes are listed in Codes and in docs/why.md.
+// and stands in an engine's log and on `docker run`'s standard error. With --log-format json, and
+// with --json where a command has it, the parts are fields of their own. The codes are listed in
+// Codes and in docs/why.md.
 package refusal
 
 import (
@@ -15,7 +16,8 @@ import (
 	"strings"
 )
 
-// Code names a kind of refusal. Codes are part of the interface: one is never given another meaning.
+// Code names a kind of refusal. Codes are part of the interface: the meaning of a code never
+// changes.
 type Code string
 
 // Err is what every refusal is: errors.Is(err, refusal.Err).
@@ -25,9 +27,10 @@ var Err = errors.New("refused")
 type Error struct {
 	// Code names the kind; it is one of Codes.
 	Code Code `json:"code"`
-	// Of reports what is refused, as "mount of /etc at /w"; "" where Why says it.
+	// Of reports what is refused, as "mount of /etc at /w"; "" if Why includes it.
 	Of string `json:"of,omitempty"`
-	// Why is the reason, in one line. Parts of it may come from a bundle: whoever prints it makes it printable.
+	// Why is the reason, in one line. Parts of it may come from a bundle: the caller that prints it
+	// makes it printable.
 	Why string `json:"why"`
 	// Remedy is what would let it through; "" where nothing should.
 	Remedy string `json:"remedy,omitempty"`
@@ -45,7 +48,8 @@ func (e *Error) WithRemedy(format string, args ...any) *Error {
 	return &c
 }
 
-// About returns a copy that reports what is refused, formatted as by fmt.Sprintf. It returns nil for nil.
+// About returns a copy that reports what is refused, formatted as by fmt.Sprintf. It returns nil
+// for nil.
 func (e *Error) About(format string, args ...any) *Error {
 	if e == nil {
 		return nil
@@ -71,8 +75,8 @@ func (e *Error) Error() string {
 // Is makes every refusal one of Err.
 func (e *Error) Is(target error) bool { return target == Err }
 
-// All lists the refusals that an error is made of, in order: an error may wrap several (errors.Join). It is empty for an
-// error that is none.
+// All lists the refusals that an error is made of, in order: an error may wrap several
+// (errors.Join). It is empty for an error that is none.
 func All(err error) []*Error {
 	if err == nil {
 		return nil
@@ -92,7 +96,8 @@ func All(err error) []*Error {
 	return out
 }
 
-// Join makes one error of refusals, nil of none. Its text is on one line, the refusals separated by semicolons.
+// Join makes one error of refusals, nil of none. Its text is on one line, the refusals separated by
+// semicolons.
 func Join(all []*Error) error {
 	switch len(all) {
 	case 0:

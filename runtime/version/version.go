@@ -24,7 +24,8 @@ func Print(out io.Writer) {
 	fmt.Fprintf(out, "spec: %s\n", specs.Version)
 }
 
-// builtFrom is the commit that the Go tool wrote into the program, "" where it was not built in a checkout.
+// builtFrom is the commit that the Go tool wrote into the program, "" where it was not built in a
+// checkout.
 func builtFrom() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPrint: the lines that dockerd looks for are there (moby daemon/info_unix.go, parseRuntimeVersion).
+// TestPrint: the lines that dockerd looks for are there (moby daemon/info_unix.go,
+// parseRuntimeVersion).
 func TestPrint(t *testing.T) {
 	defer func() { Commit = "" }()
 	for _, set := range []string{"", "0123456789abcdef"} {

@@ -34,10 +34,9 @@ func (c *call) on(arch string) (uint32, bool) {
 	return uint32(nr), nr >= 0
 }
 
-// Number is the number of a call by the name that libseccomp gives it (which
-// is the kernel's, without __NR_), on a GOARCH: amd64 or arm64. ok is false
-// where there is no such call or architecture, and for calls newer than the
-// table, which is that of golang.org/x/sys/unix.
+// Number is the number of a call by libseccomp's name for it (which is the kernel's, without
+// __NR_), on a GOARCH: amd64 or arm64. ok is false where there is no such call or architecture, and
+// for calls newer than the table, which is that of golang.org/x/sys/unix.
 func Number(name, arch string) (nr uint32, ok bool) {
 	i, ok := slices.BinarySearchFunc(calls[:], name, func(c call, n string) int { return strings.Compare(c.name, n) })
 	if !ok {

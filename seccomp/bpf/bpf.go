@@ -34,7 +34,8 @@ const (
 	X32Bit      = 0x40000000
 )
 
-// AuditArch returns the AUDIT_ARCH_* value of a GOARCH, and 0, which is no architecture's, for those that have no filter here.
+// AuditArch returns the AUDIT_ARCH_* value of a GOARCH, and 0, which is no architecture's, for
+// those that have no filter here.
 func AuditArch(goarch string) uint32 {
 	switch goarch {
 	case "amd64":
@@ -246,9 +247,9 @@ func half(v uint64, hi uint32) uint32 {
 	return uint32(v)
 }
 
-// Stacked answers what a process with these filters, the oldest first, meets:
-// the kernel asks all and takes the strictest action; of equal ones that of the
-// newest filter (seccomp_run_filters). Errors as for Run.
+// Stacked returns the action for a process with these filters, the oldest first: the kernel runs
+// all and takes the strictest action; of equal ones that of the newest filter
+// (seccomp_run_filters). Errors as for Run.
 func Stacked(progs [][]Insn, d *Data) (uint32, error) {
 	ret := uint32(RetAllow)
 	for i := len(progs) - 1; i >= 0; i-- {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Partial is a call of which some bits are known: those set in the masks have
-// the values given, all others may be anything. It stands for the set of all
-// calls that fit, so that a filter can be judged for all of them at once.
+// Partial is a call of which some bits are known: those set in the masks have the values of the
+// fields, all others may be anything. It stands for the set of all calls that fit, so that a filter
+// can be judged for all of them at once.
 type Partial struct {
 	NR, NRMask     uint32
 	Arch, ArchMask uint32
@@ -21,7 +21,7 @@ func Call(arch, nr uint32) Partial {
 	return Partial{NR: nr, NRMask: ^uint32(0), Arch: arch, ArchMask: ^uint32(0)}
 }
 
-// With reports that the bits of mask of argument i have the given value.
+// With sets the bits of mask of argument i to value.
 func (p Partial) With(i int, mask, value uint64) Partial {
 	p.ArgMasks[i] |= mask
 	p.Args[i] = p.Args[i]&^mask | value&mask
@@ -31,7 +31,7 @@ func (p Partial) With(i int, mask, value uint64) Partial {
 // bitsKnown is what is known of one 32-bit word.
 type bitsKnown struct{ mask, value uint32 }
 
-// words of struct seccomp_data: number, architecture, instruction pointer,
+// nWords counts the words of struct seccomp_data: number, architecture, instruction pointer,
 // arguments, each 64-bit value as low and high word.
 const nWords = dataSize / 4
 

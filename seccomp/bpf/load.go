@@ -21,11 +21,10 @@ func Encode(prog []Insn) []byte {
 	return out
 }
 
-// Load puts a filter on the calling thread, for what it executes too. The
-// caller keeps the goroutine on its thread (runtime.LockOSThread) and has set
-// no_new_privs. It uses prctl(PR_SET_SECCOMP), which every profile allows: no
-// flag is given, so that speculative store bypass stays mitigated. From here on
-// the filter holds: what follows must be in it.
+// Load puts a filter on the calling thread, for what it executes too. The caller keeps the
+// goroutine on its thread (runtime.LockOSThread) and has set no_new_privs. It uses
+// prctl(PR_SET_SECCOMP), which every profile allows, and sets no is set, so that speculative store
+// bypass stays mitigated. From here on the filter holds: what follows must be in it.
 //
 // Errors: the kernel's (EINVAL for a program that it would not run).
 func Load(prog []Insn) error {

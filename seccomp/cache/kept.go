@@ -22,9 +22,9 @@ import (
 
 // A Filter is what a jail runs under.
 type Filter struct {
-	// Delegates is for the delegate: what both our profile and the incoming section
-	// allow, with what the init step needs (seccomp.WithEntry). Notes say where the
-	// incoming section changed it (seccomp.Intersect).
+	// Delegates is for the delegate: what both our profile and the incoming section allow, with
+	// what the init step needs (seccomp.WithEntry). Notes describe where the incoming section
+	// changed it (seccomp.Intersect).
 	Delegates *specs.LinuxSeccomp
 	Notes     []string
 	// Program is for the init step: what both allow and no more, compiled by package
@@ -48,10 +48,9 @@ func Make(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, error) {
 	return f, nil
 }
 
-// A Store is a directory with filters that were made before, each named after all
-// that it was made from, the program that made it among it. Only whoever may
-// write the state of all jails may write there: nothing is verified that comes
-// from it.
+// A Store is a directory with filters that were made before, each named after all that it was made
+// from, the program that made it among it. Only a user who may write the state of all jails may
+// write there: nothing is verified that comes from it.
 type Store struct{ Dir string }
 
 // maxKept bounds the number of files in it. Engines have a few profiles each.
@@ -91,7 +90,7 @@ func (s Store) keep(path string, f *Filter) {
 	_ = atomicfile.Write(path, encode(f), 0o600)
 }
 
-// self tells this program from every other that was ever in its place.
+// self returns an identity of this program, unlike that of every other that was in its place.
 func self() (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/self/exe", &st); err != nil {

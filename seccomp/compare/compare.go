@@ -29,7 +29,7 @@ type Side struct {
 	calls map[string]passing
 }
 
-// passing says for which arguments a call passes.
+// passing is for which arguments a call passes.
 type passing int
 
 const (

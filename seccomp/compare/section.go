@@ -15,9 +15,9 @@ import (
 	"agentjail.dev/seccomp"
 )
 
-// docker is what Docker's default profile gives a container without
-// capabilities, as a section for both architectures (moby/profiles of June 2026;
-// the list of calls is a fact about it, the form is ours).
+// docker is what Docker's default profile allows a container without capabilities, as a section for
+// both architectures (moby/profiles of June 2026; the list of calls is a fact about it, the form is
+// ours).
 //
 //go:embed docker.json
 var docker []byte
@@ -74,8 +74,8 @@ type condition struct {
 	Arches []string
 }
 
-// applies reports whether a rule holds for a container without capabilities. What
-// a rule says of kernel versions is taken to hold.
+// applies reports whether a rule holds for a container without capabilities. Conditions on kernel
+// versions are taken to hold.
 func (r *dockerRule) applies(arch string) bool {
 	return len(r.Includes.Caps) == 0 && (len(r.Includes.Arches) == 0 || slices.Contains(r.Includes.Arches, arch)) &&
 		!slices.Contains(r.Excludes.Arches, arch)

@@ -8,8 +8,8 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-// Every call that a profile allows with any arguments is answered from the kernel's bitmap, whatever the filter looks like
-// as a whole: it costs what it costs without a filter.
+// Every call that a profile allows with any arguments is answered from the kernel's bitmap,
+// whatever the filter looks like as a whole: it costs what it costs without a filter.
 func TestConstant(t *testing.T) {
 	for _, profile := range seccomp.Profiles() {
 		for arch, audit := range map[string]uint32{"amd64": bpf.ArchX86_64, "arm64": bpf.ArchAARCH64} {

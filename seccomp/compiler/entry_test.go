@@ -88,9 +88,9 @@ func TestEntryTakenAway(t *testing.T) {
 	})
 }
 
-// Every profile has all that the init step needs but loading its filter,
-// setting all limits, and pinning. Calls of every moment are looked at by the inner filter alone: in
-// the first they are answered from the kernel's bitmap.
+// Every profile has all that the init step needs but loading its filter, setting all limits, and
+// pinning. Calls of every moment are looked at by the inner filter alone: in the first they are
+// answered from the kernel's bitmap.
 func TestEntryAdds(t *testing.T) {
 	for profile, want := range map[string][]string{
 		"default": {"futex", "madvise", "mmap", "prctl", "prlimit64", "sched_setaffinity"},

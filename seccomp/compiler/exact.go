@@ -1,14 +1,13 @@
-// Package compiler compiles seccomp sections to BPF in pure Go: the inner filter
-// of a jail, which the init step inside it loads just before it becomes the
-// jail's program. The kernel asks all filters of a process and takes the
-// strictest answer, so the second one reports what the first, which the delegate
-// compiles with libseccomp from OCI's JSON, cannot:
+// Package compiler compiles seccomp sections to BPF in pure Go: the inner filter of a jail, which
+// the init step inside it loads just before it becomes the jail's program. The kernel runs all
+// filters of a process and takes the strictest answer, so the inner filter adds what the first,
+// which the delegate compiles with libseccomp from OCI's JSON, cannot:
 //
 //   - calls by another ABI, x32 among them, end the whole process (libseccomp
 //     ends the calling thread);
 //   - what only the init step itself needed (seccomp.EntryCalls) is refused again;
-//   - what a section says is what is answered, whatever version of libseccomp and
-//     whatever stub of the delegate's made the first.
+//   - the answer is exactly the section's, whatever version of libseccomp and whatever stub of the
+//     delegate's made the first.
 //
 // Which number is allowed with any arguments is decided from number and
 // architecture alone, which the kernel caches (Linux 5.11): those calls cost
@@ -46,12 +45,11 @@ var arches = map[specs.Arch]struct {
 	specs.ArchAARCH64: {bpf.ArchAARCH64, "arm64"},
 }
 
-// Compile turns a seccomp section for one architecture into BPF that answers
-// what the section says: as seccomp.OCI and seccomp.Intersect render it, so that
-// calls of other ABIs end the process, and no argument rules contradict each
-// other. Where they do the strictest rule that matches answers; a refusal on
-// "argument 0 >= 0" answers what no other rule matches. Names that the
-// architecture does not have are left out, as delegates do.
+// Compile turns a seccomp section for one architecture into BPF that answers with the section's
+// actions: as seccomp.OCI and seccomp.Intersect render it, so that calls of other ABIs end the
+// process, and no argument rules contradict each other. Where they do the strictest rule that
+// matches answers; a refusal on "argument 0 >= 0" answers what no other rule matches. Names that
+// the architecture does not have are left out, as delegates do.
 //
 // Errors: more than one architecture, an action that needs a listener or tracer,
 // an unknown action or operator, and a program that the kernel would not load

@@ -36,8 +36,8 @@ const (
 	rankKillProcess
 )
 
-// verdict is what the kernel is told for an OCI action. ERRNO without a number
-// is EPERM, as in runc and crun.
+// verdict is the kernel's action for an OCI action. ERRNO without a number is EPERM, as in runc and
+// crun.
 func verdict(action specs.LinuxSeccompAction, errno *uint) (uint32, error) {
 	switch action {
 	case specs.ActAllow:

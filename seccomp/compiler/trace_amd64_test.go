@@ -179,9 +179,10 @@ func step(pid int, regs *unix.PtraceRegs) error {
 	return unix.PtraceGetRegs(pid, regs)
 }
 
-// otherABI writes a call by the 32-bit ABI (int 0x80) into a stopped tracee's program, an invalid instruction behind it,
-// lets the tracee go on, and returns the signal that ends it: SIGSYS from a filter, SIGILL where the call returned, and
-// SIGSEGV where the machine has no 32-bit entry (ia32_emulation=off, some hypervisors).
+// otherABI writes a call by the 32-bit ABI (int 0x80) into a stopped tracee's program, an invalid
+// instruction behind it, lets the tracee go on, and returns the signal that ends it: SIGSYS from a
+// filter, SIGILL where the call returned, and SIGSEGV where the machine has no 32-bit entry
+// (ia32_emulation=off, some hypervisors).
 func otherABI(pid int) (syscall.Signal, error) {
 	var regs unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &regs); err != nil {

@@ -91,7 +91,7 @@ func Compile(s *specs.LinuxSeccomp, arch specs.Arch, tree bool) ([]bpf.Insn, err
 		}
 		host, err := libseccomp.GetNativeArch()
 		if err != nil {
-			return nil, fmt.Errorf("asking for the native architecture: %w", err)
+			return nil, fmt.Errorf("reading the native architecture: %w", err)
 		}
 		native = native || scmp == host
 	}

@@ -14,10 +14,11 @@ import (
 	"agentjail.dev/seccomp/compiler"
 )
 
-// The kernel answers a call from its bitmap only if every filter of the process allows it whatever its arguments. Of the
-// two that a jail has, the first is compiled by the delegate, in either shape, with what the init step needs added, and
-// both are the profile as far as the engine's own filter goes along. Each call that the profile allows without a rule is
-// such a call, but for those that Docker's own profile looks at.
+// The kernel answers a call from its bitmap only if every filter of the process allows it whatever
+// its arguments. Of the two that a jail has, the first is compiled by the delegate, in either
+// shape, with what the init step needs added, and both are the profile as far as the engine's own
+// filter goes along. Each call that the profile allows without a rule is such a call, but for those
+// that Docker's own profile looks at.
 func TestConstant(t *testing.T) {
 	dockersRules := map[string]bool{"personality": true}
 	for _, profile := range seccomp.Profiles() {

@@ -23,12 +23,11 @@ func Library() string {
 // goarch maps the architectures of sections.
 var goarch = map[specs.Arch]string{specs.ArchX86_64: "amd64", specs.ArchAARCH64: "arm64"}
 
-// Prove compiles an embedded profile for an architecture (amd64 or arm64) with
-// libseccomp, in both shapes that delegates give the filter (runc 1.1's chain,
-// later runc's binary tree) and for both answers to violations, and checks what
-// must hold of it: by itself, with what the init step needs added (of which
-// verify.First is said), and of that together with the inner filter, as
-// a jail's program has them.
+// Prove compiles an embedded profile for an architecture (amd64 or arm64) with libseccomp, in both
+// shapes that delegates give the filter (runc 1.1's chain, later runc's binary tree) and for both
+// answers to violations, and checks what must hold of it: by itself, with what the init step needs
+// added (of which verify.First is checked), and of that together with the inner filter, as a jail's
+// program has them.
 //
 // Errors: an unknown profile or architecture, or a filter that libseccomp does
 // not compile. A claim that does not hold is no error but a result.

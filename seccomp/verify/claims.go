@@ -28,10 +28,10 @@ type Result struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Profile checks what must hold of the filters of a process, of which the
-// kernel takes the strictest answer: that nothing passes but what the profile
-// lists, no more calls than the profile's budget, no filter of a program's
-// own and no tracing but under the profiles that are for those, and all that General checks. arch is a GOARCH: amd64 or arm64.
+// Profile checks what must hold of the filters of a process, of which the kernel takes the
+// strictest answer: that nothing passes but what the profile lists, no more calls than the
+// profile's budget, no filter of a program's own and no tracing but under the profiles that are for
+// those, and all that General checks. arch is a GOARCH: amd64 or arm64.
 //
 // Errors: an unknown profile or architecture, no filter, and a program that the
 // kernel would not have loaded. A claim that does not hold is no error but a
@@ -180,8 +180,8 @@ func result(claim string, against []string) (Result, error) {
 	return Result{Claim: claim, Holds: len(against) == 0, Detail: strings.Join(against, ", ")}, nil
 }
 
-// passes reports whether some call of c may get through every filter. Where it
-// says no, none does.
+// passes reports whether some call of c may get through every filter. If it returns false, no call
+// does.
 func (p *stack) passes(c bpf.Partial) (bool, error) {
 	for _, prog := range p.progs {
 		ok, err := bpf.Passes(prog, c)

@@ -18,8 +18,7 @@ type Entry struct {
 	// Submissions is how many of the 100 public kernelCTF submissions
 	// document this prerequisite.
 	Submissions int `json:"submissions"`
-	// Ways are the calls that give the prerequisite; one that passes opens
-	// the entry.
+	// Ways are the calls that provide the prerequisite; one that passes opens the entry.
 	Ways []Way `json:"ways"`
 }
 

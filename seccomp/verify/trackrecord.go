@@ -26,14 +26,14 @@ type Record struct {
 type RecordEntry struct {
 	Name string `json:"name"`
 	What string `json:"what"`
-	// Layer is what denies the entry point. Where that is the filter, Ways are the
-	// calls that would give it; else Test is what makes the attempt.
+	// Layer is what denies the entry point. Where that is the filter, Ways are the calls that would
+	// provide it; else Test is what makes the attempt.
 	Layer string `json:"layer"`
 	Ways  []Way  `json:"ways"`
 	Test  string `json:"test"`
 	// Open reports why ordinary work needs the entry point.
 	Open string `json:"open"`
-	// Inside reports what an exploit of a program inside the jail gives.
+	// Inside describes what an exploit of a program inside the jail reaches.
 	Inside string `json:"inside"`
 }
 

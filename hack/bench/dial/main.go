@@ -1,4 +1,5 @@
-// Command dial measures connections from inside a container to the servers of hack/bench, and prints lines of a number, a tab, and a name.
+// Command dial measures connections from inside a container to the servers of hack/bench, and
+// prints lines of a number, a tab, and a name.
 package main
 
 import (
@@ -35,7 +36,8 @@ func main() {
 	}
 }
 
-// connections makes connections one after the other and reports what the middle one took until its first byte, and the slowest of a hundred.
+// connections makes connections one after the other and reports what the middle one took until its
+// first byte, and the slowest of a hundred.
 func connections(host, port string, n int) error {
 	addrs, err := net.LookupHost(host)
 	if err != nil {

@@ -1,5 +1,5 @@
 // The least that a jail costs the kernel: the same control group, user and other namespaces, id-mapped image, overlay on
-// tmpfs, mounts, masks and two filters as the hardened bundle asks for, made by straight system calls of a small program,
+// tmpfs, mounts, masks and two filters as the hardened bundle requires, made by straight system calls of a small program,
 // which then runs /bin/true. It proves nothing, looks at nothing and cleans up nothing that the kernel does not: what any
 // runtime adds to this is its own.
 //

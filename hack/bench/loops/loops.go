@@ -16,7 +16,8 @@ type loop struct {
 	prepare func() (run func(n int) error, done func(), err error)
 }
 
-// groups are the loops, by what they are about: calls of the kernel, or writes to the file system's layer.
+// groups are the loops, by what they are about: calls of the kernel, or writes to the file system's
+// layer.
 var groups = map[string][]loop{
 	"calls": {
 		{"getpid", 8000, simple(unix.SYS_GETPID, 0, 0, 0)},
@@ -177,8 +178,8 @@ const (
 	futexWake = 1
 )
 
-// await sleeps until the word is no longer while. It and set run in a process that has Go's memory and not its scheduler,
-// which a function that looks at its stack could call.
+// await sleeps until the word is no longer while. It and set run in a process that has Go's memory
+// and not its scheduler, which a function that looks at its stack could call.
 //
 //go:nosplit
 func await(word *atomic.Uint32, while uint32) uint32 {
@@ -198,8 +199,9 @@ func set(word *atomic.Uint32, to uint32) {
 	_, _, _ = unix.RawSyscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, 1)
 }
 
-// futex passes a turn to another process and back, both on the same processor. The other is a bare copy of this one
-// without Go's scheduler: a thread that slept in a raw call would keep one of that scheduler's processors to itself.
+// futex passes a turn to another process and back, both on the same processor. The other is a bare
+// copy of this one without Go's scheduler: a thread that slept in a raw call would keep one of that
+// scheduler's processors to itself.
 func futex() (func(int) error, func(), error) {
 	const ours, others, end = 0, 1, 2
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
@@ -255,7 +257,8 @@ func pipe() (func(int) error, func(), error) {
 		}, nil
 }
 
-// cloneWait makes a process that ends at once, and waits for it. It is told of by no signal: Go's runtime would handle it.
+// cloneWait makes a process that ends at once, and waits for it. No signal reports its end, since
+// Go's runtime would handle that.
 func cloneWait() (func(int) error, func(), error) {
 	return func(n int) error {
 		for range n {

@@ -1,11 +1,12 @@
-// Command loops runs each of a few system calls over and over and prints what one takes, in nanoseconds. It is static and
-// calls the kernel directly, so that what differs between two containers is the kernel's work: their filters, Landlock
-// domains, namespaces and mounts.
+// Command loops runs each of a few system calls over and over and prints what one takes, in
+// nanoseconds. It is static and calls the kernel directly, so that what differs between two
+// containers is the kernel's work: their filters, Landlock domains, namespaces and mounts.
 //
 //	loops [-group calls|layer] [-dir DIR]
 //
-// A line of output is the least time of a few repetitions, a tab, and the name of a loop. The least, since nothing but the
-// work itself takes part in every repetition; what other programs do to this one is added to some of them.
+// A line of output is the least time of a few repetitions, a tab, and the name of a loop. The
+// least, since nothing but the work itself takes part in every repetition; what other programs do
+// to this one is added to some of them.
 package main
 
 import (
@@ -25,8 +26,9 @@ func main() {
 	group := flag.String("group", "calls", "which loops to run")
 	dir := flag.String("dir", "/tmp", "a directory that can be written")
 	flag.Parse()
-	// Nothing of Go's own is to run meanwhile. Both ends of a ping-pong must share a processor (which of two wakes first
-	// would be chance): the container's control group sees to that, since a jail's filter has no sched_setaffinity.
+	// Nothing of Go's own is to run meanwhile. Both ends of a ping-pong must share a processor
+	// (which of two wakes first would be chance): the container's control group sees to that, since
+	// a jail's filter has no sched_setaffinity.
 	debug.SetGCPercent(-1)
 	runtime.LockOSThread()
 	if n := runtime.NumCPU(); n != 1 {

@@ -87,7 +87,7 @@ type Reader struct {
 	current string // the test whose output it is, "" outside of tests
 }
 
-// Line takes the next line. It returns the test that the line gives a verdict on, and the package
+// Line takes the next line. It returns the test that the line has a verdict on, and the package
 // that the line ends; nil for none.
 func (r *Reader) Line(line string) (*Test, *Package) {
 	p := &r.Rest

@@ -22,11 +22,14 @@ const driverName = "test.csi.agentjail.dev"
 // volumeSize bounds what a volume holds.
 const volumeSize = "16m"
 
-// A csiDriver is a node's part of a driver of the Container Storage Interface, with the three ways that drivers have to give a pod a volume:
+// A csiDriver is a node's part of a driver of the Container Storage Interface, with the three ways
+// that drivers have to attach a volume to a pod:
 //
-//   - a persistent volume is a file system that is staged on the node, once, and bound to each pod from there, as of drivers for block devices;
+//   - a persistent volume is a file system that is staged on the node, once, and bound to each pod
+//     from there, as of drivers for block devices;
 //   - an ephemeral one is a file system of the pod's alone, as of the secrets store;
-//   - one with the attribute "directory" is that directory of the node, bound to the pod, as of csi-driver-host-path.
+//   - one with the attribute "directory" is that directory of the node, bound to the pod, as of
+//     csi-driver-host-path.
 //
 // There is no controller: volumes are not created and not attached.
 type csiDriver struct {
@@ -37,7 +40,8 @@ type csiDriver struct {
 	socket string
 }
 
-// serveCSI serves the kubelet until the process is ended. Arguments: the node's name, and the kubelet's directory.
+// serveCSI serves the kubelet until the process is ended. Arguments: the node's name, and the
+// kubelet's directory.
 func serveCSI() error {
 	if len(os.Args) != 3 {
 		return errors.New("usage: csi-driver NODE KUBELET-DIRECTORY")
@@ -49,7 +53,7 @@ func serveCSI() error {
 	csi.RegisterNodeServer(plugin, d)
 	registration.RegisterRegistrationServer(register, d)
 	failed := make(chan error, 2)
-	// The kubelet asks the driver as soon as it finds the second socket.
+	// The kubelet calls the driver as soon as it finds the second socket.
 	for _, s := range []struct {
 		path   string
 		server *grpc.Server
@@ -69,7 +73,7 @@ func serveCSI() error {
 	return <-failed
 }
 
-// GetInfo tells the kubelet's plugin watcher what the driver is.
+// GetInfo describes the driver to the kubelet's plugin watcher.
 func (d *csiDriver) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{Type: registration.CSIPlugin, Name: driverName, Endpoint: d.socket, SupportedVersions: []string{"1.0.0"}}, nil
 }
@@ -87,7 +91,7 @@ func (d *csiDriver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*
 	return &csi.GetPluginInfoResponse{Name: driverName, VendorVersion: "1"}, nil
 }
 
-// Probe says that the driver is ready.
+// Probe reports that the driver is ready.
 func (d *csiDriver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{}, nil
 }
@@ -97,7 +101,7 @@ func (d *csiDriver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.
 	return &csi.NodeGetInfoResponse{NodeId: d.node}, nil
 }
 
-// NodeGetCapabilities says that persistent volumes are staged.
+// NodeGetCapabilities reports that persistent volumes are staged.
 func (d *csiDriver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	stage := &csi.NodeServiceCapability_RPC{Type: csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}
 	return &csi.NodeGetCapabilitiesResponse{Capabilities: []*csi.NodeServiceCapability{{Type: &csi.NodeServiceCapability_Rpc{Rpc: stage}}}}, nil
@@ -159,7 +163,7 @@ func mountVolume(path string) error {
 	return unix.Mount(driverName, path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size="+volumeSize)
 }
 
-// mounted says whether a file system begins at a directory.
+// mounted reports whether a file system begins at a directory.
 func mounted(path string) bool {
 	var own, above unix.Stat_t
 	return unix.Lstat(path, &own) == nil && unix.Lstat(filepath.Dir(path), &above) == nil && own.Dev != above.Dev
@@ -174,7 +178,7 @@ func unmount(path string) error {
 	return err
 }
 
-// failure is an error as gRPC tells it.
+// failure is an error in gRPC's form.
 func failure(err error) error {
 	if err == nil {
 		return nil

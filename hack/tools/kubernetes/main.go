@@ -1,6 +1,6 @@
-// A whole cluster's programs in one, which tests/kubernetes runs: the name that it is called by says which. They share
-// most of their code, so that one program takes a third of the room and of the time to link. A module of its own:
-// agentjail itself must not depend on it.
+// A whole cluster's programs in one, which tests/kubernetes runs: the name that it is called by
+// selects one. They share most of their code, so that one program takes a third of the room and of
+// the time to link. A module of its own: agentjail itself must not depend on it.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Testcontainers tries testcontainers-go as its users do, and prints what came of each step: tests/clients runs it over
-// Docker with runc and with jails, and compares. With the argument "net" containers reach each other and are reached.
+// Testcontainers tries testcontainers-go as its users do, and prints what came of each step:
+// tests/clients runs it over Docker with runc and with jails, and compares. With the argument "net"
+// containers reach each other and are reached.
 package main
 
 import (
@@ -171,7 +172,7 @@ func waitHealth(ctx context.Context) (string, error) {
 	})
 }
 
-// modes are those that tools give to what they copy in.
+// modes are those that tools set on the files that they copy in.
 var modes = []int64{0o644, 0o600, 0o755, 0o700}
 
 func files(ctx context.Context, before bool) (string, error) {
@@ -294,7 +295,7 @@ func twoContainers(ctx context.Context) (out string, err error) {
 	})
 }
 
-// healthy gives the container a health check.
+// healthy adds a health check to the container.
 func healthy(c *container.Config) {
 	c.Healthcheck = &container.HealthConfig{Test: []string{"CMD", "test", "-e", "/tmp/healthy"}, Interval: 100 * time.Millisecond, Retries: 100}
 }

@@ -10,7 +10,8 @@ import (
 // profile is the one that every jail gets.
 const profile = "agentjail-default"
 
-// TestProfile: the profile is in force for every process of a jail, whatever the engine was requested.
+// TestProfile: the profile is in force for every process of a jail, whatever the engine was
+// requested.
 func TestProfile(t *testing.T) {
 	need(t, "apparmor")
 	const want = profile + " (enforce)"
@@ -46,8 +47,9 @@ func TestProfileStacks(t *testing.T) {
 	})
 }
 
-// TestDelegateProfile: distributions give delegates a profile that confines nothing. A jail has its own alone all the same, under which its
-// processes signal each other. One that confines is not left.
+// TestDelegateProfile: distributions give delegates a profile that confines nothing. A jail has its
+// own alone all the same, under which its processes signal each other. One that confines is not
+// left.
 func TestDelegateProfile(t *testing.T) {
 	need(t, "apparmor")
 	const want = profile + " (enforce)"
@@ -87,7 +89,8 @@ func load(t *testing.T, text string) {
 	t.Cleanup(func() { must(t, "apparmor_parser", "--remove", file) })
 }
 
-// TestProfileComesBack: a profile that was unloaded, or no longer enforces, is loaded before the next jail starts.
+// TestProfileComesBack: a profile that was unloaded, or no longer enforces, is loaded before the
+// next jail starts.
 func TestProfileComesBack(t *testing.T) {
 	need(t, "apparmor")
 	defer removeShared(t)
@@ -111,8 +114,9 @@ func TestProfileComesBack(t *testing.T) {
 	}
 }
 
-// TestProfileCannotBeLoaded: a jail whose policy requires a security module does not start without the profile, and says
-// why; by default it starts, keeps the engine's own profile, and reports what is missing.
+// TestProfileCannotBeLoaded: a jail whose policy requires a security module does not start without
+// the profile, and says why; by default it starts, keeps the engine's own profile, and reports what
+// is missing.
 func TestProfileCannotBeLoaded(t *testing.T) {
 	need(t, "apparmor")
 	defer removeShared(t)
@@ -152,14 +156,15 @@ func replace(t *testing.T, text string) {
 	must(t, "apparmor_parser", "--replace", "--skip-cache", file)
 }
 
-// onlyAppArmor are attempts of the probe that go through when everything but the profile is switched off. Each must fail
-// with it.
+// onlyAppArmor are attempts of the probe that go through when everything but the profile is
+// switched off. Each must fail with it.
 var onlyAppArmor = []string{
 	"mount_tmpfs", "mount_bind", "chroot", "mknod_block", "sethostname", "socket_packet", "socket_raw4", "unshare_mount", "unshare_net",
 }
 
-// TestOnlyAppArmor takes every other protection away (plain runc, host ids, all capabilities, no filter, /proc and /sys
-// writable) and lets the probe try: with the profile alone each attempt fails that succeeds without.
+// TestOnlyAppArmor takes every other protection away (plain runc, host ids, all capabilities, no
+// filter, /proc and /sys writable) and lets the probe try: with the profile alone each attempt
+// fails that succeeds without.
 func TestOnlyAppArmor(t *testing.T) {
 	need(t, "apparmor")
 	docker(t, "run", "--rm", "--runtime=agentjail", image, "true") // loads it

@@ -44,7 +44,8 @@ func each(t *testing.T, test func(t *testing.T, runtime string)) {
 	}
 }
 
-// TestLimitFiles looks at what the kernel was told: policy's limits, and tighter ones of the bundle (cgroups(7)).
+// TestLimitFiles looks at what the kernel was told: policy's limits, and tighter ones of the bundle
+// (cgroups(7)).
 func TestLimitFiles(t *testing.T) {
 	need(t, "apparmor")
 	const memory = 64 << 20
@@ -143,7 +144,8 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// TestGroupFromInside: the jail sees its own group as the root, and can change nothing in it, whoever it is.
+// TestGroupFromInside: the jail sees its own group as the root, and can change nothing in it,
+// whoever it is.
 func TestGroupFromInside(t *testing.T) {
 	need(t, "apparmor")
 	each(t, func(t *testing.T, runtime string) {

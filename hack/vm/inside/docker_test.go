@@ -11,8 +11,8 @@ import (
 	"agentjail.dev/tests/contract/promise"
 )
 
-// shims are Docker's ways to the shim: by its name, without any registration; and as a runtime of daemon.json whose
-// options name a profile.
+// shims are Docker's ways to the shim: by its name, without any registration; and as a runtime of
+// daemon.json whose options name a profile.
 var shims = []string{"io.containerd.agentjail.v2", "agentjail-shim"}
 
 // isJail tests what `probe identity` said of a process.
@@ -23,7 +23,8 @@ func isJail(t testing.TB, what, said string) {
 	promise.OnlyLo(t, what, w)
 }
 
-// TestShim: docker run with the shim in containerd's place of its own, by either way, gives the same jail.
+// TestShim: docker run with the shim in containerd's place of its own, by either way, gives the
+// same jail.
 func TestShim(t *testing.T) {
 	need(t, "apparmor")
 	for _, runtime := range shims {
@@ -87,8 +88,9 @@ func TestAnnotation(t *testing.T) {
 	}
 }
 
-// TestImageStore: a second dockerd that keeps images in containerd (features.containerd-snapshotter), whose root file
-// systems lie elsewhere and are mounted by another program.
+// TestImageStore: a second dockerd that keeps images in containerd
+// (features.containerd-snapshotter), whose root file systems lie elsewhere and are mounted by
+// another program.
 func TestImageStore(t *testing.T) {
 	need(t, "apparmor")
 	dir := t.TempDir()
@@ -149,8 +151,8 @@ func start(t *testing.T, args ...string) (log string) {
 	return f.Name()
 }
 
-// TestSystemdDriver: where systemd makes the control groups, a jail's are a scope with policy's limits, through the
-// command line and through the shim, and nothing is left of it.
+// TestSystemdDriver: where systemd makes the control groups, a jail's are a scope with policy's
+// limits, through the command line and through the shim, and nothing is left of it.
 func TestSystemdDriver(t *testing.T) {
 	if os.Getenv(vmEnv) == "" {
 		t.Skip("only in the virtual machine (make test-vm)")

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestClock: a jail of this kernel has a time namespace of its own, also over a runc that knows none.
+// TestClock: a jail of this kernel has a time namespace of its own, also over a runc that knows
+// none.
 func TestClock(t *testing.T) {
 	need(t, "apparmor")
 	each(t, func(t *testing.T, runtime string) {
@@ -33,8 +34,8 @@ func TestClock(t *testing.T) {
 	})
 }
 
-// TestImageOwners: the image's files belong to the jail's ids (idmapped layers under overlayfs), and nothing is copied
-// for it.
+// TestImageOwners: the image's files belong to the jail's ids (idmapped layers under overlayfs),
+// and nothing is copied for it.
 func TestImageOwners(t *testing.T) {
 	need(t, "apparmor")
 	each(t, func(t *testing.T, runtime string) {
@@ -76,7 +77,8 @@ func TestOverlayDefaults(t *testing.T) {
 	}
 }
 
-// TestInspect: agentjail's own look at a running jail finds every protection in force on this machine.
+// TestInspect: agentjail's own look at a running jail finds every protection in force on this
+// machine.
 func TestInspect(t *testing.T) {
 	need(t, any)
 	each(t, func(t *testing.T, runtime string) {

@@ -1,6 +1,6 @@
-// Package inside is tried in the virtual machine (hack/vm): it asks what only such a machine can answer, with control
-// groups version 2, Docker 26, crun, podman, and AppArmor or SELinux in force. It changes the machine as it likes, so
-// everywhere else all of it skips.
+// Package inside is tried in the virtual machine (hack/vm): it asks what only such a machine can
+// answer, with control groups version 2, Docker 26, crun, podman, and AppArmor or SELinux in force.
+// It changes the machine as it likes, so everywhere else all of it skips.
 package inside
 
 import (
@@ -34,12 +34,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// any is for tests that are run whatever the security module is. Those that do not depend on it name AppArmor: under
-// emulation nothing is run twice without need.
+// any is for tests that are run whatever the security module is. Those that do not depend on it
+// name AppArmor: under emulation nothing is run twice without need.
 const any = ""
 
-// need skips a test outside of the virtual machine, or where that has another security module than the one named, and
-// sees to it that Docker runs and has its image.
+// need skips a test outside of the virtual machine, or where that has another security module than
+// the one named, and sees to it that Docker runs and has its image.
 func need(t *testing.T, module string) {
 	t.Helper()
 	has := os.Getenv(vmEnv)
@@ -129,7 +129,8 @@ func docker(t testing.TB, args ...string) string {
 	return must(t, append([]string{"docker"}, args...)...)
 }
 
-// detached starts a container that sleeps, and removes it with the test. args are options of docker run.
+// detached starts a container that sleeps, and removes it with the test. args are options of docker
+// run.
 func detached(t testing.TB, args ...string) string {
 	t.Helper()
 	id := docker(t, append(append([]string{"run", "-d"}, args...), image, "sleep", "3600")...)
@@ -150,7 +151,8 @@ func read(t testing.TB, path string) string {
 // shared are jails that tests look at and leave as they are, by their runtime.
 var shared = map[string]string{}
 
-// aJail is a jail over the given runtime (an option of docker run) with 64 MiB of memory, shared among tests.
+// aJail is a jail over the given runtime (an option of docker run) with 64 MiB of memory, shared
+// among tests.
 func aJail(t testing.TB, runtime string) string {
 	t.Helper()
 	if shared[runtime] == "" {
@@ -159,8 +161,8 @@ func aJail(t testing.TB, runtime string) string {
 	return shared[runtime]
 }
 
-// removeShared removes the shared jails: a profile that is taken out of the kernel leaves its processes unconfined, also
-// when it comes back.
+// removeShared removes the shared jails: a profile that is taken out of the kernel leaves its
+// processes unconfined, also when it comes back.
 func removeShared(t testing.TB) {
 	t.Helper()
 	for runtime, id := range shared {

@@ -9,7 +9,8 @@ import (
 // interfaces lists a jail's network interfaces: a jail's /sys has none.
 const interfaces = "cut -s -d: -f1 /proc/net/dev | tr -d ' '"
 
-// TestNetwork: whatever Docker 26 plumbs in, and whenever, a jail starts with nothing but lo and nothing goes out.
+// TestNetwork: whatever Docker 26 plumbs in, and whenever, a jail starts with nothing but lo and
+// nothing goes out.
 func TestNetwork(t *testing.T) {
 	need(t, "apparmor")
 	network := "n-" + strings.ToLower(t.Name())

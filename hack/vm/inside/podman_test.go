@@ -7,8 +7,8 @@ import (
 	"agentjail.dev/tests/contract/promise"
 )
 
-// podman runs a jail to its end. Its netavark plumbs the network before the runtime is called, so the default network is
-// part of the test.
+// podman runs a jail to its end. Its netavark plumbs the network before the runtime is called, so
+// the default network is part of the test.
 func podman(t testing.TB, args ...string) result {
 	t.Helper()
 	return run(t, append([]string{"podman", "--runtime=/usr/local/bin/agentjail", "--cgroup-manager=cgroupfs", "--log-level=error"}, args...)...)

@@ -21,7 +21,8 @@ func label(t testing.TB, args ...string) string {
 	return strings.TrimRight(docker(t, append(append([]string{"exec"}, args...), "cat", "/proc/self/attr/current")...), "\x00")
 }
 
-// TestLabel: every process of a jail is in the container domain, with a pair of categories that no other jail has.
+// TestLabel: every process of a jail is in the container domain, with a pair of categories that no
+// other jail has.
 func TestLabel(t *testing.T) {
 	need(t, "selinux")
 	each(t, func(t *testing.T, runtime string) {
@@ -66,8 +67,8 @@ func TestLabel(t *testing.T) {
 	})
 }
 
-// TestLevels: a pair of categories that was requested is kept, on the process and on its files; a level that opens other
-// jails' files, or its own to all, is replaced.
+// TestLevels: a pair of categories that was requested is kept, on the process and on its files; a
+// level that opens other jails' files, or its own to all, is replaced.
 func TestLevels(t *testing.T) {
 	need(t, "selinux")
 	for asked, kept := range map[string]bool{"s0:c100,c200": true, "s0:c0.c1023": false, "s0": false} {
@@ -84,9 +85,10 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestOnlySELinux: with every other protection gone (plain runc, the host's root with all capabilities, no filter, the file
-// mounted in), the label keeps a container from a directory that was not given to it, and from another jail's file; without
-// the label, or with that jail's own, the same container reads and writes it.
+// TestOnlySELinux: with every other protection gone (plain runc, the host's root with all
+// capabilities, no filter, the file mounted in), the label keeps a container from a directory that
+// was not given to it, and from another jail's file; without the label, or with that jail's own,
+// the same container reads and writes it.
 func TestOnlySELinux(t *testing.T) {
 	need(t, "selinux")
 	// A directory of the machine's, and one that a jail has and labels for itself.
@@ -118,7 +120,8 @@ func TestOnlySELinux(t *testing.T) {
 	}
 }
 
-// directory makes a directory with a file "secret" that anybody may read and write, with a label that containers may not.
+// directory makes a directory with a file "secret" that anybody may read and write, with a label
+// that containers may not.
 func directory(t testing.TB, name string) string {
 	t.Helper()
 	dir := filepath.Join("/srv", name)

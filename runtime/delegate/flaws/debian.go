@@ -26,9 +26,9 @@ type debPackage struct {
 	fixes []string
 }
 
-// debianOwner finds the package that a program belongs to. Only packages named
-// like the program are asked: both runc and crun are. nil when it is none's,
-// as Docker's own runc is.
+// debianOwner finds the package that a program belongs to. Only packages are queried that are named
+// like the program, as both runc and crun are. nil if it belongs to no package, as Docker's own
+// runc is.
 func debianOwner(e Packages, path, name string) *debPackage {
 	list, err := readSome(filepath.Join(e.Dpkg, "info", name+".list"), maxList)
 	if err != nil {

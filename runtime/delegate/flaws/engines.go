@@ -28,8 +28,8 @@ var floors = []flaw{
 		held: "agentjail looks at where mount points lead"},
 	{cve: "CVE-2026-47766", what: "an image's /dev is a symbolic link", in: "crun", fixed: []string{"1.28"},
 		held: "agentjail looks at where mount points lead"},
-	{cve: "CVE-2026-30892", what: "exec takes another user than was asked for", in: "crun", fixed: []string{"1.27"},
-		held: "agentjail gives it the user's number"},
+	{cve: "CVE-2026-30892", what: "exec takes another user than was requested", in: "crun", fixed: []string{"1.27"},
+		held: "agentjail passes the user's number"},
 }
 
 // packagesOf are the packages that may hold a program, where they are not named
@@ -60,7 +60,7 @@ func judgeEngine(path, versionLine string, packageOf func(name string) *debPacka
 	name := filepath.Base(path)
 	r, text, known := engineVersion(versionLine)
 	if !known {
-		return fail("ask whoever built it", "%s: version %q is not understood", path, versionLine)
+		return fail("ask its builder", "%s: version %q is not understood", path, versionLine)
 	}
 	label := name + " " + text
 	pkg := ownerOf(name, packageOf)
@@ -93,7 +93,7 @@ func judgeEngine(path, versionLine string, packageOf func(name string) *debPacka
 		return fail(upgrade(name, r), "%s: open: %s%s", label, strings.Join(open, ", "), notes)
 	case len(unknown) > 0:
 		return fail("look them up in your distribution's security tracker, or "+upgrade(name, r),
-			"%s: a security update of the distribution's, whose changelog does not name these, so that it cannot be told whether it has the fixes of %s%s", label, strings.Join(unknown, ", "), notes)
+			"%s: a security update of the distribution's, whose changelog does not name these, so that it is unknown whether it has the fixes of %s%s", label, strings.Join(unknown, ", "), notes)
 	}
 	j := ok("%s%s", label, notes)
 	if len(held) > 0 {

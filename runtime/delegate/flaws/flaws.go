@@ -41,15 +41,15 @@ func Judge(path, versionLine string, where Packages) Judgement {
 	return judge(path, versionLine, func(name string) *debPackage { return debianOwner(where, path, name) })
 }
 
-// judge holds one delegate's version against the tables.
-// Its name is what it says itself: the file may have another.
+// judge holds one delegate's version against the tables. Its name is the one that it prints: the
+// file may have another.
 func judge(path, versionLine string, packageOf func(name string) *debPackage) Judgement {
 	name, r, text, known := Version(versionLine)
 	if !known {
-		return fail("ask whoever built it", "%s: version %q is not understood", path, versionLine)
+		return fail("ask its builder", "%s: version %q is not understood", path, versionLine)
 	}
 	if !slices.ContainsFunc(flaws, func(f flaw) bool { return f.in == name }) {
-		return fail("ask whoever built it", "%s %s: nothing is known of %s's flaws here", path, text, name)
+		return fail("ask its builder", "%s %s: nothing is known of %s's flaws here", path, text, name)
 	}
 	label := fmt.Sprintf("%s, %s %s", path, name, text)
 	pkg := packageOf(name)

@@ -47,8 +47,8 @@ type patch struct {
 	version, upstream string
 }
 
-// patches are what distributions have taken back, from their security trackers.
-// A package's own changelog is asked as well: Debian's names each fix.
+// patches are what distributions have taken back, from their security trackers. A package's own
+// changelog is read as well: Debian's names each fix.
 var patches = []patch{
 	{"CVE-2024-21626", "runc", "1.1.5+ds1-1+deb12u1", "1.1.5"},
 	{"CVE-2024-21626", "runc", "1.0.0~rc93+ds1-5+deb11u3", "1.0.0-rc.93"},
@@ -86,7 +86,7 @@ func closedIn(flaws []flaw, name string, r traits.Version) []traits.Version {
 	for _, f := range flaws {
 		for _, t := range f.fixed {
 			fix, ok := traits.ParseVersion(t)
-			fix[3] = traits.Final // nobody should upgrade to a release candidate
+			fix[3] = traits.Final // a release candidate is no remedy
 			if !ok || f.in != name || fix.Less(r) || slices.ContainsFunc(flaws, func(o flaw) bool { return o.in == name && o.open(fix) }) {
 				continue
 			}

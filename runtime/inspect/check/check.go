@@ -1,14 +1,12 @@
-// Package check finds out whether this host can hold the three rings. Where a
-// feature can be tried it is tried, since distributions take features back to
-// old kernels and switch them off in new ones. Two things are told by the
-// version alone, as trying does not show them: whether exec moves a process into
-// a new time namespace (runtime/kernel/fork), and how tmpfs treats holes in
+// Package check finds out whether this host can hold the three rings. Where a feature can be tried
+// it is tried, since distributions take features back to old kernels and switch them off in new
+// ones. Two things are decided by the version alone, as trying does not show them: whether exec
+// moves a process into a new time namespace (runtime/kernel/fork), and how tmpfs treats holes in
 // huge pages (runtime/rootfs).
 //
-// What a probe makes (mounts, namespaces, filters) it makes on a thread of its
-// own or in a process that ends with it, so that nothing is left when it is
-// killed. Nothing is written to the host's file systems, nor to the files that
-// the way of a bundle keeps.
+// What a probe makes (mounts, namespaces, filters) it makes on a thread of its own or in a process
+// that ends with it, so that nothing is left when it is killed. Nothing is written to the host's
+// file systems, nor to the files that the life cycle of a bundle keeps.
 package check
 
 import (
@@ -60,7 +58,7 @@ type Report struct {
 	Results  []Result `json:"results"`
 }
 
-// answer is a probe's own word; how grave a failure is, the table says.
+// answer is the result of a probe. The table defines how grave a failure is.
 type answer struct {
 	ok     bool
 	warn   bool // a failure that stops nothing, even where the probe is required
@@ -90,7 +88,7 @@ type probe struct {
 func always(policy.Policy) bool { return true }
 func never(policy.Policy) bool  { return false }
 
-// namePrivileges is the probe without which the others say little.
+// namePrivileges is the probe that most others depend on.
 const namePrivileges = "privileges"
 
 // Options reports which policy and state directory the check is for.

@@ -24,8 +24,8 @@ func lastStep(e *env) answer {
 	return ok("%s", filepath.Join(dir, host.Name))
 }
 
-// delegateFound looks for the delegate that jails are run with. It is asked
-// directly: the file in which the way of a bundle keeps answers is not touched.
+// delegateFound looks for the delegate that jails are run with. It is queried directly: the file in
+// which the life cycle of a bundle keeps answers is not touched.
 func delegateFound(e *env) answer {
 	d, err := e.delegate()
 	if err != nil {
@@ -44,11 +44,11 @@ func delegateFound(e *env) answer {
 	}
 	line, _, _ := strings.Cut(string(out), "\n")
 	if d.Choice != nil && d.Choice.Doubt {
-		return warn("see what each says; name one as delegate in the policy file if jails start", "%s (%s)%s", d.Path, line, chosen)
+		return warn("read each one's reason; name one as delegate in the policy file if jails start", "%s (%s)%s", d.Path, line, chosen)
 	}
 	f, err := d.Features()
 	if err != nil {
-		return warn("a newer release (runc 1.1, crun 1.8.6) says more", "%s (%s), which does not tell its features%s", d.Path, line, chosen)
+		return warn("a newer release (runc 1.1, crun 1.8.6) reports more", "%s (%s), which does not report its features%s", d.Path, line, chosen)
 	}
 	if f.Linux == nil || f.Linux.Seccomp == nil || f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled {
 		return fail("use a build with libseccomp", "%s (%s) is built without seccomp", d.Path, line)
@@ -60,7 +60,7 @@ func delegateFound(e *env) answer {
 func delegateFixes(e *env) answer {
 	var good, bad, remedies []string
 	for _, d := range delegates(e) {
-		a := fail("reinstall it", "%s does not tell its version", d.Path)
+		a := fail("reinstall it", "%s does not print its version", d.Path)
 		if out, err := d.Output("--version"); err == nil {
 			line, _, _ := strings.Cut(string(out), "\n")
 			j := flaws.Judge(d.Path, line, flaws.Packages{Dpkg: e.dpkg, Doc: e.doc})

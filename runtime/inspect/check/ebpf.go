@@ -5,7 +5,8 @@ import (
 	"agentjail.dev/runtime/observe/ebpf/status"
 )
 
-// ebpfPrograms tries what eBPF programs can do. The kernel's list of security modules says nothing about it (ebpf.Probe).
+// ebpfPrograms tries what eBPF programs can do. The kernel's list of security modules does not show
+// it (ebpf.Probe).
 func ebpfPrograms(*env) answer {
 	const kernel = "boot a kernel with CONFIG_DEBUG_INFO_BTF that lets programs be attached to its functions (Debian 12 and 13, Ubuntu 22.04 and later do)"
 	acting := status.Acting()

@@ -21,7 +21,7 @@ func engineFixes(e *env) answer {
 		if path == "" {
 			continue
 		}
-		j := flaws.Judgement{Detail: path + " does not tell its version", Remedy: "reinstall it"}
+		j := flaws.Judgement{Detail: path + " does not print its version", Remedy: "reinstall it"}
 		if line, err := versionLine(path); err == nil {
 			j = flaws.JudgeEngine(filepath.Join(filepath.Dir(path), name), line, flaws.Packages{Dpkg: e.dpkg, Doc: e.doc})
 		}
@@ -52,7 +52,7 @@ func (e *env) program(name string) string {
 	return ""
 }
 
-// versionWait is how long a program may take to tell its version.
+// versionWait is how long a program may take to print its version.
 var versionWait = time.Second
 
 // versionLine is the first line of a program's --version.

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// policyFile is read already, by newEnv: what it says decides other probes.
+// policyFile is read already, by newEnv: its content decides other probes.
 func policyFile(e *env) answer {
 	if e.policyErr != nil {
 		return fail("correct it; until then no jail starts", "%v", e.policyErr)
@@ -56,7 +56,7 @@ func stateDir(e *env) answer {
 		return fail("remove it", "%s is not a directory", dir)
 	case err == nil:
 		if err := e.owns(dir, &st); err != nil {
-			return fail("as said", "%v", err)
+			return fail("see the error", "%v", err)
 		}
 	case errors.Is(err, unix.ENOENT):
 		// Made by the first create.
@@ -65,7 +65,7 @@ func stateDir(e *env) answer {
 		}
 		if st.Mode&unix.S_ISVTX == 0 {
 			if err := e.owns(dir, &st); err != nil {
-				return fail("as said", "%v", err)
+				return fail("see the error", "%v", err)
 			}
 		}
 	default:

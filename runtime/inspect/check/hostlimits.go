@@ -39,8 +39,8 @@ func (e *env) memoryLimit() uint64 {
 	return limit
 }
 
-// socketMemory compares what one jail's sockets may hold with what the kernel
-// gives all sockets of the host (udp(7), tcp(7)). lo is enough to use that up.
+// socketMemory compares what one jail's sockets may hold with what the kernel allows all sockets of
+// the host (udp(7), tcp(7)). lo is enough to use that up.
 func socketMemory(e *env) answer {
 	limit, key := e.memoryLimit(), "limits.memory"
 	if e.host.Cgroup.Sockets && e.policy.Limits.Sockets > 0 {
@@ -55,7 +55,7 @@ func socketMemory(e *env) answer {
 			return warn("mount /proc/sys", "%s cannot be read: %v", name, err)
 		}
 		budget := n[2] * uint64(os.Getpagesize())
-		said = append(said, fmt.Sprintf("%s gives all of the host's %s", name, round(budget)))
+		said = append(said, fmt.Sprintf("%s allows all of the host's %s", name, round(budget)))
 		if limit == 0 || limit >= budget {
 			less = append(less, name)
 		}
@@ -123,8 +123,8 @@ func coreHandler(e *env) answer {
 		program, _, _ := strings.Cut(strings.TrimSpace(pattern[1:]), " ")
 		return ok("%s gets the host's crashes, and never runs for a jail's (RLIMIT_CORE is 1)", program)
 	case strings.HasPrefix(pattern, "@"):
-		// The kernel asks a socket for every crash, whatever the limit
-		// (Linux 6.16; fs/coredump.c, coredump_socket).
+		// The kernel connects to a socket for every crash, whatever the limit (Linux 6.16;
+		// fs/coredump.c, coredump_socket).
 		return warn("set kernel.core_pattern to a pipe (|PROGRAM) or to a file's name", "the socket %s gets the crashes of jails, too: no resource limit keeps them from it", pattern[1:])
 	}
 	return ok("core files (%s); a jail writes none", pattern)

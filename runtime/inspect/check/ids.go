@@ -21,7 +21,7 @@ type idFile struct {
 	what string
 	// first and count are the fields of an entry; a count of -1 means one id.
 	first, count int
-	// fatal: the id is somebody's already, so that a jail would be them.
+	// fatal: the id belongs to another user, as whom a jail would run.
 	fatal bool
 }
 
@@ -36,8 +36,7 @@ var idFiles = []idFile{
 // subgid, so that other tools keep clear of it.
 const owner = "agentjail"
 
-// idPool reports whether the pool's ids are nobody else's, and whether blocks are
-// left.
+// idPool reports whether no account has the pool's ids, and whether blocks are left.
 func idPool(e *env) answer {
 	pool := e.policy.Userns.Pool
 	first, end := uint64(pool.First), uint64(pool.First)+uint64(pool.Count)
@@ -57,7 +56,7 @@ func idPool(e *env) answer {
 				continue
 			}
 			if f.fatal {
-				return fail("set userns.pool to ids that nobody has", "the pool %s holds the %s %s (%s, id %d)", text(pool), f.what, x.name, filepath.Join(e.etc, f.name), x.first)
+				return fail("set userns.pool to ids that no account has", "the pool %s holds the %s %s (%s, id %d)", text(pool), f.what, x.name, filepath.Join(e.etc, f.name), x.first)
 			}
 			shared = append(shared, fmt.Sprintf("%s of %s (%s)", f.what, x.name, filepath.Join(e.etc, f.name)))
 		}
@@ -82,7 +81,7 @@ func idPool(e *env) answer {
 	if registered > 0 {
 		note = ", registered as " + owner + "'s"
 	}
-	return ok("%d of %d blocks free, nobody's on this host%s", pool.Blocks()-n, pool.Blocks(), note)
+	return ok("%d of %d blocks free, used by no account of this host%s", pool.Blocks()-n, pool.Blocks(), note)
 }
 
 func text(p idmap.Pool) string {

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 )
 
-// A privilege that agentjail, as the delegate after it, works with
+// privilegesNeeded are the privileges that agentjail, and the delegate after it, work with
 // (capabilities(7)).
 var privilegesNeeded = []struct {
 	bit  uint

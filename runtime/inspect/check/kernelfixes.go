@@ -66,12 +66,12 @@ var kernelNumbers = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\d{1,5})\.(\d{1,5})(?:\.(\d{1,5}))?(.*)$`)
 })
 
-// debianNumbers are in what Debian's kernels say of their making (uname -v): their
-// release has the number of the interface alone.
+// debianNumbers are in the version of Debian's kernels (uname -v): their release has the number of
+// the interface alone.
 var debianNumbers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bDebian (\d[0-9.]*)`) })
 
-// upstream is the kernel's own number of what uname(2) says, and own whether it can be
-// one: a distribution counts its fixes otherwise, behind a number that stays.
+// upstream is the kernel's own number from uname(2). own reports whether it can be one: a
+// distribution counts its fixes otherwise, behind a number that stays.
 func upstream(release, version string) (v kernelVersion, own bool) {
 	if m := debianNumbers().FindStringSubmatch(version); m != nil {
 		release = m[1]
@@ -126,7 +126,7 @@ func judgeKernel(release, version string, selinux bool) answer {
 		return ok("%s", detail)
 	}
 	if !own {
-		detail += ": what a distribution has fixed in it cannot be told from its number"
+		detail += ": its number does not show which fixes a distribution has taken back"
 	}
-	return warn("keep the kernel patched; the distribution's security tracker says which of its packages have the fixes", "%s; may be open: %s", detail, strings.Join(open, ", "))
+	return warn("keep the kernel patched; the distribution's security tracker lists which of its packages have the fixes", "%s; may be open: %s", detail, strings.Join(open, ", "))
 }

@@ -16,8 +16,8 @@ import (
 // What a jail prints, its engine writes to the host's disk. No control group
 // counts it, and no part of a jail can bound it.
 
-// unbounded are the log drivers that write a file without end unless told
-// (docs.docker.com, containers-logs(5)).
+// unbounded are the log drivers that write a file without end unless configured (docs.docker.com,
+// containers-logs(5)).
 var unbounded = []string{"json-file", "k8s-file"}
 
 // logSize looks at the engines' settings for logs. The kubelet rotates those of

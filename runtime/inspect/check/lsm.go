@@ -36,13 +36,14 @@ func lsmConfines(e *env) answer {
 		if e.host.ProcessLabel == "" {
 			return warn("install container-selinux", "SELinux, but its policy names no labels for containers: only those that the engine makes confine jails")
 		}
-		return ok("SELinux: jails keep the label that the engine gives (Docker: selinux-enabled), or get one with their own categories")
+		return ok("SELinux: jails keep the label that the engine sets (Docker: selinux-enabled), or get one with their own categories")
 	}
 	return fail("boot with lsm=...,apparmor, on a kernel that has it", "the kernel runs neither: the other protections of ring 1 stand alone")
 }
 
-// delegateLabels reports which AppArmor profile each delegate gets for its path: one that confines it confines the init step, too, which runs
-// under the delegate's profile and the jail's, and lets no jail start (apparmor.Leave).
+// delegateLabels reports which AppArmor profile each delegate gets for its path: one that confines
+// it confines the init step, too, which runs under the delegate's profile and the jail's, and lets
+// no jail start (apparmor.Leave).
 func delegateLabels(e *env) answer {
 	if !apparmor.Enabled() {
 		return ok("none: the kernel runs without AppArmor")
@@ -59,7 +60,7 @@ func labelsOf(delegates []string, attached func(string) ([]apparmor.Attached, er
 	for _, path := range delegates {
 		profiles, err := attached(path)
 		if err != nil {
-			return warn("mount securityfs", "the profile of %s cannot be told: %v", path, err)
+			return warn("mount securityfs", "the profile of %s cannot be read: %v", path, err)
 		}
 		if len(profiles) == 0 {
 			lines = append(lines, path+": none")

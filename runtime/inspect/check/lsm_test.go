@@ -8,7 +8,8 @@ import (
 	"agentjail.dev/apparmor"
 )
 
-// TestDelegateLabels: what a delegate's path gets of AppArmor is said plainly, and a remedy where no jail starts.
+// TestDelegateLabels: what a delegate's path gets of AppArmor is said plainly, and a remedy where
+// no jail starts.
 func TestDelegateLabels(t *testing.T) {
 	profiles := map[string][]apparmor.Attached{
 		"/usr/bin/crun": {{Name: "crun", Mode: "unconfined", Left: true}},
@@ -29,7 +30,7 @@ func TestDelegateLabels(t *testing.T) {
 		{[]string{"/usr/bin/runc"}, true, []string{"/usr/bin/runc: none"}, ""},
 		{[]string{"/usr/bin/runc", "/usr/bin/crun"}, true, []string{"/usr/bin/runc: none", "/usr/bin/crun: crun (unconfined), which confines nothing and is left"}, ""},
 		{[]string{"/opt/crun", "/usr/bin/runc"}, false, []string{"/opt/crun: confined-crun (enforce), which stays and would confine the jail's init step"}, "aa-disable confined-crun"},
-		{[]string{"/hidden"}, false, []string{"/hidden cannot be told: permission denied"}, "securityfs"},
+		{[]string{"/hidden"}, false, []string{"/hidden cannot be read: permission denied"}, "securityfs"},
 		{nil, false, []string{"no delegate"}, "runc"},
 	} {
 		a := labelsOf(c.delegates, attached)

@@ -26,7 +26,7 @@ func namedHierarchies(e *env) answer {
 		return ok("none but systemd's")
 	}
 	what := strings.Join(found, ", ")
-	if d, err := e.delegate(); err == nil && d.Traits().MountsNamed {
+	if d, err := e.delegate(); err == nil && d.Traits().MountsNamedCgroupV1 {
 		return ok("%s, which %s can mount", what, d.Name)
 	}
 	return fail("unmount it where engines run, or use crun", "%s: runc cannot mount it into a jail", what)

@@ -13,7 +13,8 @@ import (
 // maxWarned bounds the warnings that are shown.
 const maxWarned = 3
 
-// networkRules looks at the policy's rules for a network by name: wildcards over zones in which strangers have names.
+// networkRules looks at the policy's rules for a network by name: wildcards over zones in which
+// strangers have names.
 func networkRules(e *env) answer {
 	n := e.policy.Network
 	mode, err := modes.Named(n.Mode)
@@ -52,7 +53,8 @@ func networkRules(e *env) answer {
 	return warn("exact names in network.allow", "%s", shown)
 }
 
-// networkPorts reports what bounds the ports that helpers of a network by name connect from. An ended connection keeps its port for a minute.
+// networkPorts reports what bounds the ports that helpers of a network by name connect from. An
+// ended connection keeps its port for a minute.
 func networkPorts(cannot error) answer {
 	if cannot != nil {
 		return warn("Linux 6.3 or later", "a network by name connects from any of the host's ports, 50 times a second for each jail (%v): several jails can use up the ports to one server", cannot)

@@ -18,7 +18,8 @@ func (e *env) programs() (string, error) {
 	return filepath.Dir(path), err
 }
 
-// registered reports which engines start jails by these programs: what `agentjail install` did, and a package does not.
+// registered reports which engines start jails by these programs: what `agentjail install` did, and
+// a package does not.
 func registered(e *env) answer {
 	dir, err := e.programs()
 	if err != nil {

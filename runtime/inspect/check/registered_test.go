@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestRegistered: it is said which engine's configuration leads to these programs, and under which name.
+// TestRegistered: it is said which engine's configuration leads to these programs, and under which
+// name.
 func TestRegistered(t *testing.T) {
 	for _, c := range []struct {
 		name, file, text string

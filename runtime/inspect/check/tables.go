@@ -86,7 +86,7 @@ func neighbours(e *env) answer {
 // (nf_conntrack_tcp_timeout_time_wait).
 const (
 	trackedPerSecond = 200
-	trackedAfter     = 120 // seconds, where the host does not say
+	trackedAfter     = 120 // seconds, if the host does not report it
 	// trackedJails is how many such jails a host's table should be large enough for.
 	trackedJails = 4
 )

@@ -8,8 +8,8 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 )
 
-// inMounts runs f in a mount namespace of its own, whose changes reach nobody,
-// with an empty tmpfs at dir. The tmpfs lies over /run, where no image is.
+// inMounts runs f in a mount namespace of its own, invisible to the host, with an empty tmpfs at
+// dir. The callers use /run, since no image lies there.
 func inMounts(f func(dir string) error) error {
 	return thread.Own(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

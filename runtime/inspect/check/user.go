@@ -15,9 +15,9 @@ const (
 	delegated = "control groups version 2 and a login through systemd, whose user@.service has the controllers delegated (systemd.resource-control(5), Delegate=); or " + asRoot
 )
 
-// ofUser takes the place of probes where an ordinary user's engine is asked
-// about. It is root of a user namespace only, and what takes a privilege on the
-// machine is named: jails start without.
+// ofUser takes the place of probes for the engine of an ordinary user. That engine is root of a
+// user namespace only. Each function names the privilege on the machine that the probe lacks: jails
+// start without it.
 var ofUser = map[string]func(*env) answer{
 	namePrivileges:     userPrivileges,
 	"overlay-idmapped": func(*env) answer { return ok("not needed: jails have the ids of the engine's own user namespace") },
@@ -30,7 +30,7 @@ var ofUser = map[string]func(*env) answer{
 	"user-namespace":   nestedNamespace,
 	"id-pool":          userIDs,
 	"idmapped-mounts": func(*env) answer {
-		return warn(asRoot, "takes a privilege on the machine: files in mounted directories have the ids that the engine gives the jail")
+		return warn(asRoot, "takes a privilege on the machine: files in mounted directories have the ids that the engine maps for the jail")
 	},
 	"lsm":  userLSM,
 	"ebpf": userPrograms,
@@ -76,7 +76,7 @@ func userIDs(*env) answer {
 		g += uint64(m.Size)
 	}
 	if min(u, g) < 2 {
-		return warn("install uidmap and give the user ids in /etc/subuid and /etc/subgid (usermod --add-subuids)", "the user has no id but its own: images whose files have other owners do not work, and container root is the user")
+		return warn("install uidmap and add ids for the user in /etc/subuid and /etc/subgid (usermod --add-subuids)", "the user has no id but its own: images whose files have other owners do not work, and container root is the user")
 	}
 	return warn(asRoot+", or start containers with --userns=nomap", "the user's own %d, which all of its jails share; container root is the user, unless the engine maps another", u)
 }

@@ -15,8 +15,7 @@ import (
 // Ring reports whether a ring is taken away: 2, 1 or 0.
 func Ring(int) bool { return false }
 
-// IDs is the mapping to use instead, where the rings that give a jail its own
-// are taken away.
+// IDs is the mapping to use instead, where the rings that map a jail's own ids are removed.
 func IDs() (m idmap.Map, ok bool) { return m, false }
 
 // Spec takes the rings' part out of a hardened spec; in is the incoming one.

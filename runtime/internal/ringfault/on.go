@@ -59,8 +59,8 @@ func Spec(s, in *specs.Spec) error {
 	return nil
 }
 
-// foreignNamespaces puts the jail into those that the test names, which are
-// never the host's own: what gets through must harm nobody.
+// foreignNamespaces puts the jail into those that the test names, which are never the host's own:
+// an escape must harm no process.
 func foreignNamespaces(l *specs.Linux, in *specs.Spec) error {
 	l.Namespaces, l.TimeOffsets = []specs.LinuxNamespace{{Type: specs.MountNamespace}}, nil
 	for _, kind := range []specs.LinuxNamespaceType{specs.PIDNamespace, specs.NetworkNamespace, specs.IPCNamespace, specs.UTSNamespace} {
@@ -99,8 +99,8 @@ func Orders(o *jailinit.Orders) {
 	if Ring(1) {
 		o.Landlock, o.DenyWriteExecute = jailinit.Landlock{}, false
 		if o.UID != 0 {
-			// Without no_new_privs only CAP_SYS_ADMIN may load a filter
-			// (seccomp(2)). The delegate's is loaded before it gives that up.
+			// Without no_new_privs only CAP_SYS_ADMIN may load a filter (seccomp(2)). The
+			// delegate's is loaded before it drops that capability.
 			o.Filter = nil
 		}
 		o.Without = append(o.Without, "status", "label", "mounts")

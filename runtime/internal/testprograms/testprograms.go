@@ -1,4 +1,4 @@
-// Package testprograms gives tests the programs of this module. Only tests import it.
+// Package testprograms builds the programs of this module for tests. Only tests import it.
 package testprograms
 
 import (
@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// Env names the environment variable that says in which directory the programs lie, by their names below cmd/. hack/quick.sh
-// sets it: the user that runs the tests there may be unable to read the module or Go's caches. Where it is unset, Put builds
-// them.
+// Env names the environment variable of the directory that holds the programs, by their names below
+// cmd/. hack/quick.sh sets it: the user that runs the tests there may be unable to read the module
+// or Go's caches. Where it is unset, Put builds them.
 const Env = "AGENTJAIL_TEST_PROGRAMS"
 
 // Put makes the programs of these names in dir, an absolute path. They belong to the caller.

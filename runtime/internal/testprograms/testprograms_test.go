@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestPut: programs that were built before are copied, and one that was not is no reason to build it.
+// TestPut: programs that were built before are copied, and one that was not is no reason to build
+// it.
 func TestPut(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(from, "agentjail"), []byte("a program"), 0o700); err != nil {

@@ -65,7 +65,7 @@ func (f *final) become() {
 	f.fail(at, i, errno)
 }
 
-// What of a final failed.
+// A stage is the step of a final that failed.
 type stage int
 
 const (
@@ -74,8 +74,8 @@ const (
 	atExec
 )
 
-// run makes the system calls, of which none tells Go's scheduler: it would hand
-// the processor to another thread. It returns what failed.
+// run makes the system calls, none of which notifies Go's scheduler: it would hand the processor to
+// another thread. It returns what failed.
 //
 //go:nosplit
 func (f *final) run() (at stage, i int, errno syscall.Errno) {
@@ -86,8 +86,9 @@ func (f *final) run() (at stage, i int, errno syscall.Errno) {
 	return atExec, 0, errno
 }
 
-// restrict sets the limits and loads the filter. It returns atExec where nothing is between this and the
-// program; else what failed, for a limit also which, and 0 where the limit is another than was set.
+// restrict sets the limits and loads the filter. It returns atExec where nothing is between this
+// and the program; else what failed, for a limit also which, and 0 where the limit is another than
+// was set.
 //
 // The limits come before the filter, which may refuse to set one.
 //
@@ -111,7 +112,7 @@ func (f *final) restrict() (at stage, i int, errno syscall.Errno) {
 	return atExec, 0, 0
 }
 
-// innerFilter begins what is said of the filter that comes last.
+// innerFilter begins messages about the filter that is loaded last.
 const innerFilter = "the inner filter: "
 
 // fail ends the process with a message, within the memory that there is.
@@ -142,7 +143,7 @@ func (f *final) fail(at stage, i int, errno syscall.Errno) {
 	}
 }
 
-// appendWhy says of a limit that it could not be set.
+// appendWhy appends the message for a limit that could not be set.
 func (l *limit) appendWhy(b []byte, errno syscall.Errno) []byte {
 	b = append(b, limitName...)
 	b = strconv.AppendUint(b, uint64(l.resource), 10)

@@ -50,7 +50,7 @@ type refusal struct{ why string }
 
 func (r *refusal) Error() string { return r.why }
 
-// ids: the jail's user namespace has the mapping that was given out.
+// ids: the jail's user namespace has the mapping that was assigned.
 func ids(o *jailinit.Orders) string {
 	for _, m := range [][2]string{{"/proc/self/uid_map", o.UIDMap}, {"/proc/self/gid_map", o.GIDMap}} {
 		text, err := file(m[0])

@@ -10,21 +10,22 @@ import (
 	"agentjail.dev/runtime/jailinit"
 )
 
-// An initial process is the step that stays: the first process of the jail, whose end is every other's
-// (pid_namespaces(7)), with the jail's program as a child. No process of the jail can trace it, look into it or
-// kill it: its program cannot be read, and the kernel keeps from the first process what it has no handler for.
+// An initial process is the step that stays: the first process of the jail, whose end is every
+// other's (pid_namespaces(7)), with the jail's program as a child. No process of the jail can trace
+// it, look into it or kill it: its program cannot be read, and the kernel keeps from the first
+// process what it has no handler for.
 //
-// What it does is for three ends. A program that is not the first process is ended by the signals that it
-// has no handler for. Processes whose parent has ended are waited for. And the jail ends with the process that
-// made it, however that ends: then the kernel closes the other end of LifeFD.
+// What it does is for three ends. A program that is not the first process is ended by the signals
+// that it has no handler for. Processes whose parent has ended are waited for. And the jail ends
+// with the process that made it, however that ends: then the kernel closes the other end of LifeFD.
 type initial struct {
 	*final
 	signals chan os.Signal
 	tty     bool // the program's standard input is a terminal of the jail's, which is to be its controlling one
 }
 
-// passedOn are the signals that the program gets: what a first process may be sent from outside, and not what
-// tells it of itself.
+// passedOn are the signals that the program gets: what a first process may be sent from outside,
+// and not what reports its own faults or children.
 var passedOn = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT,
 	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGWINCH, unix.SIGIO, unix.SIGPWR,
@@ -56,8 +57,9 @@ func (f *final) stay() {
 	os.Exit(reap(child))
 }
 
-// pass passes a signal on to the program. What terminals send, they send to a whole group of processes
-// (termios(3)): a shell that waits for a command relies on it that the command gets the signal, too.
+// pass passes a signal on to the program. What terminals send, they send to a whole group of
+// processes (termios(3)): a shell that waits for a command relies on it that the command gets the
+// signal, too.
 func pass(child int, s unix.Signal) {
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH:
@@ -66,8 +68,9 @@ func pass(child int, s unix.Signal) {
 	_ = unix.Kill(child, s)
 }
 
-// listen begins to wait for the maker's end and for signals, and returns those that came meanwhile. Both take threads of Go's runtime, which
-// have to be there before the limits are, and before the jail's processes have used them up.
+// listen begins to wait for the maker's end and for signals, and returns those that came meanwhile.
+// Both take threads of Go's runtime, which have to be there before the limits are, and before the
+// jail's processes have used them up.
 func (i *initial) listen() (early []unix.Signal) {
 	reads := make(chan struct{})
 	go func() {
@@ -97,8 +100,9 @@ func untilDeath() {
 	}
 }
 
-// leaveTerminal gives up the controlling terminal, so that it can be the program's: then the program's session has
-// no other process in it, as it is its leader, and the keys that send signals reach that session alone.
+// leaveTerminal releases the controlling terminal, so that it can be the program's: then the
+// program's session has no other process in it, as it is its leader, and the keys that send signals
+// reach that session alone.
 func (i *initial) leaveTerminal() {
 	// The kernel sends SIGHUP to the group that leaves.
 	signal.Ignore(unix.SIGHUP)
@@ -106,7 +110,8 @@ func (i *initial) leaveTerminal() {
 	signal.Notify(i.signals, unix.SIGHUP)
 }
 
-// start takes from this process what a final does, which the program inherits, and starts the program.
+// start takes from this process what a final does, which the program inherits, and starts the
+// program.
 func (i *initial) start() (child int, at stage, n int, errno syscall.Errno) {
 	if at, n, errno = i.restrict(); errno != 0 || at != atExec {
 		return 0, at, n, errno
@@ -121,8 +126,8 @@ func (i *initial) start() (child int, at stage, n int, errno syscall.Errno) {
 	return child, atExec, 0, errno
 }
 
-// reap waits for every process that is left to the first one, until the program has ended, and returns the
-// status for that: 128 and the signal's number where one ended it.
+// reap waits for every process that is left to the first one, until the program has ended, and
+// returns the status for that: 128 and the signal's number where one ended it.
 func reap(child int) int {
 	for {
 		var ws unix.WaitStatus

@@ -233,7 +233,8 @@ func TestRlimitsAndNoProgram(t *testing.T) {
 	}
 }
 
-// TestOpenFilesLimit: without an order the program has the soft limit that the step was started with.
+// TestOpenFilesLimit: without an order the program has the soft limit that the step was started
+// with.
 func TestOpenFilesLimit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "orders")
 	o := jailinit.Orders{Without: all}

@@ -13,7 +13,7 @@ const (
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
 		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	never = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
-	// ofFiles are those that a rule for a file may give.
+	// ofFiles are those that a rule for a file may allow.
 	ofFiles = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
@@ -79,9 +79,9 @@ func confine(l *jailinit.Landlock) error {
 	return nil
 }
 
-// allow adds a rule for what is at path now, which must be of the mount with that
-// id, if one is given: in a running jail a hostile process may have put a link in
-// the way. A path that is gone, hidden or leads elsewhere gets none.
+// allow adds a rule for what is at path now, which must be of the mount with that id, if it is not
+// empty: in a running jail a hostile process may have put a link in the way. A path that is gone,
+// hidden or leads elsewhere gets no rule.
 func allow(ruleset int, path, id string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -92,7 +92,7 @@ func allow(ruleset int, path, id string, rights uint64) error {
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_MNT_ID, &st); err != nil {
 		return err
 	}
-	// Linux 5.8 tells the mount.
+	// Linux 5.8 reports the mount.
 	if id != "" && st.Mask&unix.STATX_MNT_ID != 0 && itoa(st.Mnt_id) != id {
 		return nil
 	}

@@ -57,7 +57,7 @@ func executable(path string) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return unix.EACCES // as execve(2) says
+		return unix.EACCES // as execve(2) returns
 	}
 	return unix.Access(path, unix.X_OK)
 }

@@ -25,8 +25,8 @@ func table() ([]mountinfo.Mount, error) {
 	return mountTable, err
 }
 
-// mounts: set-id bits and device files mean nothing in the jail, and what
-// steers the kernel or tells of the host is covered.
+// mounts: set-id bits and device files mean nothing in the jail, and every file that steers the
+// kernel or exposes the host is covered.
 func mounts(o *jailinit.Orders) string {
 	ms, err := table()
 	if err != nil {

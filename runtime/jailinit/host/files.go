@@ -17,15 +17,16 @@ import (
 // Name is the step's file name. It lies in agentjail's own directory.
 const Name = "agentjail-enter"
 
-// Files are those for a delegate's process, as descriptors from jailinit.ProgramFD on: the step, its orders and,
-// where the step stays, its end of the pair of sockets at jailinit.LifeFD.
+// Files are those for a delegate's process, as descriptors from jailinit.ProgramFD on: the step,
+// its orders and, where the step stays, its end of the pair of sockets at jailinit.LifeFD.
 type Files struct {
 	Given []*os.File
-	// Life is our end of that pair: the jail ends when it is closed. It is nil where the step does not stay, and the caller's to close.
+	// Life is our end of that pair: the jail ends when it is closed. It is nil where the step does
+	// not stay, and the caller's to close.
 	Life *os.File
 }
 
-// Close closes what was made to be given.
+// Close closes the files that Prepare made.
 func (f *Files) Close() {
 	for _, x := range f.Given {
 		x.Close()
@@ -33,12 +34,11 @@ func (f *Files) Close() {
 	f.Given = nil
 }
 
-// Prepare makes the files; after an error there are none. dir is agentjail's directory of state, where a copy of
-// the program is kept: no jail ever holds a file of the host's that is a program
-// (CVE-2019-5736). The copy can be run and not read, so that the kernel keeps the
-// process that runs it from being traced or looked into (would_dump in exec.c,
-// since Linux 4.10), and a mount of its own that nobody else sees makes it
-// read-only. label is the copy's SELinux label, or "".
+// Prepare makes the files; after an error there are none. dir is agentjail's directory of state,
+// where a copy of the program is kept: no jail ever holds a file of the host's that is a program
+// (CVE-2019-5736). The copy can be run and not read, so that the kernel keeps the process that runs
+// it from being traced or looked into (would_dump in exec.c, since Linux 4.10), and a mount of its
+// own that no other process sees makes it read-only. label is the copy's SELinux label, or "".
 func Prepare(dir, label string, o *jailinit.Orders) (_ *Files, err error) {
 	var f Files
 	defer func() {
@@ -109,7 +109,7 @@ func Check(dir string) error {
 	return err
 }
 
-// open opens the step's program, which nobody but root may have written.
+// open opens the step's program, which only root may have written.
 func open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {

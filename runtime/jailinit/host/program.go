@@ -47,7 +47,7 @@ func program(dir, label string) (*os.File, error) {
 	return f, nil
 }
 
-// programMode lets everybody run the copy, and nobody read or write it.
+// programMode lets every user run the copy, and none read or write it.
 const programMode = 0o111
 
 // kept opens the copy of src, which is made when there is none of this version
@@ -105,7 +105,7 @@ func prune(dir string) {
 	}
 }
 
-// keep makes the copy whole or not at all. Whoever comes second finds it made.
+// keep makes the copy whole or not at all. A second caller finds the copy made.
 func keep(path, label string, src *os.File) error {
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
@@ -141,8 +141,9 @@ func keep(path, label string, src *os.File) error {
 // Runs reports whether a process is still the step, whose copies are in dir, and
 // has not become its program yet.
 func Runs(pid int, dir string) bool {
-	// Its file has no name to look for: the step is run from a mount that is attached nowhere (see program), and a newer
-	// version may have removed the copy. No jail's program looks like one: it is on another file system, or it can be read.
+	// Its file has no name to look for: the step is run from a mount that is attached nowhere (see
+	// program), and a newer version may have removed the copy. No jail's program looks like one: it
+	// is on another file system, or it can be read.
 	var runs, copies unix.Stat_t
 	return unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &runs) == nil && unix.Stat(dir, &copies) == nil &&
 		runs.Dev == copies.Dev && runs.Uid == copies.Uid && runs.Mode == unix.S_IFREG|programMode

@@ -1,6 +1,7 @@
-// Package keeper is the process that outlives `agentjail sandbox`: it waits for that one's end, however that
-// comes, and then becomes the program that reclaims what it left. It is the program of the init step, started
-// outside of every jail, since it waits for as long as a jail runs and is to take little.
+// Package keeper is the process that outlives `agentjail sandbox`: it waits for that one's end,
+// however that comes, and then becomes the program that reclaims what it left. It is the program of
+// the init step, started outside of every jail, since it waits for as long as a jail runs and is to
+// take little.
 //
 // It imports next to nothing, as that program.
 package keeper
@@ -11,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the program's first argument where it is to be this; the path and the arguments of the program that
-// reclaims follow.
+// Name is the program's first argument where it is to be this; the path and the arguments of the
+// program that reclaims follow.
 const Name = "agentjail-keeper"
 
 // Standard input is a descriptor of the process that is waited for (pidfd_open(2)).

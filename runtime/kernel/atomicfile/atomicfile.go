@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelFile is how much is read at once of a file that tells no size, as the
-// kernel's own do not, in bytes. It writes most of them anew for each read.
+// kernelFile is how much is read at once of a file that reports no size, as the kernel's own do
+// not, in bytes. It writes most of them anew for each read.
 const kernelFile = 4 << 10
 
 // Read reads a regular file of at most max bytes, not following a symbolic
@@ -58,8 +58,8 @@ func Read(path string, max int64) ([]byte, error) {
 	}
 }
 
-// Unique makes a file's name that nobody else makes meanwhile, of prefix, our
-// process id and a number.
+// Unique returns a file's name that no other call makes meanwhile, of prefix, the process id and a
+// number.
 func Unique(prefix string) string {
 	return fmt.Sprintf("%s%d.%d", prefix, os.Getpid(), names.Add(1))
 }
@@ -81,8 +81,8 @@ func Write(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
-// WriteNew writes a file that nobody has written or looks for yet: an error
-// wraps os.ErrExist where there is something.
+// WriteNew writes a file that no process has written or looks for yet: an error wraps os.ErrExist
+// where there is something.
 func WriteNew(path string, data []byte, mode os.FileMode) error {
 	if err := create(path, data, unix.O_EXCL, mode); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)

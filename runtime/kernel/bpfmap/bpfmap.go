@@ -1,5 +1,5 @@
-// Package bpfmap reads and writes the entries of a pinned hash map (bpf(2)), whose keys are 32 bits. It is on the path of a jail's creation:
-// the library by which programs are loaded is not.
+// Package bpfmap reads and writes the entries of a pinned hash map (bpf(2)), whose keys are 32
+// bits. It is on the path of a jail's creation: the library by which programs are loaded is not.
 package bpfmap
 
 import (
@@ -60,7 +60,7 @@ func (m *Map[V]) Get(key uint32) (v V, ok bool) {
 	return *value, ok
 }
 
-// Put writes an entry. E2BIG says that the map is full.
+// Put writes an entry. E2BIG means that the map is full.
 func (m *Map[V]) Put(key uint32, v V) error { return element(unix.BPF_MAP_UPDATE_ELEM, m.fd, &key, &v) }
 
 // Delete removes an entry, if it is there.
@@ -86,7 +86,8 @@ func (m *Map[V]) Keys(n int) []uint32 {
 	return out
 }
 
-// element is a call about one entry. The kernel is given addresses as numbers, so what is there must not move.
+// element is a call about one entry. The kernel receives addresses as numbers, so what is there
+// must not move.
 func element[T any](command, fd int, key *uint32, value *T) error {
 	var pin runtime.Pinner
 	defer pin.Unpin()

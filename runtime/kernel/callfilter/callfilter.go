@@ -1,5 +1,6 @@
-// Package callfilter has system call filters for agentjail's own processes (seccomp(2)): short lists with a few rules on arguments, made without
-// a compiler and loaded for every thread. Those of jails are package seccomp's.
+// Package callfilter has system call filters for agentjail's own processes (seccomp(2)): short
+// lists with a few rules on arguments, made without a compiler and loaded for every thread. Those
+// of jails are package seccomp's.
 package callfilter
 
 import (
@@ -9,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Runtime are the calls that the Go runtime makes in a process whose threads all may, and that reads and writes what it has open. Threads
-// and signals to them have rules of their own: see Begin and OwnSignals.
+// Runtime are the calls that the Go runtime makes in a process whose threads all may, and that
+// reads and writes what it has open. Threads and signals to them have rules of their own: see Begin
+// and OwnSignals.
 var Runtime = append([]uint32{
 	unix.SYS_READ, unix.SYS_FSTAT, unix.SYS_EVENTFD2, unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL,
 	unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_BRK,
@@ -55,7 +57,8 @@ func load(at uint32) unix.SockFilter {
 // A Filter is one that is being made.
 type Filter struct{ code []unix.SockFilter }
 
-// Begin begins a filter: it kills at calls of another architecture, and has threads made but no processes.
+// Begin begins a filter: it kills at calls of another architecture, and has threads made but no
+// processes.
 func Begin() *Filter {
 	f := &Filter{code: []unix.SockFilter{load(dataArch), Equal(Arch, 1, 0), ret(unix.SECCOMP_RET_KILL_PROCESS), load(dataNr)}}
 	f.Call(unix.SYS_CLONE3, Errno(unix.ENOSYS))
@@ -68,12 +71,14 @@ func (f *Filter) Call(nr uint32, rule ...unix.SockFilter) {
 	f.code = append(append(f.code, Equal(nr, 0, uint8(len(rule)))), rule...)
 }
 
-// OwnSignals adds the rule that a process sends signals to its own threads, by which the Go runtime preempts, and to no others.
+// OwnSignals adds the rule that a process sends signals to its own threads, by which the Go runtime
+// preempts, and to no others.
 func (f *Filter) OwnSignals(pid int) {
 	f.Call(unix.SYS_TGKILL, Arg(0), Equal(uint32(pid), 0, 1), Allow, Errno(unix.EPERM))
 }
 
-// Only ends a filter: these calls pass, of which there are at most 255, and all that there is no rule on answer EPERM.
+// Only ends a filter: these calls pass, of which there are at most 255, and all that there is no
+// rule on answer EPERM.
 func (f *Filter) Only(calls ...uint32) []unix.SockFilter {
 	for i, nr := range calls {
 		f.code = append(f.code, Equal(nr, uint8(len(calls)-i), 0))
@@ -81,7 +86,8 @@ func (f *Filter) Only(calls ...uint32) []unix.SockFilter {
 	return append(f.code, Errno(unix.EPERM), Allow)
 }
 
-// Load loads a filter for every thread, for good (SECCOMP_FILTER_FLAG_TSYNC). It takes no_new_privs.
+// Load loads a filter for every thread, for good (SECCOMP_FILTER_FLAG_TSYNC). It takes
+// no_new_privs.
 func Load(f []unix.SockFilter) error {
 	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
 	got, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))

@@ -79,8 +79,8 @@ func (g Group) Mounts(root string) []string {
 	return slices.DeleteFunc(dirs, func(dir string) bool { return Version(dir) == 0 })
 }
 
-// Controllers are those that a group of version 2 has; an error says that the
-// directory is none.
+// Controllers are those that a group of version 2 has; an error means that the directory is no such
+// group.
 func Controllers(dir string) ([]string, error) {
 	text, err := Read(dir, "cgroup.controllers")
 	return strings.Fields(text), err
@@ -180,8 +180,9 @@ func CanHave(dir, file string) bool {
 	return list == nil || slices.Contains(list, controller)
 }
 
-// Counting are the controllers that count for a group: those of its hierarchy of version 1, and of version 2 one empty name. There is none in
-// a hierarchy of version 2 that has no controllers, beside those of version 1.
+// Counting are the controllers that count for a group: those of its hierarchy of version 1, and of
+// version 2 one empty name. There is none in a hierarchy of version 2 that has no controllers,
+// beside those of version 1.
 func Counting(dir string) []string {
 	switch list := HierarchyOf(dir); {
 	case list != nil:

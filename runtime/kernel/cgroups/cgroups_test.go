@@ -126,7 +126,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestCanHave: what is left out of a start's and a delete's reading is what the kernel cannot have there.
+// TestCanHave: what is left out of a start's and a delete's reading is what the kernel cannot have
+// there.
 func TestCanHave(t *testing.T) {
 	if allV2() {
 		for _, file := range []string{"cgroup.freeze", "memory.events"} {

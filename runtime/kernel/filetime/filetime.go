@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// After reports whether a file's time of change is later than a moment. A file system that keeps whole seconds has rounded down: there
-// the second counts.
+// After reports whether a file's time of change is later than a moment. A file system that keeps
+// whole seconds has rounded down: there the second counts.
 func After(t unix.StatxTimestamp, moment time.Time) bool {
 	if t.Nsec == 0 {
 		return t.Sec >= moment.Unix()
@@ -16,11 +16,12 @@ func After(t unix.StatxTimestamp, moment time.Time) bool {
 	return time.Unix(t.Sec, int64(t.Nsec)).After(moment)
 }
 
-// Moment is a time that no change before the call is later than, and each change after it is, but for those of the same tick of a
-// coarse clock. Since Linux 6.13 a file whose time was looked at gets a time that is finer than that clock at its next change, and no
-// later change of any file gets an earlier one (Documentation/filesystems/multigrain-ts.rst): so the kernel is requested one, by a
-// file without a name in dir. Before, or without such a file, it is the clock itself (CLOCK_REALTIME_COARSE,
-// clock_gettime(2)).
+// Moment is a time that no change before the call is later than, and each change after it is, but
+// for those of the same tick of a coarse clock. Since Linux 6.13 a file whose time was looked at
+// gets a time that is finer than that clock at its next change, and no later change of any file
+// gets an earlier one (Documentation/filesystems/multigrain-ts.rst): so the kernel is requested
+// one, by a file without a name in dir. Before, or without such a file, it is the clock itself
+// (CLOCK_REALTIME_COARSE, clock_gettime(2)).
 func Moment(dir string) time.Time {
 	if t, err := momentOfFile(dir); err == nil {
 		return t

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMoment: no change before a moment is later than it, also one of a file whose time was looked at before: its time is finer
-// than the clock's (multigrain timestamps, Linux 6.13).
+// TestMoment: no change before a moment is later than it, also one of a file whose time was looked
+// at before: its time is finer than the clock's (multigrain timestamps, Linux 6.13).
 func TestMoment(t *testing.T) {
 	dir := t.TempDir()
 	f := filepath.Join(dir, "f")

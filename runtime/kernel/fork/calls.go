@@ -29,7 +29,7 @@ type script struct {
 	pin   runtime.Pinner
 }
 
-// add appends a call; what says in an error what was tried.
+// add appends a call; what names the attempt in an error.
 func (s *script) add(what string, nr uintptr, args ...uintptr) {
 	c := call{nr: nr, what: what, ret: -int64(syscall.ECANCELED)}
 	copy(c.args[:], args)

@@ -78,10 +78,10 @@ type Process struct {
 	wait func(pid int) (int, error) // nil: by wait4(2)
 }
 
-// Reaper has to be set, before the first start, where something else in this
-// process waits for all children. It is called before each start; of what it
-// returns, wait tells a child's status, or stop says that it will not be asked.
-// The status is 128 and the signal's number for a child that was killed.
+// Reaper has to be set, before the first start, where something else in this process waits for all
+// children. It is called before each start. Of the functions that it returns, wait returns a
+// child's status, and stop cancels the wait. The status is 128 and the signal's number for a child
+// that was killed.
 var Reaper func() (wait func(pid int) (int, error), stop func())
 
 // Start starts c. An error of a step in the child is returned here, with the
@@ -100,7 +100,8 @@ func (c *Cmd) Start() (*Process, error) {
 	return p, nil
 }
 
-// startCopied starts a child with a copy of our memory, which enters its time namespace before it execs.
+// startCopied starts a child with a copy of our memory, which enters its time namespace before it
+// execs.
 func (c *Cmd) startCopied() (*Process, error) {
 	a, err := c.prepare()
 	if err != nil {
@@ -174,10 +175,10 @@ func (c *Cmd) prepare() (*childArgs, error) {
 	return a, nil
 }
 
-// giveFiles copies the child's files, and the pipe for its error, above the numbers that the files will have there. The copies are the
-// caller's to close, also after an error.
+// giveFiles copies the child's files, and the pipe for its error, above the numbers that the files
+// will have there. The copies are the caller's to close, also after an error.
 func (c *Cmd) giveFiles(a *childArgs, fail int) ([]uintptr, error) {
-	var own []int // which of the standard files are given
+	var own []int // which of the standard files are set
 	give := c.Files
 	for i, f := range c.Stdio {
 		if f != nil {
@@ -195,7 +196,8 @@ func (c *Cmd) giveFiles(a *childArgs, fail int) ([]uintptr, error) {
 	return files, nil
 }
 
-// failure reads the error of a step in the child; nil is for an end of file, since exec closed the pipe.
+// failure reads the error of a step in the child; nil is for an end of file, since exec closed the
+// pipe.
 func failure(pipe int) error {
 	var fail [8]byte
 	if n, _ := readFull(pipe, fail[:]); n != len(fail) {
@@ -262,8 +264,8 @@ func (c *Cmd) startInTime() (*Process, error) {
 // movedTo reports what is wrong where a process is not in this time namespace. One
 // that has ended already is in none: what it left was made where exec put it.
 //
-// The kernel lets the parent of a vfork go on before it has moved the child (begin_new_exec: exec_mmap, then exec_task_namespaces), so that
-// it is looked for a while.
+// The kernel lets the parent of a vfork go on before it has moved the child (begin_new_exec:
+// exec_mmap, then exec_task_namespaces), so that it is looked for a while.
 func movedTo(ns string, pid int) error {
 	var err error
 	for end := time.Now().Add(moveWait); ; time.Sleep(moveWait / 10000) {
@@ -273,7 +275,8 @@ func movedTo(ns string, pid int) error {
 	}
 }
 
-// moveWait bounds how long exec may take to move a process, of which the machine may have many others to run.
+// moveWait bounds how long exec may take to move a process, of which the machine may have many
+// others to run.
 const moveWait = time.Second
 
 var errStayed = errors.New("it stayed in ours")

@@ -1,7 +1,7 @@
-// Package hostfacts finds out what this host can do: control groups, security
-// modules, namespaces, clocks and sizes. Facts are read, not guessed from
-// version numbers (package check names the exceptions), and cheap enough for every start; what can only be learnt by
-// trying is in package check.
+// Package hostfacts finds out what this host can do: control groups, security modules, namespaces,
+// clocks and sizes. Facts are read, not guessed from version numbers (package check names the
+// exceptions), and cheap enough for every start; what can only be learnt by trying is in package
+// check.
 package hostfacts
 
 import (
@@ -47,8 +47,8 @@ type Facts struct {
 	// OOMScoreAdj is this process's own, which a child inherits
 	// (proc_pid_oom_score_adj(5)).
 	OOMScoreAdj int `json:"oomScoreAdj"`
-	// Telling are files of the kernel that tell of the host's load, under names
-	// that depend on its hardware.
+	// Telling lists files of the kernel that expose the host's load, under names that depend on its
+	// hardware.
 	Telling []string `json:"telling,omitempty"`
 }
 

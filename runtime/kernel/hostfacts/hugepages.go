@@ -36,8 +36,8 @@ func hugePages(groups, sizes string) []string {
 	return out
 }
 
-// pageSize names a size given in KiB as the kernel names the controller's files
-// (mm/hugetlb_cgroup.c, mem_fmt).
+// pageSize names a size in KiB as the kernel names the controller's files (mm/hugetlb_cgroup.c,
+// mem_fmt).
 func pageSize(kb uint64) string {
 	switch {
 	case kb >= 1<<20:

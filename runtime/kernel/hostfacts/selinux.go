@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// containerLabels reads what the policy in use says of containers: the file
-// contexts/lxc_contexts of the policy that SELINUXTYPE in /etc/selinux/config
-// names (selinux_config(5), lxc_contexts(5)). Engines take their labels from the
-// same file.
+// containerLabels reads the labels for containers of the policy in use: the file
+// contexts/lxc_contexts of the policy that SELINUXTYPE in /etc/selinux/config names
+// (selinux_config(5), lxc_contexts(5)). Engines take their labels from the same file.
 func containerLabels(etc string) (process, file string) {
 	kind, ok := assignments(filepath.Join(etc, "config"))["SELINUXTYPE"]
 	if !ok || kind != filepath.Base(kind) || kind == ".." {

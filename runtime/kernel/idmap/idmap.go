@@ -9,7 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Overflow is the host's nobody and nogroup (user_namespaces(7)).
+// Overflow is the host's overflow user and group (user_namespaces(7)).
 const Overflow = 65534
 
 // Map is how a jail's ids map to the host's.
@@ -22,12 +22,12 @@ type Map struct {
 	GIDs  []specs.LinuxIDMapping `json:"gids"`
 }
 
-// ForBlock is the mapping for a block of a pool. With nobody, the container's root
-// is the host's nobody.
-func ForBlock(p Pool, nobody bool, block int) Map {
+// ForBlock is the mapping for a block of a pool. If rootIsOverflow is true, the container's root is
+// the host's overflow user (65534).
+func ForBlock(p Pool, rootIsOverflow bool, block int) Map {
 	base := p.First + uint32(block)*RangeSize
 	ms := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: RangeSize}}
-	if nobody {
+	if rootIsOverflow {
 		ms = []specs.LinuxIDMapping{
 			{ContainerID: 0, HostID: Overflow, Size: 1},
 			{ContainerID: 1, HostID: base + 1, Size: RangeSize - 1},
@@ -36,10 +36,9 @@ func ForBlock(p Pool, nobody bool, block int) Map {
 	return Map{Block: block, UIDs: ms, GIDs: ms}
 }
 
-// ForEngine takes over a mapping that the engine made (Docker's userns-remap,
-// Podman's --userns, the kubelet's). It is refused when it would give a
-// container a host id that people or services have, or one of the pool's, which
-// another jail may have.
+// ForEngine takes over a mapping that the engine made (Docker's userns-remap, Podman's --userns,
+// the kubelet's). It is refused if it would map for a container a host id that people or services
+// have, or one of the pool's, which another jail may have.
 func ForEngine(p Pool, uids, gids []specs.LinuxIDMapping) (Map, error) {
 	m := Map{Block: -1, Given: true, UIDs: uids, GIDs: gids}
 	for _, ms := range [][]specs.LinuxIDMapping{uids, gids} {
@@ -154,11 +153,12 @@ func reverse(ms []specs.LinuxIDMapping, id uint32) (uint32, bool) {
 	return 0, false
 }
 
-// spare is the id of a block that WithoutSpare leaves out. Nobody gives it: images of Kubernetes' pods run as the two after it and
-// as the one before it.
+// spare is the id of a block that WithoutSpare leaves out. No image uses it: images of Kubernetes'
+// pods run as the two after it and as the one before it.
 const spare = 65533
 
-// WithoutSpare is the mapping of a block without one id: that is on the host for a helper of the jail's, and is nobody in the jail.
+// WithoutSpare is the mapping of a block without one id: that is on the host for a helper of the
+// jail's, and shows as the overflow user in the jail.
 func (m Map) WithoutSpare() Map {
 	if m.Block < 0 {
 		return m
@@ -189,8 +189,8 @@ func without(ms []specs.LinuxIDMapping, id uint32) []specs.LinuxIDMapping {
 	return out
 }
 
-// Spare is the host id that WithoutSpare has left out, as user and group. A mapping of the engine's has none: then it is one of those
-// that no process has, and no jail.
+// Spare is the host id that WithoutSpare has left out, as user and group. A mapping of the engine's
+// has none: then it is one of those that no process has, and no jail.
 func (m Map) Spare() uint32 {
 	id := m.spare()
 	if m.Block < 0 || m.HasHostUID(id) || m.HasHostGID(id) {
@@ -199,8 +199,8 @@ func (m Map) Spare() uint32 {
 	return id
 }
 
-// Owner is the host user and group that stand for the jail as a whole: its first
-// ones that are not the host's the overflow user's.
+// Owner returns the host user and group that stand for the jail as a whole: its first ids on the
+// host that are not the overflow ids.
 func (m Map) Owner() (uid, gid uint32) { return first(m.UIDs), first(m.GIDs) }
 
 func first(ms []specs.LinuxIDMapping) uint32 {

@@ -10,14 +10,13 @@ import (
 // A Pair reports which id on a disk stands for an id of the jail.
 type Pair struct{ Disk, Jail uint32 }
 
-// ForMount is the mapping of an idmapped mount (mount_setattr(2)), from ids on the
-// disk to the host's ids of the jail. owners are the pairs that matter. Each other
-// id of the jail has one of ReservedFirst's on the disk: the kernel asks
-// whether an id can be noted at all before it asks who may note it (notify_change
-// in fs/attr.c), and would answer EOVERFLOW to a chown(2) that is to fail with
-// EPERM. It maps no id twice in either direction (user_namespaces(7)), so an owner
-// that is itself a reserved id changes places with the one that it stands for.
-// ok is false where the jail lacks one of the owners.
+// ForMount is the mapping of an idmapped mount (mount_setattr(2)), from ids on the disk to the
+// host's ids of the jail. owners are the pairs that matter. Each other id of the jail has one of
+// ReservedFirst's on the disk: the kernel checks whether an id can be stored at all before it
+// checks who may set it (notify_change in fs/attr.c), and would answer EOVERFLOW to a chown(2) that
+// is to fail with EPERM. It maps no id twice in either direction (user_namespaces(7)), so an owner
+// that is itself a reserved id changes places with the one that it stands for. ok is false where
+// the jail lacks one of the owners.
 func ForMount(jail []specs.LinuxIDMapping, owners ...Pair) (ms []specs.LinuxIDMapping, ok bool) {
 	cuts := map[uint32]bool{} // ids of the jail that no run goes through
 	var free []uint32         // reserved ids that owners leave unused

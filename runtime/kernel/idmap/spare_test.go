@@ -2,7 +2,8 @@ package idmap
 
 import "testing"
 
-// TestSpare: one id of a block is the helper's and the overflow user's in the jail, and it is none that images of pods run as.
+// TestSpare: one id of a block is the helper's and the overflow user's in the jail, and it is none
+// that images of pods run as.
 func TestSpare(t *testing.T) {
 	pool := DefaultPool()
 	for _, nobody := range []bool{false, true} {

@@ -1,5 +1,5 @@
-// Package landlock makes the system calls of Landlock (landlock(7)), of which golang.org/x/sys has the structures alone. Which rights a
-// domain handles is its users' to decide.
+// Package landlock makes the system calls of Landlock (landlock(7)), of which golang.org/x/sys has
+// the structures alone. Which rights a domain handles is its users' to decide.
 package landlock
 
 import (
@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ABI is the version of the kernel's interface, 1 or more (landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION). The error is
-// ENOSYS where the kernel has none (before Linux 5.13, or not built in), EOPNOTSUPP where it is not switched on.
+// ABI is the version of the kernel's interface, 1 or more (landlock_create_ruleset(2),
+// LANDLOCK_CREATE_RULESET_VERSION). The error is ENOSYS where the kernel has none (before Linux
+// 5.13, or not built in), EOPNOTSUPP where it is not switched on.
 func ABI() (int, error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -19,7 +20,8 @@ func ABI() (int, error) {
 	return int(abi), nil
 }
 
-// Create makes a ruleset and returns its descriptor, which is closed on exec. A right that the kernel's version does not know is EINVAL.
+// Create makes a ruleset and returns its descriptor, which is closed on exec. A right that the
+// kernel's version does not know is EINVAL.
 func Create(attr *unix.LandlockRulesetAttr) (int, error) {
 	// An older kernel takes the longer structure, as long as what it does not know is zero.
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr), 0)
@@ -38,7 +40,8 @@ func AllowBeneath(ruleset int, attr *unix.LandlockPathBeneathAttr) error {
 	return nil
 }
 
-// Restrict has the calling thread enter the domain of a ruleset, for good; what it starts is in it too. It takes no_new_privs.
+// Restrict has the calling thread enter the domain of a ruleset, for good; what it starts is in it
+// too. It takes no_new_privs.
 func Restrict(ruleset int) error {
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0); errno != 0 {
 		return errno
@@ -46,7 +49,8 @@ func Restrict(ruleset int) error {
 	return nil
 }
 
-// RestrictAll is Restrict for every thread of the process. It needs a program without cgo (syscall.AllThreadsSyscall).
+// RestrictAll is Restrict for every thread of the process. It needs a program without cgo
+// (syscall.AllThreadsSyscall).
 func RestrictAll(ruleset int) error {
 	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0); errno != 0 {
 		return errno

@@ -1,12 +1,13 @@
-// Package localports holds sockets to some of the ports that the host's programs connect from (net.ipv4.ip_local_port_range).
+// Package localports holds sockets to some of the ports that the host's programs connect from
+// (net.ipv4.ip_local_port_range).
 package localports
 
 import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold has a socket, of either family, connect from the ports from first to last (ip(7), IP_LOCAL_PORT_RANGE, Linux 6.3). Before, it is
-// unix.ENOPROTOOPT.
+// Hold has a socket, of either family, connect from the ports from first to last (ip(7),
+// IP_LOCAL_PORT_RANGE, Linux 6.3). Before, it is unix.ENOPROTOOPT.
 func Hold(fd int, first, last uint16) error {
 	return unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_LOCAL_PORT_RANGE, int(int32(uint32(last)<<16|uint32(first))))
 }

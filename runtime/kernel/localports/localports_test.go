@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHold: sockets of both families connect from the ports that they are held to, and from no other when those are in use.
+// TestHold: sockets of both families connect from the ports that they are held to, and from no
+// other when those are in use.
 func TestHold(t *testing.T) {
 	if err := Can(); err != nil {
 		t.Skipf("this kernel does not: %v", err)

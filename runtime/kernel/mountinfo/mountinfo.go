@@ -1,8 +1,7 @@
 // Package mountinfo reads the kernel's table of mounts (proc_pid_mountinfo(5)).
 //
-// It is on the path of every start, and in the program that runs inside a jail:
-// what is read stays in the kernel's words, in one piece of memory, until
-// somebody requests it.
+// It is on the path of every start, and in the program that runs inside a jail: what is read stays
+// in the kernel's words, in one piece of memory, until a caller requests it.
 package mountinfo
 
 import (

@@ -1,10 +1,10 @@
 // Package oomscore reads and sets which processes the kernel kills first when
 // the host's memory runs out (proc_pid_oom_score_adj(5)).
 //
-// A jail can hold kernel memory that no control group counts, such as records of
-// locks and queues of netlink sockets, and its own memory stays small meanwhile.
-// So the killer's sum of pages says nothing about who took the memory, and the
-// jail's processes are given a score with which they die before the host's.
+// A jail can hold kernel memory that no control group counts, such as records of locks and queues
+// of netlink sockets, and its own memory stays small meanwhile. So the killer's sum of pages does
+// not show which process took the memory, and the jail's processes get a score with which they die
+// before the host's.
 package oomscore
 
 import (
@@ -53,10 +53,9 @@ func write(process string, score int) error {
 	return nil
 }
 
-// Raise gives a process at least this score. Where the writer has
-// CAP_SYS_RESOURCE, the kernel also takes the value for the least that the
-// process may set by itself (fs/proc/base.c, __set_oom_adj): a score that is
-// high enough is therefore written again.
+// Raise sets a process's score to at least this value. Where the writer has CAP_SYS_RESOURCE, the
+// kernel also takes the value for the least that the process may set by itself (fs/proc/base.c,
+// __set_oom_adj): a score that is high enough is therefore written again.
 func Raise(pid, score int) error {
 	process := strconv.Itoa(pid)
 	have, err := read(process)
@@ -70,9 +69,9 @@ func Raise(pid, score int) error {
 // one's score for that of this process.
 var inherit sync.Mutex
 
-// Inherit runs start, whose child processes get at least this score from this
-// process. Afterwards this process has its own again: the kernel allows anybody
-// to go back to what a privileged process has set, and this one was there before.
+// Inherit runs start, whose child processes get at least this score from this process. Afterwards
+// this process has its own again: the kernel allows any process to go back to what a privileged
+// process has set, and this one was there before.
 func Inherit(score int, start func() error) error {
 	inherit.Lock()
 	defer inherit.Unlock()

@@ -1,4 +1,5 @@
-// Package pidfd ends processes by descriptors of theirs (pidfd_open(2)), which stay with a process whose number may be another's by now.
+// Package pidfd ends processes by descriptors of theirs (pidfd_open(2)), which stay with a process
+// whose number may be another's by now.
 package pidfd
 
 import (
@@ -8,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill kills the process that fd refers to and waits for its end, for as long as patience at most. One that has ended is no error.
+// Kill kills the process that fd refers to and waits for its end, for as long as patience at most.
+// One that has ended is no error.
 func Kill(fd int, patience time.Duration) error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
 		return fmt.Errorf("killing it: %w", err)
@@ -16,7 +18,8 @@ func Kill(fd int, patience time.Duration) error {
 	return Wait(fd, patience)
 }
 
-// Wait waits for the end of the process that fd refers to, for as long as patience at most. A signal to this process does not end the wait.
+// Wait waits for the end of the process that fd refers to, for as long as patience at most. A
+// signal to this process does not end the wait.
 func Wait(fd int, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for {

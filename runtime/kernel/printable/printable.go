@@ -40,7 +40,8 @@ func Line(s string, max int) string {
 	return b.String()
 }
 
-// Copy writes what it reads, made printable as by Line but for line breaks and tabs, until the end of what is read.
+// Copy writes what it reads, made printable as by Line but for line breaks and tabs, until the end
+// of what is read.
 func Copy(w io.Writer, r io.Reader) error {
 	buf := make([]byte, 32<<10)
 	kept := 0 // the beginning of a character whose rest is still to come

@@ -1,5 +1,5 @@
-// Package privileges gives privileges up, for every thread of the process and for good. It needs a program without cgo
-// (syscall.AllThreadsSyscall).
+// Package privileges drops privileges, for every thread of the process and for good. It needs a
+// program without cgo (syscall.AllThreadsSyscall).
 package privileges
 
 import (
@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keep drops every capability but these, and takes no_new_privs: no program that is executed gains any.
+// Keep drops every capability but these, and takes no_new_privs: no program that is executed gains
+// any.
 func Keep(capabilities ...int) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var kept [2]unix.CapUserData

@@ -1,4 +1,5 @@
-// Package procstatus reads what the kernel reports of a process in /proc/PID/status (proc_pid_status(5)).
+// Package procstatus reads what the kernel reports of a process in /proc/PID/status
+// (proc_pid_status(5)).
 package procstatus
 
 import (
@@ -8,7 +9,8 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
-// maxStatus bounds the text, in bytes. Groups are most of it, of which a process has 65,536 at most.
+// maxStatus bounds the text, in bytes. Groups are most of it, of which a process has 65,536 at
+// most.
 const maxStatus = 1 << 20
 
 // A Status is the text of one process.
@@ -20,8 +22,8 @@ func Read(pid int) (Status, error) {
 	return Status(text), err
 }
 
-// Field is the value of a field, such as CapEff; "" where this kernel has none of that name. The kernel escapes line feeds in the
-// process's own name, which stands first.
+// Field is the value of a field, such as CapEff; "" where this kernel has none of that name. The
+// kernel escapes line feeds in the process's own name, which stands first.
 func (s Status) Field(name string) string {
 	_, rest, _ := strings.Cut(string(s), "\n"+name+":")
 	value, _, _ := strings.Cut(rest, "\n")

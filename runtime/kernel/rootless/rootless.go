@@ -22,9 +22,8 @@ const Overflow = 65534
 // whole is the map of the machine's own user namespace.
 const whole = "0 0 4294967295"
 
-// Inside reports whether this process is in another user namespace than the
-// machine's own. Without /proc it says that it is not: whatever is then asked of
-// root's files is asked of host root.
+// Inside reports whether this process is in another user namespace than the machine's own. Without
+// /proc it reports that it is not: every check of root's files then expects host root.
 var Inside = sync.OnceValue(func() bool {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(b)), " ") != whole
@@ -56,8 +55,8 @@ func readMap(path string) ([]specs.LinuxIDMapping, error) {
 	return out, nil
 }
 
-// Remedy reports how something on a path becomes root's alone. For another's directory it is not chown(1): a person's home, say, would
-// no longer be the person's.
+// Remedy reports how something on a path becomes root's alone. For a directory of another user it
+// is not chown(1): a person's home, for example, would no longer be the person's.
 func Remedy(sudo, command, path string, st *unix.Stat_t) string {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR && strings.HasPrefix(command, "chown") {
 		return "use a place that is root's all the way, such as /etc/agentjail: the directory would be taken from its owner"
@@ -65,14 +64,14 @@ func Remedy(sudo, command, path string, st *unix.Stat_t) string {
 	return fmt.Sprintf("use a place that is root's all the way, such as /etc/agentjail, or run `%s%s %s`, after which only root can change it", sudo, command, path)
 }
 
-// Foreign refuses a file that someone of this user namespace could have written.
-// The owner has to be nobody in it, as host root is in a user's, and must be the
-// only one who may write. An owner that shows as Overflow may still be an id of
-// the namespace, 65534, which jails have, too: such a file could be opened with
-// O_NOATIME, which owners may, and whoever has CAP_FOWNER over them (open(2)).
+// Foreign refuses a file that someone of this user namespace could have written. The owner must
+// have no id in it, as host root has none in a user's, and must be the only one who may write. An
+// owner that shows as Overflow may still be an id of the namespace, 65534, which jails have, too:
+// such a file could be opened with O_NOATIME, which needs its owner or CAP_FOWNER over that id
+// (open(2)).
 //
-// Which nobody it is cannot be told. On a path from / it is root, or one whom
-// root has put there.
+// An owner without an id cannot be identified. On a path from / it is root, or a user that root has
+// put there.
 func Foreign(path string, st *unix.Stat_t) error {
 	switch {
 	case st.Uid != Overflow:

@@ -18,8 +18,8 @@ func stat(t *testing.T, path string) *unix.Stat_t {
 	return &st
 }
 
-// Inside a user namespace the kernel reports whose a file is: see TestRootlessPolicy in tests/podman. Here, whoever can open a file as its
-// owner does.
+// Inside a user namespace the kernel reports whose a file is: see TestRootlessPolicy in
+// tests/podman. Here, whoever can open a file as its owner does.
 func TestForeign(t *testing.T) {
 	if os.Getuid() == Overflow {
 		t.Skip("needs another user than nobody, whose own files cannot be told from those of foreign ids")

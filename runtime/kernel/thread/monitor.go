@@ -32,11 +32,11 @@ func slack(processors int) string {
 // during the life of a short program, and each waking costs as much processor time:
 // a tenth of such a program's.
 //
-// The monitor is the first thread that the runtime starts, before any package's init,
-// and threads are listed in the order in which they began. Another thread than the
-// calling one is only told so with CAP_SYS_NICE (proc_pid_timerslack_ns(5), Linux 4.6);
-// without it, everything stays as it is. The sleeps of the program's other threads do
-// in any case, and so do those of programs that it starts.
+// The monitor is the first thread that the runtime starts, before any package's init, and threads
+// are listed in the order in which they began. Another thread than the calling one can only be set
+// with CAP_SYS_NICE (proc_pid_timerslack_ns(5), Linux 4.6); without it, everything stays as it is.
+// The sleeps of the program's other threads do in any case, and so do those of programs that it
+// starts.
 func CalmMonitor() {
 	tid := secondThread()
 	if tid == "" {

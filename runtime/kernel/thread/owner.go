@@ -6,11 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AsOwner runs f with a user's ids on files (setfsuid(2)), and with that user's
-// rights: the kernel takes CAP_DAC_OVERRIDE and its like from a thread whose fsuid
-// is not 0 (capabilities(7)). What f makes belongs to the user from its first
-// moment, so that nothing has to be given away afterwards that somebody could have
-// exchanged meanwhile. f must stay on its thread.
+// AsOwner runs f with a user's ids on files (setfsuid(2)), and with that user's rights: the kernel
+// takes CAP_DAC_OVERRIDE and its like from a thread whose fsuid is not 0 (capabilities(7)). What f
+// makes belongs to the user from its first moment, so that no file has to change its owner
+// afterwards that another process could have exchanged meanwhile. f must stay on its thread.
 //
 // In a user namespace that lacks an id, the thread keeps its own.
 func AsOwner(uid, gid uint32, f func() error) error {

@@ -1,4 +1,5 @@
-// Package thread lends a thread to what changes one: namespaces, mounts, filters.
+// Package thread runs functions that change their thread (namespaces, mounts, filters) on one of
+// their own.
 package thread
 
 import (

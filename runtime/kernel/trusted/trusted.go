@@ -1,7 +1,6 @@
-// Package trusted decides whether only root can have chosen what a path leads
-// to, and what is written there: policy, programs that agentjail runs as root or
-// registers to be run as root, and its own state must be out of everybody else's
-// reach.
+// Package trusted decides whether only root can have chosen what a path leads to, and what is
+// written there: policy, programs that agentjail runs as root or registers to be run as root, and
+// its own state must be out of every other user's reach.
 //
 // A path is walked from the root directory, each component opened relative to the
 // one before and looked at through its descriptor. Every directory and symbolic
@@ -9,8 +8,8 @@
 // Access control lists cannot add a writer, since their mask shows as the group
 // bits (acl(5)).
 //
-// An answer is of the moment. It is good for as long as only root can change it,
-// which is what it says.
+// A result is of the moment. It is good for as long as only root can change it, which is what the
+// result states.
 package trusted
 
 import (
@@ -42,10 +41,9 @@ func refuse(format string, args ...any) error {
 	return &refusal{fmt.Sprintf(format, args...)}
 }
 
-// Open opens a regular file for reading that only root can have written and that
-// only root can replace. The last component is no symbolic link. Directories with
-// the sticky bit, such as /tmp, may be on the way if they are root's: nobody can
-// replace root's files in them (unlink(2)).
+// Open opens a regular file for reading that only root can have written and that only root can
+// replace. The last component is no symbolic link. Directories with the sticky bit, such as /tmp,
+// may be on the way if they are root's: no other user can replace root's files in them (unlink(2)).
 func Open(path string) (*os.File, error) {
 	w, err := walk(path, rules{sticky: true})
 	if err != nil {
@@ -91,9 +89,8 @@ func Executable(path string) (string, error) {
 	return w.at, nil
 }
 
-// Owner refuses what others than root can change. In a user's own user namespace,
-// where host root is nobody, it refuses what this user could have written
-// (rootless.Foreign).
+// Owner refuses what others than root can change. In a user's own user namespace, where host root
+// has no id, it refuses what this user could have written (rootless.Foreign).
 func Owner(path string, st *unix.Stat_t) error {
 	switch {
 	case rootless.Inside():
@@ -119,7 +116,7 @@ func OwnerOf(fd int, path string, st *unix.Stat_t) error {
 
 func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// rules are what callers ask of a path differently.
+// rules are the checks that differ between callers.
 type rules struct {
 	sticky     bool // directories of root's with the sticky bit may be on the way
 	followLast bool // the last component may be a symbolic link

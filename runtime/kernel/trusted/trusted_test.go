@@ -113,7 +113,8 @@ func TestExecutable(t *testing.T) {
 	}
 }
 
-// TestRemedyOfOwner: nobody is advised to give a directory away, a person's home for one; a file's owner is changed with what that means.
+// TestRemedyOfOwner: nobody is advised to give a directory away, a person's home for one; a file's
+// owner is changed with what that means.
 func TestRemedyOfOwner(t *testing.T) {
 	for _, c := range []struct {
 		mode uint32

@@ -73,7 +73,8 @@ func started(parent, argv, cwd string, argvSize, cwdSize, flags uint32) []byte {
 	return b
 }
 
-// TestParseStarted: what a program that is executed has more is read within its bounds, whatever sizes the event says.
+// TestParseStarted: what a program that is executed has more is read within its bounds, whatever
+// sizes the event says.
 func TestParseStarted(t *testing.T) {
 	long := strings.Repeat("x", 600)
 	for name, row := range map[string]struct {
@@ -108,7 +109,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestSameAsSource: what Go says of hooks, programs, structures and numbers is what the compiled source says.
+// TestSameAsSource: what Go says of hooks, programs, structures and numbers is what the compiled
+// source says.
 func TestSameAsSource(t *testing.T) {
 	text, err := os.ReadFile("src/programs.c")
 	if err != nil {
@@ -154,7 +156,8 @@ func TestSameAsSource(t *testing.T) {
 	}
 }
 
-// TestPrototypes: the kernel's functions are as the programs take them, or the program is left out with the reason.
+// TestPrototypes: the kernel's functions are as the programs take them, or the program is left out
+// with the reason.
 func TestPrototypes(t *testing.T) {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -199,15 +202,17 @@ func TestProbe(t *testing.T) {
 	if (can == Blocks) != (err == nil) {
 		t.Errorf("%s: %v", can, err)
 	}
-	// Another package's test may probe beside this one. What this process has left stays until it ends.
-	for end := time.Now().Add(90 * time.Second); status.Asks(status.TrialProtocol); time.Sleep(10 * time.Millisecond) {
+	// Another package's test may probe beside this one. What this process has left stays until it
+	// ends.
+	for end := time.Now().Add(90 * time.Second); status.Acts(status.TrialProtocol); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the trial's program is still there")
 		}
 	}
 }
 
-// TestWithoutReading: each program that the kernel takes, it takes as well where none may read its memory (lockdown=confidentiality).
+// TestWithoutReading: each program that the kernel takes, it takes as well where none may read its
+// memory (lockdown=confidentiality).
 func TestWithoutReading(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it loads programs into the kernel")

@@ -1,6 +1,7 @@
 package ebpf
 
-// A Hook is something that a jail queries the kernel for: a bit of a verdict. src/programs.c has the same list.
+// A Hook is something that a jail queries the kernel for: a bit of a verdict. src/programs.c has
+// the same list.
 type Hook uint32
 
 // Hooks.
@@ -35,13 +36,14 @@ func (h Hook) String() string {
 	return "unknown"
 }
 
-// noHook is of a program that jails ask nothing of.
+// noHook marks a program that no setting of a jail concerns.
 const noHook = hooks
 
 // Verdict is what a jail is refused: a bit for each hook.
 type Verdict uint32
 
-// Default refuses what ring 0 refuses in every profile, so that it is silent unless a filter failed.
+// Default refuses what ring 0 refuses in every profile, so that it is silent unless a filter
+// failed.
 const Default = Verdict(1<<Socket | 1<<IOUring | 1<<Userfaultfd | 1<<Userns | 1<<Key | 1<<BPF | 1<<Perf | 1<<Mount | 1<<Ptrace | 1<<Module)
 
 // Names of the hooks that are refused.
@@ -59,18 +61,21 @@ func (v Verdict) Names() []string {
 type program struct {
 	name string
 	hook Hook
-	// target is the function of the kernel, and parameters how its prototype must begin ("*" is any pointer): what the program reads.
+	// target is the function of the kernel, and parameters how its prototype must begin ("*" is any
+	// pointer): what the program reads.
 	target     string
 	parameters []string
 	// instead names the program that takes this one's place where the prototype is another.
 	instead string
 	// exact reports that the function has these parameters and no others.
 	exact bool
-	// tracepoint reports that the target is one, whose prototype begins with what the kernel itself needs.
+	// tracepoint reports that the target is one, whose prototype begins with what the kernel itself
+	// needs.
 	tracepoint bool
 	// syscalls reports that the program only reports refused system calls.
 	syscalls bool
-	// connections reports that the program is on the way of every connection, where the report costs what a jail feels.
+	// connections reports that the program is on the way of every connection, where the report
+	// costs what a jail feels.
 	connections bool
 }
 

@@ -1,8 +1,11 @@
-// Package ebpf has the kernel itself refuse and report what jails request, behind the two system call filters, as a source of their journal. Its programs (src/programs.c, compiled ahead) are loaded by the collector, cmd/agentjail-journal, and pinned, so that they
-// outlive it. Each of them is small, and optional: what the running kernel does not take is left out, with the reason.
+// Package ebpf has the kernel itself refuse and report what jails request, behind the two system
+// call filters, as a source of their journal. Its programs (src/programs.c, compiled ahead) are
+// loaded by the collector, cmd/agentjail-journal, and pinned, so that they outlive it. Each of them
+// is small, and optional: what the running kernel does not take is left out, with the reason.
 //
-// A jail is known by its user namespace: others pay for one comparison. What agentjail itself does with the pins, on the way of a bundle, is
-// in package wall, which does not need this one's library.
+// A jail is known by its user namespace: others pay for one comparison. What agentjail itself does
+// with the pins, on the way of a bundle, is in package wall, which does not need this one's
+// library.
 package ebpf
 
 import (
@@ -40,21 +43,24 @@ type Options struct {
 	Pools []idmap.Pool
 	// Verdict is for jails whose policy sets nothing.
 	Verdict Verdict
-	// Loud and Rate are how many events of a jail are reported a second, at most: of what is refused here, and of all else.
-	Loud, Rate uint32
-	// Syscalls has refused system calls reported, by the kernel's seccomp entry; Fallback, by the exit of all system calls of the machine where
-	// that cannot be had.
+	// RefusalRate and EventRate are how many events of a jail are reported a second, at most: of
+	// what is refused here, and of all else.
+	RefusalRate, EventRate uint32
+	// Syscalls has refused system calls reported, by the kernel's seccomp entry; Fallback, by the
+	// exit of all system calls of the machine where that cannot be had.
 	Syscalls, Fallback bool
-	// Connections has connect and bind asked about, which policy can block: they are reported otherwise.
+	// Connections sends connect and bind to the blocking programs. Otherwise they are only
+	// reported.
 	Connections bool
-	// Pins is the directory of a bpf file system where the programs stay; "" has them end with the Set.
+	// Pins is the directory of a bpf file system where the programs stay; "" has them end with the
+	// Set.
 	Pins string
 }
 
 // Rates of events, for Options.
 const (
-	DefaultLoud = 200
-	DefaultRate = 1000
+	DefaultRefusalRate = 200
+	DefaultEventRate   = 1000
 )
 
 // config is struct config of src/programs.c.
@@ -66,9 +72,9 @@ type config struct {
 }
 
 func (o Options) config() (config, error) {
-	c := config{Verdict: o.Verdict, Pools: uint32(len(o.Pools)), Rate: [2]uint32{o.Loud, o.Rate}}
+	c := config{Verdict: o.Verdict, Pools: uint32(len(o.Pools)), Rate: [2]uint32{o.RefusalRate, o.EventRate}}
 	if len(o.Pools) > maxPools {
-		return c, fmt.Errorf("%d pools of host ids, and the programs know %d (remedy: give the policy's profiles the same userns.pool)", len(o.Pools), maxPools)
+		return c, fmt.Errorf("%d pools of host ids, and the programs know %d (remedy: use in all of the policy's profiles the same userns.pool)", len(o.Pools), maxPools)
 	}
 	for i, p := range o.Pools {
 		c.Pool[i].First, c.Pool[i].Count = p.First, p.Count
@@ -101,7 +107,8 @@ const (
 	isARM64     = "arm64"
 )
 
-// Load loads and attaches all programs that the kernel takes. It fails only where there are none at all.
+// Load loads and attaches all programs that the kernel takes. It fails only where there are none at
+// all.
 func Load(o Options) (*Set, error) {
 	c, err := o.config()
 	if err != nil {
@@ -145,7 +152,7 @@ func (s *Set) fill(o Options, c config, spec *ebpf.CollectionSpec, kernel *btf.S
 	return s.pin(o.Pins, dir)
 }
 
-// A loader loads one program at a time: that one of them fails says nothing about the others.
+// A loader loads one program at a time: the failure of one does not stop the others.
 type loader struct {
 	set       *Set
 	spec      *ebpf.CollectionSpec
@@ -252,7 +259,8 @@ func (l *loader) note(name string, h Hook, target string, err error) {
 	l.set.Programs = append(l.set.Programs, done)
 }
 
-// load loads and attaches a program; where the kernel does not let it read its memory, without that.
+// load loads and attaches a program; where the kernel does not let it read its memory, without
+// that.
 func (l *loader) load(name string) error {
 	if l.set.links[name] != nil {
 		return nil
@@ -314,7 +322,8 @@ func (s *Set) Close() {
 	}
 }
 
-// explained is an error of the library in one line: a verifier's log is many, and what it guesses of memory limits is not so.
+// explained is an error of the library in one line: a verifier's log is many, and what it guesses
+// of memory limits is not so.
 func explained(err error) error {
 	var v *ebpf.VerifierError
 	if errors.As(err, &v) && len(v.Log) > 0 {

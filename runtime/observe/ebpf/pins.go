@@ -15,7 +15,8 @@ import (
 	"agentjail.dev/runtime/observe/ebpf/jailmap"
 )
 
-// Pins is where programs stay pinned by default: what is below it acts until it is removed, whoever loaded it.
+// Pins is where programs stay pinned by default: what is below it acts until it is removed,
+// whichever process loaded it.
 const Pins = jailmap.Pins
 
 // programPrefix begins the names of pinned programs, beside those of maps.
@@ -54,8 +55,9 @@ func (s *Set) reuse(dir string) bool {
 	return true
 }
 
-// pin keeps what is loaded, but for the fallback: every process of the machine pays for that, so it ends with its reader. Then it removes what
-// other builds have pinned, so that there is no moment without.
+// pin keeps what is loaded, but for the fallback: every process of the machine pays for that, so it
+// ends with its reader. Then it removes what other builds have pinned, so that there is no moment
+// without.
 func (s *Set) pin(pins, dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("pinning the programs: %w (remedy: mount -t bpf bpf /sys/fs/bpf)", err)
@@ -97,14 +99,16 @@ func pinOne(path string, pin func(string) error) error {
 	return nil
 }
 
-// Unload removes the pins below a directory: the programs have ended when it returns, unless a collector has them open.
+// Unload removes the pins below a directory: the programs have ended when it returns, unless a
+// collector has them open.
 func Unload(pins string) error {
 	found, err := filepath.Glob(filepath.Join(pins, "*", programPrefix+"*"))
 	if err != nil {
 		return err
 	}
 	for _, path := range found {
-		// The last to close a link waits for its program's end; removing a name leaves that for later.
+		// The last to close a link waits for its program's end; removing a name leaves that for
+		// later.
 		l, err := link.LoadPinnedLink(path, nil)
 		if rerr := os.Remove(path); rerr != nil {
 			return fmt.Errorf("removing the pinned programs: %w", rerr)

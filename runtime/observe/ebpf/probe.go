@@ -22,8 +22,9 @@ const (
 	Absent  Ability = "absent"
 )
 
-// Probe finds out by trying: it loads and attaches a program of four instructions, and sees it act. The kernel's list of security modules says
-// nothing about it: there are kernels that list bpf and take no such program, and such as take and never run one for a module that is off.
+// Probe finds out by trying: it loads and attaches a program of four instructions, and sees it act.
+// The kernel's list of security modules shows nothing about it: there are kernels that list bpf and
+// take no such program, and such as take and never run one for a module that is off.
 func Probe() (Ability, error) {
 	blocks := tryBlocking()
 	if blocks == nil {
@@ -35,7 +36,7 @@ func Probe() (Ability, error) {
 	return Watches, blocks
 }
 
-// tryBlocking refuses a socket that nobody requests, to this thread's own question.
+// tryBlocking refuses a socket that no program requests, to this thread's own question.
 func tryBlocking() error {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "agentjail_probe", Type: ebpf.Tracing, AttachType: ebpf.AttachModifyReturn, AttachTo: "security_socket_create", License: "Dual MIT/GPL",
@@ -56,7 +57,7 @@ func tryBlocking() error {
 		return fmt.Errorf("a program that refuses cannot be attached: %w", explained(err))
 	}
 	defer l.Close()
-	if !status.Asks(status.TrialProtocol) {
+	if !status.Acts(status.TrialProtocol) {
 		return errors.New("a program that refuses was attached, and does nothing")
 	}
 	return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// fits reports whether the kernel's function has the prototype that a program was written for: they change from release to release, and the
-// verifier only sees it where an argument is missing.
+// fits reports whether the kernel's function has the prototype that a program was written for: they
+// change from release to release, and the verifier only sees it where an argument is missing.
 func (p program) fits(kernel *btf.Spec) error {
 	params, err := p.prototype(kernel)
 	if err != nil {

@@ -10,11 +10,13 @@ import (
 	"agentjail.dev/runtime/observe/ebpf/jailmap"
 )
 
-// Event is what a program reports: struct event of src/programs.c. Program and Text are the jail's to choose.
+// Event is what a program reports: struct event of src/programs.c. Program and Text are the jail's
+// to choose.
 type Event struct {
 	// Time is since boot, in nanoseconds.
 	Time uint64
-	// Jail is the first host id of the jail's, shifted by 32, or the number of its user namespace where the ids are not the pool's.
+	// Jail is the first host id of the jail's, shifted by 32, or the number of its user namespace
+	// where the ids are not the pool's.
 	Jail    uint64
 	Hook    Hook
 	Pid     uint32
@@ -34,15 +36,18 @@ type Event struct {
 	Started Started
 }
 
-// Started is a program that is executed: struct exec_event of src/programs.c. All of it is the jail's to choose.
+// Started is a program that is executed: struct exec_event of src/programs.c. All of it is the
+// jail's to choose.
 type Started struct {
 	// Parent is the parent's program.
 	Parent string
-	// Argv are the arguments, each with a zero byte at its end, and ArgvSize is how many bytes they had: what is more than 512 is not here.
-	// Of a program that only may be executed there are none.
+	// Argv are the arguments, each with a zero byte at its end, and ArgvSize is how many bytes they
+	// had: what is more than 512 is not here. Of a program that only may be executed there are
+	// none.
 	Argv     string
 	ArgvSize uint32
-	// Cwd is the working directory as the process sees it, "" where that is not known. One that was too deep begins with "…/".
+	// Cwd is the working directory as the process sees it, "" where that is not known. One that was
+	// too deep begins with "…/".
 	Cwd string
 }
 
@@ -76,7 +81,8 @@ func hookOf(b []byte) Hook { return Hook(binary.LittleEndian.Uint32(b[hookAt:]))
 // hookAt is where an event has its hook.
 const hookAt = 16
 
-// Parse reads an event. It trusts nothing in it: what it is read from is shared with processes that can fail.
+// Parse reads an event. It trusts nothing in it: what it is read from is shared with processes that
+// can fail.
 func Parse(b []byte) (e Event, err error) {
 	if len(b) < Size || len(b) != sizeOf(hookOf(b)) {
 		return e, fmt.Errorf("an event of %d bytes", len(b))
@@ -165,7 +171,8 @@ func (s *Set) Counts() []Counts {
 // Forget drops what was counted of a jail that is gone.
 func (s *Set) Forget(jail uint64) { _ = s.maps["jails"].Delete(jail) }
 
-// Register has the programs recognise the jails of user namespaces that they would not know, and refuse what their policies block.
+// Register has the programs recognise the jails of user namespaces that they would not know, and
+// refuse what their policies block.
 func (s *Set) Register(spaces []jailmap.Space) error {
 	for i := range spaces {
 		if err := s.maps[jailmap.MapName].Put(spaces[i].Number, spaces[i].Value()); err != nil {

@@ -1,8 +1,9 @@
-// Package learn makes a profile for known work from what runs of it did: the system calls with their arguments, the names that were
-// connected to, and how much of the limits was used. What it makes can be read and changed, each line with its reason, and lets through
-// less than the profile that the runs had: never more.
+// Package learn makes a profile for known work from what runs of it did: the system calls with
+// their arguments, the names that were connected to, and how much of the limits was used. What it
+// makes can be read and changed, each line with its reason, and lets through less than the profile
+// that the runs had: never more.
 //
-// It is pure: package record counts the calls, and who asks gathers the rest.
+// It is pure: package record counts the calls, and the caller gathers the rest.
 package learn
 
 import (
@@ -23,12 +24,14 @@ import (
 type Run struct {
 	ID   string
 	Seen []record.Seen
-	// Lost reports how often there was no room to count a call, and Late that the jail ran before it was looked at.
+	// Lost reports how often there was no room to count a call, and Late that the jail ran before
+	// it was looked at.
 	Lost uint64
 	Late bool
 	// Filter is the inner filter that the jail had, for what it refused.
 	Filter []bpf.Insn
-	// Reached and Refused are names of its network, as NAME:PORT; ByName says that its network is by name.
+	// Reached and Refused are names of its network, as NAME:PORT; ByName reports that its network
+	// is by name.
 	Reached, Refused []string
 	ByName           bool
 	// Files are what was in its layer, as of `agentjail diff`; nil is unknown.
@@ -49,7 +52,7 @@ type Options struct {
 	Name   string
 	Policy policy.Policy
 	Arch   string
-	// Work says in a few words what ran.
+	// Work describes in a few words what ran.
 	Work string
 }
 
@@ -57,10 +60,11 @@ type Options struct {
 type Call struct {
 	Name  string `json:"name"`
 	Count uint64 `json:"count"`
-	// When are the conditions that the arguments met, where that is not all that the profile lets pass.
+	// When are the conditions that the arguments met, where that is not all that the profile lets
+	// pass.
 	When []string `json:"when,omitempty"`
 	Why  string   `json:"why,omitempty"`
-	// Errno is what a refused call was told.
+	// Errno is the errno of a refused call.
 	Errno string `json:"errno,omitempty"`
 }
 
@@ -70,7 +74,8 @@ type Result struct {
 	Profile string `json:"profile"` // the one that it narrows
 	Work    string `json:"work"`
 	Runs    int    `json:"runs"`
-	// Used are the calls that passed, Unused what the profile has beyond them, and Refused what the filters refused.
+	// Used are the calls that passed, Unused what the profile has beyond them, and Refused what the
+	// filters refused.
 	Used    []Call   `json:"used"`
 	Unused  []string `json:"unused"`
 	Refused []Call   `json:"refused,omitempty"`
@@ -86,7 +91,8 @@ type Result struct {
 	List *seccomp.List `json:"list"`
 }
 
-// Masks are the bits of arguments by which calls are distinguished, by number: those that a profile looks at.
+// Masks are the bits of arguments by which calls are distinguished, by number: those that a profile
+// looks at.
 func Masks(profile, arch string) map[uint32][6]uint64 {
 	out := map[uint32][6]uint64{}
 	for _, name := range abi.Names(arch) {
@@ -99,7 +105,8 @@ func Masks(profile, arch string) map[uint32][6]uint64 {
 	return out
 }
 
-// timing are calls that depend on how threads happen to run: the same work makes them in one run and not in the next. With the reason.
+// timing are calls that depend on how threads happen to run: the same work makes them in one run
+// and not in the next. With the reason.
 var timing = []string{
 	"brk", "clock_nanosleep", "exit", "futex", "getpid", "getrandom", "gettid", "kill", "madvise", "mremap", "munmap", "nanosleep", "poll", "ppoll",
 	"restart_syscall", "rt_sigreturn", "sched_yield", "tgkill", "wait4",
@@ -121,7 +128,7 @@ func Make(o Options, runs ...Run) (*Result, error) {
 	}
 	for _, e := range entries {
 		if e.Errno != "" {
-			continue // a refused one, of which a list has nothing to say
+			continue // a list has no entry for a refused call
 		}
 		u := used[e.Name]
 		switch {
@@ -193,7 +200,8 @@ func (r *Result) add(o Options, run Run, used map[string]*use, refused map[strin
 	return nil
 }
 
-// refusal counts a failed call that the filter refused: the kernel's own failures are not of interest.
+// refusal counts a failed call that the filter refused: the kernel's own failures are not of
+// interest.
 func (r *Result) refusal(o Options, run Run, s record.Seen, name string, refused map[string]*Call) error {
 	if run.Filter == nil {
 		return nil

@@ -44,7 +44,8 @@ func options() Options {
 	return Options{Name: "work", Policy: policy.Default(), Arch: "amd64", Work: "a test"}
 }
 
-// TestMake: what was called passes, with its arguments; what was not does not; nothing passes that the profile refuses.
+// TestMake: what was called passes, with its arguments; what was not does not; nothing passes that
+// the profile refuses.
 func TestMake(t *testing.T) {
 	r, err := Make(options(), runOf(t,
 		record.Seen{Number: number(t, "getcwd"), Count: 3},
@@ -102,7 +103,8 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// TestListCannotWiden: a list that names what its profile does not have, or other arguments, lets nothing more through.
+// TestListCannotWiden: a list that names what its profile does not have, or other arguments, lets
+// nothing more through.
 func TestListCannotWiden(t *testing.T) {
 	list, err := seccomp.ParseList([]byte(`{"extends": "server", "allow": [{"names": ["mount", "clone3", "io_uring_setup"], "why": "x"}, {"names": ["socket"], "when": ["arg0 == 40", "arg0 & 0xff == 1"], "why": "x"}, {"names": ["clone"], "why": "x"}]}`))
 	if err != nil {

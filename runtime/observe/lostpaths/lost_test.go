@@ -33,7 +33,8 @@ func TestIn(t *testing.T) {
 	}
 }
 
-// jail is a process in a mount namespace of its own, with read-only mounts at a, b and c below a directory, and its record.
+// jail is a process in a mount namespace of its own, with read-only mounts at a, b and c below a
+// directory, and its record.
 func jail(t *testing.T) (s state.Store, j *state.Jail, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -22,7 +22,8 @@ type Filters struct {
 	Profile string
 	Arch    string // a GOARCH
 	Kill    bool
-	// List narrows the profile, and File is where it came from; nil and "" where it is not narrowed.
+	// List narrows the profile, and File is where it came from; nil and "" where it is not
+	// narrowed.
 	List *seccomp.List
 	File string
 	// Outer is the delegate's, with what the init step needs, and Inner the exact one.
@@ -51,7 +52,7 @@ func Alone(o seccomp.Options) (*Filters, error) {
 	return f, err
 }
 
-// A verdict is what one filter says to all the calls that a question stands for.
+// A verdict is one filter's answer to all the calls that a question covers.
 type verdict struct {
 	pass, refuse bool
 	worst        uint32 // the strictest refusal
@@ -67,7 +68,7 @@ func (c *Call) partial(arch string) bpf.Partial {
 	return p
 }
 
-// judge asks one filter.
+// judge evaluates one filter.
 func judge(prog []bpf.Insn, p bpf.Partial) (v verdict, err error) {
 	answers, err := bpf.Verdicts(prog, p)
 	if err != nil {
@@ -84,8 +85,8 @@ func judge(prog []bpf.Insn, p bpf.Partial) (v verdict, err error) {
 	return v, nil
 }
 
-// saysOf is a filter's refusal as a program sees it.
-func saysOf(v uint32) string {
+// errnoOf names a filter's refusal as a program sees it.
+func errnoOf(v uint32) string {
 	switch v & bpf.RetActionFull {
 	case bpf.RetErrno:
 		if v&bpf.RetData == 0 {
@@ -124,7 +125,7 @@ func (f *Filters) OfCall(text string, c Call) (*Answer, error) {
 		if !inner.refuse || outer.refuse && int32(outer.worst&bpf.RetActionFull) < int32(inner.worst&bpf.RetActionFull) {
 			worst = outer.worst
 		}
-		a.Errno = saysOf(worst)
+		a.Errno = errnoOf(worst)
 	}
 	return a, f.explain(a, &c, p)
 }
@@ -160,7 +161,7 @@ func (f *Filters) explain(a *Answer, c *Call, p bpf.Partial) error {
 	if err != nil {
 		return err
 	}
-	a.Then = f.then(c)
+	a.Then = f.otherLayers(c)
 	f.rule(a, c)
 	switch {
 	case a.Verdict == Passes:
@@ -208,24 +209,24 @@ func (f *Filters) rule(a *Answer, c *Call) {
 	}
 }
 
-// then is what else refuses a call.
-func (f *Filters) then(c *Call) string {
-	if n, ok := neverOf(c.Name); ok {
-		return n.then
+// otherLayers describes what else refuses a call, besides the filters.
+func (f *Filters) otherLayers(c *Call) string {
+	if n, ok := refusedGroupOf(c.Name); ok {
+		return n.alsoRefusedBy
 	}
 	if c.Name == "socket" {
-		for _, s := range socketThen {
+		for _, s := range socketLayers {
 			if (s.word == "SOCK_RAW" && c.Known[1] && c.Args[1]&0xf == constants["SOCK_RAW"]) || (s.word != "SOCK_RAW" && c.Known[0] && c.Args[0] == constants[s.word]) {
 				return s.then
 			}
 		}
 	}
-	return then[c.Name]
+	return callLayers[c.Name]
 }
 
 // reason adds what is known of calls that no profile has.
 func (f *Filters) reason(a *Answer, c *Call) {
-	if n, ok := neverOf(c.Name); ok {
+	if n, ok := refusedGroupOf(c.Name); ok {
 		a.Instead = n.instead
 		if strings.HasPrefix(a.Why, "what is not listed") {
 			a.Why = n.why
@@ -233,7 +234,8 @@ func (f *Filters) reason(a *Answer, c *Call) {
 	}
 }
 
-// narrowed answers where the profile lets pass what the jail's filter does not: a list, or the engine's own filter.
+// narrowed answers where the profile lets pass what the jail's filter does not: a list, or the
+// engine's own filter.
 func (f *Filters) narrowed(a *Answer, c *Call, p bpf.Partial, own verdict) error {
 	if f.List != nil {
 		listed, err := Alone(f.Options())
@@ -262,7 +264,8 @@ func (f *Filters) listFile() string {
 	return f.File
 }
 
-// widening lists the profiles that let a call through, each with what it opens, the narrowest first.
+// widening lists the profiles that let a call through, each with what it opens, the narrowest
+// first.
 func (f *Filters) widening(c *Call, p bpf.Partial) ([]Remedy, error) {
 	now, err := f.section()
 	if err != nil {
@@ -316,7 +319,7 @@ type compiled struct {
 	prog    []bpf.Insn
 }
 
-// known are the profiles that were asked about, by name and architecture.
+// known are the profiles of earlier questions, by name and architecture.
 var known sync.Map
 
 // profileOf compiles a profile once.
@@ -366,7 +369,8 @@ func (f *Filters) against(now *specs.LinuxSeccomp, name string, other *specs.Lin
 // differences are those between profiles that were compared.
 var differences sync.Map
 
-// more reports whether another profile's rule for a call lets more through than this jail's: without arguments a question is about all.
+// more reports whether another profile's rule for a call lets more through than this jail's:
+// without arguments a question is about all.
 func (f *Filters) more(prog []bpf.Insn, c *Call) bool {
 	v, err := judge(f.Inner, bpf.Call(bpf.AuditArch(f.Arch), c.Number))
 	if err != nil || v.pass {
@@ -376,7 +380,8 @@ func (f *Filters) more(prog []bpf.Insn, c *Call) bool {
 	return err == nil && w.pass
 }
 
-// single is the change that lets one call through and no other: the wider profile, narrowed by a list to what there is now and this call.
+// single is the change that lets one call through and no other: the wider profile, narrowed by a
+// list to what there is now and this call.
 func (f *Filters) single(call, profile string) Remedy {
 	file := path.Join(ListDir, f.Profile+"-"+call+".json")
 	list := fmt.Sprintf(`{"extends": %q, "allow": [{"names": [%q], "why": "REASON"}]}`, f.Profile, call)

@@ -1,6 +1,7 @@
 package why
 
-// constants are names that people write for arguments; the numbers are the same on amd64 and arm64 (linux/*.h).
+// constants are names that people write for arguments; the numbers are the same on amd64 and arm64
+// (linux/*.h).
 var constants = map[string]uint64{
 	"NULL":      0,
 	"AF_UNSPEC": 0, "AF_UNIX": 1, "AF_LOCAL": 1, "AF_INET": 2, "AF_AX25": 3, "AF_INET6": 10, "AF_NETLINK": 16, "AF_PACKET": 17, "AF_RDS": 21,

@@ -13,7 +13,7 @@ type Facts struct {
 	ID      string // "" is a policy
 	Filters *Filters
 	Network Network
-	// Path is what was found at the question's path; nil where nobody looked.
+	// Path is what was found at the question's path; nil if it was not examined.
 	Path *Path
 	// Signs are what the jail shows of causes.
 	Signs []Sign
@@ -25,7 +25,8 @@ type Facts struct {
 type Network struct {
 	// Mode is policy.
 	Mode string
-	// ByRules reports that Rules are what is reached; Joined that they are those of another jail; Nothing that it is lo alone.
+	// ByRules reports that Rules are what is reached; Joined that they are those of another jail;
+	// Nothing that it is lo alone.
 	ByRules, Joined, Nothing bool
 	Rules                    *netrules.Set
 }
@@ -43,13 +44,14 @@ func (f *Facts) Answer(q Question) (*Answer, error) {
 	return f.OfError(q)
 }
 
-// OfName answers for a name of the network: what `agentjail network check` says, and for a jail without a network what to set.
+// OfName answers for a name of the network: the answer of `agentjail network check`, and for a jail
+// without a network what to set.
 func (f *Facts) OfName(text, name string, port uint16) *Answer {
 	a := &Answer{Question: text, Kind: OfName, Verdict: Refused, Ring: ring(report.Resources)}
 	entry := fmt.Sprintf("%s:%d", name, port)
 	switch {
 	case f.Network.Joined:
-		a.Verdict, a.By, a.Rule = Depends, []string{"network by name"}, "the network is another jail's, whose rules hold: ask about that one"
+		a.Verdict, a.By, a.Rule = Depends, []string{"network by name"}, "the network is another jail's, whose rules hold: use that jail's ID"
 	case f.Network.ByRules:
 		v := f.Network.Rules.Match(name, port)
 		a.By = []string{"network by name, policy's network.allow and network.deny"}

@@ -38,7 +38,8 @@ func find(text string) (*message, map[string]string) {
 	return nil, nil
 }
 
-// About adds to a question about an error what its text is about: a call, a name of the network, a path.
+// about adds to a question about an error the subject of its text: a call, a name of the network, a
+// path.
 func (q *Question) about(arch string) {
 	if q.Kind != OfError {
 		return
@@ -59,7 +60,8 @@ func (q *Question) about(arch string) {
 	}
 }
 
-// fromStrace reads a call as strace prints it; arguments that are no numbers or constants are not known.
+// fromStrace reads a call as strace prints it; arguments that are no numbers or constants are not
+// known.
 func fromStrace(name, args, arch string) Call {
 	c, _, _ := parseCall(name, arch)
 	for i, word := range strings.Split(args, ",") {
@@ -138,8 +140,8 @@ func (f *Facts) answerInner(a *Answer, q Question) error {
 	return nil
 }
 
-// cause is one reason of an entry, held against what the jail shows. It is nil where the jail shows that it was not that; sure says that
-// the jail shows it.
+// cause is one reason of an entry, compared with the state of the jail. It is nil if the jail rules
+// the cause out; sure means that the jail confirms it.
 func (f *Facts) cause(c cause) (a *Answer, sure bool) {
 	a = &Answer{Question: c.What, Kind: OfError, Verdict: Refused, Ring: c.ring(), Remedies: c.remedies(), Purpose: c.Purpose, Instead: c.Instead}
 	if c.By != "" {
@@ -211,8 +213,8 @@ func (f *Facts) passes(call string) (passes, known bool) {
 
 // A Sign is something that a jail shows of a cause.
 type Sign struct {
-	// Sign is the cause's: "memory", "pids", "layer", "layer files", "tmpfs", "network none", "network names", "name", "kill", "protected",
-	// "other user", "tls end".
+	// Sign is the cause's: "memory", "pids", "layer", "layer files", "tmpfs", "network none",
+	// "network names", "name", "kill", "protected", "other user", "tls end".
 	Sign string
 	// Shown reports that it is there; Rules, where it is not, that the cause cannot be it.
 	Shown, Rules bool
@@ -233,7 +235,8 @@ func Signs() []string {
 	return out
 }
 
-// Table lists the messages, each with its likeliest cause and the remedy, for the page that people read.
+// Table lists the messages, each with its likeliest cause and the remedy, for the page that people
+// read.
 func Table() [][3]string {
 	var out [][3]string
 	for _, m := range messages() {
@@ -242,7 +245,7 @@ func Table() [][3]string {
 		if len(c.Remedies) > 0 {
 			remedy = c.Remedies[0].Write
 		}
-		out = append(out, [3]string{m.Says[0], c.What, remedy})
+		out = append(out, [3]string{m.Samples[0], c.What, remedy})
 	}
 	return out
 }

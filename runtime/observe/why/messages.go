@@ -13,12 +13,12 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// A message is an error that programs print in jails, or engines about them, with its causes: an entry of messages.toml, which reports what each
-// field is.
+// A message is an error that programs print in jails, or engines about them, with its causes: an
+// entry of messages.toml, which reports what each field is.
 type message struct {
 	ID       string   `toml:"id"`
 	Like     string   `toml:"like"`
-	Says     []string `toml:"says"`
+	Samples  []string `toml:"says"`
 	Path     bool     `toml:"path"`
 	CausesOf string   `toml:"causes_of"`
 	Causes   []cause  `toml:"cause"`
@@ -57,7 +57,8 @@ var rings = map[string]report.Ring{"kernel": report.Kernel, "access": report.Acc
 //go:embed messages.toml
 var messagesTOML []byte
 
-// messages is the table, read when somebody first asks about an error. That it can be read is held by its test.
+// messages is the table, read at the first question about an error. Its test holds that it can be
+// read.
 var messages = sync.OnceValue(func() []message {
 	all, err := readMessages(messagesTOML)
 	if err != nil {

@@ -13,22 +13,24 @@ import (
 // signs are those that runtime/inspect looks for (type Sign).
 var signs = []string{"memory", "pids", "layer", "layer files", "tmpfs", "network none", "network names", "name", "kill", "protected", "other user", "tls end"}
 
-// setting is a line of a policy within a remedy, and unnamed are the words in its values that stand for what a reader puts there.
+// setting is a line of a policy within a remedy, and unnamed are the words in its values that stand
+// for what a reader puts there.
 var (
 	setting = regexp.MustCompile(`([a-z]+\.[a-z_]+) = ("[^"]*"|\[[^\]]*\]|[0-9]+)`)
 	unnamed = strings.NewReplacer("NAME:PORT", "a.example:443", "ADDRESS:PORT", "192.0.2.7:443", "FIRST:COUNT", "2080374784:1048576", "/dev/DEVICE", "/dev/fuse",
 		`"DIR"`, `"/srv/dir"`, `"PATH"`, `"/srv/path"`)
 )
 
-// TestMessages: every entry of the table is whole, and answers the messages that it lists, of which no other entry has one.
+// TestMessages: every entry of the table is whole, and answers the messages that it lists, of which
+// no other entry has one.
 func TestMessages(t *testing.T) {
 	ids, says := map[string]bool{}, map[string]string{}
 	for _, m := range messages() {
-		if m.ID == "" || ids[m.ID] || m.Like == "" || len(m.Says) == 0 || len(m.Causes) == 0 {
+		if m.ID == "" || ids[m.ID] || m.Like == "" || len(m.Samples) == 0 || len(m.Causes) == 0 {
 			t.Errorf("%q: no name of its own, no pattern, no example, or no cause", m.ID)
 		}
 		ids[m.ID] = true
-		for _, text := range m.Says {
+		for _, text := range m.Samples {
 			if other, there := says[text]; there {
 				t.Errorf("%q: in %s and in %s", text, other, m.ID)
 			}
@@ -78,7 +80,8 @@ func (c *cause) check(t *testing.T, id string) {
 	}
 }
 
-// check holds a remedy to say where it goes; of one in the policy, that its settings are what the policy takes.
+// check holds a remedy to say where it goes; of one in the policy, that its settings are what the
+// policy takes.
 func (r *change) check(t *testing.T, id string) {
 	t.Helper()
 	if _, known := places[r.Where]; r.Write == "" || !known && !strings.HasPrefix(r.Where, "the host") {

@@ -2,14 +2,15 @@ package why
 
 import "strings"
 
-// A never is a group of system calls that no profile lets pass, whatever their arguments, with what only this table knows of them.
-type never struct {
+// A refusedGroup is a group of system calls that no profile lets pass, whatever their arguments,
+// with what only this table knows of them.
+type refusedGroup struct {
 	calls string // separated by spaces
 	// why no profile has them.
 	why string
-	// then is what would refuse them, were no filter there; "" where they would pass.
-	then string
-	// instead is what programs do without, or whoever runs the jail.
+	// alsoRefusedBy is what would refuse them without a filter; "" if they would pass.
+	alsoRefusedBy string
+	// instead is what programs use instead, or the user who runs the jail.
 	instead string
 }
 
@@ -18,8 +19,8 @@ const (
 	nothing    = "nothing: programs try it and go on without"
 )
 
-// nevers hold every call that no profile lets pass (TestEveryCallHasAReason).
-var nevers = [...]never{
+// refusedGroups hold every call that no profile lets pass (TestEveryCallHasAReason).
+var refusedGroups = [...]refusedGroup{
 	{"io_uring_setup io_uring_enter io_uring_register",
 		"a large part of the kernel's exploits come in by it, and what it does later no filter sees", "",
 		"epoll: node (UV_USE_IO_URING=0 is its default), nginx, databases and language runtimes have it, and take ENOSYS for \"not there\""},
@@ -63,7 +64,7 @@ var nevers = [...]never{
 	{"init_module finit_module delete_module create_module query_module get_kernel_syms", "the host's kernel", "capability: CAP_SYS_MODULE, which no jail has", "load the module on the host"},
 	{"kexec_load kexec_file_load reboot", "the host's kernel", "capability: CAP_SYS_BOOT, which no jail has", "end the first process: the jail ends with it"},
 	{"settimeofday clock_settime adjtimex clock_adjtime", "the host's clock", "capability: CAP_SYS_TIME, which no jail has", "libfaketime, or the program's own setting"},
-	{"sethostname setdomainname", "the engine says the names", noSysAdmin, "docker run --hostname, --domainname"},
+	{"sethostname setdomainname", "the engine sets the names", noSysAdmin, "docker run --hostname, --domainname"},
 	{"swapon swapoff acct quotactl quotactl_fd vhangup syslog nfsservctl", "the host's administration", noSysAdmin, "on the host (dmesg, quota, swap)"},
 	{"iopl ioperm", "the host's devices", "capability: CAP_SYS_RAWIO, which no jail has", "on the host"},
 	{"modify_ldt set_thread_area get_thread_area", "segments of 32-bit programs, with a history of exploits; no jail runs those", "", "64-bit programs (wine, dosemu: not in a jail)"},
@@ -82,20 +83,20 @@ var nevers = [...]never{
 	{"uselib ustat sysfs _sysctl uprobe uretprobe afs_syscall getpmsg putpmsg security tuxcall vserver", "of old systems, or the kernel's own", "", nothing},
 }
 
-// neverOf finds a call's group.
-func neverOf(call string) (never, bool) {
-	for _, n := range nevers {
+// refusedGroupOf finds a call's group.
+func refusedGroupOf(call string) (refusedGroup, bool) {
+	for _, n := range refusedGroups {
 		for c := range strings.FieldsSeq(n.calls) {
 			if c == call {
 				return n, true
 			}
 		}
 	}
-	return never{}, false
+	return refusedGroup{}, false
 }
 
-// then is what else refuses calls and arguments that some profile lets pass.
-var then = map[string]string{
+// callLayers is what else refuses calls and arguments that some profile lets pass.
+var callLayers = map[string]string{
 	"ptrace":            "Landlock: processes of one exec trace each other, and no others; the host's kernel.yama.ptrace_scope",
 	"process_vm_readv":  "Landlock: within processes of one exec",
 	"process_vm_writev": "Landlock: within processes of one exec",
@@ -112,12 +113,12 @@ var then = map[string]string{
 	"kill":              "Landlock: the jail's own processes only; process namespace",
 	"inotify_add_watch": "limit: fs.inotify.max_user_watches, for each jail by itself",
 	"inotify_init1":     "limit: fs.inotify.max_user_instances, for each jail by itself",
-	"connect":           "network: nothing but lo, or what network.mode and network.allow give",
-	"bind":              "network: lo, or what network.mode gives",
+	"connect":           "network: nothing but lo, or what network.mode and network.allow permit",
+	"bind":              "network: lo, or what network.mode permits",
 	"mknod":             "capability: CAP_MKNOD, which no jail has, for devices",
 	"mknodat":           "capability: CAP_MKNOD, which no jail has, for devices",
-	"open":              "files: ids, read-only mounts and Landlock (ask `agentjail why ID PATH`)",
-	"openat":            "files: ids, read-only mounts and Landlock (ask `agentjail why ID PATH`)",
+	"open":              "files: ids, read-only mounts and Landlock (see `agentjail why ID PATH`)",
+	"openat":            "files: ids, read-only mounts and Landlock (see `agentjail why ID PATH`)",
 	"sendfile":          "",
 	"shmget":            "limit: the memory of the jail",
 	"clone":             "limit: limits.pids; user.max_*_namespaces is 0",
@@ -149,8 +150,8 @@ var insteadOf = map[string]string{
 	"timer_create":    "clocks of wall time; setitimer for profilers",
 }
 
-// raw is what refuses socket families and types beside the filter.
-var socketThen = []struct{ word, then string }{
+// socketLayers is what refuses socket families and types beside the filter.
+var socketLayers = []struct{ word, then string }{
 	{"AF_PACKET", "capability: CAP_NET_RAW, which no jail has"},
 	{"SOCK_RAW", "capability: CAP_NET_RAW, which no jail has; connect to a port in place of a ping"},
 	{"AF_VSOCK", "nothing: the host's hypervisor would answer"},

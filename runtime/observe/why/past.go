@@ -8,7 +8,8 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// kindsOf are the kinds of refusals that a message's cause leaves in a jail's journal, by the cause's sign.
+// kindsOf are the kinds of refusals that a message's cause leaves in a jail's journal, by the
+// cause's sign.
 var kindsOf = map[string][]journal.Kind{
 	"memory": {journal.LimitOOM}, "pids": {journal.LimitPids}, "layer": {journal.LimitLayer}, "layer files": {journal.LimitInodes},
 	"name": {journal.NameRefused, journal.ConnectRefused}, "kill": {journal.SyscallKilled},
@@ -34,7 +35,8 @@ func below(path, dir string) bool {
 	return path != "" && (path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/"))
 }
 
-// Past adds to an answer what a jail was last refused that fits the question, and when. events are in the order of time.
+// Past adds to an answer what a jail was last refused that fits the question, and when. events are
+// in the order of time.
 func (a *Answer) Past(q Question, events []journal.Event) {
 	var kinds []journal.Kind
 	if q.Kind == OfError {

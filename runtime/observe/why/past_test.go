@@ -29,7 +29,7 @@ func TestPast(t *testing.T) {
 		"Could not resolve host: pypi.org":                    "refused 2 times so far, last at 4: connect.refused pypi.org:25",
 		"Killed":                                              "", "no message at all of this kind": "",
 	} {
-		q, err := Ask(question, "amd64")
+		q, err := ParseQuestion(question, "amd64")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,8 @@ import (
 
 // Path is what was found of a path in a jail, or of what holds it. Ids are the jail's own.
 type Path struct {
-	// Name is the path as it was looked up, and Exists whether there is something; else the rest is about the nearest directory above it.
+	// Name is the path as it was looked up, and Exists whether there is something; else the rest is
+	// about the nearest directory above it.
 	Name, Above string
 	Exists      bool
 	Link        bool // a symbolic link, which is not followed
@@ -21,12 +22,14 @@ type Path struct {
 		UID, GID uint32
 		Groups   []uint32
 	}
-	// Mount is where the mount is that it lies on, FS its file system, and Kind what it is to the jail.
+	// Mount is where the mount is that it lies on, FS its file system, and Kind what it is to the
+	// jail.
 	Mount, FS string
 	Kind      MountKind
 	ReadOnly  bool
 	NoExec    bool
-	// Masked, Fixed and Protected are paths of the lists that hold it, or "": hidden, read-only in every jail, protected for the host.
+	// Masked, Fixed and Protected are paths of the lists that hold it, or "": hidden, read-only in
+	// every jail, protected for the host.
 	Masked, Fixed, Protected string
 	// OneOwner reports that the mount's owner is one user of the jail, who is Owner.
 	OneOwner bool
@@ -61,7 +64,7 @@ func (f *Facts) OfPath(text string) *Answer {
 	can := p.rights()
 	switch {
 	case p.Masked != "":
-		a.Verdict, a.By, a.Rule = Refused, []string{"masked paths"}, p.Masked+" is hidden in every jail: it tells of the host, or steers its kernel"
+		a.Verdict, a.By, a.Rule = Refused, []string{"masked paths"}, p.Masked+" is hidden in every jail: it exposes the host, or steers its kernel"
 		a.Purpose, a.Instead = true, "the limits in /sys/fs/cgroup; /proc/cpuinfo, meminfo and stat are the jail's own"
 	case !p.Exists && path.Dir(p.Name) != p.Above || !p.Exists && missingDevice(p.Name):
 		a.Verdict, a.Errno = Refused, "ENOENT"
@@ -117,7 +120,7 @@ func (f *Facts) byMode(a *Answer, p *Path, can string) {
 		a.Why = fmt.Sprintf("the mounted directory belongs to uid %d of the jail", p.Owner)
 		a.Remedies = []Remedy{{Write: fmt.Sprintf("docker run -u %d, or -l dev.agentjail.binds.owner=%d", p.Owner, p.User.UID), Where: "the container's command line"}}
 	case p.Kind == Host && p.UID == 65534:
-		a.Why = "on the host it belongs to somebody else than the directory, who is nobody in the jail"
+		a.Why = "on the host its owner is not the directory's, and has no id in the jail"
 		a.Remedies = []Remedy{{Write: "chown the file to the directory's owner", Where: "the host"}}
 	default:
 		a.Remedies = []Remedy{{Write: fmt.Sprintf("docker run -u %d:%d", p.UID, p.GID), Where: "the container's command line"}}
@@ -133,7 +136,7 @@ func full(p *Path, can string) bool {
 
 func (p *Path) isDir() bool { return p.Mode&0o170000 == 0o040000 }
 
-// rights are those that the mode gives the jail's user, who has no capability.
+// rights are those of the jail's user by the file's mode, who has no capability.
 func (p *Path) rights() string {
 	bits := p.Mode & 7
 	switch {
@@ -244,7 +247,7 @@ func (f *Facts) ofNoJail(a *Answer, name string) {
 		a.Instead = "services started outside, reached by name; credentials (docs/credentials.md)"
 	case name == "/dev/fuse":
 		a.Verdict, a.Why, a.Purpose = Refused, "FUSE needs a mount, and no process of a jail mounts", true
-		a.Instead = "mount on the host, and give the jail the directory"
+		a.Instead = "mount on the host, and mount the directory into the jail"
 	case missingDevice(name):
 		a.Verdict, a.Why = Refused, "a jail has no device but null, zero, full, random, urandom, tty, console and ptmx"
 		a.Remedies = []Remedy{{Write: fmt.Sprintf("devices.allow = [%q], and docker run --device %s", name, name), Where: f.where(), Opens: "the device's driver, with every request of its"}}

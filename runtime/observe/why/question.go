@@ -21,7 +21,7 @@ const (
 	OfError Kind = "error"
 )
 
-// Question is what somebody asks.
+// Question is one parsed question.
 type Question struct {
 	Text string
 	Kind Kind
@@ -36,9 +36,10 @@ type Question struct {
 // maxQuestion bounds the text of a question: a whole log is none.
 const maxQuestion = 16 << 10
 
-// Ask reads a question: a path begins with a slash, a system call is a name, a number or NAME(ARGUMENT, ...), a name of the network has
-// a dot or a port, and everything else is the text of an error.
-func Ask(text, arch string) (Question, error) {
+// ParseQuestion reads a question: a path begins with a slash, a system call is a name, a number or
+// NAME(ARGUMENT, ...), a name of the network has a dot or a port, and everything else is the text
+// of an error.
+func ParseQuestion(text, arch string) (Question, error) {
 	q := Question{Text: strings.TrimSpace(text)}
 	if q.Text == "" || len(q.Text) > maxQuestion {
 		return q, fmt.Errorf("a question has 1 to %d characters: a system call, a path, NAME:PORT or the text of an error", maxQuestion)
@@ -87,7 +88,7 @@ type Call struct {
 	Known  [6]bool
 }
 
-// maxNumber is above every number that a kernel has given.
+// maxNumber is above every number that a kernel has assigned.
 const maxNumber = 1 << 12
 
 // parseCall reads NAME, NUMBER or NAME(ARGUMENT, ...). ok is false where the text is no call's.

@@ -1,7 +1,8 @@
-// Package why answers why something does not work in a jail: a system call, a path, a name of the network, or the text of an error. It
-// reports what refuses it, by which rule, and what to write so that this passes and nothing else.
+// Package why answers why something does not work in a jail: a system call, a path, a name of the
+// network, or the text of an error. It reports what refuses it, by which rule, and what to write so
+// that this passes and nothing else.
 //
-// It is pure: what is known of a jail is gathered by who asks.
+// It is pure: the caller gathers the facts about the jail.
 package why
 
 import (
@@ -16,7 +17,8 @@ import (
 // Verdict is the short answer.
 type Verdict string
 
-// The verdicts. Depends is for a call of which some arguments pass, and for an error with several causes.
+// The verdicts. Depends is for a call of which some arguments pass, and for an error with several
+// causes.
 const (
 	Passes  Verdict = "passes"
 	Refused Verdict = "refused"
@@ -38,7 +40,7 @@ type Answer struct {
 	Question string  `json:"question"`
 	Kind     Kind    `json:"kind"`
 	Verdict  Verdict `json:"verdict"`
-	// Errno is what a program sees; By what refuses, in the order in which it is asked.
+	// Errno is what a program sees; By what refuses, in the order in which they are checked.
 	Errno string   `json:"errno,omitempty"`
 	By    []string `json:"by,omitempty"`
 	// Ring is that of the protection; nil where there is none, as for a limit of the host's.

@@ -28,14 +28,15 @@ func alone(t testing.TB, profile, arch string) *Filters {
 
 func ask(t testing.TB, text, arch string) Question {
 	t.Helper()
-	q, err := Ask(text, arch)
+	q, err := ParseQuestion(text, arch)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return q
 }
 
-// TestSaysWhatTheFilterSays: of every call and profile, the answer is the compiled filter's, and a remedy is one that lets it through.
+// TestSaysWhatTheFilterSays: of every call and profile, the answer is the compiled filter's, and a
+// remedy is one that lets it through.
 func TestSaysWhatTheFilterSays(t *testing.T) {
 	passes := func(x uint32) bool { return x&bpf.RetActionFull == bpf.RetAllow }
 	for _, arch := range arches {
@@ -97,7 +98,8 @@ func checkRefusal(t *testing.T, f *Filters, a *Answer, name, arch string) {
 	}
 }
 
-// TestSingleOpensNothingElse: the remedy with a list lets through one call more than there was, as far as the wider profile has it.
+// TestSingleOpensNothingElse: the remedy with a list lets through one call more than there was, as
+// far as the wider profile has it.
 func TestSingleOpensNothingElse(t *testing.T) {
 	for _, arch := range arches {
 		before := alone(t, "default", arch)
@@ -125,7 +127,7 @@ func TestSingleOpensNothingElse(t *testing.T) {
 // TestEveryCallHasAReason: what no profile lets pass is in exactly one group.
 func TestEveryCallHasAReason(t *testing.T) {
 	in := map[string]int{}
-	for _, n := range nevers {
+	for _, n := range refusedGroups {
 		if n.why == "" || n.instead == "" {
 			t.Errorf("%s: no reason, or nothing instead", n.calls)
 		}
@@ -171,7 +173,7 @@ func TestQuestions(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "socket(AF_NONSENSE)", "socket(1", "read(1,2,3,4,5,6,7)", "99999", strings.Repeat("x", maxQuestion+1)} {
-		if q, err := Ask(bad, "amd64"); err == nil {
+		if q, err := ParseQuestion(bad, "amd64"); err == nil {
 			t.Errorf("%.40q is taken for %+v", bad, q)
 		}
 	}
@@ -206,7 +208,7 @@ func TestArguments(t *testing.T) {
 		"setsockopt(3, SOL_SOCKET, SO_RCVBUF)":    {Refused, seccomp.Done},
 		"setsockopt(3, SOL_SOCKET, SO_KEEPALIVE)": {Refused, ""},
 	} {
-		q, err := Ask(text, "amd64")
+		q, err := ParseQuestion(text, "amd64")
 		if strings.Contains(text, "KEEPALIVE") {
 			if err == nil {
 				t.Errorf("%s: a constant that is not in the table is taken for something", text)
@@ -331,13 +333,13 @@ func TestTextIsClean(t *testing.T) {
 
 func FuzzAsk(f *testing.F) {
 	for _, m := range messages() {
-		f.Add(m.Says[0])
+		f.Add(m.Samples[0])
 	}
 	f.Add("socket(AF_UNIX|1, _, 0x7)")
 	f.Add("/../..//x")
 	facts := &Facts{Filters: alone(f, "default", "amd64"), Network: Network{Mode: "none", Nothing: true}}
 	f.Fuzz(func(t *testing.T, text string) {
-		q, err := Ask(text, "amd64")
+		q, err := ParseQuestion(text, "amd64")
 		if err != nil {
 			return
 		}
@@ -355,7 +357,8 @@ func FuzzAsk(f *testing.F) {
 // page is docs/why.md's table of messages.
 const page = "../../../docs/why.md"
 
-// TestPage: the page that people read has the table (go test ./runtime/observe/why -run TestPage -update).
+// TestPage: the page that people read has the table (go test ./runtime/observe/why -run TestPage
+// -update).
 func TestPage(t *testing.T) {
 	var b strings.Builder
 	for _, row := range Table() {

@@ -15,38 +15,38 @@ type Traits struct {
 	// libcontainer/cgroups/fs).
 	GroupsBelowRoot bool
 	// KeepsStdio reports that it leaves the owners of its standard files as they are. crun before
-	// release 1.24 changes their owner to the jail's root.
+	// release 1.24 makes the jail's root their owner.
 	KeepsStdio bool
 	// PsNeedsGroup reports that its ps fails for a container whose control group is gone.
 	PsNeedsGroup bool
-	// EntersByProcess reports that its exec enters the jail's user namespace first, for which it
+	// ExecNeedsPtrace reports that its exec enters the jail's user namespace first, for which it
 	// needs ptrace access to the jail's first process (crun, src/libcrun/linux.c). No process has
 	// that access to the init step.
-	EntersByProcess bool
-	// MountsNamed reports that it can mount a control group hierarchy of version 1 that
-	// has a name in the place of controllers. runc (tried with 1.1 and 1.5) takes the
-	// name for a controller and fails.
-	MountsNamed bool
-	// ReadsMaps reports that its releases with mount extensions in their features take the maps
-	// of a user namespace that they join from there (runc 1.2).
+	ExecNeedsPtrace bool
+	// MountsNamedCgroupV1 reports that it can mount a control group hierarchy of version 1 that has
+	// a name in the place of controllers. runc (tried with 1.1 and 1.5) takes the name for a
+	// controller and fails.
+	MountsNamedCgroupV1 bool
+	// ReadsMaps reports that its releases that report mount extensions read the maps of a user
+	// namespace that they join from there (runc 1.2).
 	ReadsMaps bool
 	// Release is how a created container is started without the delegate.
 	Release Release
-	// QuickSince is the first release that keeps compiled filters and reports all of its
-	// features; with the zero value no release is faster than others.
-	QuickSince Version
-	// Steady reports that each release runs jails, and the newest best; it is taken where
-	// no delegate runs a trial.
-	Steady bool
+	// FastSince is the first release that keeps compiled filters and reports all of its features;
+	// the zero value means that none is faster than others.
+	FastSince Version
+	// EveryReleaseWorks reports that each release runs jails, and the newest best; it is taken
+	// where no delegate runs a trial.
+	EveryReleaseWorks bool
 	// Boundary reports where each protection is held.
 	Boundary Boundary
 }
 
-// Release is how the process of a created container is made to continue. In both kinds it waits
+// Release is how the process of a created container is made to continue. With both kinds it waits
 // at a named pipe, exec.fifo.
 type Release struct {
-	// Record is the file that identifies the delegate's directory of a container; with "" only
-	// the delegate can start it.
+	// Record is the file by which the delegate's directory of a container is distinguished from
+	// another's; "" means that only the delegate can start it.
 	Record string
 	// Writes reports that start writes to the pipe and the process reads, and not the
 	// other way around.
@@ -60,14 +60,14 @@ var known = []struct {
 	Traits
 }{
 	{"runc", Traits{
-		KeepsStdio: true, ReadsMaps: true, Steady: true,
+		KeepsStdio: true, ReadsMaps: true, EveryReleaseWorks: true,
 		Release: Release{Record: "state.json"}, // libcontainer/container_linux.go, exec
 	}},
 	{"crun", Traits{
-		GroupsBelowRoot: true, PsNeedsGroup: true, EntersByProcess: true, MountsNamed: true,
+		GroupsBelowRoot: true, PsNeedsGroup: true, ExecNeedsPtrace: true, MountsNamedCgroupV1: true,
 		Release: Release{Record: "status", Writes: true}, // src/libcrun/status.c, libcrun_status_write_exec_fifo
 		// From 1.9 on `crun features` is whole.
-		QuickSince: Version{1, 9},
+		FastSince: Version{1, 9},
 	}},
 }
 

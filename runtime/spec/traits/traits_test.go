@@ -17,7 +17,7 @@ func TestOf(t *testing.T) {
 		}
 	}
 	for _, n := range []string{"", "runc-new", "/runc/youki"} {
-		if tr := Of(n); tr.KeepsStdio || tr.GroupsBelowRoot || tr.Steady || tr.Release.Record != "" {
+		if tr := Of(n); tr.KeepsStdio || tr.GroupsBelowRoot || tr.EveryReleaseWorks || tr.Release.Record != "" {
 			t.Errorf("%s is not known: %+v", n, tr)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-// Runner returns a function that has a filter judge a call, and returns what seccomp(2) calls its return value.
+// Runner returns a function that has a filter judge a call, and returns what seccomp(2) calls its
+// return value.
 func Runner(t *testing.T, filter []unix.SockFilter) func(arch, nr uint32, args ...uint64) uint32 {
 	t.Helper()
 	var raw bytes.Buffer

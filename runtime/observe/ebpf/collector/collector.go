@@ -1,5 +1,6 @@
-// Package collector is the program agentjail-journal: it loads the eBPF programs, keeps them pinned, and writes what they report to the jails'
-// journals. One serves a host. When it dies the programs go on refusing, and only the telling stops.
+// Package collector is the program agentjail-journal: it loads the eBPF programs, keeps them
+// pinned, and writes what they report to the jails' journals. One serves a host. When it dies the
+// programs go on refusing, and only the reports stop.
 package collector
 
 import (
@@ -31,18 +32,20 @@ import (
 type Options struct {
 	// Policy is the policy's file, which reports where jails' host ids and journals are.
 	Policy string
-	// Syscalls has refused system calls reported; where that takes a program on every system call of the machine, too.
+	// Syscalls has refused system calls reported; where that takes a program on every system call
+	// of the machine, too.
 	Syscalls bool
-	// Connections has connect and bind reported, and blocked where policy or a container's annotation requests it. Policy alone is enough.
+	// Connections has connect and bind reported, and blocked where policy or a container's
+	// annotation requests it. Policy alone is enough.
 	Connections bool
 	// User is whom the reader becomes.
 	User string
 	// Pins is where the programs stay; "" has them end with the collector.
 	Pins string
-	// Print gets every event; nil is nobody.
+	// Print, if not nil, gets every event.
 	Print func(journal.Event)
-	// Say gets, in lines, what goes on.
-	Say func(format string, args ...any)
+	// Logf gets lines of progress.
+	Logf func(format string, args ...any)
 }
 
 // Status is what became of the programs. The collector keeps it at status.StatusFile.
@@ -62,10 +65,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 	pools := policy.Pools(o.Policy)
 	load := ebpf.Options{
-		Pools: pools, Verdict: ebpf.Default, Loud: ebpf.DefaultLoud, Rate: ebpf.DefaultRate, Syscalls: true, Fallback: o.Syscalls, Pins: o.Pins,
+		Pools: pools, Verdict: ebpf.Default, RefusalRate: ebpf.DefaultRefusalRate, EventRate: ebpf.DefaultEventRate, Syscalls: true, Fallback: o.Syscalls, Pins: o.Pins,
 		Connections: o.Connections || connectionsBlocked(o.Policy, jailmap.Registry{Root: place.Store.Root}),
 	}
-	uid, gid, err := ids(o.User, o.Say)
+	uid, gid, err := ids(o.User, o.Logf)
 	if err != nil {
 		return err
 	}
@@ -78,7 +81,8 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(filepath.Dir(status.StatusFile), 0o755); err != nil {
 		return err
 	}
-	// The reader has been started: nothing else here takes a capability. Root's files are root's to write without any.
+	// The reader has been started: nothing else here takes a capability. Root's files are root's to
+	// write without any.
 	if err := privileges.Keep(); err != nil {
 		return err
 	}
@@ -89,7 +93,7 @@ func Run(ctx context.Context, o Options) error {
 	stop := context.AfterFunc(ctx, r.end)
 	defer stop()
 	go w.flushAlways(ctx)
-	go lostpaths.All(ctx, place.Store, func(err error) { o.Say("%v", err) })
+	go lostpaths.All(ctx, place.Store, func(err error) { o.Logf("%v", err) })
 	err = readFrames(r.frames, w)
 	w.flush()
 	if ctx.Err() != nil {
@@ -103,7 +107,7 @@ func connectionsBlocked(path string, r jailmap.Registry) bool {
 	const bits = 1<<ebpf.Connect | 1<<ebpf.Bind
 	block, err := jailmap.Bits(policy.Blocked(path))
 	if err != nil || block&bits != 0 {
-		return true // with what nobody knows, rather one program more
+		return true // if unknown, rather one program more
 	}
 	spaces, err := r.All()
 	if err != nil {
@@ -175,7 +179,7 @@ func startReader(load ebpf.Options, o Options, uid, gid uint32) (*reader, error)
 func ids(name string, say func(string, ...any)) (uid, gid uint32, err error) {
 	u, err := user.Lookup(name)
 	if err != nil {
-		say("there is no user %s: the reader is nobody", name)
+		say("there is no user %s: the reader runs as the overflow user", name)
 		return idmap.Overflow, idmap.Overflow, nil
 	}
 	id, err1 := strconv.ParseUint(u.Uid, 10, 32)
@@ -189,7 +193,8 @@ func ids(name string, say func(string, ...any)) (uid, gid uint32, err error) {
 	return uint32(id), uint32(group), nil
 }
 
-// openPins makes the directory of pins, the reader's own. It cannot be opened by its path by others than root.
+// openPins makes the directory of pins, the reader's own. It cannot be opened by its path by others
+// than root.
 func openPins(path string, uid, gid uint32) (*os.File, error) {
 	if path == "" {
 		return os.Open("/")

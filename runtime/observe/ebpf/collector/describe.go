@@ -15,7 +15,8 @@ import (
 	"agentjail.dev/seccomp/abi"
 )
 
-// passed is the kind of what both filters refuse in every profile: that a program was asked about it means that they failed.
+// passed is the kind of what both filters refuse in every profile: that a program saw it means that
+// both filters failed.
 const passed = journal.Ring0Passed
 
 // kinds of what is refused, by hook.
@@ -104,7 +105,8 @@ func describeAddress(out *journal.Event, e *ebpf.Event) {
 	out.Port = uint16(e.Args[0])
 }
 
-// describeCall is a refused system call. Which rule refused it, `agentjail why` finds in the profile.
+// describeCall is a refused system call. Which rule refused it, `agentjail why` finds in the
+// profile.
 func describeCall(out *journal.Event, e *ebpf.Event) {
 	arch := runtime.GOARCH
 	n := int(e.Number)
@@ -116,8 +118,8 @@ func describeCall(out *journal.Event, e *ebpf.Event) {
 	}
 }
 
-// written reports whether a program that is run was written in the jail: changed after that was made, on a file system of memory or of layers,
-// which a mounted directory is not.
+// written reports whether a program that is run was written in the jail: changed after that was
+// made, on a file system of memory or of layers, which a mounted directory is not.
 func written(e *ebpf.Event, born time.Time) bool {
 	const minorBits = 20 // of the kernel's own device numbers
 	return !born.IsZero() && int64(e.Args[0]) >= born.UnixNano() && uint32(e.Args[1])>>minorBits == 0

@@ -13,7 +13,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// TestDescribeRefused: what a program refuses is an event of its hook's kind, a refusal with a rule.
+// TestDescribeRefused: what a program refuses is an event of its hook's kind, a refusal with a
+// rule.
 func TestDescribeRefused(t *testing.T) {
 	for _, c := range []struct {
 		in   ebpf.Event
@@ -41,7 +42,8 @@ func TestDescribeRefused(t *testing.T) {
 	}
 }
 
-// TestDescribeProgram: arguments that are not all there end with a mark, and the journal has each of a program's.
+// TestDescribeProgram: arguments that are not all there end with a mark, and the journal has each
+// of a program's.
 func TestDescribeProgram(t *testing.T) {
 	for name, row := range map[string]struct {
 		started ebpf.Started
@@ -58,8 +60,8 @@ func TestDescribeProgram(t *testing.T) {
 	}
 }
 
-// TestOf: an event of a pod's process is of the jail whose mount namespace it was in, also when the process is gone, or is no descendant of the
-// jail's first one, as those of exec are not.
+// TestOf: an event of a pod's process is of the jail whose mount namespace it was in, also when the
+// process is gone, or is no descendant of the jail's first one, as those of exec are not.
 func TestOf(t *testing.T) {
 	pause, main := &state.Brief{ID: "pause", InitPid: 1 << 30, MountNS: 11}, &state.Brief{ID: "main", InitPid: os.Getpid(), MountNS: 12}
 	all := []*state.Brief{pause, main}
@@ -73,20 +75,21 @@ func TestOf(t *testing.T) {
 		{ebpf.Event{Pid: uint32(os.Getpid()), Mounts: 13}, false, true}, // as the parents say
 		{ebpf.Event{Pid: uint32(os.Getpid())}, false, true},
 	} {
-		if p, m := of(&row.event, pause, all), of(&row.event, main, all); p != row.pause || m != row.main {
+		if p, m := belongsTo(&row.event, pause, all), belongsTo(&row.event, main, all); p != row.pause || m != row.main {
 			t.Errorf("%+v: %v of pause, %v of main", row.event, p, m)
 		}
 	}
 }
 
-// TestBrief: a jail whose programs have long arguments gets a share of them into its journal, others theirs, and time gives some back.
+// TestBrief: a jail whose programs have long arguments gets a share of them into its journal,
+// others theirs, and time gives some back.
 func TestBrief(t *testing.T) {
 	w := newWriter(journal.Place{}, Options{})
 	long := strings.Repeat("x", 1000)
 	const jail, other = 1 << 32, 2 << 32
 	kept := func(jail uint64) bool {
 		e := journal.Event{Kind: journal.ProcessExec, Path: "/bin/x", Argv: []string{long}, Cwd: "/tmp"}
-		w.brief(jail, &e)
+		w.trimArgs(jail, &e)
 		if whole := len(e.Argv) == 1 && e.Cwd == "/tmp"; whole != !e.ArgvOmitted || e.Path != "/bin/x" {
 			t.Fatalf("%+v", e)
 		}

@@ -9,8 +9,9 @@ import (
 	cf "agentjail.dev/runtime/kernel/callfilter"
 )
 
-// Both halves of the collector parse what jails have a hand in: names of programs, arguments, paths. Once they are set up each has a system call
-// filter: what is not listed answers EPERM, to the half itself and to what may have taken it over.
+// Both halves of the collector parse what jails have a hand in: names of programs, arguments,
+// paths. Once they are set up each has a system call filter: what is not listed answers EPERM, to
+// the half itself and to what may have taken it over.
 
 // confineReader loads the reader's, once its programs are loaded and its jails registered.
 func confineReader() error { return cf.Load(readerFilter(os.Getpid())) }
@@ -18,7 +19,8 @@ func confineReader() error { return cf.Load(readerFilter(os.Getpid())) }
 // confineWriter loads the writer's, once the reader is started.
 func confineWriter() error { return cf.Load(writerFilter(os.Getpid())) }
 
-// readerFilter lets the reader read maps that are there, wait for the ring and write frames: of CAP_BPF that is left, and of files nothing.
+// readerFilter lets the reader read maps that are there, wait for the ring and write frames: of
+// CAP_BPF that is left, and of files nothing.
 func readerFilter(pid int) []unix.SockFilter {
 	f := cf.Begin()
 	f.OwnSignals(pid)
@@ -27,9 +29,10 @@ func readerFilter(pid int) []unix.SockFilter {
 	return f.Only(slices.Concat([]uint32{unix.SYS_WRITE, unix.SYS_CLOSE}, cf.Runtime)...)
 }
 
-// writerFilter lets the writer read records and append to journals (runtime/observe/journal: open, lock, rotate), notify systemd, wait for the reader, and
-// poll the tables of mounts and the ends of jails (runtime/observe/lostpaths).
-// Which files those are, the owners of files decide, and that it has no capability.
+// writerFilter lets the writer read records and append to journals (runtime/observe/journal: open,
+// lock, rotate), notify systemd, wait for the reader, and poll the tables of mounts and the ends of
+// jails (runtime/observe/lostpaths). Which files those are, the owners of files decide, and that it
+// has no capability.
 func writerFilter(pid int) []unix.SockFilter {
 	f := cf.Begin()
 	f.OwnSignals(pid)

@@ -9,7 +9,8 @@ import (
 	"agentjail.dev/seccomp/bpf/filtertest"
 )
 
-// TestFilters: what each half of the collector needs once it is set up passes, and what would be of use to who has taken it over does not.
+// TestFilters: what each half of the collector needs once it is set up passes, and what would be of
+// use to who has taken it over does not.
 func TestFilters(t *testing.T) {
 	const pid = 4711
 	reader, writer := filtertest.Runner(t, readerFilter(pid)), filtertest.Runner(t, writerFilter(pid))

@@ -11,8 +11,9 @@ import (
 	"agentjail.dev/runtime/observe/ebpf"
 )
 
-// Two processes make up the collector. The reader has the two capabilities that eBPF takes, and an id of its own; the writer may write the
-// journals, and has no capability. Frames are what the first sends the second: a kind, then as many bytes as the kind has.
+// Two processes make up the collector. The reader has the two capabilities that eBPF takes, and an
+// id of its own; the writer may write the journals, and has no capability. Frames are what the
+// first sends the second: a kind, then as many bytes as the kind has.
 const (
 	frameStatus = 'S' // a length, then JSON
 	frameEvent  = 'E' // an event, as the kernel wrote it
@@ -72,7 +73,8 @@ type sink interface {
 	bad(error)
 }
 
-// readFrames reads frames until their end. What the reader says is not trusted: it reads what programs wrote that jails called.
+// readFrames reads frames until their end. The reader's output is not trusted: it comes from
+// programs that jails called.
 func readFrames(r io.Reader, s sink) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for {

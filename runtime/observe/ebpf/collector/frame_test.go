@@ -54,7 +54,8 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, b []byte) { _ = readFrames(bytes.NewReader(b), &heard{}) })
 }
 
-// TestDescribe: every hook has a kind that the journal knows, refused and not, and what a jail chose is cleaned.
+// TestDescribe: every hook has a kind that the journal knows, refused and not, and what a jail
+// chose is cleaned.
 func TestDescribe(t *testing.T) {
 	now := time.Now()
 	for h := ebpf.Socket; h <= ebpf.Syscall; h++ {

@@ -29,14 +29,16 @@ const (
 // needed are the reader's capabilities.
 var needed = []int{unix.CAP_BPF, unix.CAP_PERFMON}
 
-// flushEvery is how long an event may wait to be written, and countEvery how often counters are read.
+// flushEvery is how long an event may wait to be written, and countEvery how often counters are
+// read.
 const (
 	flushEvery = 100 * time.Millisecond
 	countEvery = time.Second
 )
 
-// Read is the reader: it loads what its only argument says, and passes on what the programs report, until it is killed or the writer is gone.
-// What it can do shrinks with what is left to do: two capabilities, and then a few calls.
+// Read is the reader: it loads the programs that its only argument selects, and passes on their
+// reports, until it is killed or the writer is gone. What it can do shrinks with what is left to
+// do: two capabilities, and then a few calls.
 func Read(options string) error {
 	if err := privileges.Keep(needed...); err != nil {
 		return fmt.Errorf("%w (remedy: CAP_BPF and CAP_PERFMON, or root)", err)
@@ -69,7 +71,8 @@ func Read(options string) error {
 	return out.follow(set)
 }
 
-// endWithWriter ends the process when the writer is gone, which has no capability by which its death could end another's process.
+// endWithWriter ends the process when the writer is gone, which has no capability by which its
+// death could end another's process.
 func endWithWriter() {
 	for {
 		p := []unix.PollFd{{Fd: fdFrames}}

@@ -34,15 +34,16 @@ const (
 // A writer writes events to the journals of jails.
 type writer struct {
 	place journal.Place
-	say   func(format string, args ...any)
-	// print gets every event, whether or not its jail has a journal; nil is nobody.
+	logf  func(format string, args ...any)
+	// print, if not nil, gets every event, whether or not its jail has a journal.
 	print func(journal.Event)
 
-	// registered takes the jails that the reader is to register; nil is nobody.
+	// registered, if not nil, takes the jails that the reader is to register.
 	registered io.WriteCloser
 
 	mu sync.Mutex
-	// jails are those that were last seen to have these host ids: a jail may be gone before what it did is written.
+	// jails are those that were last seen to have these host ids: a jail may be gone before what it
+	// did is written.
 	jails   map[uint64]known
 	pending map[uint64][]counted // by jail
 	n       int
@@ -59,12 +60,12 @@ type known struct {
 	words budget.Bucket
 }
 
-// words bounds arguments and working directories in a jail's journal. What is over is left out of its event, so that a jail whose programs have
-// long arguments does not drive its refusals out of the journal any sooner than one whose programs have none.
+// words bounds arguments and working directories in a jail's journal. Those beyond the bound are
+// left out of their event: long arguments must not evict refusals from the bounded journal.
 var words = budget.Budget{Burst: 512 << 10, Rate: 16 << 10}
 
-// brief leaves arguments and directory out of an event of a jail that has had its share of them.
-func (w *writer) brief(jail uint64, e *journal.Event) {
+// trimArgs leaves arguments and directory out of an event of a jail that has had its share of them.
+func (w *writer) trimArgs(jail uint64, e *journal.Event) {
 	if len(e.Argv) == 0 && e.Cwd == "" {
 		return
 	}
@@ -82,8 +83,9 @@ func (w *writer) brief(jail uint64, e *journal.Event) {
 	}
 }
 
-// lookEvery is how long an answer counts; nobody gets a jail's host ids so soon after it.
-const lookEvery = time.Second
+// lookupEvery is how long an answer is valid. No jail gets the host ids of another so soon after
+// its end.
+const lookupEvery = time.Second
 
 // counted is an event, and how many of its kind there were.
 type counted struct {
@@ -92,7 +94,7 @@ type counted struct {
 }
 
 func newWriter(place journal.Place, o Options) *writer {
-	return &writer{place: place, say: o.Say, print: o.Print, jails: map[uint64]known{}, pending: map[uint64][]counted{}, lost: map[uint64]uint64{}}
+	return &writer{place: place, logf: o.Logf, print: o.Print, jails: map[uint64]known{}, pending: map[uint64][]counted{}, lost: map[uint64]uint64{}}
 }
 
 func (w *writer) status(s Status) {
@@ -100,13 +102,13 @@ func (w *writer) status(s Status) {
 		w.failed = errors.New(s.Error)
 		return
 	}
-	w.say("programs act on: %s", strings.Join(s.Acting, ", "))
+	w.logf("programs act on: %s", strings.Join(s.Acting, ", "))
 	for why, names := range missing(s.Programs) {
-		w.say("without %s: %s", strings.Join(names, ", "), why)
+		w.logf("without %s: %s", strings.Join(names, ", "), why)
 	}
 	if data, err := json.Marshal(s); err == nil {
 		if err := atomicfile.Write(status.StatusFile, data, 0o644); err != nil {
-			w.say("%v", err)
+			w.logf("%v", err)
 		}
 	}
 	w.register()
@@ -126,7 +128,7 @@ func (w *writer) register() {
 		err = json.NewEncoder(w.registered).Encode(spaces)
 	}
 	if err != nil {
-		w.say("the jails that are there already: %v", err)
+		w.logf("the jails that are there already: %v", err)
 	}
 }
 
@@ -144,7 +146,7 @@ func missing(programs []ebpf.Loaded) map[string][]string {
 // bad counts events that are none: one line reports it.
 func (w *writer) bad(err error) {
 	if w.wrong++; w.wrong == 1 {
-		w.say("%v: left out, as are further ones", err)
+		w.logf("%v: left out, as are further ones", err)
 	}
 }
 
@@ -183,7 +185,7 @@ func (w *writer) counts(c ebpf.Counts) {
 	if now < w.lost[c.Jail] {
 		missing = now
 	}
-	if len(w.lost) >= maxKnown { // the reader names jails, and is not trusted: what is told twice is better than what is kept for ever
+	if len(w.lost) >= maxKnown { // the reader names jails, and is not trusted: a second report is better than a record for ever
 		clear(w.lost)
 	}
 	w.lost[c.Jail] = now
@@ -193,7 +195,7 @@ func (w *writer) counts(c ebpf.Counts) {
 	}
 	e := journal.Event{Kind: journal.JournalLost, Source: journal.SourceEBPF, Dropped: missing,
 		Reason: fmt.Sprintf("of %d events so far, %d were beyond what is reported of one jail a second, and for %d the ring was full", c.Seen, c.Dropped, c.Lost)}
-	for _, b := range w.of(c.Jail) {
+	for _, b := range w.jailsWithIDs(c.Jail) {
 		w.append(b, e)
 	}
 }
@@ -219,30 +221,32 @@ func (w *writer) flush() {
 	w.pending, w.n = map[uint64][]counted{}, 0
 	w.mu.Unlock()
 	for jail, list := range pending {
-		briefs := w.of(jail)
+		briefs := w.jailsWithIDs(jail)
 		for _, b := range briefs {
-			w.to(b, briefs, list, boot)
+			w.writeTo(b, briefs, list, boot)
 		}
 	}
 }
 
-// to writes a jail's share of events. Several jails can have the same ids, as those of a pod do.
-func (w *writer) to(b *state.Brief, all []*state.Brief, list []counted, boot time.Time) {
+// writeTo writes a jail's share of events. Several jails can have the same ids, as those of a pod
+// do.
+func (w *writer) writeTo(b *state.Brief, all []*state.Brief, list []counted, boot time.Time) {
 	var out []journal.Event
 	for i := range list {
-		if len(all) > 1 && !of(&list[i].Event, b, all) {
+		if len(all) > 1 && !belongsTo(&list[i].Event, b, all) {
 			continue
 		}
 		e := describe(&list[i].Event, list[i].count, boot, journal.Of(b).Born)
-		w.brief(list[i].Jail, &e)
+		w.trimArgs(list[i].Jail, &e)
 		out = append(out, e)
 	}
 	w.append(b, out...)
 }
 
-// of reports whether an event is of this jail, of all that have its host ids. A mount namespace is one jail's. Where none of them is known to have
-// the event's, as the records of an earlier release do not say, its process's parents decide.
-func of(e *ebpf.Event, b *state.Brief, all []*state.Brief) bool {
+// belongsTo reports whether an event is of this jail, of all that have its host ids. A mount
+// namespace is one jail's. Where none of them is known to have the event's, its process's parents
+// decide.
+func belongsTo(e *ebpf.Event, b *state.Brief, all []*state.Brief) bool {
 	if e.Mounts != 0 && slices.ContainsFunc(all, func(o *state.Brief) bool { return o.MountNS == e.Mounts }) {
 		return b.MountNS == e.Mounts
 	}
@@ -265,21 +269,21 @@ func (w *writer) append(b *state.Brief, events ...journal.Event) {
 	}
 	err := journal.Of(b).Log().Append(events...)
 	if err != nil && !errors.Is(err, journal.ErrNone) && !errors.Is(err, os.ErrNotExist) {
-		w.say("%v", err)
+		w.logf("%v", err)
 	}
 }
 
-// of are the jails that have these host ids, or had.
-func (w *writer) of(jail uint64) []*state.Brief {
+// jailsWithIDs returns the jails that have these host ids, or had.
+func (w *writer) jailsWithIDs(jail uint64) []*state.Brief {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.look(jail)
+	return w.lookup(jail)
 }
 
-// look looks for them; the lock is the caller's.
-func (w *writer) look(jail uint64) []*state.Brief {
+// lookup is jailsWithIDs for a caller that holds the lock.
+func (w *writer) lookup(jail uint64) []*state.Brief {
 	k := w.jails[jail]
-	if time.Since(k.at) < lookEvery {
+	if time.Since(k.at) < lookupEvery {
 		return k.briefs
 	}
 	var now []*state.Brief
@@ -318,7 +322,8 @@ const maxParents = 128
 // maxKnown bounds what is remembered of jails.
 const maxKnown = 4096
 
-// descends reports whether a process is another's descendant, or the other. One that is gone is the overflow user's: then it may be any jail's.
+// descends reports whether a process is another's descendant, or the other. A process that has
+// exited has no known parents, so it may be any jail's.
 func descends(pid, of int) bool {
 	for range maxParents {
 		if pid == of {

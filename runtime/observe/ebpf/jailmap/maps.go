@@ -14,7 +14,8 @@ import (
 // MapName is the name of the map that is pinned, in the directory of a build.
 const MapName = "registered"
 
-// ErrUnseen means that no programs know of a jail: none are pinned, or their map takes nothing from this process.
+// ErrUnseen means that no programs know of a jail: none are pinned, or their map takes nothing from
+// this process.
 var ErrUnseen = errors.New("no eBPF programs know of the jail")
 
 // Value is struct registration of src/programs.c.
@@ -41,7 +42,8 @@ type maps struct {
 	lock int
 }
 
-// maxBuilds bounds how many are looked at: the directory is the reader's, whom nobody else trusts.
+// maxBuilds bounds how many are looked at: the directory belongs to the reader, which no other
+// program trusts.
 const maxBuilds = 4
 
 // openMaps opens those of this layout; there may be none.
@@ -107,7 +109,8 @@ func (m *maps) sweep(store uint64, stale func(number uint32) bool) error {
 	return errors.Join(errs...)
 }
 
-// Known reports whether programs that are pinned by default know a user namespace as a jail's, by its number.
+// Known reports whether programs that are pinned by default know a user namespace as a jail's, by
+// its number.
 func Known(number uint32) bool {
 	m := openMaps(Pins)
 	defer m.close()

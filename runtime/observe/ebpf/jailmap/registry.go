@@ -1,6 +1,8 @@
-// Package jailmap makes known to the eBPF programs the jails that they do not know by themselves: those whose host ids an engine chose, and those whose
-// policy blocks more than the default. Each is registered by the number of its user namespace. The files of the registry are beside the jails'
-// records, so that a collector that starts later finds them; the entries of the pinned map follow from them. Nothing is loaded here.
+// Package jailmap makes known to the eBPF programs the jails that they do not know by themselves:
+// those whose host ids an engine chose, and those whose policy blocks more than the default. Each
+// is registered by the number of its user namespace. The files of the registry are beside the
+// jails' records, so that a collector that starts later finds them; the entries of the pinned map
+// follow from them. Nothing is loaded here.
 package jailmap
 
 import (
@@ -27,17 +29,21 @@ const MaxDevices = 8
 
 // An Entry is what is registered of one jail.
 type Entry struct {
-	// Owner is the owner of the user namespace, as the machine's own namespace has it (NS_GET_OWNER_UID).
+	// Owner is the owner of the user namespace, as the machine's own namespace has it
+	// (NS_GET_OWNER_UID).
 	Owner uint32 `json:"owner"`
-	// Born is when the jail was made, in nanoseconds since 1970 by the clock of file systems (Now): files that were changed since were written in it.
+	// Born is when the jail was made, in nanoseconds since 1970 by the clock of file systems (Now):
+	// files that were changed since were written in it.
 	Born int64 `json:"born"`
 	// Block has a bit for each hook that is refused beyond the default.
 	Block uint32 `json:"block,omitempty"`
-	// Devices are those of mounted directories, whose files are not the jail's, as the kernel numbers them.
+	// Devices are those of mounted directories, whose files are not the jail's, as the kernel
+	// numbers them.
 	Devices []uint32 `json:"devices,omitempty"`
 }
 
-// Now is the time as the kernel gives it to files that change: that of the last tick, so that no change comes before it.
+// Now is the time as the kernel sets it on files that change: that of the last tick, so that no
+// change comes before it.
 func Now() (int64, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t); err != nil {
@@ -76,8 +82,8 @@ type Registry struct {
 	Pins string
 }
 
-// prefix begins the directories of user namespaces, beside those of blocks of host ids. A directory's files are the entries of its jails, by
-// their keys.
+// prefix begins the directories of user namespaces, beside those of blocks of host ids. A
+// directory's files are the entries of its jails, by their keys.
 const prefix = "userns."
 
 // maxEntry bounds what is read of an entry.
@@ -94,7 +100,8 @@ func (r Registry) store() uint64 {
 	return h.Sum64()
 }
 
-// Add registers a jail in the user namespace of that number. An error of the map is ErrUnseen: the jail is in the registry all the same.
+// Add registers a jail in the user namespace of that number. An error of the map is ErrUnseen: the
+// jail is in the registry all the same.
 func (r Registry) Add(number uint32, key string, e Entry) error {
 	if len(e.Devices) > MaxDevices {
 		return fmt.Errorf("directories of %d file systems are mounted, and the eBPF programs know %d", len(e.Devices), MaxDevices)
@@ -122,7 +129,8 @@ func (r Registry) Add(number uint32, key string, e Entry) error {
 	return maps.put(space)
 }
 
-// Remove takes a jail out of the registry: with its last one, a user namespace is the overflow user's.
+// Remove takes a jail out of the registry: with its last one, a user namespace is the overflow
+// user's.
 func (r Registry) Remove(number uint32, key string) error {
 	maps, err := r.open()
 	if err != nil {
@@ -187,8 +195,8 @@ func (r Registry) All() ([]Space, error) {
 	return out, nil
 }
 
-// space is what the entries of a user namespace's jails come to: what one of them is refused, all are, and the youngest reports what was
-// written.
+// space is what the entries of a user namespace's jails come to: what one of them is refused, all
+// are, and the youngest reports what was written.
 func (r Registry) space(number uint32) (Space, error) {
 	s := Space{Number: number, Store: r.store()}
 	entries, err := os.ReadDir(r.Dir(number))
@@ -222,7 +230,8 @@ func (r Registry) space(number uint32) (Space, error) {
 	return s, nil
 }
 
-// open opens the maps, and has a lock against others who change entries of this registry until they are closed.
+// open opens the maps, and has a lock against others who change entries of this registry until they
+// are closed.
 func (r Registry) open() (*maps, error) {
 	pins := r.Pins
 	if pins == "" {

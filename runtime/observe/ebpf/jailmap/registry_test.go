@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pinned is a registry with a map as the programs have it, pinned in a bpf file system of the test's own.
+// pinned is a registry with a map as the programs have it, pinned in a bpf file system of the
+// test's own.
 func pinned(t *testing.T) (Registry, *ebpf.Map) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -51,7 +52,8 @@ func entry(t *testing.T, m *ebpf.Map, number uint32) (v Value, ok bool) {
 	return v, err == nil
 }
 
-// TestRegistry: the map has what the jails of a user namespace come to, as long as there is one; and gc removes what nobody has.
+// TestRegistry: the map has what the jails of a user namespace come to, as long as there is one;
+// and gc removes what nobody has.
 func TestRegistry(t *testing.T) {
 	r, m := pinned(t)
 	const number = 4026532215
@@ -84,7 +86,8 @@ func TestRegistry(t *testing.T) {
 	if _, err := os.Lstat(r.Dir(number)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory: %v", err)
 	}
-	// A crash: the files went with the jail's record, the entry stayed. Another registry's is not touched.
+	// A crash: the files went with the jail's record, the entry stayed. Another registry's is not
+	// touched.
 	for n, store := range map[uint32]uint64{1: r.store(), 2: r.store() + 1} {
 		if err := m.Put(n, Value{Store: store}); err != nil {
 			t.Fatal(err)
@@ -107,7 +110,8 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// TestUnseen: without a map, or with a full one, or one of another layout, a jail is registered for a collector to come, and its maker gets ErrUnseen.
+// TestUnseen: without a map, or with a full one, or one of another layout, a jail is registered for
+// a collector to come, and its maker gets ErrUnseen.
 func TestUnseen(t *testing.T) {
 	r, m := pinned(t)
 	for n := range uint32(16) {

@@ -177,7 +177,7 @@ struct file {
 struct linux_binprm {
 	struct file *file;
 	char buf[256]; /* the file's first bytes */
-	const char *interp; /* what is executed: the file that was asked for, and behind a script its interpreter */
+	const char *interp; /* what is executed: the requested file, and behind a script its interpreter */
 };
 
 struct proto_ops {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The eBPF programs behind the system call filters. A program on security_X (fmod_ret) refuses what a jail asks for, before any security
- * module is asked; one on the kernel's seccomp entry, or on the exit of system calls, sees what the jail's filters refused.
+ * The eBPF programs behind the system call filters. A program on security_X (fmod_ret) refuses what a jail requests, before any security
+ * module is called; one on the kernel's seccomp entry, or on the exit of system calls, sees what the jail's filters refused.
  *
  * Each program is small and can be missing. Others on the machine pay for one comparison: the user namespace of level 0 is no jail's.
  */
@@ -38,7 +38,7 @@ enum {
 	BLOCK = 1 << 16,
 	RATE_LOUD = 0,    /* refused here */
 	RATE_OTHER = 1,
-	/* A socket that nobody asks for: AF_UNIX has no protocols. Only outside jails, it shows whether the programs act. */
+	/* A socket that no program requests: AF_UNIX has no protocols. Only outside jails, it shows whether the programs act. */
 	PROBE_PROTOCOL = 0x616a61,
 	PROBE_ERRNO = 55, /* ENOANO */
 };
@@ -159,7 +159,7 @@ struct who {
 	u32 pad;
 };
 
-/* what is asked for. */
+/* what is requested. */
 struct what {
 	u64 args[4];
 	const char *text; /* in the kernel; may be null */
@@ -177,7 +177,7 @@ INLINE u32 first_id(struct user_namespace *ns)
 	/* More than five lines are kept elsewhere, and are no map of the pool's. */
 	if (ns->uid_map.nr_extents > 5)
 		return 0;
-	/* Container root may be the host's nobody. */
+	/* Container root may be the host's overflow user. */
 	if (first == OVERFLOW_ID && ns->uid_map.nr_extents > 1)
 		first = ns->uid_map.extent[1].lower_first;
 	return first;
@@ -190,7 +190,7 @@ INLINE struct registration *registration_of(u32 inum, u32 owner, int level)
 	return r && level == 1 && r->owner == owner ? r : 0;
 }
 
-/* recognise says whether the user namespace is a jail's own. */
+/* recognise reports whether the user namespace is a jail's own. */
 static NOINLINE int recognise(struct who *w, u32 first, u32 inum, u32 owner, int level)
 {
 	u32 zero = 0, i;
@@ -233,7 +233,7 @@ static NOINLINE int jail_of(struct who *w, const struct cred *cred)
 	return 0;
 }
 
-/* entry_of is the jail's entry, made at its first event where nobody registered it. */
+/* entry_of is the jail's entry, made at its first event if it was not registered. */
 static NOINLINE struct jail *entry_of(u64 key)
 {
 	struct jail *j = map_lookup(&jails, &key);
@@ -358,7 +358,7 @@ INLINE void working_directory(struct exec_event *x)
 	x->cwd_size = at;
 }
 
-/* arguments fills in those of the program that has just taken the process over, which nobody could change yet. */
+/* arguments fills in those of the program that has just taken the process over, which no process could change yet. */
 INLINE void arguments(struct exec_event *x)
 {
 	struct mm_struct *mm = current_task()->mm;
@@ -425,7 +425,7 @@ INLINE int judge_as(struct who *w, u32 hook, struct what *what, int kind, int si
 	return refused;
 }
 
-/* judge says whether the jail is refused this, and reports it. */
+/* judge reports whether the jail is refused this, and reports it. */
 static NOINLINE int judge(struct who *w, u32 hook, struct what *what)
 {
 	return judge_as(w, hook, what, OTHER, 0);
@@ -453,7 +453,7 @@ INLINE int answer(int refused)
 	return r;
 }
 
-/* ask_about is the answer to what the current process asks for. Outside jails it is one comparison. */
+/* ask_about is the verdict on the current process's request. Outside jails it is one comparison. */
 INLINE int ask_about(u32 hook, struct what *what)
 {
 	struct who w = {};
@@ -470,7 +470,7 @@ INLINE int ask(u32 hook, u64 a, u64 b, const char *text)
 	return ask_about(hook, &what);
 }
 
-/* Programs that have nothing to say but that they were asked. */
+/* Programs that only report that they were called. */
 #define ASKS(name, function, hook, a, b) \
 	SEC("fmod_ret/" function) int name(u64 *ctx) { return ask(hook, a, b, 0); }
 
@@ -515,7 +515,7 @@ int socket_create(u64 *ctx)
 	return ask(HOOK_SOCKET, (u64)(u32)family << 32 | (u32)type, (u32)protocol, 0);
 }
 
-/* Each of the kernel's own files that are asked about has a name: where a name cannot be read, its length has to do. */
+/* Each of the kernel's own files that are checked has a name: where a name cannot be read, its length has to do. */
 INLINE int is_name(const struct qstr *q, const char *name, u32 len)
 {
 	char have[16] = {};
@@ -601,7 +601,7 @@ INLINE u64 change_time(struct inode *inode)
 	return old->i_ctime.tv_sec * SECOND + old->i_ctime.tv_nsec;
 }
 
-/* written says whether a file was written in the jail: changed since that was made, in no directory that is mounted from outside. */
+/* written reports whether a file was written in the jail: changed since that was made, in no directory that is mounted from outside. */
 static NOINLINE int written(u32 space, u64 changed, u32 device)
 {
 	struct registration *r = map_lookup(&registered, &space);
@@ -702,7 +702,7 @@ int socket_bind(u64 *ctx)
 	return ask_address(HOOK_BIND, (void *)ctx[0], (void *)ctx[1], ctx[2]);
 }
 
-/* The kernel chose a process to kill for want of memory. It runs in whatever process asked for some. */
+/* The kernel chose a process to kill for want of memory. It runs in whatever process requested some. */
 SEC("tp_btf/mark_victim")
 int oom_victim(u64 *ctx)
 {
@@ -805,7 +805,7 @@ INLINE int seccomp_said(int no)
 	return refused_call(regs, result_of(regs));
 }
 
-/* The filter said no: its result is set already. The function lost its argument in 6.16: its result was the second value, and is the first. */
+/* The filter refused: its result is set already. The function lost its argument in 6.16: its result was the second value, and is the first. */
 SEC("fexit/__secure_computing")
 int seccomp_none(u64 *ctx)
 {

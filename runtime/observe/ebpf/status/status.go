@@ -15,17 +15,18 @@ const maxStatus = 64 << 10
 
 // State is what is known of the programs.
 type State struct {
-	// Acting reports that they act: they were asked.
+	// Acting reports that they act, by a call that they refused.
 	Acting bool
-	// Pinned reports that a collector has loaded and pinned them, as it has said: then they should act.
+	// Pinned reports that a collector has loaded and pinned them, by its status file. Then they
+	// should act.
 	Pinned bool
-	// Refused are the hooks that they refuse, as the collector has said; none where that is not known.
+	// Refused are the hooks that they refuse, by the collector's status file; none if unknown.
 	Refused []string
-	// Hooks are those that some program acts on, as the collector has said.
+	// Hooks are those that some program acts on, by the collector's status file.
 	Hooks []string
 }
 
-// Look asks the programs, and reads what the collector said of them.
+// Look tries the programs, and reads the collector's status file.
 func Look() State {
 	s := State{Acting: Acting()}
 	f, err := os.Open(StatusFile)

@@ -1,13 +1,16 @@
-// Package status is what agentjail itself needs of the eBPF programs (package ebpf) on the way of a bundle: whether they act, and the entry of a
-// jail in their map. It loads nothing, and where no programs are pinned it does nothing.
+// Package status is what agentjail itself needs of the eBPF programs (package ebpf) on the way of a
+// bundle: whether they act, and the entry of a jail in their map. It loads nothing, and where no
+// programs are pinned it does nothing.
 package status
 
 import (
 	"golang.org/x/sys/unix"
 )
 
-// Answer is what the programs, outside jails, say to a socket that nobody requests: AF_UNIX with a protocol of these, which the kernel itself
-// refuses with EPROTONOSUPPORT. Protocol is the pinned programs', TrialProtocol that of a program that is loaded to see whether any can be.
+// Answer is the errno that the programs return, outside jails, for a socket that no program
+// requests: AF_UNIX with a protocol of these, which the kernel itself refuses with EPROTONOSUPPORT.
+// Protocol is the pinned programs', TrialProtocol that of a program that is loaded to see whether
+// any can be.
 const (
 	Answer        = unix.ENOANO
 	Protocol      = 0x616a61
@@ -15,10 +18,11 @@ const (
 )
 
 // Acting reports whether the pinned programs act, by requesting what they refuse.
-func Acting() bool { return Asks(Protocol) }
+func Acting() bool { return Acts(Protocol) }
 
-// Asks requests a socket that only a program would refuse in this way.
-func Asks(protocol int) bool {
+// Acts reports whether a program acts, by requesting a socket that only a program refuses in this
+// way.
+func Acts(protocol int) bool {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, protocol)
 	if err == nil {
 		unix.Close(fd)

@@ -23,7 +23,8 @@ const (
 	keyPad    = 60
 )
 
-// program is the one of a tracepoint: of sys_enter it counts every call, of sys_exit those that failed.
+// program is the one of a tracepoint: of sys_enter it counts every call, of sys_exit those that
+// failed.
 func (r *Recorder) program(o *offsets, exit bool) *ebpf.ProgramSpec {
 	ins := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
 	if exit {

@@ -1,7 +1,8 @@
-// Package record counts the system calls of jails while somebody learns from them: those that pass and, with their errno, those that fail.
-// Two small programs on the kernel's tracepoints do so (sys_enter, sys_exit; tp_btf, Linux 5.5), which need neither ptrace nor another
-// filter in the jail. They are there only as long as the Recorder: a tracepoint on system calls costs every process of the machine some
-// 80 nanoseconds a call.
+// Package record counts the system calls of jails while a profile is learned from them: those that
+// pass and, with their errno, those that fail. Two small programs on the kernel's tracepoints do so
+// (sys_enter, sys_exit; tp_btf, Linux 5.5), which need neither ptrace nor another filter in the
+// jail. They are there only as long as the Recorder: a tracepoint on system calls costs every
+// process of the machine some 80 nanoseconds a call.
 package record
 
 import (
@@ -16,14 +17,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of the maps: jails that are watched at once, different calls that are distinguished, and numbers of system calls.
+// Bounds of the maps: jails that are watched at once, different calls that are distinguished, and
+// numbers of system calls.
 const (
 	maxJails = 256
 	maxSeen  = 65536
 	maxCalls = 512
 )
 
-// A Seen is one system call, with the bits of its arguments that were requested, and how often it was made.
+// A Seen is one system call, with the bits of its arguments that were requested, and how often it
+// was made.
 type Seen struct {
 	Number uint32
 	// Errno is that of a call that failed; 0 is one that passed the filters, however it ended.
@@ -49,7 +52,8 @@ type Recorder struct {
 // ErrCannot means that this kernel or this caller cannot load the programs.
 var ErrCannot = errors.New("this kernel loads no program on the tracepoints of system calls (remedy: root, Linux 5.11 with BTF (CONFIG_DEBUG_INFO_BTF), and lockdown at most \"integrity\")")
 
-// New loads the programs. masks are, by number, the bits of arguments by which calls are distinguished.
+// New loads the programs. masks are, by number, the bits of arguments by which calls are
+// distinguished.
 func New(masks map[uint32][6]uint64) (r *Recorder, err error) {
 	o, err := find()
 	if err != nil {
@@ -110,8 +114,9 @@ func (r *Recorder) attach(name string, spec *ebpf.ProgramSpec) error {
 	return nil
 }
 
-// Watch counts the calls of the processes in a jail's user namespace that have as many filters as its program: until then it is the
-// delegate's and the init step's that are made. The namespace is held, so that no other gets its number. Containers of a pod share one.
+// Watch counts the calls of the processes in a jail's user namespace that have as many filters as
+// its program: until then it is the delegate's and the init step's that are made. The namespace is
+// held, so that no other gets its number. Containers of a pod share one.
 func (r *Recorder) Watch(pid int, filters uint32) (jail uint32, err error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRecord counts what a process in a user namespace calls: what passes, what fails, and nothing of others.
+// TestRecord counts what a process in a user namespace calls: what passes, what fails, and nothing
+// of others.
 func TestRecord(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("loading programs takes root")

@@ -1,0 +1,222 @@
+package lint
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var update = flag.Bool("update", false, "lower the numbers of testdata/words.txt to today's")
+
+// speech are verbs of speech, which stand for technical acts (return, report, record, send,
+// request), and pronouns for persons where a process or a user is meant.
+var speech = regexp.MustCompile(`(?i)\b(tell|tells|telling|told|say|says|saying|said|ask|asks|asking|asked|lend|lends|lending|lent|nobody|whoever)\b`)
+
+// maxComment is how many columns a line of a comment has at most, with tabs of four.
+const maxComment = 100
+
+// A tally is what one directory still has: lines with words of speech, and comments that are too
+// wide.
+type tally struct{ speech, wide int }
+
+// TestPlainWords: no directory has more of either than testdata/words.txt allows it. The numbers
+// may only fall. -update lowers them.
+func TestPlainWords(t *testing.T) {
+	const table = "testdata/words.txt"
+	allowed, found, places := readTallies(t, table), map[string]*tally{}, map[string][]string{}
+	add := func(rel string, words, wide []string) {
+		dir := room(rel)
+		if found[dir] == nil {
+			found[dir] = &tally{}
+		}
+		found[dir].speech += len(words)
+		found[dir].wide += len(wide)
+		for _, p := range append(words, wide...) {
+			places[dir] = append(places[dir], rel+":"+p)
+		}
+	}
+	for _, file := range goFiles(t, []string{"runtime", "seccomp", "apparmor", "shim", "cmd", "hack"}, false, 300) {
+		words, wide := ofGo(t, file.path, nil)
+		add(file.rel, words, wide)
+	}
+	for _, rel := range pages(t) {
+		text, err := os.ReadFile(filepath.Join(top, rel))
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(rel, ofPage(string(text)), nil)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(found)) {
+		n, most := *found[dir], allowed[dir]
+		if n.speech > most.speech || n.wide > most.wide {
+			t.Errorf("%s: %d lines with words of speech and %d wide comments, of at most %d and %d. Among these lines are the new ones:\n%s",
+				dir, n.speech, n.wide, most.speech, most.wide, strings.Join(places[dir], "\n"))
+		}
+		allowed[dir] = tally{min(n.speech, most.speech), min(n.wide, most.wide)}
+	}
+	if *update {
+		writeTallies(t, table, allowed, found)
+	}
+}
+
+// room is the row of the table that counts a file.
+func room(rel string) string {
+	p := strings.Split(rel, "/")
+	if len(p) > 2 && (p[0] == "runtime" || p[0] == "cmd") {
+		return p[0] + "/" + p[1]
+	}
+	return p[0]
+}
+
+// pages lists the documentation.
+func pages(t *testing.T) []string {
+	out := []string{"README.md", "CONTRIBUTING.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		names, err := filepath.Glob(filepath.Join(top, pattern))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: %d pages, %v", pattern, len(names), err)
+		}
+		for _, n := range names {
+			rel, err := filepath.Rel(top, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, filepath.ToSlash(rel))
+		}
+	}
+	return out
+}
+
+// ofGo lists lines of a Go file with words of speech in comments or messages, and comment lines
+// that are too wide. A message is a string with a blank in it.
+func ofGo(t *testing.T, path string, src []byte) (words, wide []string) {
+	t.Helper()
+	if src == nil {
+		var err error
+		if src, err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, path, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ast.IsGenerated(f) {
+		return nil, nil
+	}
+	lines := strings.Split(string(src), "\n")
+	look := func(pos token.Pos, text string) {
+		first := set.Position(pos).Line
+		for i, l := range strings.Split(text, "\n") {
+			if speech.MatchString(l) {
+				words = append(words, fmt.Sprintf("%d: %s", first+i, strings.TrimSpace(l)))
+			}
+		}
+	}
+	for _, g := range f.Comments {
+		for _, c := range g.List {
+			look(c.Pos(), c.Text)
+			n := set.Position(c.Pos()).Line
+			if l := lines[n-1]; tooWide(l) {
+				wide = append(wide, fmt.Sprintf("%d: %s", n, strings.TrimSpace(l)))
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING && strings.Contains(s.Value, " ") {
+			look(s.Pos(), s.Value)
+		}
+		return true
+	})
+	return words, wide
+}
+
+// tooWide reports whether a line is a comment alone, of which some would have to be on the next.
+func tooWide(line string) bool {
+	text := strings.TrimLeft(line, "\t")
+	return strings.HasPrefix(text, "// ") && 4*(len(line)-len(text))+utf8.RuneCountInString(text) > maxComment
+}
+
+// code is what a page of Markdown has between backticks on one line.
+var code = regexp.MustCompile("`[^`]*`")
+
+// ofPage lists lines of a page with words of speech, outside of code.
+func ofPage(text string) (words []string) {
+	fenced := false
+	for i, l := range strings.Split(text, "\n") {
+		if strings.HasPrefix(strings.TrimSpace(l), "```") {
+			fenced = !fenced
+			continue
+		}
+		if !fenced && speech.MatchString(code.ReplaceAllString(l, "")) {
+			words = append(words, fmt.Sprintf("%d: %s", i+1, l))
+		}
+	}
+	return words
+}
+
+func readTallies(t *testing.T, path string) map[string]tally {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]tally{}
+	for l := range strings.Lines(string(text)) {
+		var dir string
+		var n tally
+		if l[0] == '#' {
+			continue
+		}
+		if _, err := fmt.Sscan(l, &dir, &n.speech, &n.wide); err != nil {
+			t.Fatalf("%s: %q: %v", path, l, err)
+		}
+		out[dir] = n
+	}
+	return out
+}
+
+// writeTallies leaves out directories that have nothing, which allows them nothing, and those that
+// are gone.
+func writeTallies(t *testing.T, path string, allowed map[string]tally, found map[string]*tally) {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("# directory, lines with words of speech, wide comment lines (hack/lint/words_test.go)\n")
+	for _, dir := range slices.Sorted(maps.Keys(allowed)) {
+		if n := allowed[dir]; found[dir] != nil && n != (tally{}) {
+			fmt.Fprintf(&b, "%s %d %d\n", dir, n.speech, n.wide)
+		}
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFindsWords: words of speech are found in comments, messages and prose, and not in keys or
+// code; wide comments are found.
+func TestFindsWords(t *testing.T) {
+	src := "package p\n\n// A tells B.\nvar A = \"told\" // not a message\n\n// B is as A told\n// it to be.\nvar B = \"nobody is here\"\n\n// " +
+		strings.Repeat("x ", 50) + "\nvar C = `a\nb said c`\n"
+	words, wide := ofGo(t, "p.go", []byte(src))
+	if got, want := len(words), 4; got != want {
+		t.Errorf("%d lines with words of speech, not %d: %q", got, want, words)
+	}
+	if len(wide) != 1 || !strings.HasPrefix(wide[0], "10:") {
+		t.Errorf("wide comments: %q", wide)
+	}
+	page := "It asks.\n\n```\nask\n```\n\n`tell` is a key.\nThe other says `x`.\n"
+	if got := ofPage(page); len(got) != 2 {
+		t.Errorf("in a page: %q", got)
+	}
+}
