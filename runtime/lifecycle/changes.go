@@ -34,14 +34,14 @@ func Diff(ctx context.Context, s state.Store, j *state.Jail) ([]changes.Change, 
 }
 
 // Export writes a running jail's root as a tar archive, with the jail's owners.
-func (w *Runtime) Export(ctx context.Context, out io.Writer, j *state.Jail) error {
+func (r *Runtime) Export(ctx context.Context, out io.Writer, j *state.Jail) error {
 	root, err := engineView(&j.Brief)
 	if err != nil {
 		return noView(j, err)
 	}
 	defer root.Close()
 	return changes.Export(ctx, out, root, j.IDs, func(path, why string) {
-		w.Log.Warnf("agentjail: left out: /%s: %s", printable.Line(path, 0), why)
+		r.Log.Warnf("agentjail: left out: /%s: %s", printable.Line(path, 0), why)
 	})
 }
 

@@ -27,60 +27,60 @@ import (
 const pruneEvery = 64
 
 // chooseJournal reports where the jail's journal will be.
-func (w *Runtime) chooseJournal(j *state.Brief) {
-	if !w.Policy.Journal.Enabled {
+func (r *Runtime) chooseJournal(j *state.Brief) {
+	if !r.Policy.Journal.Enabled {
 		return
 	}
-	dir, err := journal.Dir(w.Policy.Journal)
+	dir, err := journal.Dir(r.Policy.Journal)
 	if err != nil {
-		w.unwritten(err)
+		r.unwritten(err)
 		return
 	}
-	j.Journal, j.JournalSize = journal.NewPath(dir, j.Key, time.Now()), int64(w.Policy.Journal.Size)
-	j.FullReceipt = w.Policy.Journal.Receipt == policy.ReceiptFull
+	j.Journal, j.JournalSize = journal.NewPath(dir, j.Key, time.Now()), int64(r.Policy.Journal.Size)
+	j.FullReceipt = r.Policy.Journal.Receipt == policy.ReceiptFull
 }
 
 // unwritten logs a journal that could not be written.
-func (w *Runtime) unwritten(err error) {
+func (r *Runtime) unwritten(err error) {
 	// The path of each is another.
 	var path *os.PathError
 	text := fmt.Sprint(err)
 	if errors.As(err, &path) {
 		text = fmt.Sprintf("%s: %v", filepath.Dir(path.Path), path.Err)
 	}
-	if w.Store.OncePerBoot("journal: " + text) {
-		w.Log.Warnf("agentjail: %v: jails run without it", err)
+	if r.Store.OncePerBoot("journal: " + text) {
+		r.Log.Warnf("agentjail: %v: jails run without it", err)
 	}
 }
 
 // note appends to a jail's journal.
-func (w *Runtime) note(j *state.Brief, events ...journal.Event) {
+func (r *Runtime) note(j *state.Brief, events ...journal.Event) {
 	if j.Journal == "" || len(events) == 0 {
 		return
 	}
-	defer w.step("journal")()
+	defer r.step("journal")()
 	if err := journal.Of(j).Log().Append(events...); err != nil {
-		w.unwritten(err)
+		r.unwritten(err)
 	}
 }
 
 // beginJournal makes the jail's journal. It runs beside the delegate. identity is the jail's, and config is its hardened config.json.
-func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity journal.Created, config []byte) {
+func (r *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity journal.Created, config []byte) {
 	if j.Journal == "" {
 		return
 	}
-	defer w.step("journal")()
+	defer r.step("journal")()
 	first := journal.Event{Kind: journal.JailCreate, Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief), Target: filepath.Base(j.Delegate), Hash: hash(config), Detail: identity}
 	if j.Process != nil {
 		about(&first, j, j.Process)
 	}
 	events := append([]journal.Event{first}, changed(rep.Changes)...)
 	if err := journal.Of(&j.Brief).Log().Begin(events...); err != nil {
-		w.unwritten(err)
+		r.unwritten(err)
 		return
 	}
 	if time.Now().UnixMicro()%pruneEvery == 0 {
-		_, _ = journal.Prune(w.Store, filepath.Dir(j.Journal), j.Policy.Journal.Keep) // `agentjail gc` reports it
+		_, _ = journal.Prune(r.Store, filepath.Dir(j.Journal), j.Policy.Journal.Keep) // `agentjail gc` reports it
 	}
 }
 
@@ -111,7 +111,7 @@ func changed(changes []report.Change) []journal.Event {
 }
 
 // noteRefused records a jail that was not made.
-func (w *Runtime) noteRefused(j *state.Brief, kind journal.Kind, err error) {
+func (rt *Runtime) noteRefused(j *state.Brief, kind journal.Kind, err error) {
 	if j.Journal == "" {
 		return
 	}
@@ -129,13 +129,13 @@ func (w *Runtime) noteRefused(j *state.Brief, kind journal.Kind, err error) {
 }
 
 // noteEnd records what the jail's groups and layer hold, before they are removed. ws is nil where its end was not waited for.
-func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
+func (r *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 	if j.Journal == "" {
 		return
 	}
-	done := w.step("last look")
+	done := r.step("last look")
 	read, ended := cgroups.Once(), !j.InitAlive()
-	events := append(collectFinalState(w.Store, j, read).events(), journal.Counters(j.CgroupDirs, ended, read)...)
+	events := append(collectFinalState(r.Store, j, read).events(), journal.Counters(j.CgroupDirs, ended, read)...)
 	done()
 	if j.EngineRoot != "" && j.EngineRootDev != 0 {
 		var st unix.Stat_t
@@ -155,26 +155,26 @@ func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 		}
 		events = append(events, e)
 	}
-	w.note(j, events...)
-	w.noteVanished(j)
-	w.noteStale(j)
+	r.note(j, events...)
+	r.noteVanished(j)
+	r.noteStale(j)
 }
 
 // noteGone keeps what is read later of the jail's directory, which is about to be removed, and ends the journal.
-func (w *Runtime) noteGone(j *state.Brief) {
+func (r *Runtime) noteGone(j *state.Brief) {
 	if j.Journal == "" {
 		return
 	}
 	if unix.Access(j.Journal, unix.F_OK) != nil {
 		return // it was never begun: the attempt failed, and reports it itself
 	}
-	events, err := journal.Keep(j.Journal, w.Store.Dir(j.Key))
+	events, err := journal.Keep(j.Journal, r.Store.Dir(j.Key))
 	if err != nil {
-		w.unwritten(err)
+		r.unwritten(err)
 	}
 	kind := journal.JailDelete
 	if j.BootID != state.BootID() {
 		kind = journal.JailReclaimed
 	}
-	w.note(j, append(events, journal.Event{Kind: kind})...)
+	r.note(j, append(events, journal.Event{Kind: kind})...)
 }

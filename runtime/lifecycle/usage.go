@@ -138,7 +138,7 @@ func groupUse(dirs []string, read func(dir, file string) (string, error)) (out j
 
 // parts are all that was made for a jail and goes with it. Directories are not read: whether they are there is looked at before and after. A jail
 // without a journal, where no part would be recorded, has none.
-func (w *Runtime) parts(j *state.Brief) []part {
+func (rt *Runtime) parts(j *state.Brief) []part {
 	if j.Journal == "" {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (w *Runtime) parts(j *state.Brief) []part {
 	if j.InitPid != 0 {
 		add("process", strconv.Itoa(j.InitPid)+" and all in its process namespace", j.InitAlive)
 	}
-	if r, err := helper.Load(w.Store.Dir(j.Key)); err == nil && r != nil {
+	if r, err := helper.Load(rt.Store.Dir(j.Key)); err == nil && r != nil {
 		add("helper", r.Name+", process "+strconv.Itoa(r.Pid), r.Alive)
 		for _, dir := range r.Cgroups {
 			add("control group", dir, path(dir))
@@ -162,7 +162,7 @@ func (w *Runtime) parts(j *state.Brief) []part {
 			var st unix.Stat_t
 			return unix.Stat(root, &st) == nil && st.Dev == dev
 		})
-		changes := filepath.Join(w.Store.Dir(j.Key), "changes")
+		changes := filepath.Join(rt.Store.Dir(j.Key), "changes")
 		add("mount", changes, path(changes))
 	}
 	for _, dir := range j.CgroupDirs {
@@ -172,20 +172,20 @@ func (w *Runtime) parts(j *state.Brief) []part {
 		add("control group", dir, func() bool { return false }) // the kernel reported it when it was removed
 	}
 	add("delegate's record", j.DelegateState(), path(j.DelegateState()))
-	add("record", w.Store.Dir(j.Key), path(w.Store.Dir(j.Key)))
+	add("record", rt.Store.Dir(j.Key), path(rt.Store.Dir(j.Key)))
 	if !j.IDs.Given && j.IDs.Block >= 0 {
-		member := w.Store.Member(j.Userns, j.IDs, j.Key)
+		member := rt.Store.Member(j.Userns, j.IDs, j.Key)
 		add("host ids", filepath.Base(filepath.Dir(member)), path(member))
 	}
 	return out
 }
 
 // noteTeardown reports what is gone of a jail that was removed, and what is not, by looking for it.
-func (w *Runtime) noteTeardown(j *state.Brief, parts []part) {
+func (r *Runtime) noteTeardown(j *state.Brief, parts []part) {
 	if j.Journal == "" || unix.Access(j.Journal, unix.F_OK) != nil {
 		return // it has none, or it was never begun
 	}
-	defer w.step("teardown")()
+	defer r.step("teardown")()
 	var found journal.Teardown
 	for _, p := range parts {
 		to := &found.Gone
@@ -194,5 +194,5 @@ func (w *Runtime) noteTeardown(j *state.Brief, parts []part) {
 		}
 		*to = append(*to, journal.Part{Kind: p.kind, What: p.what})
 	}
-	w.note(j, journal.Event{Kind: journal.JailTeardown, Detail: found})
+	r.note(j, journal.Event{Kind: journal.JailTeardown, Detail: found})
 }
