@@ -56,8 +56,8 @@ func (c *call) answer(def answer, ours, incoming *region, n *notes) {
 	c.answerSoftly(def, ours, incoming)
 }
 
-// answerSoftly is answer where neither filter ends the process: ours answers what it refuses, and the incoming one
-// what only that refuses.
+// answerSoftly is answer where neither filter ends the process: ours answers what it refuses, and
+// the incoming one what only that refuses.
 func (c *call) answerSoftly(def answer, ours, incoming *region) {
 	rest := ours.errno(incoming)
 	some, theirs := incoming.softly(ours.allow)
@@ -110,9 +110,9 @@ func (c *call) add(r refusal) {
 // maxSoft is how many answers of the incoming filter's are taken over for one call.
 const maxSoft = 64
 
-// softly is how a filter refuses, without ending the process, the calls that rules of ours allow: some by their
-// arguments, and the rest by an answer of rank 0 where the filter does not refuse that softly. A filter that was not
-// read to its end has none.
+// softly is how a filter refuses, without ending the process, the calls that rules of ours allow:
+// some by their arguments, and the rest by an answer of rank 0 where the filter does not refuse
+// that softly. A filter that was not read to its end has none.
 func (r *region) softly(ours []args) (some []refusal, rest answer) {
 	if r.vague {
 		return nil, answer{action: specs.ActAllow}

@@ -7,8 +7,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Actions are the actions that a bundle's own filter may have, sorted. SCMP_ACT_NOTIFY is none of them: it needs a
-// listener, which would decide for the jail from outside.
+// Actions are the actions that a bundle's own filter may have, sorted. SCMP_ACT_NOTIFY is none of
+// them: it needs a listener, which would decide for the jail from outside.
 func Actions() []string {
 	return []string{
 		string(specs.ActAllow), string(specs.ActErrno), string(specs.ActKill), string(specs.ActKillProcess), string(specs.ActKillThread),
@@ -24,8 +24,8 @@ func Operators() []string {
 	}
 }
 
-// Check returns an error for a bundle's own filter that cannot be read, as runc does: an action or operator that OCI
-// does not define, and a rule for a listener.
+// Check returns an error for a bundle's own filter that cannot be read, as runc does: an action or
+// operator that OCI does not define, and a rule for a listener.
 func Check(s *specs.LinuxSeccomp) error {
 	if err := checkAction(s.DefaultAction); err != nil {
 		return fmt.Errorf("linux.seccomp.defaultAction: %w", err)

@@ -28,7 +28,7 @@ var pageWords = map[string]int{
 	"CHANGELOG.md":                      4000,
 	"README.md":                         700,
 	"docs/architecture.md":              1700,
-	"docs/host-limits.md":               1900,
+	"docs/host-limits.md":               2000,
 	"docs/install/kubernetes.md":        1400,
 	"docs/journal.md":                   2300,
 	"docs/mounts.md":                    2000,

@@ -274,8 +274,8 @@ func shape(p *pass) {
 	}
 }
 
-// hostname names a jail that has a UTS namespace of its own and no name: the kernel gives a new namespace the
-// name of the one that it is made in, which is the host's (uts_namespaces(7)).
+// hostname names a jail that has a UTS namespace of its own and no name: the kernel gives a new
+// namespace the name of the one that it is made in, which is the host's (uts_namespaces(7)).
 func hostname(p *pass) {
 	s := p.spec
 	joins := slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool {

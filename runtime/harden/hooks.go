@@ -10,7 +10,8 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// NoHook is why a hook is dropped, but for one by which an engine would put its network into the jail.
+// NoHook is why a hook is dropped, but for one by which an engine would put its network into the
+// jail.
 const NoHook = "a jail runs no program of the host"
 
 // hooks are programs of the host that the bundle names; some run with the

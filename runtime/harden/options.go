@@ -8,11 +8,10 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// keptFlags are the mount options that a jail's mount may keep. Every other one goes: those that loosen (suid, dev,
-// exec, rw and their recursive forms), let a mount travel (shared, slave), reach past
-// what was prepared (remount, idmap, crun's copy-symlink and src-nofollow), and
-// any that this version does not know, since a delegate hands those to the file
-// system as they are.
+// keptFlags are the mount options that a jail's mount may keep. Every other one goes: those that
+// loosen (suid, dev, exec, rw and their recursive forms), let a mount travel (shared, slave), reach
+// past what was prepared (remount, idmap, crun's copy-symlink and src-nofollow), and any that this
+// version does not know, since a delegate hands those to the file system as they are.
 var keptFlags = plan.MountFlags()
 
 // loosening options are named in the report when they go.

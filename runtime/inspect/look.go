@@ -164,7 +164,8 @@ func (s *seen) lookNamespaces(p *proc) error {
 	return nil
 }
 
-// lookName reads the jail's name in its UTS namespace (uname(2)). A user's engine may have no right to enter that.
+// lookName reads the jail's name in its UTS namespace (uname(2)). A user's engine may have no right
+// to enter that.
 func (s *seen) lookName(p *proc) error {
 	f, err := p.open("ns/uts", unix.O_RDONLY)
 	if err != nil {

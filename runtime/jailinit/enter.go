@@ -57,8 +57,8 @@ type Orders struct {
 	// Rlimits are set here: a delegate cannot set each of them, and SELinux sets
 	// soft ones anew where a program's label changes (setrlimit(2)).
 	Rlimits []Rlimit
-	// Umask is the process's file mode creation mask, which the step always sets: no delegate sets that of
-	// a further process by its description alone (umask(2)).
+	// Umask is the process's file mode creation mask, which the step always sets: no delegate sets
+	// that of a further process by its description alone (umask(2)).
 	Umask uint32
 	// CPUs, if not 0, is on how many processors the process may run, so that
 	// what counts them sees what it can use. Seed picks which.

@@ -86,8 +86,8 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 	return files, nil
 }
 
-// umaskOf is a process's file mode creation mask: its own, or that of the jail's first process, or what runc and
-// crun set where a bundle names none.
+// umaskOf is a process's file mode creation mask: its own, or that of the jail's first process, or
+// what runc and crun set where a bundle names none.
 func umaskOf(p, first *specs.Process) uint32 {
 	for _, q := range []*specs.Process{p, first} {
 		if q != nil && q.User.Umask != nil {

@@ -11,7 +11,8 @@ import (
 	"agentjail.dev/runtime/version"
 )
 
-// nameAnnotations have a container's name: containerd's CRI and CRI-O (pkg/annotations), nerdctl (pkg/labels).
+// nameAnnotations have a container's name: containerd's CRI and CRI-O (pkg/annotations), nerdctl
+// (pkg/labels).
 var nameAnnotations = []string{"io.kubernetes.cri.container-name", "io.kubernetes.cri-o.ContainerName", "io.kubernetes.cri-o.Name", "nerdctl/name"}
 
 // places are parts of a bundle's path by which an engine is known.
@@ -20,7 +21,8 @@ var places = []struct{ part, engine string }{
 	{"/buildkit/", "buildkit"}, {"/overlay-containers/", "podman or cri-o"}, {"/vfs-containers/", "podman or cri-o"},
 }
 
-// identity is what the journal records of a jail at its beginning, beside what every event has. It needs no look at anything.
+// identity is what the journal records of a jail at its beginning, beside what every event has. It
+// needs no look at anything.
 func (a *attempt) identity() journal.Created {
 	j, u := a.j, a.spec.Process.User
 	out := journal.Created{

@@ -19,11 +19,11 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// What is recorded of a jail in its journal. A journal that cannot be written keeps no jail from being made or deleted: it is logged, once per
-// boot and reason.
+// What is recorded of a jail in its journal. A journal that cannot be written keeps no jail from
+// being made or deleted: it is logged, once per boot and reason.
 
-// pruneEvery is how many jails are made for one look at the journals of those that were deleted: at a hundred of them it takes the
-// twentieth part of a create.
+// pruneEvery is how many jails are made for one look at the journals of those that were deleted: at
+// a hundred of them it takes the twentieth part of a create.
 const pruneEvery = 64
 
 // chooseJournal reports where the jail's journal will be.
@@ -64,7 +64,8 @@ func (r *Runtime) note(j *state.Brief, events ...journal.Event) {
 	}
 }
 
-// beginJournal makes the jail's journal. It runs beside the delegate. identity is the jail's, and config is its hardened config.json.
+// beginJournal makes the jail's journal. It runs beside the delegate. identity is the jail's, and
+// config is its hardened config.json.
 func (r *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity journal.Created, config []byte) {
 	if j.Journal == "" {
 		return
@@ -128,7 +129,8 @@ func (rt *Runtime) noteRefused(j *state.Brief, kind journal.Kind, err error) {
 	}
 }
 
-// noteEnd records what the jail's groups and layer hold, before they are removed. ws is nil where its end was not waited for.
+// noteEnd records what the jail's groups and layer hold, before they are removed. ws is nil where
+// its end was not waited for.
 func (r *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 	if j.Journal == "" {
 		return
@@ -160,7 +162,8 @@ func (r *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 	r.noteStale(j)
 }
 
-// noteGone keeps what is read later of the jail's directory, which is about to be removed, and ends the journal.
+// noteGone keeps what is read later of the jail's directory, which is about to be removed, and ends
+// the journal.
 func (r *Runtime) noteGone(j *state.Brief) {
 	if j.Journal == "" {
 		return

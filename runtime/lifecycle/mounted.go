@@ -22,13 +22,15 @@ import (
 // maxMounted bounds the mounted directories that are noted of a jail.
 const maxMounted = 32
 
-// Bounds of the look at them, all together: what delete may take longer for it, and with journal.receipt = "full".
+// Bounds of the look at them, all together: what delete may take longer for it, and with
+// journal.receipt = "full".
 const (
 	mountedEntries, mountedTime         = 4096, 5 * time.Millisecond
 	mountedEntriesFull, mountedTimeFull = 20_000, 50 * time.Millisecond
 )
 
-// local are file systems of this machine's own, by rootfs.FSName: a look at others can wait for a server.
+// local are file systems of this machine's own, by rootfs.FSName: a look at others can wait for a
+// server.
 var local = map[string]bool{"ext4": true, "xfs": true, "btrfs": true, "tmpfs": true, "overlay": true, "f2fs": true, "zfs": true}
 
 // mounted notes the directories of the host's that the jail may write to, for the look at its end.
@@ -54,7 +56,8 @@ func (a *attempt) mounted() []state.Mounted {
 	return out
 }
 
-// unseen reports why what is changed in a source will not be looked at; "" where it will be: then m gets its numbers.
+// unseen reports why what is changed in a source will not be looked at; "" where it will be: then m
+// gets its numbers.
 func unseen(source *os.File, storage plan.Storage, m *state.Mounted) string {
 	if storage != plan.StorageDirect {
 		return "its storage is " + string(storage)
@@ -83,7 +86,8 @@ type MountedLook struct {
 	Arrived *protect.Arrivals
 }
 
-// lookMounted looks at what was changed in the jail's mounted directories since it was made, by any process.
+// lookMounted looks at what was changed in the jail's mounted directories since it was made, by any
+// process.
 func lookMounted(j *state.Brief) []MountedLook {
 	if len(j.Mounted) == 0 {
 		return nil
@@ -114,7 +118,8 @@ func lookMounted(j *state.Brief) []MountedLook {
 	return out
 }
 
-// openMounted opens what was mounted, if it still is where it was: a program that may write beside it could have put something else there.
+// openMounted opens what was mounted, if it still is where it was: a program that may write beside
+// it could have put something else there.
 func openMounted(m state.Mounted) (*os.File, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,

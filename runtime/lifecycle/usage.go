@@ -19,8 +19,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// FinalState is what is seen of a jail just before it is removed, for its journal: afterwards there is nothing to look at. It costs each
-// delete some reads of small files and no process.
+// FinalState is what is seen of a jail just before it is removed, for its journal: afterwards there
+// is nothing to look at. It costs each delete some reads of small files and no process.
 type FinalState struct {
 	// Used is the most that was used, and how full the layer is.
 	Used journal.Used
@@ -97,8 +97,9 @@ func (l *FinalState) events() []journal.Event {
 	return out
 }
 
-// counters are what control groups report of the most that was used (cgroups(7); Documentation/admin-guide/cgroup-v1/memory.rst), and the amount
-// that each becomes. The controller is that of version 1, or "" for version 2 (cgroups.Counting).
+// counters are what control groups report of the most that was used (cgroups(7);
+// Documentation/admin-guide/cgroup-v1/memory.rst), and the amount that each becomes. The controller
+// is that of version 1, or "" for version 2 (cgroups.Counting).
 var counters = []struct {
 	controller, file string
 	set              func(*journal.Amounts, int64)
@@ -112,7 +113,8 @@ var counters = []struct {
 func setMemory(a *journal.Amounts, n int64) { a.Memory = cmp.Or(a.Memory, n) }
 func setPids(a *journal.Amounts, n int64)   { a.Pids = cmp.Or(a.Pids, n) }
 
-// groupUse reads the counters of a jail's control groups. A group that is gone, or has no such counter, leaves its amount 0.
+// groupUse reads the counters of a jail's control groups. A group that is gone, or has no such
+// counter, leaves its amount 0.
 func groupUse(dirs []string, read func(dir, file string) (string, error)) (out journal.Amounts) {
 	for _, dir := range dirs {
 		counting := cgroups.Counting(dir)
@@ -136,8 +138,9 @@ func groupUse(dirs []string, read func(dir, file string) (string, error)) (out j
 	return out
 }
 
-// parts are all that was made for a jail and goes with it. Directories are not read: whether they are there is looked at before and after. A jail
-// without a journal, where no part would be recorded, has none.
+// parts are all that was made for a jail and goes with it. Directories are not read: whether they
+// are there is looked at before and after. A jail without a journal, where no part would be
+// recorded, has none.
 func (rt *Runtime) parts(j *state.Brief) []part {
 	if j.Journal == "" {
 		return nil

@@ -262,9 +262,9 @@ func attributes(options []string) unix.MountAttr {
 	return attr
 }
 
-// accessTimes adds when a mount's files get a new time of access; of several options that say it, the last counts
-// (mount(8)). The delegate could not change it: what a mount has is locked in the jail's user namespace
-// (mount_namespaces(7)).
+// accessTimes adds when a mount's files get a new time of access; of several options that say it,
+// the last counts (mount(8)). The delegate could not change it: what a mount has is locked in the
+// jail's user namespace (mount_namespaces(7)).
 func accessTimes(attr *unix.MountAttr, options []string) {
 	when, dirs, given := uint64(0), uint64(0), false
 	for _, o := range options {

@@ -44,8 +44,8 @@ func printFeatures(c *Call) error {
 }
 
 // jailFeatures returns agentjail's own features: those that do not depend on the delegate
-// (namespaces, idmapped mounts), and the parts of a bundle's filter that agentjail reads in place of
-// the delegate. Capabilities and hooks are absent: a jail has none.
+// (namespaces, idmapped mounts), and the parts of a bundle's filter that agentjail reads in place
+// of the delegate. Capabilities and hooks are absent: a jail has none.
 func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error) {
 	filter, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: runtime.GOARCH})
 	if err != nil {

@@ -34,10 +34,11 @@ var loAddresses = append([]netip.Prefix{
 	netip.PrefixFrom(netip.IPv6Loopback(), 128),
 }, familyAddresses...)
 
-// familyAddresses show the C library that a network by name has both families. With AI_ADDRCONFIG, glibc counts every
-// address but 127.0.0.1 and ::1, and knows no name in a family without one (getaddrinfo(3);
-// sysdeps/unix/sysv/linux/check_pf.c). Neither address opens anything: the first is lo's without being listed, as all of
-// 127.0.0.0/8, and to the second, of the block for what is discarded (RFC 6666), no rule routes.
+// familyAddresses show the C library that a network by name has both families. With AI_ADDRCONFIG,
+// glibc counts every address but 127.0.0.1 and ::1, and knows no name in a family without one
+// (getaddrinfo(3); sysdeps/unix/sysv/linux/check_pf.c). Neither address opens anything: the first
+// is lo's without being listed, as all of 127.0.0.0/8, and to the second, of the block for what is
+// discarded (RFC 6666), no rule routes.
 var familyAddresses = []netip.Prefix{
 	netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 2}), 8),
 	netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 1, 15: 1}), 128),

@@ -103,7 +103,8 @@ func Seal(netns *os.File) (Report, error) {
 	return sealed(netns, false)
 }
 
-// SealByName is Seal for a namespace in which names are looked up: lo shows the C library that there are both families.
+// SealByName is Seal for a namespace in which names are looked up: lo shows the C library that
+// there are both families.
 func SealByName(netns *os.File) (Report, error) {
 	return sealed(netns, true)
 }

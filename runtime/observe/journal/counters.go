@@ -36,8 +36,9 @@ var limitFiles = map[Kind][]string{
 	LimitHigh: {"memory.high"}, LimitPids: {"pids.max"},
 }
 
-// Counters reports which limits of a jail's control group directories, of either version, were met and how often. read is cgroups.Read, or
-// a reader that caches. ended reports that the jail has ended: it counted, but nothing of it is at a limit at the moment.
+// Counters reports which limits of a jail's control group directories, of either version, were met
+// and how often. read is cgroups.Read, or a reader that caches. ended reports that the jail has
+// ended: it counted, but nothing of it is at a limit at the moment.
 func Counters(dirs []string, ended bool, read func(dir, file string) (string, error)) []Event {
 	var out []Event
 	now := At(time.Now())

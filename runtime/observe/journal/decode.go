@@ -5,8 +5,9 @@ import (
 	"errors"
 )
 
-// decode decodes a line of a journal. A line with a number that is no event of this version is of the kind JournalUnknown; ok is false for one
-// without. Host programs wrote it, but a disk, another version or an editor can have changed it.
+// decode decodes a line of a journal. A line with a number that is no event of this version is of
+// the kind JournalUnknown; ok is false for one without. Host programs wrote it, but a disk, another
+// version or an editor can have changed it.
 func decode(line []byte) (e Event, ok bool) {
 	err := json.Unmarshal(line, &e)
 	if err == nil && e.Kind == 0 {

@@ -11,8 +11,9 @@ import (
 	"agentjail.dev/runtime/kernel/printable"
 )
 
-// A Detail is the payload of a kind of event, beside the fields that several kinds share: one of the structs of this file. A field that is added
-// to one is written, read, cleaned and documented without more; the receipt shows it where it reads the struct.
+// A Detail is the payload of a kind of event, beside the fields that several kinds share: one of
+// the structs of this file. A field that is added to one is written, read, cleaned and documented
+// without more; the receipt shows it where it reads the struct.
 type Detail interface {
 	// kind is the kind that has this payload.
 	kind() Kind
@@ -36,8 +37,9 @@ type Created struct {
 	Writable []string `json:"writable,omitempty"`
 }
 
-// Amounts are the most that a jail used of what control groups count; 0 is not known. The receipt shows each field that is not 0 by its label, in
-// its unit (bytes, seconds or a number): a further one is a field here and its counter in package lifecycle.
+// Amounts are the most that a jail used of what control groups count; 0 is not known. The receipt
+// shows each field that is not 0 by its label, in its unit (bytes, seconds or a number): a further
+// one is a field here and its counter in package lifecycle.
 type Amounts struct {
 	Memory int64   `json:"memoryPeakBytes,omitempty" label:"memory at most" unit:"bytes"`
 	Pids   int64   `json:"pidsPeak,omitempty" label:"processes at most"`
@@ -70,7 +72,8 @@ type File struct {
 	Path string `json:"path"`
 }
 
-// Mounted is what was changed in the mounted directory of the event's Path: numbers in one event, names in those behind it.
+// Mounted is what was changed in the mounted directory of the event's Path: numbers in one event,
+// names in those behind it.
 type Mounted struct {
 	// Unseen is why the directory was not looked at, in place of all else.
 	Unseen string `json:"unseen,omitempty"`
@@ -83,12 +86,14 @@ type Mounted struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// Arrived is what the host runs, or is led by, of a mounted directory: numbers in one event, one thing in each of those behind it.
+// Arrived is what the host runs, or is led by, of a mounted directory: numbers in one event, one
+// thing in each of those behind it.
 type Arrived struct {
 	Total int `json:"total,omitempty"`
 	// Short is why not all files were looked at.
 	Short string `json:"short,omitempty"`
-	// What is the sort of the one thing, at the event's Target: "gitlink", "repository", "hook" or "setting".
+	// What is the sort of the one thing, at the event's Target: "gitlink", "repository", "hook" or
+	// "setting".
 	What string `json:"what,omitempty"`
 }
 
@@ -117,7 +122,8 @@ type RingState struct {
 
 // Stale is what git could not replace in the repository of the event's Path.
 type Stale struct {
-	// Files are the first tracked protected files of which the index has another version, below Path, and Total is their number.
+	// Files are the first tracked protected files of which the index has another version, below
+	// Path, and Total is their number.
 	Files []string `json:"files,omitempty"`
 	Total int      `json:"total"`
 	// Committed reports that commits were made after a switch to another branch.
@@ -145,7 +151,8 @@ func decodeDetail[T Detail](data []byte) (Detail, error) {
 	return d, err
 }
 
-// UnmarshalJSON decodes an event with the payload of its kind. An unknown kind, and a payload of a kind that has none, are errors.
+// UnmarshalJSON decodes an event with the payload of its kind. An unknown kind, and a payload of a
+// kind that has none, are errors.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	type Fields Event
 	in := struct {
@@ -171,8 +178,9 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// appendDetail appends a payload as JSON, as encoding/json has it. The types are few and plain: strings, numbers, flags, lists and structs of these;
-// encoding/json would first compile an encoder for the type, which takes ten times as long in a process that writes one event.
+// appendDetail appends a payload as JSON, as encoding/json has it. The types are few and plain:
+// strings, numbers, flags, lists and structs of these; encoding/json would first compile an encoder
+// for the type, which takes ten times as long in a process that writes one event.
 func appendDetail(b []byte, v reflect.Value) []byte {
 	switch v.Kind() {
 	case reflect.String:
@@ -224,7 +232,8 @@ type cleaner struct {
 	cut  int // entries of lists that were left out
 }
 
-// cleaned returns a copy of a payload with at most max bytes of text, and how many entries of its lists are not in it.
+// cleaned returns a copy of a payload with at most max bytes of text, and how many entries of its
+// lists are not in it.
 func cleaned(d Detail, max int) (Detail, int) {
 	c := cleaner{left: max}
 	out := reflect.New(reflect.TypeOf(d)).Elem()

@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// encode is the event as JSON, as encoding/json has it but for what that escapes without need. Every verb of an engine is a process of
-// its own that appends a line or two: encoding/json would look at the type anew each time, which takes longer than all else here.
+// encode is the event as JSON, as encoding/json has it but for what that escapes without need.
+// Every verb of an engine is a process of its own that appends a line or two: encoding/json would
+// look at the type anew each time, which takes longer than all else here.
 func (e *Event) encode(b []byte) []byte {
 	b = append(b, `{"v":`...)
 	b = strconv.AppendInt(b, int64(e.Version), 10)

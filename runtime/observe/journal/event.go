@@ -1,8 +1,11 @@
-// Package journal keeps what happened to each jail, outside its reach: one file of lines of JSON a jail, written by the host alone, chained
-// by hashes, bounded, and kept for a while after the jail was deleted. Each program that learns something of a jail appends an Event; the reader
-// is the same for all of them. The table in kinds.go describes every kind, detail.go its payload; docs/journal.md describes the schema.
+// Package journal keeps what happened to each jail, outside its reach: one file of lines of JSON a
+// jail, written by the host alone, chained by hashes, bounded, and kept for a while after the jail
+// was deleted. Each program that learns something of a jail appends an Event; the reader is the
+// same for all of them. The table in kinds.go describes every kind, detail.go its payload;
+// docs/journal.md describes the schema.
 //
-// What an event holds of a jail is the jail's to choose: names, paths, arguments. Append cleans and cuts it.
+// What an event holds of a jail is the jail's to choose: names, paths, arguments. Append cleans and
+// cuts it.
 package journal
 
 import (
@@ -13,7 +16,8 @@ import (
 	"agentjail.dev/runtime/kernel/printable"
 )
 
-// Version is the schema's, in each event. A field keeps its meaning within a version; new ones may come.
+// Version is the schema's, in each event. A field keeps its meaning within a version; new ones may
+// come.
 const Version = 1
 
 // Bounds of an event, in characters, and of its line, in bytes.
@@ -24,7 +28,8 @@ const (
 	maxDetail = 8 << 10 // of a Detail's text together
 )
 
-// An Event is one line of a journal. The schema is flat: every field has a name of its own, and those that a kind does not use are left out.
+// An Event is one line of a journal. The schema is flat: every field has a name of its own, and
+// those that a kind does not use are left out.
 type Event struct {
 	// Version, Seq, Time and Prev are set by Append. Time is kept if it is set.
 	Version int    `json:"v"`
@@ -33,7 +38,8 @@ type Event struct {
 	// Jail and Key name the jail: its id, and the name of its record.
 	Jail string `json:"jail"`
 	Key  string `json:"key,omitempty"`
-	// Kind gives Ring (unless the kind's is Varies), Verdict, Class, Activity, Disposition and Severity.
+	// Kind gives Ring (unless the kind's is Varies), Verdict, Class, Activity, Disposition and
+	// Severity.
 	Kind        Kind   `json:"kind"`
 	Ring        int    `json:"ring"` // 0, 1, 2, or None
 	Verdict     string `json:"verdict"`
@@ -46,7 +52,8 @@ type Event struct {
 	// Count is how many times it happened, where one line stands for several; 0 is once.
 	Count uint64 `json:"count,omitempty"`
 
-	// The process: its id on the host, its user on the host, its program (a path where known, else the kernel's name of 15 characters).
+	// The process: its id on the host, its user on the host, its program (a path where known, else
+	// the kernel's name of 15 characters).
 	Pid     int     `json:"pid,omitempty"`
 	UID     *uint32 `json:"uid,omitempty"`
 	Program string  `json:"program,omitempty"`
@@ -58,7 +65,8 @@ type Event struct {
 	Cwd  string   `json:"cwd,omitempty"`
 	Hash string   `json:"hash,omitempty"`
 
-	// Target is what was requested where no other field has it: a field of config.json, a protection, a capability, a hook, a class of objects.
+	// Target is what was requested where no other field has it: a field of config.json, a
+	// protection, a capability, a hook, a class of objects.
 	Target string `json:"target,omitempty"`
 	// Path is a file, as the jail sees it where that is known.
 	Path string `json:"path,omitempty"`
@@ -72,7 +80,8 @@ type Event struct {
 	Got        int64  `json:"got,omitempty"`
 	Millis     int64  `json:"ms,omitempty"`
 
-	// Syscall is a system call's name, with its number (of Arch, as seccomp numbers it) and arguments in hexadecimal.
+	// Syscall is a system call's name, with its number (of Arch, as seccomp numbers it) and
+	// arguments in hexadecimal.
 	Syscall   string   `json:"syscall,omitempty"`
 	Number    *int     `json:"number,omitempty"`
 	Arch      string   `json:"arch,omitempty"`
@@ -86,13 +95,16 @@ type Event struct {
 	// Status is an exit status or the signal's name.
 	Status string `json:"status,omitempty"`
 
-	// Rule is what decided: an entry of the network's rules, a path's protection, or for a system call "unlisted" or "argument".
+	// Rule is what decided: an entry of the network's rules, a path's protection, or for a system
+	// call "unlisted" or "argument".
 	Rule   string `json:"rule,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
-	// ArgvOmitted reports that Argv and Cwd were left out, since the jail had its share of the journal.
+	// ArgvOmitted reports that Argv and Cwd were left out, since the jail had its share of the
+	// journal.
 	ArgvOmitted bool `json:"argv_omitted,omitempty"`
-	// Detail is the payload of a kind that has one; nil for others. Cut is how many entries of its lists did not fit.
+	// Detail is the payload of a kind that has one; nil for others. Cut is how many entries of its
+	// lists did not fit.
 	Detail Detail `json:"detail,omitempty"`
 	Cut    int    `json:"cut,omitempty"`
 	// Policy is the hash of the policy that the jail was made with.
@@ -154,7 +166,8 @@ func (e *Event) Clean() {
 	}
 }
 
-// boundDetail puts a copy of the payload into its place that is clean and has at most max bytes of text.
+// boundDetail puts a copy of the payload into its place that is clean and has at most max bytes of
+// text.
 func (e *Event) boundDetail(max int) {
 	if e.Detail != nil {
 		d, cut := cleaned(e.Detail, max)
@@ -217,7 +230,8 @@ func (e *Event) line() ([]byte, error) {
 	return data, nil
 }
 
-// Decided is the rule that decided a refusal: the event's own, or what its kind is decided by. It is "" where nothing was decided.
+// Decided is the rule that decided a refusal: the event's own, or what its kind is decided by. It
+// is "" where nothing was decided.
 func (e *Event) Decided() string {
 	if e.Rule != "" {
 		return e.Rule

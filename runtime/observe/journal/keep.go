@@ -18,7 +18,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// KeptFiles are files of a jail's directory that are kept beside its journal when it is deleted, by their names: what other sources read.
+// KeptFiles are files of a jail's directory that are kept beside its journal when it is deleted, by
+// their names: what other sources read.
 var KeptFiles = [...]string{"network.log", "network.log.1"}
 
 // maxKept bounds each of them.
@@ -27,7 +28,8 @@ const maxKept = 8 << 20
 // KeptDir is the directory beside a journal where such files are kept.
 func KeptDir(path string) string { return strings.TrimSuffix(path, suffix) + ".d" }
 
-// Keep keeps what is to be kept of a jail's directory that is about to be removed. The returned events report what, with its hash.
+// Keep keeps what is to be kept of a jail's directory that is about to be removed. The returned
+// events report what, with its hash.
 func Keep(path, dir string) ([]Event, error) {
 	var out []Event
 	var errs []error
@@ -73,8 +75,8 @@ func readKept(path string) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, max(0, fi.Size()-maxKept), maxKept))
 }
 
-// Prune removes the journals of the jails that ended longest ago, beyond keep, and what a crash left of writing one. It returns the
-// names of the jails.
+// Prune removes the journals of the jails that ended longest ago, beyond keep, and what a crash
+// left of writing one. It returns the names of the jails.
 func Prune(s state.Store, dir string, keep int) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -101,7 +103,8 @@ func Prune(s state.Store, dir string, keep int) ([]string, error) {
 	if len(ended) <= keep {
 		return nil, nil
 	}
-	// By what was written last, not by when the jail was made: a long run is not the first to go once it has ended.
+	// By what was written last, not by when the jail was made: a long run is not the first to go
+	// once it has ended.
 	last := map[string]int64{}
 	for _, base := range ended {
 		var st unix.Stat_t

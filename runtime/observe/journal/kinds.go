@@ -37,15 +37,18 @@ type KindInfo struct {
 	// Ring is 0, 1, 2, None or Varies.
 	Ring    int
 	Verdict string
-	// Class, Activity, Disposition and Severity are OCSF's class_uid, activity_id, disposition_id and severity_id (schema 1.8).
+	// Class, Activity, Disposition and Severity are OCSF's class_uid, activity_id, disposition_id
+	// and severity_id (schema 1.8).
 	Class, Activity, Disposition, Severity int
 	// Meaning is what happened, in a sentence.
 	Meaning string
 	// Sources can see it, the most usual first.
 	Sources []string
-	// Remedy is what would let it through, with {name}, {port}, {path}, {target}, {syscall}, {credential}, {program}, {limit} for the event's own.
+	// Remedy is what would let it through, with {name}, {port}, {path}, {target}, {syscall},
+	// {credential}, {program}, {limit} for the event's own.
 	Remedy string
-	// Rule decides a refusal whose source names no rule of its own, with {name} and the like: the policy's key, the kernel's limit or an eBPF hook.
+	// Rule decides a refusal whose source names no rule of its own, with {name} and the like: the
+	// policy's key, the kernel's limit or an eBPF hook.
 	Rule string
 }
 

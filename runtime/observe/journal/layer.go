@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Full returns an event of its kind of limit if the jail's file system at path is full. It sees the moment: the kernel does not count
-// how often writing failed.
+// Full returns an event of its kind of limit if the jail's file system at path is full. It sees the
+// moment: the kernel does not count how often writing failed.
 func Full(path string) []Event {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil || st.Blocks == 0 {

@@ -18,8 +18,8 @@ import (
 // DefaultDir is where the journals of root's jails live.
 const DefaultDir = "/var/log/agentjail"
 
-// Dir is where journals live by a policy: its journal.dir, else DefaultDir for root of the machine and the user's own state directory
-// (XDG_STATE_HOME) for others. It outlives the jails, and boots.
+// Dir is where journals live by a policy: its journal.dir, else DefaultDir for root of the machine
+// and the user's own state directory (XDG_STATE_HOME) for others. It outlives the jails, and boots.
 func Dir(p policy.Journal) (string, error) {
 	if p.Dir != "" {
 		return p.Dir, nil
@@ -37,14 +37,16 @@ func Dir(p policy.Journal) (string, error) {
 	return filepath.Join(home, ".local", "state", "agentjail", "journal"), nil
 }
 
-// suffix ends the name of a journal's newest file, and firstSuffix and formerSuffix those of its other files.
+// suffix ends the name of a journal's newest file, and firstSuffix and formerSuffix those of its
+// other files.
 const (
 	suffix       = ".jsonl"
 	firstSuffix  = ".first.jsonl"
 	formerSuffix = ".former.jsonl"
 )
 
-// born is the time at which a jail was made in a file's name: a later jail with the same id has a journal of its own.
+// born is the time at which a jail was made in a file's name: a later jail with the same id has a
+// journal of its own.
 const born = "20060102T150405.000000"
 
 // NewPath is the path of a new jail's journal.
@@ -105,8 +107,9 @@ func Of(b *state.Brief) *Jail {
 	return j
 }
 
-// OwnIDs are the host ids that a jail has for itself, as FIRST:COUNT, or "" where they are an engine's choice. They are the Value of
-// jail.create, by which what the kernel reports of a process is known to be this jail's.
+// OwnIDs are the host ids that a jail has for itself, as FIRST:COUNT, or "" where they are an
+// engine's choice. They are the Value of jail.create, by which what the kernel reports of a process
+// is known to be this jail's.
 func OwnIDs(b *state.Brief) string {
 	uid, ok := b.IDs.HostUID(1)
 	if b.IDs.Given || !ok {
@@ -129,7 +132,8 @@ func parseName(name string) (key string, at time.Time, ok bool) {
 	return key, at, err == nil
 }
 
-// Jails lists all jails of the place: those that exist, and those of which there is a journal still, the newest first.
+// Jails lists all jails of the place: those that exist, and those of which there is a journal
+// still, the newest first.
 func (p Place) Jails() ([]*Jail, error) {
 	var out []*Jail
 	known := map[string]bool{}
@@ -160,8 +164,9 @@ func (p Place) Jails() ([]*Jail, error) {
 	return out, nil
 }
 
-// Open finds a jail by its id or the unique beginning of one, also one that was deleted. One that exists goes before those that ended, and
-// of several that ended with the same id the last counts. "ID@TIME", as `agentjail journal` lists them, names one of those.
+// Open finds a jail by its id or the unique beginning of one, also one that was deleted. One that
+// exists goes before those that ended, and of several that ended with the same id the last counts.
+// "ID@TIME", as `agentjail journal` lists them, names one of those.
 func (p Place) Open(id string) (*Jail, error) {
 	jails, err := p.Jails()
 	if err != nil && len(jails) == 0 {
@@ -198,8 +203,8 @@ func (p Place) Open(id string) (*Jail, error) {
 	return nil, fmt.Errorf("%q is the beginning of %d jails' ids: say more of it", id, len(prefix))
 }
 
-// Append appends to the journal of a jail that exists, for a program that knows its id or key: the collector, a helper's owner. Nothing is
-// written for a jail whose journal is off: ErrNone.
+// Append appends to the journal of a jail that exists, for a program that knows its id or key: the
+// collector, a helper's owner. Nothing is written for a jail whose journal is off: ErrNone.
 func (p Place) Append(key string, events ...Event) error {
 	b, err := p.Store.Brief(key)
 	if err != nil {

@@ -22,7 +22,8 @@ type Result struct {
 	// First and Last are the numbers of the first and the last event that are there.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
-	// Head is the last line's hash. Stored elsewhere, it shows later whether the end was cut off or written anew.
+	// Head is the last line's hash. Stored elsewhere, it shows later whether the end was cut off or
+	// written anew.
 	Head string `json:"head"`
 	// Gaps are what rotation dropped, which is no problem.
 	Gaps []string `json:"gaps,omitempty"`

@@ -50,12 +50,14 @@ func (t *Tail) Close() {
 	}
 }
 
-// Next returns what was written since, a part of it where it is much: the next call goes on. A journal that is not there has nothing.
+// Next returns what was written since, a part of it where it is much: the next call goes on. A
+// journal that is not there has nothing.
 func (t *Tail) Next() ([]Event, error) {
 	if t.f != nil && t.current() {
 		return t.read()
 	}
-	// It was rotated, or is new: what the file that was followed still had is in the journal's other files.
+	// It was rotated, or is new: what the file that was followed still had is in the journal's
+	// other files.
 	t.Close()
 	t.f = nil
 	f, err := os.OpenFile(t.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

@@ -21,10 +21,11 @@ const chunk = 64 << 10
 // DefaultMax bounds a journal's files together, in bytes, where a Log sets none.
 const DefaultMax = 4 << 20
 
-// A Log appends to one jail's journal. Several processes may do so at a time: each holds a lock (flock(2)) while it writes.
+// A Log appends to one jail's journal. Several processes may do so at a time: each holds a lock
+// (flock(2)) while it writes.
 //
-// A journal is three files at most, each of a third of Max. The first is kept, since it reports how the jail began; the newest is written, and
-// the one before it is kept until the newest is full.
+// A journal is three files at most, each of a third of Max. The first is kept, since it reports how
+// the jail began; the newest is written, and the one before it is kept until the newest is full.
 type Log struct {
 	Path      string
 	Jail, Key string
@@ -253,7 +254,8 @@ func (w *writer) write(l *Log, buf []byte) error {
 	return nil
 }
 
-// rotate begins a new newest file with these lines. The names change so that there is a newest file at each moment.
+// rotate begins a new newest file with these lines. The names change so that there is a newest file
+// at each moment.
 func (w *writer) rotate(buf []byte) error {
 	base := strings.TrimSuffix(w.path, suffix)
 	fresh, err := unix.Open(base+".new", unix.O_CREAT|unix.O_TRUNC|unix.O_RDWR|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)

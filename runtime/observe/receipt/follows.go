@@ -11,9 +11,10 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// Follows reports why an earlier receipt does not follow from a journal: the journal has to have the line whose hash the receipt names, and what
-// follows of the jail from the lines up to it must be what the receipt has. Compared is what comes from the chain alone: identity, rings, exit
-// and teardown. path is the journal's, which has to verify by itself.
+// Follows reports why an earlier receipt does not follow from a journal: the journal has to have
+// the line whose hash the receipt names, and what follows of the jail from the lines up to it must
+// be what the receipt has. Compared is what comes from the chain alone: identity, rings, exit and
+// teardown. path is the journal's, which has to verify by itself.
 func (r *Receipt) Follows(path string) error {
 	found, err := journal.Verify(path)
 	if err != nil {

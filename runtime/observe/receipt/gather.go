@@ -12,8 +12,8 @@ import (
 // A Looker looks at a jail that exists: all of Now that is not in its journal yet.
 type Looker func(context.Context, *journal.Jail) Now
 
-// Make makes the receipt of a jail, from its journal and all other sources, and of a jail that exists from a look at it. With verify the
-// journal's chain is followed.
+// Make makes the receipt of a jail, from its journal and all other sources, and of a jail that
+// exists from a look at it. With verify the journal's chain is followed.
 func Make(ctx context.Context, p journal.Place, j *journal.Jail, look Looker, verify bool) *Receipt {
 	now := Now{Time: time.Now()}
 	if b := j.Brief; b != nil {

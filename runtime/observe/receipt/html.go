@@ -74,8 +74,8 @@ type view struct {
 	Look, First   string
 }
 
-// HTML writes the receipt as one page that loads nothing and runs nothing: its content security policy forbids both, and knows the page's
-// own style by its hash.
+// HTML writes the receipt as one page that loads nothing and runs nothing: its content security
+// policy forbids both, and knows the page's own style by its hash.
 func (r *Receipt) HTML(w io.Writer) error {
 	sum := sha256.Sum256([]byte(style))
 	v := &view{

@@ -30,11 +30,13 @@ type Now struct {
 	Used         journal.Used
 	Files        []journal.File
 	More, Looked bool
-	// Mounted are the events of kind jail.mounted and jail.arrived that its delete would record now.
+	// Mounted are the events of kind jail.mounted and jail.arrived that its delete would record
+	// now.
 	Mounted []journal.Event
 }
 
-// Of makes the receipt of a jail from its events, which are in the order of time. It reads nothing of the host.
+// Of makes the receipt of a jail from its events, which are in the order of time. It reads nothing
+// of the host.
 func Of(events []journal.Event, now Now) *Receipt {
 	m := &maker{
 		r:      &Receipt{Schema: Schema, State: Unfinished, Made: now.Time},

@@ -9,11 +9,13 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// Mounted is a directory of the host's that could be written to, and what of it was changed since the jail was made: by it or by another process.
-// Something that was removed shows as a change of its directory.
+// Mounted is a directory of the host's that could be written to, and what of it was changed since
+// the jail was made: by it or by another process. Something that was removed shows as a change of
+// its directory.
 type Mounted struct {
 	At string `json:"at"` // in the jail
-	// Changed are the first paths, those of directories with a slash at the end, and Total how many there were.
+	// Changed are the first paths, those of directories with a slash at the end, and Total how many
+	// there were.
 	Changed []string `json:"changed,omitempty"`
 	Total   int      `json:"total"`
 	// Entries is how many files were looked at, and Short why that was not all; "" where it was.
@@ -23,7 +25,8 @@ type Mounted struct {
 	Unseen string `json:"unseen,omitempty"`
 }
 
-// mounted is what was seen of a mounted directory: an event of numbers, or why there are none, and some of names.
+// mounted is what was seen of a mounted directory: an event of numbers, or why there are none, and
+// some of names.
 func (m *maker) mounted(e *journal.Event, f journal.Mounted) {
 	t := &m.r.Touched
 	at := slices.IndexFunc(t.Mounted, func(d Mounted) bool { return d.At == e.Path })
@@ -49,7 +52,7 @@ func (t *Touched) mounted() []Mounted {
 	out := slices.Clone(t.Mounted)
 	for _, at := range t.Writable {
 		if !slices.ContainsFunc(out, func(m Mounted) bool { return m.At == at }) {
-			out = append(out, Mounted{At: at, Unseen: "nobody looked"})
+			out = append(out, Mounted{At: at, Unseen: "it was not looked at"})
 		}
 	}
 	return out
@@ -82,7 +85,8 @@ func (m *maker) arrived(e *journal.Event, d journal.Arrived) {
 	}
 }
 
-// arrivedUnseen are the mounted directories of which nothing of the kind is known, with those that were not looked through.
+// arrivedUnseen are the mounted directories of which nothing of the kind is known, with those that
+// were not looked through.
 func (t *Touched) arrivedUnseen() []string {
 	out := slices.Clone(t.ArrivedUnseen)
 	for _, m := range t.mounted() {

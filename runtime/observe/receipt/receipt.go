@@ -1,7 +1,9 @@
-// Package receipt is the account of one run: what a jail was, what it did and was refused, what it used, and what was removed at its end.
+// Package receipt is the account of one run: what a jail was, what it did and was refused, what it
+// used, and what was removed at its end.
 //
-// A receipt is a view: it is made of the jail's journal, and of the jail's record while that is there. Reading changes nothing. What a jail
-// can influence in it (names, paths, arguments) is hostile, and is escaped by what prints it: Text and HTML.
+// A receipt is a view: it is made of the jail's journal, and of the jail's record while that is
+// there. Reading changes nothing. What a jail can influence in it (names, paths, arguments) is
+// hostile, and is escaped by what prints it: Text and HTML.
 package receipt
 
 import (
@@ -16,7 +18,8 @@ const Schema = "agentjail.receipt.v1"
 // State reports how far a jail's life is known.
 type State string
 
-// The states. Refused is of a jail that was not made. Unfinished is of a jail that is gone without having been deleted: a crash, or another boot.
+// The states. Refused is of a jail that was not made. Unfinished is of a jail that is gone without
+// having been deleted: a crash, or another boot.
 const (
 	Refused    State = "refused"
 	Running    State = "running"
@@ -64,7 +67,8 @@ type Identity struct {
 	Command  []string `json:"command,omitempty"`
 	Dir      string   `json:"cwd,omitempty"`
 	User     string   `json:"user,omitempty"`
-	// Policy and Config are hashes, "sha256:" and 64 digits: of the policy in effect for this jail, and of the hardened config.json.
+	// Policy and Config are hashes, "sha256:" and 64 digits: of the policy in effect for this jail,
+	// and of the hardened config.json.
 	Policy string `json:"policyHash,omitempty"`
 	Config string `json:"configHash,omitempty"`
 	// Version is agentjail's.
@@ -78,7 +82,8 @@ type Exit struct {
 	Signal string `json:"signal,omitempty"`
 	// Unknown reports why neither is known of a process that has ended.
 	Unknown string `json:"unknown,omitempty"`
-	// Killed reports that the kernel killed a process of the jail's for want of memory: with a status of 137, the first one.
+	// Killed reports that the kernel killed a process of the jail's for want of memory: with a
+	// status of 137, the first one.
 	Killed bool `json:"oomKilled,omitempty"`
 }
 
@@ -92,7 +97,8 @@ type Ring struct {
 
 // A Look is what was seen of a ring.
 type Look struct {
-	// By is the source: the report of hardening and the init step at the start, `agentjail inspect` later. Empty where nothing was looked at.
+	// By is the source: the report of hardening and the init step at the start, `agentjail inspect`
+	// later. Empty where nothing was looked at.
 	By      string    `json:"by,omitempty"`
 	At      time.Time `json:"at,omitzero"`
 	Holds   int       `json:"holds"`
@@ -102,8 +108,8 @@ type Look struct {
 	Denied  int       `json:"denied,omitempty"` // privileges that were requested and denied
 }
 
-// An Arrival is something in a mounted directory that the host runs, or is led by, and that came or was changed since the jail was
-// made: by it or by another process.
+// An Arrival is something in a mounted directory that the host runs, or is led by, and that came or
+// was changed since the jail was made: by it or by another process.
 type Arrival struct {
 	// Kind is "gitlink", "repository", "hook" or "setting".
 	Kind string `json:"kind"`
@@ -121,22 +127,26 @@ type Touched struct {
 	Known bool `json:"known"`
 	// Writable are the places of the host's directories that could be written to.
 	Writable []string `json:"writable,omitempty"`
-	// Arrived is what of it the host runs, or is led by, the most dangerous first, and ArrivedTotal how many there are of these.
+	// Arrived is what of it the host runs, or is led by, the most dangerous first, and ArrivedTotal
+	// how many there are of these.
 	Arrived      []Arrival `json:"arrived,omitempty"`
 	ArrivedTotal int       `json:"arrivedTotal,omitempty"`
-	// ArrivedUnseen is why in mounted directories something of the kind could be there that is not listed.
+	// ArrivedUnseen is why in mounted directories something of the kind could be there that is not
+	// listed.
 	ArrivedUnseen []string `json:"arrivedUnseen,omitempty"`
 	// Stale are repositories of them from which a commit of the jail can revert protected files.
 	Stale []Stale `json:"stale,omitempty"`
 	// Lost are protected paths that became the jail's to write while it ran.
 	Lost []Lost `json:"lost,omitempty"`
-	// Mounted is what was changed in them since the jail was made, by any process: they are the host's own.
+	// Mounted is what was changed in them since the jail was made, by any process: they are the
+	// host's own.
 	Mounted []Mounted `json:"mounted,omitempty"`
 	Bytes   int64     `json:"layerBytes,omitempty"`
 	Inodes  int64     `json:"layerInodes,omitempty"`
 }
 
-// A Stale is a repository in which git could not replace tracked protected files: it kept those of another branch.
+// A Stale is a repository in which git could not replace tracked protected files: it kept those of
+// another branch.
 type Stale struct {
 	Repository string `json:"repository"` // in the jail
 	journal.Stale

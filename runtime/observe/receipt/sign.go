@@ -20,7 +20,8 @@ import (
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
-// KeyFile and PublicFile are the host's key for receipts and its public half, in the directory of the policy: PEM, PKCS #8 and PKIX.
+// KeyFile and PublicFile are the host's key for receipts and its public half, in the directory of
+// the policy: PEM, PKCS #8 and PKIX.
 const (
 	KeyFile    = "receipt.key"
 	PublicFile = "receipt.pub"
@@ -32,7 +33,8 @@ const prefix = "agentjail receipt v1\n"
 // maxKey bounds a key's file, in bytes.
 const maxKey = 4 << 10
 
-// Key is the host's key in a directory that only root can have written, made the first time, with its public half beside it.
+// Key is the host's key in a directory that only root can have written, made the first time, with
+// its public half beside it.
 func Key(dir string) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, KeyFile)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
@@ -171,7 +173,8 @@ func (r *Receipt) CheckSignature(key ed25519.PublicKey) error {
 	return nil
 }
 
-// Decode reads a receipt that was printed by --json. A field that this version does not know is an error: a signature would not be of it.
+// Decode reads a receipt that was printed by --json. A field that this version does not know is an
+// error: a signature would not be of it.
 func Decode(from io.Reader) (*Receipt, error) {
 	d := json.NewDecoder(from)
 	d.DisallowUnknownFields()

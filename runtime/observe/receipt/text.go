@@ -96,7 +96,7 @@ func (r *Receipt) rings(p *printer) {
 		}{{"at start", ring.Start}, {"last look", ring.End}} {
 			l := at.look
 			if l.By == "" {
-				p.line("  %-9s  nobody looked", at.when)
+				p.line("  %-9s  not looked at", at.when)
 				continue
 			}
 			p.line("  %-9s  %s (%s)", at.when, l.words(), l.By)
@@ -152,7 +152,7 @@ func (r *Receipt) written(p *printer) {
 	p.line("written")
 	t := r.Touched
 	if !t.Known {
-		p.line("  nobody looked at the layer before it was gone")
+		p.line("  the layer was not looked at before its removal")
 	} else {
 		p.line("  in the jail's own layer: %s, %d files", size(t.Bytes), t.Inodes)
 	}
@@ -205,7 +205,7 @@ func (r *Receipt) torn(p *printer) {
 	case r.State == Refused && t.At.IsZero():
 		p.line("torn down: no jail was made")
 	case t.At.IsZero():
-		p.line("torn down: nobody has recorded it")
+		p.line("torn down: not recorded")
 	case t.Done:
 		p.line("torn down at %s by %s: nothing that was looked for is left", t.At.UTC().Format(time.RFC3339), t.By)
 	default:

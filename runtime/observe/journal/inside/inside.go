@@ -1,6 +1,7 @@
-// Package inside makes the file in which a jail reads what it was refused, where policy lets it: its own refusals and what its operator
-// would write to allow each, and nothing that it could not have seen itself. No path or id of the host's is in it, no name of a rule that
-// it did not meet, and no reason, whose words may hold any of them.
+// Package inside makes the file in which a jail reads what it was refused, where policy lets it:
+// its own refusals and what its operator would write to allow each, and nothing that it could not
+// have seen itself. No path or id of the host's is in it, no name of a rule that it did not meet,
+// and no reason, whose words may hold any of them.
 package inside
 
 import (
@@ -48,7 +49,8 @@ type Notice struct {
 
 const about = "What this jail was refused, as far as its host had looked when it wrote this. It is read-only here. Nothing in it can be changed from inside; the operator can."
 
-// shown are the kinds that a jail may read, with the part of an event that it knows itself. Others name files of the host's, or what another did.
+// shown are the kinds that a jail may read, with the part of an event that it knows itself. Others
+// name files of the host's, or what another did.
 var shown = map[journal.Kind]func(*journal.Event) string{
 	journal.PrivilegeDenied: field, journal.NameRefused: target, journal.ConnectRefused: target, journal.CredentialRefused: target,
 	journal.SyscallRefused: call, journal.SyscallKilled: call, journal.ModuleRefused: none, journal.PtraceRefused: none,

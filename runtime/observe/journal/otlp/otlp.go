@@ -1,5 +1,6 @@
-// Package otlp sends events to an OpenTelemetry collector: each is a log record (OpenTelemetry logs data model), by OTLP over HTTP. The
-// library's variables apply: OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _CERTIFICATE, _TIMEOUT and their like for logs.
+// Package otlp sends events to an OpenTelemetry collector: each is a log record (OpenTelemetry logs
+// data model), by OTLP over HTTP. The library's variables apply: OTEL_EXPORTER_OTLP_ENDPOINT,
+// _HEADERS, _CERTIFICATE, _TIMEOUT and their like for logs.
 package otlp
 
 import (
@@ -22,8 +23,8 @@ import (
 	"agentjail.dev/runtime/version"
 )
 
-// Bounds: how many records wait for a collector that is slow or away, how many are sent at once, how long the first of them waits for
-// others, and how long Close may take.
+// Bounds: how many records wait for a collector that is slow or away, how many are sent at once,
+// how long the first of them waits for others, and how long Close may take.
 const (
 	queue    = 8192
 	batch    = 512
@@ -31,14 +32,16 @@ const (
 	patience = 10 * time.Second
 )
 
-// A Sink sends events in the background. What a collector does not take is counted and reported, never waited for.
+// A Sink sends events in the background. What a collector does not take is counted and reported,
+// never waited for.
 type Sink struct {
 	logger log.Logger
 	queue  *sender
 }
 
-// New makes a sink for a collector. Of endpoint, http://HOST:PORT, the path is /v1/logs if it has none; "" is the environment's, or
-// http://localhost:4318. onError gets the first error of each outage.
+// New makes a sink for a collector. Of endpoint, http://HOST:PORT, the path is /v1/logs if it has
+// none; "" is the environment's, or http://localhost:4318. onError gets the first error of each
+// outage.
 func New(ctx context.Context, endpoint string, onError func(error)) (*Sink, error) {
 	var options []otlploghttp.Option
 	if endpoint != "" {
@@ -138,7 +141,8 @@ func attributes(e *journal.Event) ([]attribute.KeyValue, error) {
 	return flat("agentjail.", fields)
 }
 
-// flat are the fields behind a prefix: those of an object behind its own name as well, and the objects in a list each as JSON.
+// flat are the fields behind a prefix: those of an object behind its own name as well, and the
+// objects in a list each as JSON.
 func flat(prefix string, fields map[string]any) ([]attribute.KeyValue, error) {
 	var out []attribute.KeyValue
 	for name, v := range fields {
@@ -179,7 +183,8 @@ func flat(prefix string, fields map[string]any) ([]attribute.KeyValue, error) {
 	return out, nil
 }
 
-// A sender is a processor (go.opentelemetry.io/otel/sdk/log) that never waits for the collector, and counts what is lost: the library's own drops records in silence.
+// A sender is a processor (go.opentelemetry.io/otel/sdk/log) that never waits for the collector,
+// and counts what is lost: the library's own drops records in silence.
 type sender struct {
 	to      sdk.Exporter
 	onError func(error)

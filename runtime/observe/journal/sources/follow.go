@@ -16,8 +16,9 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// A Follower returns events as they happen, of all jails of a place or of some. Files are watched (inotify(7)); counters, of whose changes
-// not every layout of control groups notifies, are looked at once a second.
+// A Follower returns events as they happen, of all jails of a place or of some. Files are watched
+// (inotify(7)); counters, of whose changes not every layout of control groups notifies, are looked
+// at once a second.
 type Follower struct {
 	place journal.Place
 	// wanted are ids or their beginnings; none is all jails.
@@ -203,7 +204,8 @@ func (f *Follower) wants(id string) bool {
 	return len(f.wanted) == 0 || slices.ContainsFunc(f.wanted, func(w string) bool { return strings.HasPrefix(id, w) })
 }
 
-// begin follows a jail: one that was there before us from now on, one that came later from its beginning.
+// begin follows a jail: one that was there before us from now on, one that came later from its
+// beginning.
 func (f *Follower) begin(jail *journal.Jail) *followed {
 	j := &followed{jail: jail, counts: map[journal.Kind]uint64{}}
 	if jail.Path != "" {

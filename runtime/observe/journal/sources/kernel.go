@@ -17,8 +17,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Kernel is what AppArmor, SELinux, Landlock and seccomp write to the kernel's log, or auditd's where that takes it: records of
-// audit(7) of processes with the jail's own ids on the host.
+// Kernel is what AppArmor, SELinux, Landlock and seccomp write to the kernel's log, or auditd's
+// where that takes it: records of audit(7) of processes with the jail's own ids on the host.
 type Kernel struct{}
 
 // Name is journal.SourceKernel.
@@ -100,7 +100,8 @@ func kmsg(each func(string, time.Time)) error {
 	return nil
 }
 
-// kmsgRecord is a record's text and time: "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT", on which lines of KEY=VALUE may follow.
+// kmsgRecord is a record's text and time: "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT", on which lines
+// of KEY=VALUE may follow.
 func kmsgRecord(record string) (string, time.Time) {
 	head, text, _ := strings.Cut(record, ";")
 	text, _, _ = strings.Cut(text, "\n")
@@ -146,7 +147,8 @@ type auditRecord struct {
 // auditTypes are auditd's names of the kinds that count.
 var auditTypes = map[string]string{"SECCOMP": "1326", "AVC": "1400", "LANDLOCK_ACCESS": "1423", "LANDLOCK_DOMAIN": "1424"}
 
-// parseAudit takes a record apart: of the kernel's log ("audit: type=1400 audit(1.2:3): a=b") or auditd's ("type=AVC msg=audit(1.2:3): a=b").
+// parseAudit takes a record apart: of the kernel's log ("audit: type=1400 audit(1.2:3): a=b") or
+// auditd's ("type=AVC msg=audit(1.2:3): a=b").
 func parseAudit(line string) (r auditRecord, ok bool) {
 	line = strings.TrimPrefix(line, "audit: ")
 	rest, ok := strings.CutPrefix(line, "type=")
@@ -176,8 +178,9 @@ func parseAudit(line string) (r auditRecord, ok bool) {
 	return r, true
 }
 
-// fieldsOf are the words KEY=VALUE of a record. A value in quotes is the process's to choose; the kernel writes it in hexadecimal if it
-// holds a quote, a blank or a control character. The first one of a name counts.
+// fieldsOf are the words KEY=VALUE of a record. A value in quotes is the process's to choose; the
+// kernel writes it in hexadecimal if it holds a quote, a blank or a control character. The first
+// one of a name counts.
 func fieldsOf(text string) map[string]string {
 	out := map[string]string{}
 	for len(text) > 0 && len(out) < 64 {
@@ -223,7 +226,8 @@ func newParser(j *journal.Jail, ids idRange) *auditParser {
 	return &auditParser{id: j.ID, ids: ids, from: j.Born, domains: map[string]auditRecord{}}
 }
 
-// line looks at a line of a log; at is when it was written, where the log reports it beside the text.
+// line looks at a line of a log; at is when it was written, where the log reports it beside the
+// text.
 func (p *auditParser) line(text string, at time.Time) {
 	switch {
 	case len(text) > maxRecord || len(p.out) >= maxRecords:
@@ -261,7 +265,8 @@ func (p *auditParser) line(text string, at time.Time) {
 	}
 }
 
-// cgroup is for what the kernel reports of limits: of the first fork that a group refused, and of each process that it killed.
+// cgroup is for what the kernel reports of limits: of the first fork that a group refused, and of
+// each process that it killed.
 func (p *auditParser) cgroup(text string, at time.Time) {
 	if path, ok := strings.CutPrefix(text, "cgroup: fork rejected by pids controller in "); ok && groupOf(path, p.id) {
 		p.out = append(p.out, journal.Event{Kind: journal.LimitPids, Source: journal.SourceKernel, Time: journal.At(at), Reason: "the kernel tells the first time only"})
@@ -278,8 +283,9 @@ func (p *auditParser) cgroup(text string, at time.Time) {
 	}
 }
 
-// killed is the process of an OOM record, which ends in ",task=NAME,pid=NUMBER,uid=NUMBER" (dump_oom_victim in mm/oom_kill.c). The name is the
-// jail's to choose, commas and all, and 15 characters are enough for ",uid=" and another jail's id: the last of each counts.
+// killed is the process of an OOM record, which ends in ",task=NAME,pid=NUMBER,uid=NUMBER"
+// (dump_oom_victim in mm/oom_kill.c). The name is the jail's to choose, commas and all, and 15
+// characters are enough for ",uid=" and another jail's id: the last of each counts.
 func killed(text string) auditRecord {
 	fields := map[string]string{}
 	text, fields["uid"] = cutLast(text, ",uid=")
@@ -296,7 +302,8 @@ func cutLast(text, sep string) (before, after string) {
 	return text[:i], text[i+len(sep):]
 }
 
-// groupOf reports whether a control group is a container's of that id: one of its directories is called so, by systemd PREFIX-ID.scope.
+// groupOf reports whether a control group is a container's of that id: one of its directories is
+// called so, by systemd PREFIX-ID.scope.
 func groupOf(path, id string) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		if scope, ok := strings.CutSuffix(name, ".scope"); name == id || ok && (scope == id || strings.HasSuffix(scope, "-"+id)) {
@@ -316,7 +323,8 @@ func (p *auditParser) mine(r auditRecord) bool {
 	return false
 }
 
-// landlock is a refusal, which names a domain only. It is the jail's when the domain is, which may be reported later.
+// landlock is a refusal, which names a domain only. It is the jail's when the domain is, which may
+// be reported later.
 func (p *auditParser) landlock(r auditRecord) {
 	domain := r.fields["domain"]
 	e := journal.Event{Kind: journal.LandlockDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: domain, Path: unhex(r.fields["path"]), Target: r.fields["blockers"]}

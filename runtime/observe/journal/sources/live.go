@@ -8,7 +8,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Groups are the counters of a running jail's control groups. When a jail is deleted, they are in its journal.
+// Groups are the counters of a running jail's control groups. When a jail is deleted, they are in
+// its journal.
 type Groups struct{}
 
 // Name is journal.SourceCgroup.

@@ -1,5 +1,5 @@
-// Package sources reads all that is known of a jail from outside, from every writer: its journal, and what is not in it. It is
-// read on demand, and needs nothing that runs in the background.
+// Package sources reads all that is known of a jail from outside, from every writer: its journal,
+// and what is not in it. It is read on demand, and needs nothing that runs in the background.
 package sources
 
 import (
@@ -14,16 +14,17 @@ import (
 type Source interface {
 	// Name is one of the journal's sources.
 	Name() string
-	// Events returns those that are there, in their order. It bounds what it reads. An error is returned beside the events, and does not
-	// keep the other sources from being read.
+	// Events returns those that are there, in their order. It bounds what it reads. An error is
+	// returned beside the events, and does not keep the other sources from being read.
 	Events(s state.Store, j *journal.Jail) ([]journal.Event, error)
 }
 
 // All are the sources at hand.
 var All = []Source{Network{}, Groups{}, Layer{}, Kernel{}}
 
-// Events returns everything that is known of a jail, from its journal and from all sources at hand, merged by time. What could not be
-// read is an event too, of kind source.absent. It is the one way for all readers: denied, why, receipt, journal, watch.
+// Events returns everything that is known of a jail, from its journal and from all sources at hand,
+// merged by time. What could not be read is an event too, of kind source.absent. It is the one way
+// for all readers: denied, why, receipt, journal, watch.
 func Events(s state.Store, j *journal.Jail) []journal.Event {
 	var out []journal.Event
 	absent := func(name string, err error) {
