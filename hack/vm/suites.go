@@ -126,7 +126,7 @@ var suites = []suite{
 		name: "wall", what: "eBPF programs behind the filters, which this kernel lets refuse",
 		on: []string{"engines"},
 		steps: []step{tests("runtime/observe/ebpf", 3*time.Minute), tests("runtime/observe/ebpf/jailmap", 3*time.Minute), {
-			name: "tests-wall", pkg: "tests/ebpf", limit: 16 * time.Minute, only: []string{"TestWall", "TestRefusedCalls", "TestEngineIDs", "TestBlock", "TestExec", "TestCost", "TestCollectorFilter"},
+			name: "tests-ebpf", pkg: "tests/ebpf", limit: 16 * time.Minute, only: []string{"TestWall", "TestRefusedCalls", "TestEngineIDs", "TestBlock", "TestExec", "TestCost", "TestCollectorFilter"},
 			left: "they take long under emulation, and run on the machine itself (make test-e2e)",
 		}},
 	},

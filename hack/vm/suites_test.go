@@ -25,7 +25,7 @@ func TestPlan(t *testing.T) {
 	}{
 		{options{kind: "engines"}, "tests-names", true},
 		{options{kind: "engines", emulated: true}, "tests-names", false},
-		{options{kind: "engines", emulated: true}, "tests-wall", true},
+		{options{kind: "engines", emulated: true}, "tests-ebpf", true},
 		{options{kind: "engines", emulated: true, suites: []string{"names"}}, "tests-names", true},
 		{options{kind: "apparmor", emulated: true}, "tests-e2e", true},
 		{options{kind: "apparmor", emulated: true}, "tests-e2e-docker", false},

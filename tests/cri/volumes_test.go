@@ -128,7 +128,7 @@ func TestHostPath(t *testing.T) {
 }
 
 // TestStagedVolumes: what the kubelet mounts for a pod from where it is staged on the node, or what two pods share, is the
-// pod's own; the stage itself is the overflow user's.
+// pod's own; the stage itself belongs to no pod.
 func TestStagedVolumes(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {
 		p, other := n.pod(t, "agentjail"), n.plan(t)

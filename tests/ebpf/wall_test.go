@@ -131,7 +131,7 @@ func found[V any](t *testing.T, text string) map[string]V {
 }
 
 // stays runs a shell's script in a jail that stays until the returned function is called, which returns what the jail said, and with an error
-// what the runtime said. The collector finds a jail by its record: events that it reads when that is gone are the overflow user's.
+// what the runtime said. The collector finds a jail by its record: events that it reads when that is gone belong to no jail.
 func stays(t *testing.T, b *engine.Bundle, c engine.Caller, script string) (end func() (string, error)) {
 	t.Helper()
 	b.Spec.Process.Args = []string{"sh", "-c", script + "\nstatus=$?; read -r end; exit $status"}

@@ -136,7 +136,7 @@ func (p *PodmanPlace) furnish() error {
 			return err
 		}
 		if name == "subuid" || name == "subgid" {
-			old = nil // their ranges could overlap, and are the overflow user's here
+			old = nil // their ranges could overlap, and belong to no user here
 		}
 		if err := os.WriteFile(p.path("accounts/"+name), append(old, more...), 0o644); err != nil {
 			return err

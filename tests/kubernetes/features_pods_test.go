@@ -180,7 +180,7 @@ func sandboxes(t *testing.T, h handler) string {
 	h.in(t, "rollout", "status", "statefulset/sandbox", "--timeout=100s")
 	claimed := strings.Fields(h.in(t, "get", "pods", "-l", "pool=warm", "-o", "jsonpath={.items[*].metadata.name}"))[0]
 	h.in(t, "label", "pod", claimed, "pool=claimed", "--overwrite")
-	defer h.in(t, "delete", "pod", claimed, "--wait=false") // it is the overflow user's now
+	defer h.in(t, "delete", "pod", claimed, "--wait=false") // it belongs to no Deployment now
 	expect(t, "the claimed pod", h.sh(t, claimed, "echo mine >/root/file; cat /root/file"), "mine")
 	eventually(t, "another takes its place", func() (string, bool) {
 		out := h.in(t, "get", "deployment", "warm", "-o", "jsonpath={.status.readyReplicas}/{.status.replicas}")

@@ -499,7 +499,7 @@ func TestRestart(t *testing.T) {
 	if got, ok := j.in(t, "look", "api.example.test", "0"); ok {
 		t.Errorf("a name that went: %q", got)
 	}
-	// A name that a wildcard allows has another address, which was the overflow user's.
+	// A name that a wildcard allows has another address, which no name had.
 	if got, ok := j.in(t, "look", "b.wild.example.test", "0"); !ok || got == wild {
 		t.Errorf("another name's address is %q, and was a.wild's, %q", got, wild)
 	}

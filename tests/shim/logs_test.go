@@ -128,7 +128,7 @@ func TestLogLabel(t *testing.T) {
 			"containerd.io/restart.loguri=binary://"+program)
 		c.Must("tasks", "kill", "--signal", "KILL", id)
 		c.Eventually("the monitor starts it again", func() bool { _, err := os.Lstat(ran); return err == nil })
-		// A container can be removed while its task is made, which is then the overflow user's.
+		// A container can be removed while its task is made, which then belongs to no container.
 		c.Eventually("its task runs", func() bool {
 			return slices.ContainsFunc(strings.Split(c.Ctr("tasks", "ls").Stdout, "\n"), func(line string) bool {
 				return strings.HasPrefix(line, id+" ") && strings.Contains(line, "RUNNING")

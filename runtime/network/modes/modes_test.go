@@ -42,7 +42,7 @@ func TestNames(t *testing.T) {
 func TestDecide(t *testing.T) {
 	for _, m := range All() {
 		own := network.Decision{Mode: m.Name(), Namespace: network.Own}
-		// Nothing is named, or what is the overflow user's to join.
+		// Nothing is named, or a namespace that no jail owns.
 		if d := m.Decide(network.Found{}); d != own {
 			t.Errorf("%s: %+v for a new one", m.Name(), d)
 		}

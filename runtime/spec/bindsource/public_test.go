@@ -129,7 +129,7 @@ func TestPublicTrail(t *testing.T) {
 }
 
 // TestPublicPrivate: a file in a home of root's is no pod's to have, and one that
-// only root may read is the overflow user's.
+// only root may read is shown to no other user.
 func TestPublicPrivate(t *testing.T) {
 	dir := rootsDir(t)
 	file := filepath.Join(dir, ".gitconfig")
