@@ -192,7 +192,7 @@ func TestOnlyByProfile(t *testing.T) {
 		t.Errorf("check:\n%s", out)
 	}
 	_, errOut, _ := start(t, link, "--config", conf, "inspect", "x")
-	if !strings.Contains(errOut, "passthrough: nothing is hardened") {
+	if !strings.Contains(errOut, "passthrough: this policy hardens nothing") {
 		t.Errorf("inspect: %s", errOut)
 	}
 }
