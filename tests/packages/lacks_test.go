@@ -16,7 +16,7 @@ func TestInstallTells(t *testing.T) {
 		start bool   // jails can start nevertheless
 	}{
 		{"no delegate", others + "rm $f; done", "agentjail: missing  all     delegate", false},
-		{"a delegate too old to tell its features", others + `printf '#!/bin/sh\necho runc version 1.0.0-rc1\n' >$f; done`, "does not tell its features", true},
+		{"a delegate too old to report its features", others + `printf '#!/bin/sh\necho runc version 1.0.0-rc1\n' >$f; done`, "does not report its features", true},
 		{"a delegate that does not run", others + `printf '#!/bin/sh\nexit 1\n' >$f; done`, "delegate", false},
 		{"no control groups", "umount -l /sys/fs/cgroup", "agentjail: warning  ring 2  control groups", true},
 	} {
