@@ -1,7 +1,6 @@
 package names
 
 import (
-	"agentjail.dev/runtime/jailinit/keeper"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/jailinit/keeper"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/network/helper/workers"
@@ -67,7 +67,7 @@ func TestWorkers(t *testing.T) {
 
 // others are those of the list that other tests walk, and which.
 var others = map[string]string{
-	"containerd-shim-agentjail-v2":        "containerd's, in whose groups it starts shims",
+	"containerd-shim-agentjail-v2":        "tests/shim TestShimControlGroups",
 	"agentjail-enter " + workers.Init:     "tests/ends TestInit",
 	"agentjail-journal " + workers.Reader: "tests/ebpf TestCollectorFilter; its service's bounds runtime/network/helper/workers TestService",
 	"agentjail-journal " + workers.Writer: "tests/ebpf TestCollectorFilter; its service's bounds runtime/network/helper/workers TestService",

@@ -53,6 +53,28 @@ func TestGroup(t *testing.T) {
 	})
 }
 
+// TestShimControlGroups: a shim is in containerd's control groups, which are the test's here, and not in those of its jail.
+func TestShimControlGroups(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		id := start(t, c)
+		running := shims(c.Bundle(id))
+		if len(running) != 1 {
+			t.Fatalf("shims %v", running)
+		}
+		groups := func(pid int) string {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		shim, jail := groups(running[0]), groups(record(t, c, id).Init().Pid)
+		if want := groups(os.Getpid()); shim != want || shim == jail {
+			t.Errorf("the shim is in\n%snot in containerd's\n%sits jail is in\n%s", shim, want, jail)
+		}
+	})
+}
+
 // policyFile makes a policy where policies count: only root can write there.
 func policyFile(t *testing.T, text string) string {
 	t.Helper()
