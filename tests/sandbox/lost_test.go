@@ -150,11 +150,11 @@ func TestReceiptWithoutPlaceholders(t *testing.T) {
 		}
 	}
 	text := journal()
-	if !strings.Contains(text, "name=/one") {
+	if !strings.Contains(text, `"/one"`) {
 		t.Errorf("the jail's own file is missing:\n%s", text)
 	}
 	for _, name := range []string{"/.vscode", "/.git/commondir", "/.claude"} {
-		if strings.Contains(text, "name="+name) {
+		if strings.Contains(text, `"`+name) {
 			t.Errorf("%s is listed:\n%s", name, text)
 		}
 	}
