@@ -22,6 +22,7 @@ type initial struct {
 	*final
 	signals chan os.Signal
 	tty     bool // the program's standard input is a terminal of the jail's, which is to be its controlling one
+	leads   bool // the program leads a session and a group of its own
 }
 
 // passedOn are the signals that the program gets: what a first process may be sent from outside,
@@ -43,10 +44,10 @@ func (f *final) stay() {
 	}
 	go func() {
 		for _, s := range early {
-			pass(child, s)
+			i.pass(child, s)
 		}
 		for s := range i.signals {
-			pass(child, s.(unix.Signal))
+			i.pass(child, s.(unix.Signal))
 		}
 	}()
 	// The program's files end with it.
@@ -60,10 +61,12 @@ func (f *final) stay() {
 // pass passes a signal on to the program. What terminals send, they send to a whole group of
 // processes (termios(3)): a shell that waits for a command relies on it that the command gets the
 // signal, too.
-func pass(child int, s unix.Signal) {
+func (i *initial) pass(child int, s unix.Signal) {
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH:
-		child = -child // it leads its group
+		if i.leads {
+			child = -child
+		}
 	}
 	_ = unix.Kill(child, s)
 }
@@ -118,6 +121,16 @@ func (i *initial) start() (child int, at stage, n int, errno syscall.Errno) {
 	}
 	attr := &syscall.ProcAttr{Env: i.env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: i.tty}}
 	child, err := syscall.ForkExec(i.name, i.args, attr)
+	i.leads = err == nil
+	if err == unix.ENOSYS || err == unix.EPERM {
+		// The jail's filter may refuse setsid(2), as profile strict does. Then the program is in the
+		// session of this process, which takes the terminal back.
+		if i.tty {
+			_ = unix.IoctlSetInt(0, unix.TIOCSCTTY, 0)
+		}
+		attr.Sys = nil
+		child, err = syscall.ForkExec(i.name, i.args, attr)
+	}
 	if e, ok := err.(syscall.Errno); ok {
 		errno = e
 	} else if err != nil {
