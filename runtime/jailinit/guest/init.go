@@ -123,8 +123,8 @@ func (i *initial) start() (child int, at stage, n int, errno syscall.Errno) {
 	child, err := syscall.ForkExec(i.name, i.args, attr)
 	i.leads = err == nil
 	if err == unix.ENOSYS || err == unix.EPERM {
-		// The jail's filter may refuse setsid(2), as profile strict does. Then the program is in the
-		// session of this process, which takes the terminal back.
+		// The jail's filter may refuse setsid(2), as profile strict does. Then the program is in
+		// the session of this process, which takes the terminal back.
 		if i.tty {
 			_ = unix.IoctlSetInt(0, unix.TIOCSCTTY, 0)
 		}
