@@ -189,8 +189,11 @@ func TestStaleAndLostComeFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beginning, _, _ := strings.Cut(text.String(), "\nring ")
-	top, _, _ := strings.Cut(page, `<section id="rings">`)
+	beginning, _, found := strings.Cut(text.String(), "\ndenied\n")
+	top, _, same := strings.Cut(page, `<section id="denied">`)
+	if !found || !same {
+		t.Errorf("no part of what was denied follows: %s\n%s", text.String(), page)
+	}
 	for _, want := range []string{
 		"a commit from this jail can revert /work/app/.github/workflows/ci.yml of another branch",
 		"a commit from this jail can revert /work/app/.npmrc of another branch",

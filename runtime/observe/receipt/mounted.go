@@ -58,8 +58,8 @@ func (t *Touched) mounted() []Mounted {
 	return out
 }
 
-// Words report what is known of a mounted directory, and no more.
-func (m *Mounted) Words() string {
+// words report what is known of a mounted directory, and no more.
+func (m *Mounted) words() string {
 	text := fmt.Sprintf("%d of %d files and directories were changed since the jail was made, by it or by anybody else", m.Total, m.Entries)
 	if m.Unseen != "" {
 		text = "what was changed there is not known: " + m.Unseen
@@ -97,8 +97,9 @@ func (t *Touched) arrivedUnseen() []string {
 	return out
 }
 
-// loud is the first line about what the host runs.
-const loud = "LOOK before git, an editor or an agent runs there: this came or was changed, and the host runs it or is led by it"
-
-// look is the remedy.
-const look = "`agentjail git DIR status`, diff and log show it without running it on the host"
+// stale adds a repository in which git could not replace protected files.
+func (m *maker) stale(e *journal.Event, d journal.Stale) {
+	if t := &m.r.Touched; len(t.Stale) < maxNoted {
+		t.Stale = append(t.Stale, Stale{e.Path, d})
+	}
+}
