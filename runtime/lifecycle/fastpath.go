@@ -35,24 +35,28 @@ func canSkipDelegate(s *specs.Spec) bool {
 	})
 }
 
-// startInit starts a created container. It calls otherwise if the delegate has to do so.
-func (r *Runtime) startInit(j *state.Brief, otherwise func() error) error {
-	if !j.Direct {
-		return otherwise()
+// startInit starts a created container, by the delegate if that has to do so.
+func (r *Runtime) startInit(j *state.Brief) error {
+	if j.Direct {
+		done := r.step("start init")
+		known, err := startWithoutDelegate(j, r.Store.Root)
+		if err == nil && known && !j.Stays {
+			// A signal that arrives before the program can take it is lost: the kernel withholds
+			// from a first process all signals without a handler (kill(2), Notes). The caller of
+			// start may send one at once.
+			awaitProgram(j.InitPid, r.Store.Root)
+		}
+		if err != nil || known {
+			done()
+			return err
+		}
 	}
-	done := r.step("start init")
-	known, err := startWithoutDelegate(j, r.Store.Root)
-	if err == nil && !known {
-		return otherwise()
+	d, err := r.delegateFor(j)
+	if err != nil {
+		return err
 	}
-	if err == nil && !j.Stays {
-		// A signal that arrives before the program can take it is lost: the kernel withholds from a
-		// first process all signals without a handler (kill(2), Notes). The caller of start may
-		// send one at once.
-		awaitProgram(j.InitPid, r.Store.Root)
-	}
-	done()
-	return err
+	defer r.step("delegate start")()
+	return exitError(r.run(d, j, append(r.Globals.Args(), "start", j.ID)))
 }
 
 // startedBefore reports that a process does not wait to be started. A started one runs the init

@@ -102,11 +102,7 @@ func (a *attempt) abandon() {
 
 // abandon removes a container that the delegate has made and that must not start.
 func (r *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
-	t, err := r.inTime(&j.Brief)
-	if err == nil {
-		_, err = d.Run(append(r.Globals.Args(), "delete", "--force", j.ID), t)
-	}
-	if err != nil {
+	if _, err := r.run(d, &j.Brief, append(r.Globals.Args(), "delete", "--force", j.ID)); err != nil {
 		r.Log.Warnf("removing a container that must not start: %v", err)
 	}
 }

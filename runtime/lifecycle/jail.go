@@ -299,16 +299,11 @@ func (r *Runtime) Pass(id string, args []string) error {
 		return err
 	}
 	args = append(r.Globals.Args(), args...)
-	t, err := r.inTime(j)
-	if err != nil {
-		return err
-	}
-	if t.Join == nil {
+	if j == nil || !j.OwnTime {
 		return r.handOver(d, args)
 	}
-	defer t.Join.Close()
 	defer r.step("delegate " + verb)()
-	return exitError(d.Run(args, t))
+	return exitError(r.run(d, j, args))
 }
 
 // mayUseCopied reports whether a verb may have the jail or an engine use a file that was put into
@@ -339,6 +334,18 @@ func (r *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 		return delegate.Time{}, fmt.Errorf("opening the jail's time namespace: %w", err)
 	}
 	return delegate.Time{Join: f}, nil
+}
+
+// run runs the delegate to its end, in the time namespace of a jail.
+func (r *Runtime) run(d *delegate.Runtime, j *state.Brief, args []string) (status int, err error) {
+	t, err := r.inTime(j)
+	if err != nil {
+		return -1, err
+	}
+	if t.Join != nil {
+		defer t.Join.Close()
+	}
+	return d.Run(args, t)
 }
 
 // cleanup undoes all that was made for a jail. It is idempotent and goes as far as it can.

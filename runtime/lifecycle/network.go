@@ -16,7 +16,6 @@ import (
 	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/kernel/pidfd"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/spec/network"
@@ -59,15 +58,33 @@ func (r *Runtime) networkContents(ns *os.File) (join harden.Join, in []*state.Br
 	return join, nil, nil
 }
 
+// A serving is the helper that begins to serve a jail's network when that is sealed; nil is none.
+type serving struct {
+	j      *state.Brief
+	await  func() error // network.Sealed.Serves
+	unlock func()       // of the rules
+}
+
+// wait returns when the helper serves. The jail's program may run already: its requests wait. If
+// the helper cannot serve, the jail is killed. wait has to be called, whether or not the start
+// succeeds.
+func (s *serving) wait() error {
+	if s == nil {
+		return nil
+	}
+	defer s.unlock() // until it serves, no other process sends the helper other rules
+	if err := s.await(); err != nil {
+		return errors.Join(err, killInit(s.j))
+	}
+	return nil
+}
+
 // seal has the network mode close what the engine made between create and start, where it closes
-// anything, and adds the mode's changes to the jail's report. The returned function starts the jail
-// by its argument, and waits meanwhile for the helper that serves the network. If that fails the
-// jail is killed.
-func (r *Runtime) seal(j *state.Brief) (startFunc func(start func() error) error, err error) {
+// anything, and adds the mode's changes to the jail's report.
+func (r *Runtime) seal(j *state.Brief) (*serving, error) {
 	defer r.step("seal")()
-	startFunc = func(start func() error) error { return start() }
 	if ringfault.Ring(2) {
-		return startFunc, nil
+		return nil, nil
 	}
 	mode, err := modes.Named(j.Network.Mode)
 	if err != nil {
@@ -81,26 +98,13 @@ func (r *Runtime) seal(j *state.Brief) (startFunc func(start func() error) error
 	n.Rules = sync.OnceValues(n.Rules) // they do not change meanwhile, and are read three times
 	sealed, err := mode.Seal(n)
 	if len(sealed.Changes) > 0 {
-		if rerr := r.addToReport(j, sealed.Changes); rerr != nil {
-			err = errors.Join(err, rerr)
-		}
+		err = errors.Join(err, r.addToReport(j, sealed.Changes))
 	}
 	if err != nil || sealed.Serves == nil {
 		unlock()
-		return startFunc, err
+		return nil, err
 	}
-	return func(start func() error) error {
-		var unserved error
-		err := thread.Together(start, func() error {
-			defer unlock() // until it serves, no other process sends the helper other rules
-			unserved = sealed.Serves()
-			return unserved
-		})
-		if unserved != nil {
-			err = errors.Join(err, killInit(j))
-		}
-		return err
-	}, nil
+	return &serving{j, sealed.Serves, unlock}, nil
 }
 
 // killWait bounds how long the end of a killed process is waited for.

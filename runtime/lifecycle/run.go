@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
 )
@@ -20,38 +21,21 @@ import (
 // finishRun continues after create: it starts the jail and, unless detached, waits for its end and
 // removes it. The delegate's own `run` would start the process before it could be checked.
 func (a *attempt) finishRun() error {
-	r, o, j, d := a.rt, a.o, a.j, a.d
-	startFunc, err := r.seal(&j.Brief)
+	r, o, j := a.rt, a.o, a.j
+	helper, err := r.seal(&j.Brief)
 	if err != nil {
 		return fmt.Errorf("sealing the jail's network: %w", err)
 	}
-	err = startFunc(func() error {
-		if err := r.Store.Start(&j.Brief); err != nil {
-			return err
-		}
-		_ = onHostThread(func() error { r.note(&j.Brief, journal.Event{Kind: journal.JailStart, Pid: j.InitPid}); return nil })
-		if err := errors.Join(o.notifyCreated(j), a.signals.hold()); err != nil {
-			return err
-		}
-		return r.startInit(&j.Brief, func() error {
-			t, err := r.inTime(&j.Brief)
-			if err != nil {
-				return err
-			}
-			return exitError(d.Run(append(r.Globals.Args(), "start", o.ID), t))
-		})
-	})
-	if err == nil && !o.Detach {
-		awaitInit(a.files.Life)
-		a.signals.passTo(j.InitPid, a.tty)
-	}
-	if err != nil {
+	err = thread.Caught(a.startMade)
+	if err = errors.Join(err, helper.wait()); err != nil {
 		j.Started = false // what was made is undone
 		return err
 	}
 	if o.Detach {
 		return nil
 	}
+	awaitInit(a.files.Life)
+	a.signals.passTo(j.InitPid, a.tty)
 	watched := *j // j changes with what is done below
 	go r.watchLost(&watched)
 	var ws syscall.WaitStatus
@@ -69,7 +53,7 @@ func (a *attempt) finishRun() error {
 	if processesGone(&j.Brief) {
 		err = removeDelegateState(&j.Brief)
 	} else {
-		err = exitError(d.Run(append(r.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}))
+		err = exitError(a.d.Run(append(r.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}))
 	}
 	if err != nil {
 		r.Log.Warnf("deleting the ended container: %v", err)
@@ -83,16 +67,22 @@ func (a *attempt) finishRun() error {
 	return exitError(ws.ExitStatus(), nil)
 }
 
-// notifyCreated notifies the watcher that the jail is made.
-func (o *CreateOptions) notifyCreated(j *state.Jail) error {
-	if o.Watch == nil {
-		return nil
+// startMade is startCreated for a jail that was made just now.
+func (a *attempt) startMade() error {
+	r, j := a.rt, a.j
+	if err := r.Store.Start(&j.Brief); err != nil {
+		return err
 	}
-	err := o.Watch.Made(j)
-	if err != nil {
-		j.Started = false // what was made is undone
+	_ = onHostThread(func() error { r.note(&j.Brief, journal.Event{Kind: journal.JailStart, Pid: j.InitPid}); return nil })
+	if a.o.Watch != nil {
+		if err := a.o.Watch.Made(j); err != nil {
+			return err
+		}
 	}
-	return err
+	if err := a.signals.hold(); err != nil {
+		return err
+	}
+	return r.startInit(&j.Brief)
 }
 
 // notifyEnded notifies the watcher that the jail's program has ended.

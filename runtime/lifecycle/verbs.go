@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -17,6 +16,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/rootfs"
@@ -46,26 +46,30 @@ func (r *Runtime) Start(id string) error {
 	if j == nil {
 		return errNotOurs(id)
 	}
-	startFunc := func(start func() error) error { return start() }
+	var helper *serving
 	if j.InitAlive() {
-		if startFunc, err = r.seal(j); err != nil {
+		if helper, err = r.seal(j); err != nil {
 			return fmt.Errorf("sealing the jail's network: %w", err)
 		}
 	}
 	crash.Point("start.sealed")
-	return startFunc(func() error {
-		r.chownCopied(j)
-		if !j.Started {
-			if err := r.Store.Start(j); err != nil {
-				return err
-			}
+	err = thread.Caught(func() error { return r.startCreated(j) })
+	return errors.Join(err, helper.wait())
+}
+
+// startCreated starts the program of a jail whose network is sealed.
+func (r *Runtime) startCreated(j *state.Brief) error {
+	r.chownCopied(j)
+	if !j.Started {
+		if err := r.Store.Start(j); err != nil {
+			return err
 		}
-		r.note(j, journal.Event{Kind: journal.JailStart, Pid: j.InitPid})
-		if r.Stay {
-			go r.watchStarted(j.Key)
-		}
-		return r.startInit(j, func() error { return r.Pass(id, []string{"start", id}) })
-	})
+	}
+	r.note(j, journal.Event{Kind: journal.JailStart, Pid: j.InitPid})
+	if r.Stay {
+		go r.watchStarted(j.Key)
+	}
+	return r.startInit(j)
 }
 
 // Update changes a running jail's limits, within policy. Nil changes none.
@@ -92,7 +96,6 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 	if err != nil {
 		return fmt.Errorf("encoding the limits: %w", err)
 	}
-	runtime.LockOSThread()
 	file := filepath.Join(r.Store.Dir(j.Key), atomicfile.Unique("update-")+".json")
 	if err := atomicfile.Write(file, data, 0o600); err != nil {
 		return err
@@ -102,11 +105,7 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 	if err != nil {
 		return err
 	}
-	t, err := r.inTime(&j.Brief)
-	if err != nil {
-		return err
-	}
-	if err := exitError(d.Run(append(r.Globals.Args(), "update", "--resources", file, id), t)); err != nil {
+	if err := exitError(r.run(d, &j.Brief, append(r.Globals.Args(), "update", "--resources", file, id))); err != nil {
 		return err
 	}
 	r.note(&j.Brief, append(lowered(rep), journal.Event{Kind: journal.LimitsUpdate, Value: string(data)})...)
@@ -226,17 +225,12 @@ func (r *Runtime) Delete(id string, force bool) error {
 	if j.SystemdCgroup && !r.Globals.SystemdCgroup {
 		args = append([]string{"--systemd-cgroup"}, args...)
 	}
-	runtime.LockOSThread()
-	t, err := r.inTime(j)
-	if err != nil {
-		return err
-	}
 	runs := j.InitAlive()
 	if !runs || force {
 		r.noteEnd(j, nil)
 	}
 	done := r.step("delegate delete")
-	code, err := d.Run(args, t)
+	code, err := r.run(d, j, args)
 	done()
 	crash.Point("delete.delegated")
 	if err != nil {
