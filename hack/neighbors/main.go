@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func main() {
@@ -110,7 +111,7 @@ func command(ctx context.Context, args []string) int {
 func loop(ctx context.Context, n neighbour, pause time.Duration) (made int, err error) {
 	for ctx.Err() == nil {
 		// Not ctx: what has begun comes to its end.
-		one, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		one, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 		err = n.once(one)
 		cancel()
 		if err != nil {
@@ -196,7 +197,7 @@ type containers struct {
 
 // live starts the one that lives.
 func (c *containers) live() (neighbour, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	out, err := c.run(ctx, append(append([]string{"run", "-d"}, c.flags...), engine.Busybox, "sleep", "1000000")...).Output()
 	if err == nil {
@@ -223,7 +224,7 @@ func (c *containers) once(ctx context.Context) error {
 }
 
 func (c *containers) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	now, err := c.state(ctx)
 	if err == nil && now != c.pid {

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -25,6 +24,7 @@ import (
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/tests/env"
 )
 
 // These tests look at real jails: the program is built, and runs a busybox
@@ -489,10 +489,9 @@ func TestEarlierJail(t *testing.T) {
 		if j, err = Find(store, j.ID); err != nil {
 			t.Fatal(err)
 		}
-		r, err := Jail(store, j)
-		for end := time.Now().Add(90 * time.Second); err == nil && !r.Holds && time.Now().Before(end); {
-			r, err = Jail(store, j) // its first process may still be on its way to the program
-		}
+		var r *Result
+		// Its first process may still be on its way to the program.
+		env.Poll(env.Patience, func() bool { r, err = Jail(store, j); return err != nil || r.Holds })
 		if err != nil {
 			t.Fatal(err)
 		}

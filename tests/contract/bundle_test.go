@@ -17,6 +17,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // commandLine is agentjail, called as engines call runc, on a bundle that requests what a jail does not get.
@@ -89,7 +90,7 @@ func overBundle(t *testing.T, runtime string) *promise.Engine {
 					if r := called(t, b, c, "kill", id, "KILL"); r.Code != 0 {
 						t.Error(r)
 					}
-					(&engine.T{TB: t}).Eventually("the container's end", func() bool { return stateOf(t, b, c, id).Status == specs.StateStopped })
+					env.Eventually(t, "the container's end", func() bool { return stateOf(t, b, c, id).Status == specs.StateStopped })
 					return -1
 				},
 				Remove: func() {

@@ -12,6 +12,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // docker is Docker with agentjail in runc's place.
@@ -119,7 +120,7 @@ func ctr(t *testing.T) *promise.Engine {
 				},
 				Kill: func() int {
 					c.Must("tasks", "kill", "--signal", "KILL", id)
-					c.Eventually("the end of the task", func() bool { return strings.Contains(taskOf(c, id), "STOPPED") })
+					env.Eventually(c, "the end of the task", func() bool { return strings.Contains(taskOf(c, id), "STOPPED") })
 					return -1
 				},
 				Remove: remove,

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestSameIDAgain makes and removes jails of the same few names, several at once:
@@ -53,10 +52,8 @@ func TestSameIDAgain(t *testing.T) {
 // waitStopped waits for the end of a jail's first process.
 func waitStopped(t *testing.T, id string) {
 	t.Helper()
-	for deadline := time.Now().Add(engine.Patience); time.Now().Before(deadline); {
-		if out, err := command(nil, "state", id).Output(); err == nil && strings.Contains(string(out), `"stopped"`) {
-			return
-		}
-	}
-	t.Errorf("%s has not ended", id)
+	env.Eventually(t, id+" has ended", func() bool {
+		out, err := command(nil, "state", id).Output()
+		return err == nil && strings.Contains(string(out), `"stopped"`)
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // setKey is the name by which an engine's hook is called, and this program in its place.
@@ -122,7 +123,7 @@ func TestDockerdKilled(t *testing.T) {
 	port := d.Must("port", name, "7000")
 	own := d.Must("inspect", "--format", "{{.NetworkSettings.IPAddress}}", name) + ":7000"
 	answers := func(at string) error { return e.InNetns(func() error { return served(at) }) }
-	d.Eventually("the server", func() bool { return answers(port) == nil })
+	env.Eventually(d, "the server", func() bool { return answers(port) == nil })
 	if err := e.KillDockerd(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestDockerdKilled(t *testing.T) {
 		}
 	}
 	d.Must("rm", "-f", name)
-	d.Eventually("nothing is left", func() bool {
+	env.Eventually(d, "nothing is left", func() bool {
 		return len(left(id)) == 0 && !slices.ContainsFunc(ns(), func(p string) bool { return !slices.Contains(before, p) })
 	})
 	if err := answers(own); err == nil {
@@ -148,12 +149,12 @@ func TestDockerdKilled(t *testing.T) {
 
 // served reports whether an HTTP server answers.
 func served(at string) error {
-	c, err := net.DialTimeout("tcp", at, engine.AnswerWait)
+	c, err := net.DialTimeout("tcp", at, env.AnswerWait)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(engine.AnswerWait)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(env.AnswerWait)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,7 @@ import (
 	"agentjail.dev/runtime/kernel/pidfd"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/state"
-	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // named are the global options of calls for a jail whose network is by name, so that it has a helper process.
@@ -143,7 +142,7 @@ func TestKilledWithHelper(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(rand.IntN(30000)) * time.Microsecond) // any moment will do
+		env.AnyMoment(30 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		cleanUp(t, id)
@@ -232,7 +231,7 @@ func killByFD(t *testing.T, fd int) {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		t.Fatal(err)
 	}
-	if err := pidfd.Wait(fd, engine.Patience); err != nil {
+	if err := pidfd.Wait(fd, env.Patience); err != nil {
 		t.Fatal("the helper: ", err)
 	}
 }
@@ -255,7 +254,7 @@ func TestDeleteKilledWithHelper(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(rand.IntN(60000)) * time.Microsecond) // any moment will do
+		env.AnyMoment(60 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if i%2 == 0 {
@@ -329,10 +328,7 @@ func killedAtOnce(t *testing.T, opts []string, id string) bool {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(engine.Patience)
-	for helperOf(id) == 0 && time.Now().Before(deadline) {
-		time.Sleep(100 * time.Microsecond) // between two looks
-	}
+	env.Poll(env.Patience, func() bool { return helperOf(id) != 0 })
 	// It may not have become its program yet, and nothing else has its number: it is create's child, or reparented.
 	pid := helperOf(id)
 	if pid == 0 {
@@ -376,7 +372,7 @@ func killedAtStart(t *testing.T, opts []string, id string) bool {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Duration(rand.IntN(15000)) * time.Microsecond) // any moment will do
+	env.AnyMoment(15 * time.Millisecond)
 	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	if cmd.Wait() == nil {
 		return false // it served before, or another was started
@@ -406,20 +402,19 @@ func TestRestartKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(rand.IntN(40000)) * time.Microsecond) // any moment will do
+		env.AnyMoment(40 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		// The killed one's helper may serve, or be about to end because nobody gives it work.
-		served, said := false, ""
-		for deadline := time.Now().Add(engine.Patience); !served && time.Now().Before(deadline); {
+		var said string
+		if !env.Poll(env.Patience, func() bool {
 			if code, text := agentjail(t, nil, append(opts, "network", "restart", id)...); code != 0 && !strings.Contains(text, "has not ended") {
 				t.Fatalf("after kill %d: network restart: status %d\n%s", i, code, text)
 			}
 			var code int
 			code, said = agentjail(t, nil, append(opts, "exec", id, "nslookup", "api.example.test")...)
-			served = code == 0
-		}
-		if !served {
+			return code == 0
+		}) {
 			t.Fatalf("after kill %d: no helper serves:\n%s", i, said)
 		}
 		var helpers []string

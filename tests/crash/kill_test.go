@@ -2,7 +2,6 @@ package crash
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestKilledAtEveryStep kills each verb at each of its steps, cleans up as
@@ -86,7 +86,7 @@ func TestKilledAnywhere(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(rand.IntN(60000)) * time.Microsecond) // any moment will do
+		env.AnyMoment(60 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		cleanUp(t, id)

@@ -16,11 +16,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var (
@@ -248,15 +248,8 @@ func processes(id string) []string {
 // waitGone polls, as killed processes take a moment to end.
 func waitGone(t *testing.T, id string) {
 	t.Helper()
-	deadline := time.Now().Add(engine.Patience)
-	for {
-		l := left(id)
-		if len(l) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("left on the host:\n%s", strings.Join(l, "\n"))
-		}
-		time.Sleep(20 * time.Millisecond)
+	var l []string
+	if !env.Poll(env.Patience, func() bool { l = left(id); return len(l) == 0 }) {
+		t.Fatalf("left on the host:\n%s", strings.Join(l, "\n"))
 	}
 }

@@ -7,9 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
-	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestPluggedBetweenCreateAndStart does what Docker does since version 28:
@@ -27,15 +26,7 @@ func TestPluggedBetweenCreateAndStart(t *testing.T) {
 	pid := initPid(t, id)
 	plug(t, pid, "eth0", "10.213.7")
 	// A pair of interfaces takes a moment to come up.
-	for deadline := time.Now().Add(engine.Patience); ; {
-		out := pings(t, pid)
-		if strings.Contains(out, " 0% packet loss") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the interface does not work before the start: the test proves nothing\n%s", out)
-		}
-	}
+	env.Eventually(t, "the interface works before the start", func() bool { return strings.Contains(pings(t, pid), " 0% packet loss") })
 	if code, text := agentjail(t, nil, "start", id); code != 0 {
 		t.Fatalf("start: status %d\n%s", code, text)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestContract: a pod's container is what every jail is. The columns belong beside those of tests/contract.
@@ -46,7 +47,7 @@ func promised(n *node, handler string) *promise.Engine {
 			defer c.remove(c.pod.id)
 			r := engine.Result{Program: "run", Args: command, Code: int(c.wait())}
 			// The last of the log may be written after the container's end is known. What succeeds prints something.
-			eventually(c.t, "what it says", func() bool {
+			env.Eventually(c.t, "what it says", func() bool {
 				r.Stdout, r.Stderr = c.said()
 				return r.Code != 0 || r.Stdout != ""
 			})

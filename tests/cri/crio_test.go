@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // crio is a CRI-O with the handlers that `agentjail install crio` writes, started when the first test requests it.
@@ -114,7 +115,7 @@ func TestCRIOLife(t *testing.T) {
 		if _, _, failure := main.stream(nil, "sh", "-c", "exit 9"); !strings.Contains(failure, "9") {
 			t.Errorf("exec of what fails: %q", failure)
 		}
-		eventually(t, "statistics", func() bool {
+		env.Eventually(t, "statistics", func() bool {
 			stats, err := p.ContainerStats(callContext(t), &runtimeapi.ContainerStatsRequest{ContainerId: main.id})
 			return err == nil && stats.Stats.GetMemory().GetWorkingSetBytes().GetValue() > 0
 		})
@@ -147,15 +148,15 @@ func TestCRIONetwork(t *testing.T) {
 				t.Errorf("%s: %s and %s have %s and %s, the host %s", w.kind, w.x.name, w.y.name, x, y, hosts(t, w.kind))
 			}
 		}
-		eventually(t, "an answer on the pod's address", func() bool {
+		env.Eventually(t, "an answer on the pod's address", func() bool {
 			out, err := n.dial(net.JoinHostPort(p.ip(), "80"))
 			return err == nil && out == "hello-pod"
 		})
-		eventually(t, "an answer over the pod's lo", func() bool {
+		env.Eventually(t, "an answer over the pod's lo", func() bool {
 			out, _ := b.exec("nc 127.0.0.1 80 </dev/null")
 			return out == "hello-pod"
 		})
-		eventually(t, "the sealed pod's server", func() bool {
+		env.Eventually(t, "the sealed pod's server", func() bool {
 			out, _ := c.exec("nc 127.0.0.1 8080 </dev/null")
 			return out == "hello-nobody"
 		})
@@ -186,7 +187,7 @@ func TestCRIOShared(t *testing.T) {
 		if x, y := namespace(t, a.pid(), "pid"), namespace(t, b.pid(), "pid"); x != y || x == hosts(t, "pid") {
 			t.Errorf("processes of %s and %s", x, y)
 		}
-		eventually(t, "the other's process", func() bool {
+		env.Eventually(t, "the other's process", func() bool {
 			_, code := b.exec("ps | grep '[s]leep 4321'")
 			return code == 0
 		})
@@ -214,7 +215,7 @@ func TestCRIORestart(t *testing.T) {
 			if err := errors.Join(stop(), n.daemon.Start()); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "CRI", func() bool {
+			env.Eventually(t, "CRI", func() bool {
 				_, err := n.Status(callContext(t), &runtimeapi.StatusRequest{})
 				return err == nil
 			})

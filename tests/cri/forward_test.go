@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // forward sends bytes to a port of the pod as kubectl port-forward does, and returns what comes back, and the failure that
@@ -38,7 +40,7 @@ func TestPortForward(t *testing.T) {
 		for _, handler := range []string{"agentjail-net", "agentjail"} {
 			p := n.pod(t, handler)
 			c := p.container("server", script)
-			eventually(t, "the pod's own server", func() bool {
+			env.Eventually(t, "the pod's own server", func() bool {
 				out, _ := c.exec(fmt.Sprintf("echo inside | nc -w 5 127.0.0.1 %d", port))
 				return out == "heard inside"
 			})

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // inside looks for each ring from within a container and from its process on the node, whatever was requested.
@@ -21,7 +23,7 @@ func (c *container) inside() {
 		c.t.Errorf("%s: ids %v", c.name, m)
 	}
 	var status string
-	eventually(c.t, "the init step", func() bool {
+	env.Eventually(c.t, "the init step", func() bool {
 		status = proc(c.t, pid, "status")
 		return strings.Contains(status, "Name:\tsh\n")
 	})

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // A pod's life as the kubelet leads it: an init container first, then the others; logs, probes, a restart, a stop with its
@@ -100,7 +102,7 @@ func TestContainerdRestart(t *testing.T) {
 			if err := n.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "CRI", func() bool {
+			env.Eventually(t, "CRI", func() bool {
 				_, err := n.Status(callContext(t), &runtimeapi.StatusRequest{})
 				return err == nil
 			})

@@ -14,6 +14,7 @@ import (
 
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/tests/contract/promise"
+	"agentjail.dev/tests/env"
 )
 
 // namesPolicy is of the handler "names": the profile net of a policy that lists names, which makes its network one by name. The name server is the node's, on the bridge.
@@ -72,7 +73,7 @@ func TestPodNames(t *testing.T) {
 			}
 		})
 		p.container("server", `nc -ll -p 8081 -e sh -c 'read line; echo "heard $line"'`)
-		eventually(t, "an allowed name", func() bool {
+		env.Eventually(t, "an allowed name", func() bool {
 			out, _ := agent.exec("echo agent | nc -w 5 web.example.test 7000 2>&1")
 			t.Logf("an allowed name: %q", out)
 			return out == "web heard agent"
@@ -83,7 +84,7 @@ func TestPodNames(t *testing.T) {
 		if out, code := agent.exec("nc -w 2 " + web.ip() + " 7000 </dev/null"); code == 0 {
 			t.Errorf("another pod by its address: %q", out)
 		}
-		eventually(t, "the published port, by port-forward", func() bool {
+		env.Eventually(t, "the published port, by port-forward", func() bool {
 			answer, failure := p.forward(8080, []byte("outside\n"))
 			return answer == "heard outside\n" && failure == ""
 		})

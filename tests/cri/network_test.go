@@ -11,7 +11,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // dial connects to a pod from the node's side of the bridge, as the kubelet's probes do, and returns what the other side says.
@@ -21,12 +21,12 @@ func (n *node) dial(address string) (string, error) { return n.tell(address, "")
 func (n *node) tell(address, say string) (string, error) {
 	var text []byte
 	err := n.InNetns(func() error {
-		conn, err := net.DialTimeout("tcp", address, engine.AnswerWait)
+		conn, err := net.DialTimeout("tcp", address, env.AnswerWait)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(engine.AnswerWait))
+		_ = conn.SetDeadline(time.Now().Add(env.AnswerWait))
 		if _, err := io.WriteString(conn, say); err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func TestPodNetwork(t *testing.T) {
 		hidden := sealed.container("hidden", serve(8080, "hello-nobody"))
 
 		address := net.JoinHostPort(open.ip(), "80")
-		eventually(t, "an answer on the pod's address", func() bool {
+		env.Eventually(t, "an answer on the pod's address", func() bool {
 			out, err := n.dial(address)
 			return err == nil && out == "hello-pod"
 		})
@@ -62,7 +62,7 @@ func TestPodNetwork(t *testing.T) {
 		if uid := strings.Fields(proc(t, server.pid(), "uid_map")); uid[1] == "0" {
 			t.Errorf("ids %v", uid)
 		}
-		eventually(t, "the sealed pod's server", func() bool {
+		env.Eventually(t, "the sealed pod's server", func() bool {
 			out, _ := hidden.exec("nc -w 5 127.0.0.1 8080 </dev/null")
 			return out == "hello-nobody"
 		})

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // callWait bounds one call, and waiting for one thing.
@@ -243,7 +245,7 @@ func (c *container) pid() int {
 func (c *container) wait() int32 {
 	c.t.Helper()
 	var s *runtimeapi.ContainerStatus
-	eventually(c.t, "the end of "+c.name, func() bool {
+	env.Eventually(c.t, "the end of "+c.name, func() bool {
 		s = c.status().Status
 		return s.State == runtimeapi.ContainerState_CONTAINER_EXITED
 	})
@@ -262,18 +264,7 @@ func (c *container) log() string {
 // logged waits until the container's log has a text: the last of it may be written after the container's end is known.
 func (c *container) logged(text string) {
 	c.t.Helper()
-	eventually(c.t, fmt.Sprintf("%q in the log of %s", text, c.name), func() bool { return strings.Contains(c.log(), text) })
-}
-
-// eventually polls until ok returns true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(callWait); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, callWait)
-		}
-		time.Sleep(20 * time.Millisecond) // a pause between polls
-	}
+	env.Eventually(c.t, fmt.Sprintf("%q in the log of %s", text, c.name), func() bool { return strings.Contains(c.log(), text) })
 }
 
 // hosts is the inode of a namespace of the machine's, as far as this process has it.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // With on_loosen = "refuse" an ordinary pod starts, and one that requests more is refused with the reason.
@@ -46,7 +48,7 @@ func TestSharedProcesses(t *testing.T) {
 				t.Errorf("%s has processes of its own", c.name)
 			}
 		}
-		eventually(t, "the other's process", func() bool {
+		env.Eventually(t, "the other's process", func() bool {
 			_, code := b.exec("ps | grep '[s]leep 4321'")
 			return code == 0
 		})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // The containers of a pod are jails that share one user namespace of their own, its ids, and the pod's network.
@@ -53,7 +54,7 @@ func TestPodShares(t *testing.T) {
 						t.Errorf("ids %q", m)
 					}
 				}
-				eventually(t, "an answer over the pod's lo", func() bool {
+				env.Eventually(t, "an answer over the pod's lo", func() bool {
 					out, _ := b.exec("nc 127.0.0.1 8080 </dev/null")
 					return out == "over-lo"
 				})

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // bySystemd is whether systemd makes CRI-O's control groups, as on a node that a distribution set up, of version 2.
@@ -23,7 +25,7 @@ func (n *node) slice(t *testing.T, uid string) string {
 	t.Cleanup(func() {
 		var left []string
 		// systemd removes a scope when the kernel has told it that its last process is gone.
-		eventually(t, "an empty "+name, func() bool {
+		env.Eventually(t, "an empty "+name, func() bool {
 			left, _ = filepath.Glob(filepath.Join("/sys/fs/cgroup", path, "*", "cgroup.procs"))
 			return len(left) == 0
 		})

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // kubectl exec -it and kubectl attach -it: a terminal in the jail, over the streaming server.
@@ -34,7 +36,7 @@ func TestPodTerminal(t *testing.T) {
 		if got := string(out[1]); !strings.Contains(got, "/dev/pts/0\r\n42\r\n") {
 			t.Errorf("attached, the shell says %q", got)
 		}
-		eventually(t, "the shell's end", func() bool {
+		env.Eventually(t, "the shell's end", func() bool {
 			s, err := c.ContainerStatus(callContext(t), &runtimeapi.ContainerStatusRequest{ContainerId: c.id})
 			return err == nil && s.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && s.GetStatus().GetExitCode() == 3
 		})

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // attacks are the exploits, each as its advisory describes it.
@@ -96,7 +97,7 @@ func overwriteRuntime(t *testing.T, s system) (bool, string) {
 	img := image(t, map[string]string{"/evil": "#!/proc/self/exe\n"}, nil)
 	d := docker.For(t)
 	id := d.Detached("--runtime="+s.name, img, "probe", "overwrite")
-	d.Eventually("the exploit waits", func() bool { return strings.Contains(d.Must("logs", id), "waiting") })
+	env.Eventually(d, "the exploit waits", func() bool { return strings.Contains(d.Must("logs", id), "waiting") })
 	t.Cleanup(func() {
 		if err := os.WriteFile(oldRunc+".good", good, 0o755); err != nil {
 			t.Error(err)
@@ -112,7 +113,7 @@ func overwriteRuntime(t *testing.T, s system) (bool, string) {
 			return true, fmt.Sprintf("the runtime is now %q", short(string(now[:min(len(now), 60)])))
 		}
 	}
-	d.Eventually("the exploit is done", func() bool {
+	env.Eventually(d, "the exploit is done", func() bool {
 		log := d.Must("logs", id)
 		return strings.Count(log, "saw") == strings.Count(log, "gave up")
 	})
@@ -188,7 +189,7 @@ func execIn(t *testing.T, s system, dir func(fd int) string) (bool, string) {
 	path, text := secret(t)
 	d := docker.For(t)
 	id := d.Detached("--runtime="+s.name, engine.Busybox, "sh", "-c", "for i in 3 4 5 6 7 8 9 10 11 12; do ln -s /proc/self/fd/$i /work$i; done; echo linked; sleep 3600")
-	d.Eventually("the links", func() bool { return strings.Contains(d.Must("logs", id), "linked") })
+	env.Eventually(d, "the links", func() bool { return strings.Contains(d.Must("logs", id), "linked") })
 	var seen string
 	tries := []int{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
 	if !s.jail {
@@ -301,17 +302,16 @@ const raceRounds = 12
 func swapping(dir string) (stop func() int) {
 	end, ended := make(chan struct{}), make(chan int)
 	go func() {
-		swaps := 0
+		swaps, tick := 0, time.Tick(100*time.Microsecond) // leaves the processor to the runtime
 		for {
 			select {
 			case <-end:
 				ended <- swaps
 				return
-			default:
+			case <-tick:
 				if unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "x"), unix.AT_FDCWD, filepath.Join(dir, "y"), unix.RENAME_EXCHANGE) == nil {
 					swaps++
 				}
-				time.Sleep(100 * time.Microsecond) // leaves the processor to the runtime
 			}
 		}
 	}()

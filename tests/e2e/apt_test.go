@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestApt: apt of an untouched Debian image updates its lists in a jail, where it cannot become another user. What tells it
@@ -124,7 +125,7 @@ func TestAptStock(t *testing.T) {
 	d.Must("network", "create", network)
 	t.Cleanup(func() { d.Docker("network", "rm", network) })
 	server := d.Detached("--runtime=runc", "--network", network, "--name", "e2e-apt-server", "-v", repo+":/repo:ro", engine.Busybox, "httpd", "-f", "-p", "80", "-h", "/repo")
-	d.Eventually("the repository", func() bool {
+	env.Eventually(d, "the repository", func() bool {
 		return d.Docker("exec", server, "wget", "-q", "-O", "/dev/null", "http://127.0.0.1/Packages").Code == 0
 	})
 	over := d.Docker("run", "--rm", "--runtime=agentjail-net", "--network", network, engine.Stock, "sh", "-c", aptScript, "sh", "http://e2e-apt-server/")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // composeFile has two services in jails: one with a directory and a volume, and one that comes after it.
@@ -49,7 +50,7 @@ func TestCompose(t *testing.T) {
 	project := fmt.Sprintf("compose%d", os.Getpid())
 	compose := func(args ...string) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 		defer cancel()
 		all := append(append([]string{}, program[1:]...), append([]string{"-p", project, "-f", filepath.Join(dir, "docker-compose.yml")}, args...)...)
 		cmd := exec.CommandContext(ctx, program[0], all...)
@@ -64,7 +65,7 @@ func TestCompose(t *testing.T) {
 	down := func() { compose("down", "-v", "-t", "0") }
 	t.Cleanup(down)
 	compose("up", "-d")
-	d.Eventually("what both write", func() bool {
+	env.Eventually(d, "what both write", func() bool {
 		said, _ := os.ReadFile(filepath.Join(dir, "work", "said")) // not there at first
 		logs := compose("logs", "--no-color")
 		return string(said) == "agent is here\n" && strings.Contains(logs, "agent is up") && strings.Contains(logs, "helper is up")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // archived makes an archive of entries, each with its own owner.
@@ -86,10 +87,10 @@ func TestCopiedInSetID(t *testing.T) {
 func TestCopiedInSignal(t *testing.T) {
 	d := d(t)
 	id := start(d, engine.Busybox, "sh", "-c", "trap 'cat /tmp/settings' HUP; echo ready; while :; do sleep 1; done")
-	d.Eventually("the trap", func() bool { return d.Must("logs", id) == "ready" })
+	env.Eventually(d, "the trap", func() bool { return d.Must("logs", id) == "ready" })
 	copyIn(d, archived(t, tar.Header{Typeflag: tar.TypeReg, Name: "settings", Mode: 0o600}), id+":/tmp")
 	d.Must("kill", "-s", "HUP", id)
-	d.Eventually("the settings", func() bool { return lastLine(d.Must("logs", id)) == "settings" })
+	env.Eventually(d, "the settings", func() bool { return lastLine(d.Must("logs", id)) == "settings" })
 }
 
 // TestOwnDiff: `agentjail diff` lists of a jail what `docker diff` lists of a container that did the same, which lists every
@@ -99,7 +100,7 @@ func TestOwnDiff(t *testing.T) {
 	d := d(t)
 	const script = "mkdir /made; echo x > /made/file; echo y >> /etc/group; rm /etc/passwd; rm -r /usr/local; ln -s a /link; sleep 3600"
 	ready := func(id string) string {
-		d.Eventually("the changes", func() bool { return d.Docker("exec", id, "test", "-L", "/link").Code == 0 })
+		env.Eventually(d, "the changes", func() bool { return d.Docker("exec", id, "test", "-L", "/link").Code == 0 })
 		return id
 	}
 	// What engine and delegate mount on is not the container's doing.
@@ -128,7 +129,7 @@ func TestOwnExport(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	id := start(d, "-u", "1000:1000", engine.Busybox, "sh", "-c", "echo mine > /tmp/made; sleep 3600")
-	d.Eventually("the file", func() bool { return d.Docker("exec", id, "test", "-s", "/tmp/made").Code == 0 })
+	env.Eventually(d, "the file", func() bool { return d.Docker("exec", id, "test", "-s", "/tmp/made").Code == 0 })
 	archive, code := agentjail(t, "export", id)
 	eq(t, "status", code, 0)
 	if r := d.DockerIn(strings.NewReader(archive), "import", "-", "e2e-exported"); r.Code != 0 {

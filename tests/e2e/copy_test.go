@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func TestCopyOut(t *testing.T) {
 	d := d(t)
 	id := start(d, engine.Busybox, "sh", "-c", "mkdir -p /made/dir; echo made > /made/dir/file; echo changed > /etc/group; touch /made/ready; sleep 3600")
-	d.Eventually("files", func() bool { return d.Docker("exec", id, "test", "-e", "/made/ready").Code == 0 })
+	env.Eventually(d, "files", func() bool { return d.Docker("exec", id, "test", "-e", "/made/ready").Code == 0 })
 	to := t.TempDir()
 	d.Must("cp", id+":/made", to)
 	eq(t, "a new file", content(t, filepath.Join(to, "made/dir/file")), "made\n")
@@ -53,7 +54,7 @@ func TestCopyBeforeStart(t *testing.T) {
 func TestExport(t *testing.T) {
 	d := d(t)
 	id := start(d, engine.Busybox, "sh", "-c", "echo made > /made; rm /etc/image-secret; touch /ready; sleep 3600")
-	d.Eventually("files", func() bool { return d.Docker("exec", id, "test", "-e", "/ready").Code == 0 })
+	env.Eventually(d, "files", func() bool { return d.Docker("exec", id, "test", "-e", "/ready").Code == 0 })
 	out := filepath.Join(t.TempDir(), "export.tar")
 	d.Must("export", "-o", out, id)
 	f, err := os.Open(out)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // taken is the probe's word on what it took.
@@ -22,7 +23,7 @@ func takesCounts(d *engine.T) (string, taken) {
 	d.Helper()
 	id := start(d, engine.Busybox, "probe", "counts")
 	var got taken
-	d.Eventually("the jail has taken everything", func() bool {
+	env.Eventually(d, "the jail has taken everything", func() bool {
 		return json.Unmarshal([]byte(strings.TrimSpace(d.Docker("logs", id).Stdout)), &got) == nil
 	})
 	return id, got

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // differences are all the ways in which a jail is known to behave unlike a container of runc, each with its reason. What
@@ -68,9 +69,9 @@ func TestRestartForgets(t *testing.T) {
 	for rt, want := range map[string]string{"runc": "kept", engine.Name: "fresh"} {
 		d := docker.For(t)
 		id := d.Detached("--runtime="+rt, engine.Busybox, "sh", "-c", "[ -e /mark ] && echo kept || echo fresh; touch /mark; sleep 3600")
-		d.Eventually("the mark", func() bool { return d.Docker("exec", id, "test", "-e", "/mark").Code == 0 })
+		env.Eventually(d, "the mark", func() bool { return d.Docker("exec", id, "test", "-e", "/mark").Code == 0 })
 		d.Must("restart", "-t", "0", id)
-		d.Eventually("the second start", func() bool { return strings.Count(d.Must("logs", id), "\n") >= 1 })
+		env.Eventually(d, "the second start", func() bool { return strings.Count(d.Must("logs", id), "\n") >= 1 })
 		eq(t, "second start under "+rt, lastLine(d.Must("logs", id)), want)
 	}
 }
@@ -80,7 +81,7 @@ func TestCommitIsImage(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	id := start(d, engine.Busybox, "sh", "-c", "touch /made; sleep 3600")
-	d.Eventually("the file", func() bool { return d.Docker("exec", id, "test", "-e", "/made").Code == 0 })
+	env.Eventually(d, "the file", func() bool { return d.Docker("exec", id, "test", "-e", "/made").Code == 0 })
 	d.Must("commit", id, "e2e-committed")
 	t.Cleanup(func() { d.Docker("rmi", "e2e-committed") })
 	eq(t, "the jail's change", mustRun(d, "e2e-committed", "sh", "-c", "[ -e /made ] && echo there || echo not there"), "not there")

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // build builds the image of a directory with BuildKit ("1") or Docker's classic builder ("0").
 func build(e *engine.Engine, buildkit, tag, dir string) engine.Result {
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	cmd := e.Command(ctx, "build", "--network=none", "-t", tag, dir)
 	cmd.Env = append(cmd.Env, "DOCKER_BUILDKIT="+buildkit)

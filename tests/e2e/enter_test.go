@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // The init step inside a jail: agentjail-enter checks, confines, and is gone.
@@ -115,7 +116,7 @@ func TestLandlock(t *testing.T) {
 	// The first process's domain keeps its signals in; an exec, which comes from the engine, reaches it.
 	id := start(d, engine.Busybox, "sh", "-c", `trap "exit 9" TERM; while ! [ -e /tmp/go ]; do sleep 0.05; done; kill -9 $(cat /tmp/go) && touch /tmp/killed || touch /tmp/refused; while :; do sleep 0.05; done`)
 	d.Must("exec", "-d", id, "sh", "-c", "echo $$ > /tmp/pid; mv /tmp/pid /tmp/go; exec sleep 3600")
-	d.Eventually("the signal", func() bool { return sh(d, id, "ls /tmp/killed /tmp/refused 2>/dev/null; true") != "" })
+	env.Eventually(d, "the signal", func() bool { return sh(d, id, "ls /tmp/killed /tmp/refused 2>/dev/null; true") != "" })
 	eq(t, "a signal out of the domain", sh(d, id, "ls /tmp/killed /tmp/refused 2>/dev/null; true"), "/tmp/refused")
 	shEnds(d, id, "kill -TERM 1")
 	eq(t, "a signal from an exec", d.Must("wait", id), "9")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func TestExec(t *testing.T) {
@@ -71,7 +72,7 @@ func TestExecDetached(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
 	d.Must("exec", "-d", id, "sh", "-c", "echo done > /tmp/by-exec")
-	d.Eventually("the file of a detached exec", func() bool {
+	env.Eventually(d, "the file of a detached exec", func() bool {
 		return d.Docker("exec", id, "cat", "/tmp/by-exec").Stdout == "done\n"
 	})
 }

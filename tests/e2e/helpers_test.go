@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // jail is what docker run and docker create need to make a jail.
@@ -84,7 +85,7 @@ func shEnds(d *engine.T, id, script string) {
 // before it has a child.
 func awaitSleeps(d *engine.T, id string, n int) {
 	d.Helper()
-	d.Eventually("the programs", func() bool {
+	env.Eventually(d, "the programs", func() bool {
 		return sh(d, id, "grep -l ^sleep /proc/[0-9]*/cmdline 2>/dev/null | wc -l") == strconv.Itoa(n)
 	})
 }

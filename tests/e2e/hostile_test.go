@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // refused reports whether an attempt of the probe failed as it must in a jail.
@@ -70,7 +71,7 @@ func TestForkBomb(t *testing.T) {
 	n := newNeighbour(d)
 	// Where policy does not hold, the test still must not take the machine down: hence a limit, above policy's.
 	bomb := start(d, "--pids-limit", "3000", engine.Busybox, "sh", "-c", "bomb() { bomb | bomb & }; bomb; exec sleep 3600")
-	d.Eventually("the bomb fills its jail", func() bool {
+	env.Eventually(d, "the bomb fills its jail", func() bool {
 		var pids uint64
 		for _, p := range []string{"/sys/fs/cgroup/pids/", "/sys/fs/cgroup/"} {
 			if text, err := os.ReadFile(p + d.CgroupParent() + "/" + bomb + "/pids.current"); err == nil {
@@ -99,8 +100,8 @@ func TestMemoryBomb(t *testing.T) {
 	n := newNeighbour(d)
 	id := start(d, "-m", "64m", engine.Busybox, "sh", "-c", engine.RunsOut(1000))
 	d.Must("exec", id, "touch", engine.GoFile)
-	d.Eventually("a process out of memory is killed", func() bool { return d.Must("logs", id) == "137" })
-	d.Eventually("Docker hears of it", func() bool {
+	env.Eventually(d, "a process out of memory is killed", func() bool { return d.Must("logs", id) == "137" })
+	env.Eventually(d, "Docker hears of it", func() bool {
 		return d.Must("events", "--since", "0", "--until", "0s", "--filter", "container="+id, "--filter", "event=oom") != ""
 	})
 	d.Must("kill", id)
@@ -371,7 +372,7 @@ func TestRuntimeBinary(t *testing.T) {
 	// While execs come in, somebody inside waits for the runtime's program to show up and opens it for writing.
 	id := start(d, engine.Busybox, "sh", "-c", `echo ready; while :; do for p in /proc/[0-9]*; do
 		case $(readlink $p/exe) in */busybox|*/probe|"") ;; *) echo saw $(readlink $p/exe); { : >> $p/exe; } 2>/dev/null && echo opened $p/exe;; esac; done; done`)
-	d.Eventually("ready", func() bool { return strings.Contains(d.Must("logs", id), "ready") })
+	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", id), "ready") })
 	sh(d, id, "cp /bin/sh /bin/sh.real; rm /bin/ash; printf '#!/proc/self/exe\\n' > /bin/ash; chmod 755 /bin/ash")
 	for range 10 {
 		d.Docker("exec", id, "/bin/ash", "-c", "true")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // entryImage is the Work image with the entry points of testdata/entry.
@@ -147,7 +148,7 @@ func (e entryPoint) start(d *engine.T, runtime string, options []string) string 
 func (e entryPoint) serves(d *engine.T, runtime string, options, volume []string) {
 	d.Helper()
 	id := e.start(d, runtime, append(options[:len(options):len(options)], volume...))
-	d.Eventually(e.image+" with "+runtime, func() bool {
+	env.Eventually(d, e.image+" with "+runtime, func() bool {
 		r := d.Docker("exec", id, "sh", "-c", e.ask)
 		if strings.TrimSpace(r.Stdout) == e.answer {
 			return true
@@ -168,7 +169,7 @@ func (e entryPoint) serves(d *engine.T, runtime string, options, volume []string
 func (e entryPoint) fails(d *engine.T, runtime string) {
 	d.Helper()
 	id := e.start(d, runtime, nil)
-	d.Eventually(e.image+" logs "+e.says, func() bool {
+	env.Eventually(d, e.image+" logs "+e.says, func() bool {
 		asked := d.Docker("exec", id, "sh", "-c", e.ask)
 		if strings.TrimSpace(asked.Stdout) == e.answer {
 			d.Fatalf("%s serves", e.image)

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func TestLogsFollow(t *testing.T) {
 	d := d(t)
 	id := start(d, engine.Busybox, "sh", "-c", "for i in $(seq 1 2000); do echo line $i; done; echo last >&2; exit 3")
-	d.Eventually("the first line", func() bool { return d.Must("logs", id) != "" })
+	env.Eventually(d, "the first line", func() bool { return d.Must("logs", id) != "" })
 	followed := d.Docker("logs", "-f", id) // ends with the container
 	r := d.Docker("logs", id)
 	eq(t, "lines", strings.Count(r.Stdout, "\n"), 2000)
@@ -62,7 +63,7 @@ func TestPause(t *testing.T) {
 		return st.Size()
 	}
 	id := start(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "while :; do echo tick >> /w/ticks; sleep 0.01; done")
-	d.Eventually("the first tick", func() bool { return size() > 0 })
+	env.Eventually(d, "the first tick", func() bool { return size() > 0 })
 	d.Must("pause", id)
 	eq(t, "state", inspect(d, id, "{{.State.Status}} {{.State.Paused}}"), "paused true")
 	before := size()
@@ -71,20 +72,20 @@ func TestPause(t *testing.T) {
 	}
 	eq(t, "ticks while paused", size(), before)
 	d.Must("unpause", id)
-	d.Eventually("the container goes on", func() bool { return size() > before })
+	env.Eventually(d, "the container goes on", func() bool { return size() > before })
 	eq(t, "state", inspect(d, id, "{{.State.Status}}"), "running")
 }
 
 func TestStop(t *testing.T) {
 	d := d(t)
 	polite := start(d, engine.Busybox, "sh", "-c", "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
-	d.Eventually("ready", func() bool { return strings.Contains(d.Must("logs", polite), "ready") })
+	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", polite), "ready") })
 	d.Must("stop", polite)
 	eq(t, "polite", inspect(d, polite, "{{.State.ExitCode}}"), "5")
 	has(t, "log", d.Must("logs", polite), "bye")
 
 	deaf := start(d, engine.Busybox, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
-	d.Eventually("ready", func() bool { return strings.Contains(d.Must("logs", deaf), "ready") })
+	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", deaf), "ready") })
 	d.Must("stop", "-t", "1", deaf)
 	eq(t, "deaf", inspect(d, deaf, "{{.State.ExitCode}}"), "137")
 }
@@ -92,9 +93,9 @@ func TestStop(t *testing.T) {
 func TestKillSignal(t *testing.T) {
 	d := d(t)
 	id := start(d, engine.Busybox, "sh", "-c", "trap 'echo got-usr1' USR1; echo ready; while :; do sleep 0.05; done")
-	d.Eventually("ready", func() bool { return strings.Contains(d.Must("logs", id), "ready") })
+	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", id), "ready") })
 	d.Must("kill", "-s", "USR1", id)
-	d.Eventually("the trap", func() bool { return strings.Contains(d.Must("logs", id), "got-usr1") })
+	env.Eventually(d, "the trap", func() bool { return strings.Contains(d.Must("logs", id), "got-usr1") })
 	eq(t, "state", inspect(d, id, "{{.State.Running}}"), "true")
 	d.Must("kill", id)
 	eq(t, "exit code", d.Must("wait", id), "137")
@@ -104,16 +105,16 @@ func TestRestart(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
 	id := start(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo started >> /w/log; trap 'exit 0' TERM; while :; do sleep 0.05; done")
-	d.Eventually("first start", func() bool { b, _ := os.ReadFile(dir + "/log"); return len(b) > 0 })
+	env.Eventually(d, "first start", func() bool { b, _ := os.ReadFile(dir + "/log"); return len(b) > 0 })
 	first := inspect(d, id, "{{.State.Pid}}")
 	d.Must("restart", id)
-	d.Eventually("second start", func() bool { return content(t, dir+"/log") == "started\nstarted\n" })
+	env.Eventually(d, "second start", func() bool { return content(t, dir+"/log") == "started\nstarted\n" })
 	if second := inspect(d, id, "{{.State.Pid}}"); second == first || second == "0" {
 		t.Errorf("pid %s after %s", second, first)
 	}
 	d.Must("stop", id)
 	d.Must("start", id)
-	d.Eventually("third start", func() bool { return content(t, dir+"/log") == "started\nstarted\nstarted\n" })
+	env.Eventually(d, "third start", func() bool { return content(t, dir+"/log") == "started\nstarted\nstarted\n" })
 	eq(t, "works", sh(d, id, "id -u"), "0")
 }
 
@@ -147,8 +148,8 @@ func TestHealthcheck(t *testing.T) {
 	health := []string{"--health-interval", "200ms", "--health-retries", "2", "--health-timeout", "10s"}
 	good := sleeper(d, append(health, "--health-cmd", "test -e /etc/passwd && id -u")...)
 	bad := sleeper(d, append(health, "--health-cmd", "echo broken; exit 1")...)
-	d.Eventually("healthy", func() bool { return inspect(d, good, "{{.State.Health.Status}}") == "healthy" })
-	d.Eventually("unhealthy", func() bool { return inspect(d, bad, "{{.State.Health.Status}}") == "unhealthy" })
+	env.Eventually(d, "healthy", func() bool { return inspect(d, good, "{{.State.Health.Status}}") == "healthy" })
+	env.Eventually(d, "unhealthy", func() bool { return inspect(d, bad, "{{.State.Health.Status}}") == "unhealthy" })
 	has(t, "the check's output", inspect(d, bad, "{{range .State.Health.Log}}{{.Output}}{{end}}"), "broken")
 }
 
@@ -156,7 +157,7 @@ func TestRestartPolicy(t *testing.T) {
 	t.Run("on-failure", func(t *testing.T) {
 		d := d(t)
 		id := start(d, "--restart", "on-failure:2", engine.Busybox, "sh", "-c", "echo try; exit 3")
-		d.Eventually("the last try", func() bool {
+		env.Eventually(d, "the last try", func() bool {
 			return inspect(d, id, "{{.RestartCount}} {{.State.Status}}") == "2 exited"
 		})
 		eq(t, "exit code", inspect(d, id, "{{.State.ExitCode}}"), "3")
@@ -165,7 +166,7 @@ func TestRestartPolicy(t *testing.T) {
 	t.Run("always", func(t *testing.T) {
 		d := d(t)
 		id := start(d, "--restart", "always", engine.Busybox, "sh", "-c", "echo try; sleep 0.1")
-		d.Eventually("restarts", func() bool { n, _ := strconv.Atoi(inspect(d, id, "{{.RestartCount}}")); return n >= 2 })
+		env.Eventually(d, "restarts", func() bool { n, _ := strconv.Atoi(inspect(d, id, "{{.RestartCount}}")); return n >= 2 })
 		d.Must("stop", id)
 		eq(t, "state", inspect(d, id, "{{.State.Running}} {{.State.Restarting}}"), "false false")
 	})

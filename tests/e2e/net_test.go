@@ -8,18 +8,19 @@ import (
 	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // ask sends a line to a server and returns the first line of its answer. The address is one in the engine's network namespace.
 func ask(d *engine.T, address string) (string, error) {
 	var answer []byte
 	err := d.InNetns(func() error {
-		c, err := net.DialTimeout("tcp", address, engine.AnswerWait)
+		c, err := net.DialTimeout("tcp", address, env.AnswerWait)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(engine.AnswerWait))
+		_ = c.SetDeadline(time.Now().Add(env.AnswerWait))
 		if _, err := c.Write([]byte("ping\n")); err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ func TestEngineNetwork(t *testing.T) {
 	t.Cleanup(func() { d.Docker("network", "rm", user) })
 	rt := "--runtime=agentjail-net"
 	server := d.Detached(rt, "-p", "127.0.0.1:0:7000", engine.Busybox, "probe", "echo-server", "0.0.0.0:7000")
-	d.Eventually("the server", func() bool { return strings.Contains(d.Must("logs", server), "listening") })
+	env.Eventually(d, "the server", func() bool { return strings.Contains(d.Must("logs", server), "listening") })
 	ip := inspect(d, server, "{{.NetworkSettings.IPAddress}}")
 	for _, to := range []string{d.Must("port", server, "7000"), ip + ":7000"} {
 		if out, err := ask(d, to); err != nil || out != "ping\n" {
@@ -96,7 +97,7 @@ func TestEngineNetwork(t *testing.T) {
 		}
 	}
 	d.Must("restart", "-t", "0", server)
-	d.Eventually("the server after a restart", func() bool {
+	env.Eventually(d, "the server after a restart", func() bool {
 		out, err := ask(d, d.Must("port", server, "7000"))
 		return err == nil && out == "ping\n"
 	})

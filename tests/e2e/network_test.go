@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // links is the probe's word on the network.
@@ -104,7 +105,7 @@ func TestNetworks(t *testing.T) {
 			eq(t, "connections that the host saw", count(), 0)
 			// The jail's own servers work.
 			d.Must("exec", "-d", id, "probe", "echo-server", "127.0.0.1:7000")
-			d.Eventually("the jail's own server", func() bool {
+			env.Eventually(d, "the jail's own server", func() bool {
 				return d.Docker("exec", id, "sh", "-c", "echo ping | nc 127.0.0.1 7000").Stdout == "ping\n"
 			})
 		})
@@ -147,7 +148,7 @@ func TestEmbeddedDNS(t *testing.T) {
 func TestPublishedPort(t *testing.T) {
 	d := docker.For(t)
 	id := start(d, "-p", "127.0.0.1:0:7000", engine.Busybox, "probe", "echo-server", "0.0.0.0:7000")
-	d.Eventually("the server", func() bool { return strings.Contains(d.Must("logs", id), "listening") })
+	env.Eventually(d, "the server", func() bool { return strings.Contains(d.Must("logs", id), "listening") })
 	address := d.Must("port", id, "7000")
 	ip := inspect(d, id, "{{.NetworkSettings.IPAddress}}")
 	for _, to := range []string{address, ip + ":7000"} {
@@ -175,7 +176,7 @@ func TestPublishedPort(t *testing.T) {
 func TestJoinJail(t *testing.T) {
 	d := docker.For(t)
 	first := start(d, engine.Busybox, "probe", "echo-server", "127.0.0.1:7000")
-	d.Eventually("the server", func() bool { return strings.Contains(d.Must("logs", first), "listening") })
+	env.Eventually(d, "the server", func() bool { return strings.Contains(d.Must("logs", first), "listening") })
 	second := sleeper(d, "--network", "container:"+first)
 	eq(t, "the other's server", sh(d, second, "echo ping | nc 127.0.0.1 7000"), "ping")
 	sealed(t, "the joined network", probeIn[links](d, nil, second, "interfaces"))
@@ -188,7 +189,7 @@ func TestJoinJail(t *testing.T) {
 func TestJoinForeign(t *testing.T) {
 	d := docker.For(t)
 	other := d.Detached("--runtime=runc", engine.Busybox, "probe", "echo-server", "0.0.0.0:7000")
-	d.Eventually("the server", func() bool { return strings.Contains(d.Must("logs", other), "listening") })
+	env.Eventually(d, "the server", func() bool { return strings.Contains(d.Must("logs", other), "listening") })
 	r := d.Docker("run", "--rm", jail, "--network", "container:"+other, engine.Busybox, "sh", "-c", "probe interfaces; probe connect tcp,127.0.0.1:7000")
 	if r.Code != 0 {
 		t.Logf("refused, which is one of two good answers: %s", strings.TrimSpace(r.Stderr))

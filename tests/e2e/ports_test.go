@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // helperOf is the process that helps a jail.
@@ -38,11 +39,11 @@ func helperOf(t testing.TB, id string) int {
 // echoed connects from the engine's network, and reports whether an answer comes back: Docker's proxy accepts for every container.
 func echoed(d *engine.T, address string) (err error) {
 	var c net.Conn
-	if err := d.InNetns(func() (err error) { c, err = net.DialTimeout("tcp", address, engine.AnswerWait); return err }); err != nil {
+	if err := d.InNetns(func() (err error) { c, err = net.DialTimeout("tcp", address, env.AnswerWait); return err }); err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(engine.AnswerWait)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(env.AnswerWait)); err != nil {
 		return err
 	}
 	if _, err := c.Write([]byte("ping")); err != nil {
@@ -62,7 +63,7 @@ func echoed(d *engine.T, address string) (err error) {
 func echoer(d *engine.T, args ...string) string {
 	d.Helper()
 	id := d.Detached(append(args, "-p", "127.0.0.1:0:7000", "-p", "127.0.0.1:0:7001", engine.Busybox, "sh", "-c", "probe echo-server 0.0.0.0:7001 & exec probe echo-server 0.0.0.0:7000")...)
-	d.Eventually("the servers", func() bool { return strings.Count(d.Must("logs", id), "listening") == 2 })
+	env.Eventually(d, "the servers", func() bool { return strings.Count(d.Must("logs", id), "listening") == 2 })
 	return id
 }
 
@@ -89,7 +90,7 @@ func TestDockerPublish(t *testing.T) {
 		}
 		d.Must("network", "connect", second, id)
 		other := inspect(d, id, "{{(index .NetworkSettings.Networks \""+second+"\").IPAddress}}")
-		d.Eventually(runtime+" on a second network", func() bool { return echoed(d, other+":7000") == nil })
+		env.Eventually(d, runtime+" on a second network", func() bool { return echoed(d, other+":7000") == nil })
 		d.Must("network", "disconnect", second, id)
 		if err := echoed(d, other+":7000"); err == nil {
 			t.Errorf("%s: on a network that was disconnected it answers", runtime)
@@ -102,12 +103,12 @@ func TestDockerPublish(t *testing.T) {
 			}
 		}
 		d.Must("restart", "-t", "0", id)
-		d.Eventually("the server", func() bool { return echoed(d, d.Must("port", id, "7000")) == nil })
+		env.Eventually(d, "the server", func() bool { return echoed(d, d.Must("port", id, "7000")) == nil })
 		// Nobody else can be given the address there, as on the default network, where other tests have servers.
 		d.Must("network", "connect", second, id)
 		to := inspect(d, id, "{{(index .NetworkSettings.Networks \""+second+"\").IPAddress}}") + ":7000"
 		// Not at once: the kernel remembers for a while that nobody had that address, which was requested above.
-		d.Eventually(runtime+" after a restart", func() bool { return echoed(d, to) == nil })
+		env.Eventually(d, runtime+" after a restart", func() bool { return echoed(d, to) == nil })
 		d.Must("rm", "-f", id)
 		if err := echoed(d, to); err == nil {
 			t.Errorf("%s: after its end it answers", runtime)
@@ -137,7 +138,7 @@ func TestDockerPublishHelperKilled(t *testing.T) {
 	if err := unix.Kill(first, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	d.Eventually("its end", func() bool { return errors.Is(unix.Kill(first, 0), unix.ESRCH) })
+	env.Eventually(d, "its end", func() bool { return errors.Is(unix.Kill(first, 0), unix.ESRCH) })
 	if err := echoed(d, to); err == nil {
 		t.Error("without a helper it answers")
 	}

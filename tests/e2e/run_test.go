@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // variables are the names of what a process of root's has in its environment: those that were requested, and in a jail
@@ -156,7 +157,7 @@ func TestRunTerminal(t *testing.T) {
 	if code := term.Wait(); code != 7 {
 		t.Logf("the client ended with %d", code)
 	}
-	d.Eventually("the container has ended", func() bool { return inspect(d, name, "{{.State.Status}}") == "exited" })
+	env.Eventually(d, "the container has ended", func() bool { return inspect(d, name, "{{.State.Status}}") == "exited" })
 	eq(t, "exit code", inspect(d, name, "{{.State.ExitCode}}"), "7")
 }
 
@@ -195,7 +196,7 @@ func TestRunNonRootImage(t *testing.T) {
 func TestInitReaps(t *testing.T) {
 	d := d(t)
 	id := start(d, "--init", engine.Busybox, "sh", "-c", "(sh -c 'sleep 0 & exec sleep 0' &); echo up; sleep 3600")
-	d.Eventually("no zombie", func() bool {
+	env.Eventually(d, "no zombie", func() bool {
 		stats := sh(d, id, "cat /proc/[0-9]*/stat 2>/dev/null; true") // one may end before it is read
 		return stats != "" && !strings.Contains(stats, ") Z ")
 	})

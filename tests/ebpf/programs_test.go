@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,11 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	cilium "github.com/cilium/ebpf"
 
-	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // programID is what the kernel reports of a descriptor of an eBPF program or of its link (/proc/PID/fdinfo).
@@ -57,22 +57,17 @@ func programs(t *testing.T, pids ...int) (all []cilium.ProgramID) {
 // is killed after wait(2) has returned in its parent, and detaches programs later still; until then they act. The id of a program goes last.
 func awaitDetached(t *testing.T, ids []cilium.ProgramID) {
 	t.Helper()
-	deadline := time.Now().Add(engine.Patience)
 	for _, id := range ids {
-		for ; ; time.Sleep(10 * time.Millisecond) {
+		env.Eventually(t, fmt.Sprintf("the end of eBPF program %d, which has lost its links", id), func() bool {
 			p, err := cilium.NewProgramFromID(id)
 			if errors.Is(err, fs.ErrNotExist) {
-				break
+				return true
 			}
 			if err != nil {
-				t.Errorf("eBPF program %d: %v", id, err)
-				return
+				t.Fatalf("eBPF program %d: %v", id, err)
 			}
 			p.Close()
-			if time.Now().After(deadline) {
-				t.Errorf("eBPF program %d is still loaded %v after it lost its links", id, engine.Patience)
-				return
-			}
-		}
+			return false
+		})
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"agentjail.dev/runtime/observe/ebpf/status"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // A place has the programs under test.
@@ -137,7 +138,7 @@ func stays(t *testing.T, b *engine.Bundle, c engine.Caller, script string) (end 
 	b.Spec.Process.Args = []string{"sh", "-c", script + "\nstatus=$?; read -r end; exit $status"}
 	b.Write(t)
 	id := b.ID()
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	cmd := b.Command(ctx, c, "run", "--bundle", b.Dir, id)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
@@ -249,7 +250,7 @@ func (c *collector) tell() {
 // await waits until something holds of what the collector has reported.
 func (c *collector) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	end := time.After(engine.Patience)
+	end := time.After(env.Patience)
 	for {
 		c.mu.Lock()
 		ok, said := holds(), c.said.String()
@@ -260,7 +261,7 @@ func (c *collector) await(t *testing.T, what string, holds func() bool) {
 		select {
 		case <-c.more:
 		case <-end:
-			t.Fatalf("not within %v: %s; %d events; it said:\n%s", engine.Patience, what, len(c.events), said)
+			t.Fatalf("not within %v: %s; %d events; it said:\n%s", env.Patience, what, len(c.events), said)
 		}
 		select {
 		case <-c.done:

@@ -2,7 +2,6 @@ package ends
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // killsEnv is the number of kills of TestKilledAtRandom, where it is not to be the usual one.
@@ -36,7 +36,7 @@ func TestKilledAtRandom(t *testing.T) {
 			args = append([]string{"--no-init"}, args...)
 		}
 		r, ids := start(t, args...), map[string]bool{}
-		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond) // any moment will do
+		env.AnyMoment(300 * time.Millisecond)
 		for _, id := range jails() {
 			ids[id] = true
 		}
@@ -67,7 +67,7 @@ func kill(r *run, way int) (keeperToo bool) {
 		if first != 0 {
 			_ = unix.Kill(first, unix.SIGKILL)
 		}
-		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // any moment will do
+		env.AnyMoment(3 * time.Millisecond)
 		second := keeperOf(pid)
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return second == 0 || second == first
@@ -116,10 +116,10 @@ func TestSignalledAtStart(t *testing.T) {
 	for i := range 18 {
 		sig := []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}[i%3]
 		r := start(t, "--workspace", dir, "--", "sleep", "1000")
-		time.Sleep(time.Duration(i*10) * time.Millisecond) // any moment will do
+		env.AnyMoment(180 * time.Millisecond)
 		_ = r.cmd.Process.Signal(sig)
 		if code := r.status(); code != 128+int(sig) {
-			t.Errorf("after %d ms %v: status %d, want %d\n%s", i*10, sig, code, 128+int(sig), r.said.String())
+			t.Errorf("after %v: status %d, want %d\n%s", sig, code, 128+int(sig), r.said.String())
 		}
 		nothingLeft(t, map[string]bool{})
 		if after := tree(dir); after != before {
@@ -162,7 +162,7 @@ func TestSignalled(t *testing.T) {
 
 // within is status, of what may be there for ever.
 func within(r *run) int {
-	timer := time.AfterFunc(engine.Patience/3, func() { _ = r.cmd.Process.Kill() })
+	timer := time.AfterFunc(env.Patience/3, func() { _ = r.cmd.Process.Kill() })
 	defer timer.Stop()
 	return r.status()
 }
@@ -174,7 +174,7 @@ func TestTerminalKeys(t *testing.T) {
 			cmd := exec.Command(bin, append([]string{"sandbox", "--"}, args...)...)
 			term := engine.OnTerminal(t, 24, 80, cmd)
 			term.Expect("ready")
-			timer := time.AfterFunc(engine.Patience/3, func() { _ = cmd.Process.Kill() })
+			timer := time.AfterFunc(env.Patience/3, func() { _ = cmd.Process.Kill() })
 			if keys == "" {
 				term.HangUp()
 			} else {
@@ -197,7 +197,7 @@ func TestDeafToTheTerminal(t *testing.T) {
 		term := engine.OnTerminal(t, 24, 80, cmd)
 		term.Expect("ready")
 		term.HangUp()
-		timer := time.AfterFunc(engine.Patience/3, func() { _ = cmd.Process.Signal(unix.SIGKILL) })
+		timer := time.AfterFunc(env.Patience/3, func() { _ = cmd.Process.Signal(unix.SIGKILL) })
 		_ = cmd.Wait()
 		timer.Stop()
 		if code := cmd.ProcessState.ExitCode(); code != 137 {

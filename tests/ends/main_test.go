@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var bin string
@@ -153,7 +154,7 @@ func start(t *testing.T, args ...string) *run {
 // ready waits until the command prints that word.
 func (r *run) ready() {
 	r.t.Helper()
-	_ = r.out.SetReadDeadline(time.Now().Add(engine.Patience))
+	_ = r.out.SetReadDeadline(time.Now().Add(env.Patience))
 	buf := make([]byte, 64)
 	for !strings.Contains(r.said.String(), "ready") {
 		n, err := r.out.Read(buf)
@@ -167,7 +168,7 @@ func (r *run) ready() {
 func (r *run) status() int {
 	r.t.Helper()
 	_ = r.cmd.Wait()
-	_ = r.out.SetReadDeadline(time.Now().Add(engine.Patience))
+	_ = r.out.SetReadDeadline(time.Now().Add(env.Patience))
 	if _, err := r.said.ReadFrom(r.out); err != nil {
 		r.t.Fatalf("something still holds the output: %v; jails %v", err, jails())
 	}
@@ -181,15 +182,8 @@ func (r *run) status() int {
 // nothingLeft waits until nothing is left.
 func nothingLeft(t *testing.T, ids map[string]bool) {
 	t.Helper()
-	deadline := time.Now().Add(engine.Patience)
-	for {
-		l := left(ids)
-		if len(l) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("left on the host:\n%s", strings.Join(l, "\n"))
-		}
-		time.Sleep(10 * time.Millisecond) // between two polls; nothing relies on its length
+	var l []string
+	if !env.Poll(env.Patience, func() bool { l = left(ids); return len(l) == 0 }) {
+		t.Fatalf("left on the host:\n%s", strings.Join(l, "\n"))
 	}
 }

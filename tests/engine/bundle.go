@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/tests/env"
 )
 
 // A Bundle is a container without an engine, for what Docker itself would not pass on.
@@ -119,7 +121,7 @@ func (b *Bundle) Command(ctx context.Context, c Caller, args ...string) *exec.Cm
 func (b *Bundle) Call(t testing.TB, c Caller, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	b.Write(t)
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	cmd := b.Command(ctx, c, args...)
 	out, errOut := tempFile(t, b.base), tempFile(t, b.base)

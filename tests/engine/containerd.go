@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // ContainerdOptions report what kind of containerd to start. The zero value serves.
@@ -236,7 +238,7 @@ func (c *Containerd) ImportImage(namespace, name string, layer []byte, config Im
 	if err := imageArchive(&archive, name, layer, config); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	if r := RunCommand(ctx, c.CommandIn(ctx, namespace, "images", "import", "-"), &archive); r.Code != 0 {
 		return fmt.Errorf("make image %s: %s", name, r)
@@ -282,16 +284,10 @@ func (c *Containerd) For(t testing.TB) *CT {
 	return &CT{t, c}
 }
 
-// Eventually polls until ok returns true, and fails the test after CommandWait.
-func (t *CT) Eventually(what string, ok func() bool) {
-	t.Helper()
-	(&T{TB: t.TB}).Eventually(what, ok)
-}
-
 // Ctr runs a ctr command and fails the test when it does not end in time.
 func (t *CT) Ctr(args ...string) Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	r := t.Containerd.Ctr(ctx, args...)
 	if ctx.Err() != nil {

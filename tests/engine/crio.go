@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // A CRIO is a CRI-O of its own: with its own directories, socket and network namespace.
@@ -130,7 +132,7 @@ func (c *CRIO) ImportImage(name string, layer []byte, config ImageConfig) error 
 		return err
 	}
 	defer os.Remove(file)
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	podman := func(args ...string) Result {
 		cmd := exec.CommandContext(ctx, "podman", append([]string{"--root", c.path("storage"), "--runroot", c.path("storage-run"), "--storage-driver", "overlay", "--cgroup-manager", "cgroupfs"}, args...)...)

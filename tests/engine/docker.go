@@ -11,16 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
-
-// CommandWait bounds one docker command in a test.
-const CommandWait = 3 * time.Minute
-
-// Patience bounds what takes milliseconds, and longer on a busy or an emulated machine.
-const Patience = 90 * time.Second
-
-// AnswerWait bounds a connection to a server in a container, whose helper may have to start first. Only a server that hangs takes that long.
-const AnswerWait = 30 * time.Second
 
 // A Result is what a docker, podman or ctr command left behind.
 type Result struct {
@@ -104,7 +97,7 @@ func (t *T) Docker(args ...string) Result {
 // DockerIn is Docker with standard input.
 func (t *T) DockerIn(stdin io.Reader, args ...string) Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	r := t.Engine.DockerInput(ctx, stdin, args...)
 	if ctx.Err() != nil {
@@ -148,7 +141,7 @@ func (t *T) Created(args ...string) string {
 
 // Remove removes a container by force; one that is gone already is fine.
 func (t *T) Remove(id string) {
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	if r := t.Engine.Docker(ctx, "rm", "-f", "-v", id); r.Code != 0 && !strings.Contains(r.Stderr, "No such container") {
 		t.Errorf("remove the container: %s", r)
@@ -158,17 +151,4 @@ func (t *T) Remove(id string) {
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	return lines[len(lines)-1]
-}
-
-// Eventually polls until ok returns true, and fails the test after CommandWait. It is for states that an engine reaches
-// on its own and reports only when asked.
-func (t *T) Eventually(what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(CommandWait)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		time.Sleep(20 * time.Millisecond) // between two polls; nothing relies on its length
-	}
 }

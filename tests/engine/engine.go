@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 const (
@@ -357,19 +359,15 @@ func (e *Engine) startDaemon(name, bin string, args ...string) (*daemon, error) 
 func (e *Engine) await(d *daemon, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
 	defer cancel()
-	for {
-		err := ready(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-d.done:
-			return fmt.Errorf("%s ended before it answered: %v", filepath.Base(d.cmd.Path), d.err)
-		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer: %w", filepath.Base(d.cmd.Path), err)
-		case <-time.After(20 * time.Millisecond): // a pause between polls; readiness is decided by the answer
-		}
+	var err error
+	env.Poll(readyWait, func() bool { err = ready(ctx); return err == nil || !d.runs() })
+	switch {
+	case err == nil:
+		return nil
+	case !d.runs():
+		return fmt.Errorf("%s ended before it answered: %v", filepath.Base(d.cmd.Path), d.err)
 	}
+	return fmt.Errorf("%s does not answer: %w", filepath.Base(d.cmd.Path), err)
 }
 
 // runs reports whether the daemon was started and has not ended.

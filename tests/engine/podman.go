@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // PodmanPlace is a place of its own to run podman in: mount, process and network namespaces in which the directories that
@@ -300,7 +302,7 @@ func (p *PodmanPlace) Import(user bool, tar []byte, name string, changes ...stri
 	for _, c := range changes {
 		args = append(args, "--change", c)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	cmd := p.command(ctx, user, append(args, "-", name)...)
 	cmd.Stdin = bytes.NewReader(tar)
@@ -345,7 +347,7 @@ func (p *PodmanPlace) For(t testing.TB, user bool) *PodmanT {
 // Run runs any command inside the place and fails the test when it does not end in time.
 func (t *PodmanT) Run(stdin io.Reader, args ...string) Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	cmd := t.command(ctx, t.User, args...)
 	r := capture(cmd, stdin)
@@ -434,16 +436,10 @@ func (t *PodmanT) Remove(args ...string) {
 	t.Errorf("does not succeed: %s", last)
 }
 
-// Eventually polls until ok returns true.
-func (t *PodmanT) Eventually(what string, ok func() bool) {
-	t.Helper()
-	(&T{TB: t.TB}).Eventually(what, ok)
-}
-
 // Terminal starts a podman command on a new pseudo-terminal.
 func (t *PodmanT) Terminal(rows, cols int, args ...string) *Terminal {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	t.Cleanup(cancel)
 	return OnTerminal(t.TB, rows, cols, t.command(ctx, t.User, append([]string{"podman"}, args...)...))
 }

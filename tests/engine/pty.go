@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // A Terminal is a docker command that runs on a pseudo-terminal, as a person would have it.
@@ -33,7 +35,7 @@ type Terminal struct {
 // Terminal starts a docker command on a new pseudo-terminal of the given size. It is ended with the test at the latest.
 func (t *T) Terminal(rows, cols int, args ...string) *Terminal {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	t.Cleanup(cancel)
 	return OnTerminal(t.TB, rows, cols, t.Command(ctx, args...))
 }
@@ -137,7 +139,7 @@ func (term *Terminal) ExpectNew(text string) {
 
 func (term *Terminal) expectFrom(offset int, text string) {
 	term.t.Helper()
-	term.t.Eventually(fmt.Sprintf("%q on the terminal", text), func() bool {
+	env.Eventually(term.t, fmt.Sprintf("%q on the terminal", text), func() bool {
 		if strings.Contains(term.Said()[offset:], text) {
 			return true
 		}
@@ -159,7 +161,7 @@ func (term *Terminal) expectFrom(offset int, text string) {
 func (term *Terminal) ExpectAtSize(rows, cols int, text string) {
 	term.t.Helper()
 	var again time.Time
-	term.t.Eventually(fmt.Sprintf("%q on the terminal of %d columns", text, cols), func() bool {
+	env.Eventually(term.t, fmt.Sprintf("%q on the terminal of %d columns", text, cols), func() bool {
 		if strings.Contains(term.Said(), text) {
 			return true
 		}

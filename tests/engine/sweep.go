@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // sweepWait bounds how long a sweep waits for killed processes to be gone.
@@ -267,21 +269,16 @@ func cgroupPids(name string) []int {
 
 // removeCgroups removes the cgroup name and those below it.
 func removeCgroups(name string) error {
-	deadline := time.Now().Add(sweepWait)
-	for {
-		var last error
+	var last error
+	// EBUSY right after the last process died: the kernel lets go a moment later and offers no event on v1.
+	env.Poll(sweepWait, func() bool {
+		last = nil
 		for _, dir := range cgroupDirs(name) {
 			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				last = err
+				last = fmt.Errorf("remove cgroup %s: %w", name, err)
 			}
 		}
-		if last == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("remove cgroup %s: %w", name, last)
-		}
-		// EBUSY right after the last process died: the kernel lets go a moment later and offers no event on v1.
-		time.Sleep(10 * time.Millisecond)
-	}
+		return last == nil
+	})
+	return last
 }

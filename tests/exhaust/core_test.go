@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 const corePattern = "/proc/sys/kernel/core_pattern"
@@ -84,7 +85,7 @@ func TestCoreHandler(t *testing.T) {
 				}
 				return
 			}
-			d.Eventually("the host's handler", func() bool { return count() == 2*crashes })
+			env.Eventually(d, "the host's handler", func() bool { return count() == 2*crashes })
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // taken is the probe's word on how much it got.
@@ -32,7 +33,7 @@ func attack(t *testing.T, d *engine.T, options []string, probe ...string) (id st
 func answer(t *testing.T, d *engine.T, id string) taken {
 	t.Helper()
 	var got taken
-	d.Eventually("the end of the attack", func() bool {
+	env.Eventually(d, "the end of the attack", func() bool {
 		out := d.Docker("logs", id).Stdout
 		if strings.HasSuffix(out, "\n") && json.Unmarshal([]byte(out), &got) == nil {
 			return true

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 	"agentjail.dev/tests/journal/refusal"
 )
 
@@ -64,7 +65,7 @@ func update(d *engine.Containerd, id string, pids, memory int64) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(context.Background(), d.Namespace()), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(context.Background(), d.Namespace()), env.CommandWait)
 	defer cancel()
 	_, err = tasks.NewTasksClient(conn).Update(ctx, &tasks.UpdateTaskRequest{ContainerID: id,
 		Resources: &anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/LinuxResources", Value: text}})

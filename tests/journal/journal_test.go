@@ -22,6 +22,7 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var bin string
@@ -145,7 +146,7 @@ func TestRun(t *testing.T) {
 	watched, ended := h.watch(socket)
 	id := h.create(b)
 	// What follows takes away the processes that this needs.
-	if !eventually(func() bool {
+	if !env.Poll(env.Patience, func() bool {
 		return slices.ContainsFunc(h.events(id), func(e journal.Event) bool { return e.Kind == journal.LimitOOM })
 	}) {
 		t.Error("no limit.oom")
@@ -166,7 +167,7 @@ func TestRun(t *testing.T) {
 	}
 	running := []journal.Kind{journal.JailCreate, journal.PrivilegeDenied, journal.JailStart, journal.ExecStart, journal.ExecRefused, journal.LimitsUpdate, journal.LimitPids, journal.LimitLayer, journal.LimitOOM, journal.NameRefused}
 	var events []journal.Event
-	if !eventually(func() bool {
+	if !env.Poll(env.Patience, func() bool {
 		events = h.events(id)
 		return !slices.ContainsFunc(running, func(k journal.Kind) bool {
 			return !slices.ContainsFunc(events, func(e journal.Event) bool { return e.Kind == k })
@@ -271,7 +272,7 @@ func (h *host) watch(socket string) (told func(kind journal.Kind) bool, ended fu
 		return true
 	}
 	// It tells all of jails that come once it follows.
-	if !eventually(func() bool { h.create(engine.NewBundle(h.t, h.base)); return within(journal.JailCreate, time.Second) }) {
+	if !env.Poll(env.Patience, func() bool { h.create(engine.NewBundle(h.t, h.base)); return within(journal.JailCreate, time.Second) }) {
 		h.t.Fatal("watch does not begin")
 	}
 	clear(seen)
@@ -281,16 +282,6 @@ func (h *host) watch(socket string) (told func(kind journal.Kind) bool, ended fu
 		}
 		return cmd.Wait()
 	}
-}
-
-// eventually waits until something is so; only what hangs takes that long.
-func eventually(is func() bool) bool {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if is() {
-			return true
-		}
-	}
-	return false
 }
 
 // TestReach: a jail neither sees a journal nor can it be given one.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 const (
@@ -252,21 +254,21 @@ func (d *component) stop(sig syscall.Signal) error {
 
 // await asks until the answer is good, or the component has ended.
 func (d *component) await(ask func() error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patient(readyWait))
-	defer cancel()
-	for {
-		err := ask()
-		if err == nil {
-			return nil
-		}
+	var err error
+	env.Poll(patient(readyWait), func() bool {
 		select {
 		case <-d.ended:
-			return fmt.Errorf("%s ended before it answered", d.name)
-		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer: %w", d.name, err)
-		case <-time.After(50 * time.Millisecond): // a pause between questions; the answer decides
+			err = errors.New("it ended before it answered")
+			return true
+		default:
+			err = ask()
+			return err == nil
 		}
+	})
+	if err != nil {
+		return fmt.Errorf("%s does not answer: %w", d.name, err)
 	}
+	return nil
 }
 
 // kubectl runs a command against the cluster. It gives the server ten seconds to begin with TLS, which a busy one is asked again for: it

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // commandWait bounds a command of kubectl.
@@ -146,16 +148,9 @@ func contains(t testing.TB, what, got, want string) {
 // eventually asks until the answer is as it should be. For what kubectl wait cannot wait for.
 func eventually(t testing.TB, what string, ask func() (string, bool)) {
 	t.Helper()
-	end := time.Now().Add(patient(commandWait))
-	for {
-		got, ok := ask()
-		if ok {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: still %s", what, got)
-		}
-		time.Sleep(100 * time.Millisecond) // a pause between questions; the answer decides
+	var got string
+	if !env.Poll(patient(commandWait), func() (ok bool) { got, ok = ask(); return ok }) {
+		t.Fatalf("%s: still %s", what, got)
 	}
 }
 

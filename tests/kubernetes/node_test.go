@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // nodeAddress is the node's: a kubelet refuses one of lo. gateway is that of the pods' bridge.
@@ -128,19 +129,18 @@ func makeGroups(name string) error {
 
 // removeGroups removes a control group and those below it.
 func removeGroups(name string) error {
-	for end := time.Now().Add(20 * time.Second); ; {
-		var last error
+	var last error
+	// The kernel lets go of a group a moment after its last process, and reports that nowhere in version 1.
+	env.Poll(env.Patience, func() bool {
+		last = nil
 		for _, dir := range groupsBelow(name) {
 			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				last = err
 			}
 		}
-		if last == nil || time.Now().After(end) {
-			return last
-		}
-		// The kernel lets go of a group a moment after its last process, and tells of that nowhere in version 1.
-		time.Sleep(10 * time.Millisecond)
-	}
+		return last == nil
+	})
+	return last
 }
 
 // groupsBelow are a control group's directories and those below, the deepest first.

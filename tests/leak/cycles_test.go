@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // cycles is how many containers come and go in TestCycles: AGENTJAIL_LEAK_CYCLES, or 400, or 30 with -short.
@@ -58,12 +60,9 @@ func TestCycles(t *testing.T) {
 		if was < 0 || n < 200 {
 			continue
 		}
-		deadline := time.Now().Add(settle)
-		for slab(name)-was > n/2 && time.Now().Before(deadline) {
-			time.Sleep(100 * time.Millisecond) // between two looks
-		}
-		if now := slab(name); now-was > n/2 {
-			t.Errorf("%s: %d kernel objects more after %d cycles", name, now-was, n)
+		var more int
+		if !env.Poll(env.Patience, func() bool { more = slab(name) - was; return more <= n/2 }) {
+			t.Errorf("%s: %d kernel objects more after %d cycles", name, more, n)
 		}
 	}
 	removeCgroups()
@@ -140,17 +139,13 @@ func TestParallel(t *testing.T) {
 // running waits for a process to be the program it is to become.
 func running(t *testing.T, pid int, program string) {
 	t.Helper()
-	for deadline := time.Now().Add(settle); time.Now().Before(deadline); {
+	env.Eventually(t, fmt.Sprintf("process %d is %s", pid, program), func() bool {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasPrefix(string(text), program+"\x00") {
-			return
-		}
-		time.Sleep(time.Millisecond) // between two looks
-	}
-	t.Fatalf("process %d is not %s", pid, program)
+		return strings.HasPrefix(string(text), program+"\x00")
+	})
 }
 
 // TestExecLeavesNothing: processes that join come and go without a trace.

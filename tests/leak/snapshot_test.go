@@ -9,12 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
-)
 
-// settle bounds how long the kernel may take to let go of what is gone: cgroups and namespaces are freed behind the back
-// of whoever waits.
-const settle = 90 * time.Second
+	"agentjail.dev/tests/env"
+)
 
 // A snapshot is what there is on the host that a jail could leave, one line each.
 type snapshot map[string]bool
@@ -71,26 +68,21 @@ func ours(line string) bool {
 // unchanged waits until everything of this run that came after before is gone, and fails the test otherwise.
 func unchanged(t testing.TB, before snapshot) {
 	t.Helper()
-	deadline := time.Now().Add(settle)
-	for {
-		var left []string
+	var left []string
+	if !env.Poll(env.Patience, func() bool {
+		left = left[:0]
 		for line := range take(t) {
 			// The directory of the run itself and its own cgroup, which the delegate makes as a parent, stay.
 			if !before[line] && ours(line) && !keeps(line) {
 				left = append(left, line)
 			}
 		}
-		if len(left) == 0 {
-			return
+		return len(left) == 0
+	}) {
+		if len(left) > 20 {
+			left = append(left[:20], fmt.Sprintf("and %d more", len(left)-20))
 		}
-		if time.Now().After(deadline) {
-			if len(left) > 20 {
-				left = append(left[:20], fmt.Sprintf("and %d more", len(left)-20))
-			}
-			t.Errorf("left behind:\n  %s", strings.Join(left, "\n  "))
-			return
-		}
-		time.Sleep(50 * time.Millisecond) // between two looks
+		t.Errorf("left behind:\n  %s", strings.Join(left, "\n  "))
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestContainerd: jails by the shim, over the newest containerd.
@@ -176,9 +176,7 @@ func (d *containerdDoor) gone(ids []string) []string {
 		}
 	}
 	// Shims end a moment after their last task.
-	for end := time.Now().Add(goneWait / 3); len(shims(d.Dir)) > 0 && time.Now().Before(end); {
-		time.Sleep(100 * time.Millisecond) // between two looks
-	}
+	env.Poll(goneWait/3, func() bool { return len(shims(d.Dir)) == 0 })
 	lostShims(d.Dir)
 	return leftovers(ctx, ids, d.CgroupParent(), func(string) bool { return false }, d.Dir)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var docker *engine.Engine
@@ -81,13 +82,12 @@ func (d dockerDoor) crash(name string) error {
 		// dockerd takes up to some seconds to call it again, and refuses until then.
 		ctx, cancel := context.WithTimeout(context.Background(), goneWait)
 		defer cancel()
-		for {
-			_, err := d.call(ctx, "run", "--rm", "--network=none", "--runtime=runc", engine.Busybox, "true")
-			if err == nil || ctx.Err() != nil {
-				return err
-			}
-			time.Sleep(100 * time.Millisecond) // between two tries
-		}
+		var err error
+		env.Poll(goneWait, func() bool {
+			_, err = d.call(ctx, "run", "--rm", "--network=none", "--runtime=runc", engine.Busybox, "true")
+			return err == nil || ctx.Err() != nil
+		})
+		return err
 	}
 	if err := d.KillDockerd(); err != nil {
 		return err
@@ -183,17 +183,20 @@ func leftovers(ctx context.Context, ids []string, cgroup string, allowed func(mo
 	if err != nil {
 		return []string{err.Error()}
 	}
-	for {
+	var left []string
+	env.Poll(goneWait, func() bool {
 		if engine.UnderTestIsAgentjail() {
 			if out, err := exec.Command(under, "gc").CombinedOutput(); err != nil {
-				return []string{fmt.Sprintf("agentjail gc: %v: %s", err, out)}
+				left = []string{fmt.Sprintf("agentjail gc: %v: %s", err, out)}
+				return true
 			}
 		}
-		left := states(ids)
+		left = states(ids)
 		for _, below := range append([]string{dir}, left...) {
 			at, err := engine.MountsBelow(below)
 			if err != nil {
-				return []string{err.Error()}
+				left = []string{err.Error()}
+				return true
 			}
 			for _, m := range at {
 				if !allowed(m) {
@@ -208,11 +211,9 @@ func leftovers(ctx context.Context, ids []string, cgroup string, allowed func(mo
 			}
 		}
 		left = append(left, processes(ids)...)
-		if len(left) == 0 || ctx.Err() != nil {
-			return left
-		}
-		time.Sleep(200 * time.Millisecond) // between two looks
-	}
+		return len(left) == 0 || ctx.Err() != nil
+	})
+	return left
 }
 
 // processes lists those that have a container's id among their arguments or in the name of their control group.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // dockersOwn reports whether a mount below an engine's directory is one that Docker makes for itself: before it calls any runtime, or without
@@ -82,7 +83,7 @@ func killWhileMaking(d dockerDoor) ([]string, error) {
 		return nil, err
 	}
 	defer mounts.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	made := make(chan struct{})
 	go func() {

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // opWait bounds one operation: a machine full of jails is slow, but nothing may hang.
@@ -189,7 +191,7 @@ func (l *load) work(stop <-chan struct{}) {
 		default:
 		}
 		if l.outages.Load()%2 == 1 {
-			time.Sleep(50 * time.Millisecond) // nothing new is asked of a daemon that is away
+			env.Poll(time.Second, func() bool { return l.outages.Load()%2 == 0 }) // nothing new is requested of a daemon that is away
 			continue
 		}
 		n := l.count()
@@ -280,9 +282,10 @@ func run(t *testing.T, d door) {
 	for range l.size.parallel {
 		workers.Go(func() { l.work(stop) })
 	}
+	tick := time.Tick(l.size.length / 100) // spreads the kills over the time
 	for n, end := 0, time.Now().Add(l.size.length); time.Now().Before(end); n++ {
 		l.kill(n)
-		time.Sleep(l.size.length / 100) // spreads the kills over the time; nothing is waited for
+		<-tick
 	}
 	close(stop)
 	workers.Wait()

@@ -20,6 +20,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/tests/env"
 )
 
 // What the jails of these tests may have, and how much they do.
@@ -228,17 +229,16 @@ func TestUnread(t *testing.T) {
 	if s := bufio.NewScanner(out); !s.Scan() || s.Text() != "held" {
 		t.Fatalf("the downloads: %q, %v", s.Text(), s.Err())
 	}
-	for same, last := 0, int64(-1); same < 10; { // until no more can be sent
-		time.Sleep(100 * time.Millisecond)
+	last, since := int64(-1), time.Now()
+	env.Eventually(t, "no more can be sent", func() bool {
 		if now := poured.Load(); now != last {
-			same, last = 0, now
-		} else {
-			same++
+			last, since = now, time.Now()
 		}
 		if ctx.Err() != nil {
 			t.Fatal("downloads that are not read go on")
 		}
-	}
+		return time.Since(since) > time.Second
+	})
 	held := tcpMemory(t) - before
 	t.Logf("%d downloads: %d MiB of TCP in all; the helper's group: %s of sockets at most, memory %s%s", unread, held>>20,
 		h.value("memory.kmem.tcp.max_usage_in_bytes"), h.value("memory.max_usage_in_bytes"), h.value("memory.peak"))

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // Further addresses of the host and of the lab's servers.
@@ -219,7 +219,7 @@ func (w *wire) arrived(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	late := time.NewTimer(engine.AnswerWait)
+	late := time.NewTimer(env.AnswerWait)
 	defer late.Stop()
 	for again := time.NewTicker(500 * time.Millisecond); ; {
 		_, _ = c.Write([]byte(word))

@@ -24,7 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // handle is the lab's web server.
@@ -60,12 +60,8 @@ func (n *internet) credentials() []string {
 
 // got asks what servers got until it is as much as wanted: a client that the helper refuses ends before its server has read.
 func (n *internet) got(want []string) (got []string) {
-	for end := time.Now().Add(engine.AnswerWait); ; time.Sleep(10 * time.Millisecond) {
-		got = append(got, n.credentials()...)
-		if len(got) >= len(want) || time.Now().After(end) {
-			return got
-		}
-	}
+	env.Poll(env.AnswerWait, func() bool { got = append(got, n.credentials()...); return len(got) >= len(want) })
+	return got
 }
 
 // tools are what the client does besides.

@@ -198,11 +198,12 @@ func beginJam() (string, error) {
 				_, _ = io.WriteString(c, k.say)
 			} else {
 				go func() {
-					for j := 0; j < len(k.say); j++ {
+					tick := time.Tick(500 * time.Millisecond)
+					for j := range len(k.say) {
 						if _, err := io.WriteString(c, k.say[j:j+1]); err != nil {
 							return
 						}
-						time.Sleep(500 * time.Millisecond)
+						<-tick
 					}
 				}()
 			}

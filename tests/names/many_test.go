@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // manyVar reports how many jails TestMany has at once, in place of a dozen (make load: NAMES_JAILS).
@@ -39,7 +39,7 @@ func TestMany(t *testing.T) {
 		ids[i] = fmt.Sprintf("%s-many%d", first.id, i)
 	}
 	call := func(args ...string) error {
-		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 		defer cancel()
 		cmd := first.b.Command(ctx, first.c, args...)
 		said, err := os.CreateTemp(first.b.Dir, "said-") // the jail holds it open, as it would a pipe

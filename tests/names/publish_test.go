@@ -9,11 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func init() { programs["serve"] = serve }
@@ -57,15 +56,10 @@ publish = ["18000-18009", "0.0.0.0:18010"`)
 // greeted tries a server of a jail's until it answers: it may be on its way.
 func greeted(t *testing.T, by func() (string, error)) {
 	t.Helper()
-	for deadline := time.Now().Add(engine.AnswerWait); ; time.Sleep(10 * time.Millisecond) {
-		got, err := by()
-		if err == nil && got == "hello said" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("%q, %v", got, err)
-			return
-		}
+	var got string
+	var err error
+	if !env.Poll(env.AnswerWait, func() bool { got, err = by(); return err == nil && got == "hello said" }) {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // ownPolicy gives a jail a policy file of its own, which changes.
@@ -106,7 +107,7 @@ func (o *open) line(t *testing.T) string {
 	select {
 	case s := <-got:
 		return s
-	case <-time.After(engine.AnswerWait):
+	case <-time.After(env.AnswerWait):
 		t.Fatal("the client says nothing")
 		return ""
 	}
@@ -300,20 +301,19 @@ func TestReloadKilled(t *testing.T) {
 func stopped(t *testing.T, pid int) {
 	t.Helper()
 	var last string
-	for end := time.Now().Add(engine.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) { // between two looks
+	if !env.Poll(env.Patience, func() bool {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		if err != nil || len(threads) == 0 {
 			t.Fatalf("threads of process %d: %v, %v", pid, threads, err)
 		}
-		if !slices.ContainsFunc(threads, func(path string) bool {
+		return !slices.ContainsFunc(threads, func(path string) bool {
 			text, err := os.ReadFile(path)
 			last = string(text)
 			return err == nil && !strings.Contains(last, ") T ")
-		}) {
-			return
-		}
+		})
+	}) {
+		t.Fatalf("process %d is not stopped: %s", pid, last)
 	}
-	t.Fatalf("process %d is not stopped: %s", pid, last)
 }
 
 // TestStoppedHelper: a helper that is stopped takes no part in a reload. Once it goes on it does not follow the request that it has missed,

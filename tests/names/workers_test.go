@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/network/helper/workers"
-	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // A worker is a process of a jail's, as it runs.
@@ -97,7 +97,7 @@ func childNamed(t *testing.T, parent int, word string) int {
 // calling is agentjail while it has a call to do for a jail: an exec that runs.
 func calling(t *testing.T, j *jail) worker {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "hold")
 	out, err := cmd.StdoutPipe()
 	if err == nil {

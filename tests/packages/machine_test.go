@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // A machine is this one as it is, but that whatever is written goes to memory and is gone with it: an overlay over its root file system
@@ -139,16 +140,12 @@ func removeGroups(name string) error {
 
 // removeGroup removes a control group whose processes were killed, and may not all be gone.
 func removeGroup(dir string) error {
-	for deadline := time.Now().Add(engine.Patience); ; {
-		err := unix.Rmdir(dir)
-		if errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(20 * time.Millisecond) // between two polls
+	var err error
+	env.Poll(env.Patience, func() bool { err = unix.Rmdir(dir); return !errors.Is(err, unix.EBUSY) })
+	if errors.Is(err, unix.ENOENT) {
+		return nil
 	}
+	return err
 }
 
 // path is a file of the machine's, as it is reached from here.
@@ -168,7 +165,7 @@ func (m *machine) command(ctx context.Context, args ...string) *exec.Cmd {
 // run runs a command in the machine.
 func (m *machine) run(args ...string) engine.Result {
 	m.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	r := engine.RunCommand(ctx, m.command(ctx, args...), nil)
 	if ctx.Err() != nil {
@@ -239,11 +236,9 @@ func (m *machine) service(log string, ready []string, args ...string) {
 	m.Helper()
 	ended := log + ".ended"
 	m.must(append([]string{"sh", "-c", `log=$1; shift; { setsid "$@"; echo $? >"$log.ended"; } </dev/null >"$log" 2>&1 &`, "sh", log}, args...)...)
-	deadline := time.Now().Add(engine.CommandWait)
-	for m.run(ready...).Code != 0 {
-		if time.Now().After(deadline) || m.exists(ended) {
-			m.Fatalf("%s does not answer:\n%s", args[0], m.run("tail", "-n", "30", log).Stdout)
-		}
-		time.Sleep(50 * time.Millisecond) // between two polls; nothing relies on its length
+	answers := false
+	env.Poll(env.CommandWait, func() bool { answers = m.run(ready...).Code == 0; return answers || m.exists(ended) })
+	if !answers {
+		m.Fatalf("%s does not answer:\n%s", args[0], m.run("tail", "-n", "30", log).Stdout)
 	}
 }

@@ -3,9 +3,9 @@ package packages
 import (
 	"path/filepath"
 	"strings"
-	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // The names of a jail that containerd's shim serves.
@@ -79,23 +79,13 @@ func (j *shimJail) served() {
 		j.Errorf("a new jail has %s", out)
 	}
 	j.ctr("task", "kill", "--signal", "KILL", shimID)
-	for deadline := time.Now().Add(engine.CommandWait); !strings.Contains(j.ctr("task", "ls"), "STOPPED"); {
-		if time.Now().After(deadline) {
-			j.Fatal("the jail does not end:\n" + j.ctr("task", "ls"))
-		}
-		time.Sleep(20 * time.Millisecond) // between two polls
-	}
+	env.Eventually(j, "the jail ends", func() bool { return strings.Contains(j.ctr("task", "ls"), "STOPPED") })
 	// Releases of ctr pass the status on, or say it.
 	if r := j.run("ctr", "-n", j.group(), "task", "delete", shimID); r.Code != 137 && !strings.Contains(r.Stderr, "137") {
 		j.Errorf("it ended with %s", r)
 	}
 	j.ctr("container", "delete", shimID)
-	for deadline := time.Now().Add(engine.CommandWait); j.exists("/proc/" + j.shim); {
-		if time.Now().After(deadline) {
-			j.Fatal("the shim of a deleted jail stays")
-		}
-		time.Sleep(20 * time.Millisecond) // between two polls
-	}
+	env.Eventually(j, "the shim of a deleted jail ends", func() bool { return !j.exists("/proc/" + j.shim) })
 	if r := j.run("agentjail", "inspect", shimID); r.Code == 0 {
 		j.Errorf("the deleted jail is still known: %s", r)
 	}

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestNothingLeft: a jail that is removed leaves no state, no host ids, no mounts and no control groups, in any order
@@ -32,18 +32,15 @@ func TestNothingLeft(t *testing.T) {
 	p.Remove("rm", "-f", "-t", "0", killed)
 	// Podman's own clean-up goes on after its commands, with its storage mounted.
 	var now []string
-	for deadline := time.Now().Add(engine.Patience); ; time.Sleep(20 * time.Millisecond) { // between two looks
+	if !env.Poll(env.Patience, func() bool {
 		now = now[:0]
 		for what := range left(t, p, string(ended), id, killed) {
 			if !before[what] {
 				now = append(now, what)
 			}
 		}
-		if len(now) == 0 || time.Now().After(deadline) {
-			break
-		}
-	}
-	if len(now) > 0 {
+		return len(now) == 0
+	}) {
 		t.Errorf("left:\n%s", strings.Join(now, "\n"))
 	}
 }

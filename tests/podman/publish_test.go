@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestNetworkByName: podman keeps the network that it makes as a file, so that the helper of a jail with a network by name is there: -p
@@ -29,7 +30,7 @@ func TestNetworkByName(t *testing.T) {
 	}
 	at := p.Must("inspect", "-f", "{{.NetworkSettings.IPAddress}}", id)
 	for what, to := range map[string]string{"the container's address": at + "/8080", "podman's -p": "127.0.0.1/5056"} {
-		p.Eventually(what, func() bool {
+		env.Eventually(p, what, func() bool {
 			return p.Run(nil, "timeout", "5", "bash", "-c", "exec 3<>/dev/tcp/"+to+"; echo this >&3; cat <&3").Stdout == "heard this\n"
 		})
 	}

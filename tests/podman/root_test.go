@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func TestRun(t *testing.T) {
@@ -56,13 +57,13 @@ func TestTerminal(t *testing.T) {
 func TestLife(t *testing.T) {
 	p := root(t)
 	id := start(p, "--name", "life", engine.Busybox, "sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 1; done")
-	p.Eventually("the jail's word", func() bool { return strings.Contains(p.Must("logs", id), "ready") })
+	env.Eventually(p, "the jail's word", func() bool { return strings.Contains(p.Must("logs", id), "ready") })
 
 	r := p.Podman("exec", "-e", "A=b", "-w", "/tmp", id, "sh", "-c", "echo $A $(pwd); exit 9")
 	eq(t, "exec", fmt.Sprint(r.Stdout, r.Code), "b /tmp\n9")
 	eq(t, "exit code of a missing program", p.Podman("exec", id, "/nowhere").Code, 127)
 	p.Must("exec", "-d", id, "sleep", "1234")
-	p.Eventually("the exec in the background", func() bool { return strings.Contains(sh(p, id, "ps"), "sleep 1234") })
+	env.Eventually(p, "the exec in the background", func() bool { return strings.Contains(sh(p, id, "ps"), "sleep 1234") })
 	has(t, "top", p.Must("top", id), "sleep 1234")
 
 	p.Must("pause", id)
@@ -94,7 +95,7 @@ func TestLife(t *testing.T) {
 func TestRestartPolicy(t *testing.T) {
 	p := root(t)
 	id := start(p, "--restart", "on-failure:2", engine.Busybox, "sh", "-c", "echo once; exit 1")
-	p.Eventually("two restarts", func() bool {
+	env.Eventually(p, "two restarts", func() bool {
 		return p.Must("inspect", "-f", "{{.RestartCount}} {{.State.Status}}", id) == "2 exited"
 	})
 	eq(t, "times that it ran", strings.Count(p.Must("logs", id), "once"), 3)
@@ -107,7 +108,7 @@ func TestCopy(t *testing.T) {
 	write(t, filepath.Join(dir, "in"), "from the host\n", 0)
 	p.Must("cp", filepath.Join(dir, "in"), id+":/tmp/in")
 	eq(t, "copied in", sh(p, id, "cat /tmp/in"), "from the host")
-	p.Eventually("the jail's file", func() bool { return p.Podman("exec", id, "test", "-s", "/tmp/out").Code == 0 })
+	env.Eventually(p, "the jail's file", func() bool { return p.Podman("exec", id, "test", "-s", "/tmp/out").Code == 0 })
 	p.Must("cp", id+":/tmp/out", filepath.Join(dir, "out"))
 	text, err := os.ReadFile(filepath.Join(dir, "out"))
 	if err != nil {
@@ -155,7 +156,7 @@ func TestPod(t *testing.T) {
 			t.Errorf("they share a %s namespace", ns)
 		}
 	}
-	p.Eventually("an answer over lo", func() bool {
+	env.Eventually(p, "an answer over lo", func() bool {
 		return probeIn[map[string]engine.Outcome](p, "client", "connect", "tcp,127.0.0.1:5000")["tcp,127.0.0.1:5000"].Errno == ""
 	})
 	p.Must("pod", "stop", "-t", "0", "duo")

@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // A jail of an ordinary user's podman has every protection but those that take a privilege on the machine.
@@ -44,7 +45,7 @@ func TestRootlessLife(t *testing.T) {
 	term.Type("stty size; exit 6\n")
 	term.Expect("20 50")
 	eq(t, "exit code of an exec", term.Wait(), 6)
-	p.Eventually("the jail's word", func() bool { return strings.Contains(p.Must("logs", id), "ready") })
+	env.Eventually(p, "the jail's word", func() bool { return strings.Contains(p.Must("logs", id), "ready") })
 	// The layer: thrown away, sized, and a directory of the image can be made again.
 	eq(t, "the layer", sh(p, id, "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home; df -k / | awk 'NR == 2 { print $2 }'"), "new\n1048576")
 	in := filepath.Join(p.Dir, "home", "in")
@@ -63,7 +64,7 @@ func TestRootlessPod(t *testing.T) {
 	t.Cleanup(func() { p.Remove("pod", "rm", "-f", "-t", "0", "--ignore", "duo") })
 	p.Must("run", "-d", "--pod", "duo", "--name", "server", engine.Busybox, "probe", "echo-server", "127.0.0.1:5000")
 	p.Must("run", "-d", "--pod", "duo", "--name", "client", engine.Busybox, "sleep", "3600")
-	p.Eventually("an answer over lo", func() bool {
+	env.Eventually(p, "an answer over lo", func() bool {
 		return probeIn[map[string]engine.Outcome](p, "client", "connect", "tcp,127.0.0.1:5000")["tcp,127.0.0.1:5000"].Errno == ""
 	})
 	tamed(t, p, "the client", "client")

@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/runtime/observe/receipt"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // workspace is a directory that a jail may write to, with a file that nobody touches.
@@ -42,7 +43,7 @@ func TestMounted(t *testing.T) {
 	for range 10 {
 		dir := workspace(t)
 		id := d.Detached("--runtime", "agentjail-receipt", "-v", dir+":/work", engine.Busybox, "sh", "-c", script)
-		d.Eventually("the jail's files", func() bool {
+		env.Eventually(d, "the jail's files", func() bool {
 			text, _ := os.ReadFile(filepath.Join(dir, "done"))
 			return string(text) == "done\n"
 		})

@@ -1,7 +1,6 @@
 package receipt
 
 import (
-	"agentjail.dev/runtime/spec/plan"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -12,12 +11,15 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/spec/plan"
+
 	"golang.org/x/net/html"
 
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/inside"
 	"agentjail.dev/runtime/observe/receipt"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // ask runs one of agentjail's own verbs.
@@ -77,7 +79,7 @@ func TestDocker(t *testing.T) {
 	d := docker.For(t)
 	id := d.Detached("--runtime", "agentjail-receipt", "--cap-add", "SYS_ADMIN", engine.Busybox, "sh", "-c",
 		"echo made > /opt-made; mkdir /made; echo changed >> /etc/passwd; exec sleep 1000", hostile)
-	d.Eventually("the jail's files", func() bool { return d.Docker("exec", id, "grep", "-q", "changed", "/etc/passwd").Code == 0 })
+	env.Eventually(d, "the jail's files", func() bool { return d.Docker("exec", id, "grep", "-q", "changed", "/etc/passwd").Code == 0 })
 	if text, code := ask(t, "inspect", id); code != 0 {
 		t.Errorf("inspect: %s", text)
 	}

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // journaled is a policy with a journal of its own, and returns what reads the one jail's journal.
@@ -43,16 +43,6 @@ func alerts(journal string) (out []string) {
 		}
 	}
 	return out
-}
-
-// until waits for what has to come.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
 }
 
 // A held jail runs a shell's commands one by one, as the test has them.
@@ -202,7 +192,7 @@ func TestLostProtection(t *testing.T) {
 	policy, journal := journaled(t, "")
 	h := hold(t, policy, dir)
 	asOwner(t, dir, "git clean -ffdxq -e .idea")
-	until(t, "alerts of .vscode and .husky", func() bool {
+	env.Eventually(t, "alerts of .vscode and .husky", func() bool {
 		text := strings.Join(alerts(journal()), "")
 		return strings.Contains(text, "/.vscode") && strings.Contains(text, "/.husky")
 	})
@@ -224,7 +214,7 @@ func TestLostProtectionPauses(t *testing.T) {
 	policy, journal := journaled(t, `binds.lost = "pause"`)
 	h := hold(t, policy, dir)
 	asOwner(t, dir, "rm -r .vscode")
-	until(t, "an alert", func() bool { return len(alerts(journal())) > 0 })
+	env.Eventually(t, "an alert", func() bool { return len(alerts(journal())) > 0 })
 	if text := journal(); !strings.Contains(text, "was paused") {
 		t.Errorf("no pause:\n%s", text)
 	}

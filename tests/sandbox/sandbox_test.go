@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var bin string
@@ -165,7 +166,7 @@ func TestTerminal(t *testing.T) {
 	term.Expect("/dev/pts/0")
 	term.Expect("31 97")
 	term.Resize(41, 83)
-	(&engine.T{TB: t}).Eventually("the new size inside", func() bool {
+	env.Eventually(t, "the new size inside", func() bool {
 		term.Type("go\n")
 		return strings.Contains(term.Said(), "41 83")
 	})
@@ -185,18 +186,15 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	}
 	var left []string
-	for deadline := time.Now().Add(engine.Patience); ; time.Sleep(20 * time.Millisecond) { // between two looks
+	if !env.Poll(env.Patience, func() bool {
 		left = left[:0]
 		for trace := range traces(t) {
 			if id := sandboxID.FindString(trace); !before[trace] && !lives(t, id) {
 				left = append(left, trace)
 			}
 		}
-		if len(left) == 0 || time.Now().After(deadline) {
-			break
-		}
-	}
-	if len(left) > 0 {
+		return len(left) == 0
+	}) {
 		t.Errorf("left:\n%s", strings.Join(left, "\n"))
 	}
 	for _, args := range matches(t, "/proc/[0-9]*/cmdline") {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // Jails outlive their daemon, whether it is stopped or killed, and the next one finds them: it can exec, sees what is
@@ -23,7 +24,7 @@ func TestDaemonRestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = unix.Kill(j.InitPid, unix.SIGKILL) // the first process of a jail need not heed the other
-			c.Eventually("the end of a jail", func() bool { return !j.InitAlive() })
+			env.Eventually(c, "the end of a jail", func() bool { return !j.InitAlive() })
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -32,7 +33,7 @@ func TestDaemonRestart(t *testing.T) {
 			}
 			// Releases since 1.7 remove at their start what has no process any more.
 			removes := !strings.HasPrefix(c.Version(), "1.6.")
-			c.Eventually("the ended jail is known as such", func() bool { s := status(c, ends); return s == "STOPPED" || removes && s == "" })
+			env.Eventually(c, "the ended jail is known as such", func() bool { s := status(c, ends); return s == "STOPPED" || removes && s == "" })
 			if r := ask(c, stays, "probe", "identity"); r.Code != 0 {
 				t.Error(r)
 			} else {
@@ -56,8 +57,8 @@ func TestShimKilled(t *testing.T) {
 		if err := unix.Kill(shimOf(t, c, id), unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		c.Eventually("the end of the jail", func() bool { return !j.InitAlive() })
-		c.Eventually("the daemon has noticed", func() bool { s := status(c, id); return s == "" || s == "STOPPED" })
+		env.Eventually(c, "the end of the jail", func() bool { return !j.InitAlive() })
+		env.Eventually(c, "the daemon has noticed", func() bool { s := status(c, id); return s == "" || s == "STOPPED" })
 		remove(t, c, id)
 		gone(t, c)
 	})
@@ -78,7 +79,7 @@ func TestShimAndDaemonKilled(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		c.Eventually("the end of the jail", func() bool { return !j.InitAlive() })
+		env.Eventually(c, "the end of the jail", func() bool { return !j.InitAlive() })
 		remove(t, c, id)
 		gone(t, c)
 	})

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // group is the annotation by which containers share a shim.
@@ -49,7 +50,7 @@ func TestGroup(t *testing.T) {
 		remove(t, c, b)
 		remove(t, c, other)
 		gone(t, c)
-		c.Eventually("the socket is removed", func() bool { _, err := os.Lstat(socket); return os.IsNotExist(err) })
+		env.Eventually(c, "the socket is removed", func() bool { _, err := os.Lstat(socket); return os.IsNotExist(err) })
 	})
 }
 
@@ -284,7 +285,7 @@ func TestSameAsCommandLine(t *testing.T) {
 			t.Errorf("the command line's:\n%s\nthe shim's:\n%s", one, two)
 		}
 		_, _ = task.Kill(ctx, &taskAPI.KillRequest{ID: id, Signal: 9})
-		c.Eventually("the jail is removed", func() bool { _, err := task.Delete(ctx, &taskAPI.DeleteRequest{ID: id}); return err == nil })
+		env.Eventually(c, "the jail is removed", func() bool { _, err := task.Delete(ctx, &taskAPI.DeleteRequest{ID: id}); return err == nil })
 		remove(t, c, host)
 		gone(t, c)
 	})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // logger writes a program that a log URI can name: it says that it ran, and is ready at once (containerd,
@@ -71,9 +72,9 @@ func TestLogURI(t *testing.T) {
 			if r := c.Ctr(runArgs(id, append([]string{"-d", "--runtime-config-path", file, "--log-uri", uri}, say...)...)...); r.Code != 0 {
 				t.Errorf("%s: %s", uri, r)
 			}
-			c.Eventually("the task ends", func() bool { return status(c, id) != "RUNNING" })
+			env.Eventually(c, "the task ends", func() bool { return status(c, id) != "RUNNING" })
 			// A logger ends with its task's removal, and what it has not read then is lost.
-			c.Eventually(f+" has what was said", func() bool { text, _ := os.ReadFile(f); return strings.Contains(string(text), "said\n") })
+			env.Eventually(c, f+" has what was said", func() bool { text, _ := os.ReadFile(f); return strings.Contains(string(text), "said\n") })
 			remove(t, c, id)
 		}
 		gone(t, c)
@@ -114,7 +115,7 @@ func TestLogLabel(t *testing.T) {
 		}
 		c.Must("containers", "label", id, "containerd.io/restart.status=running")
 		c.Must("tasks", "kill", "--signal", "KILL", id)
-		c.Eventually("the monitor has tried", func() bool {
+		env.Eventually(c, "the monitor has tried", func() bool {
 			_, err := os.Lstat(ran)
 			return err == nil || strings.Contains(c.Logs(400), "would run the program "+program)
 		})
@@ -127,9 +128,9 @@ func TestLogLabel(t *testing.T) {
 		c.Must("containers", "label", id, "containerd.io/restart.status=running", "containerd.io/restart.policy=always",
 			"containerd.io/restart.loguri=binary://"+program)
 		c.Must("tasks", "kill", "--signal", "KILL", id)
-		c.Eventually("the monitor starts it again", func() bool { _, err := os.Lstat(ran); return err == nil })
+		env.Eventually(c, "the monitor starts it again", func() bool { _, err := os.Lstat(ran); return err == nil })
 		// A container can be removed while its task is made, which then belongs to no container.
-		c.Eventually("its task runs", func() bool {
+		env.Eventually(c, "its task runs", func() bool {
 			return slices.ContainsFunc(strings.Split(c.Ctr("tasks", "ls").Stdout, "\n"), func(line string) bool {
 				return strings.HasPrefix(line, id+" ") && strings.Contains(line, "RUNNING")
 			})
@@ -144,7 +145,7 @@ func TestLogLabel(t *testing.T) {
 func leaveAlone(c *engine.CT, id string) {
 	c.Helper()
 	c.Must("containers", "label", id, "containerd.io/restart.status=stopped")
-	c.Eventually("the container is removed", func() bool {
+	env.Eventually(c, "the container is removed", func() bool {
 		c.Ctr("tasks", "rm", "-f", id)
 		r := c.Ctr("containers", "rm", id)
 		return r.Code == 0 || strings.Contains(r.Stderr, "not found")

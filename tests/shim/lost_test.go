@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestLostProtection: the shim reports a placeholder that the host removes while its jail runs.
@@ -37,14 +37,11 @@ func TestLostProtection(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out []byte
-		for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		if !env.Poll(env.Patience, func() bool {
 			out, _ = exec.Command(bin, "journal", "--json", id).CombinedOutput()
-			if strings.Contains(string(out), `"protection.lost"`) {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("no alert within a minute:\n%s", out)
-			}
+			return strings.Contains(string(out), `"protection.lost"`)
+		}) {
+			t.Fatalf("no alert:\n%s", out)
 		}
 		if !strings.Contains(string(out), `"/w/.vscode"`) {
 			t.Errorf("the path is missing:\n%s", out)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // memory is what a process has in memory, in KiB (proc_pid_smaps(5)): all of it, what is its share, and what no other
@@ -55,7 +56,7 @@ func TestMemory(t *testing.T) {
 			m := memoryOf(t, pid)
 			if runtime == engine.ShimRuntime {
 				// It gives back what it took once it has had nothing to do for a while.
-				c.Eventually("less memory than "+fmt.Sprintf("%+v", stock), func() bool {
+				env.Eventually(c, "less memory than "+fmt.Sprintf("%+v", stock), func() bool {
 					m = memoryOf(t, pid)
 					return 3*m.rss <= 2*stock.rss && (strings.HasPrefix(c.Version(), "1.") || 4*m.anon <= 5*stock.anon)
 				})
@@ -93,12 +94,12 @@ func TestShimLeaks(t *testing.T) {
 		for range 5 {
 			round()
 		}
-		c.Eventually("no more files are open than before", func() bool { return count("fd") <= files })
+		env.Eventually(c, "no more files are open than before", func() bool { return count("fd") <= files })
 		own, err := os.Readlink("/proc/self/ns/mnt")
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Eventually("no thread is left in a jail's mount namespace", func() bool {
+		env.Eventually(c, "no thread is left in a jail's mount namespace", func() bool {
 			spaces, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/ns/mnt", pid))
 			return !slices.ContainsFunc(spaces, func(s string) bool { at, err := os.Readlink(s); return err == nil && at != own })
 		})

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // Options of every kind are understood, and name the policy that the jail is made by; none names the delegate.
@@ -51,7 +52,7 @@ func TestOptions(t *testing.T) {
 				t.Errorf("%s: %+v", try.what, j)
 			}
 			_, _ = task.Kill(ctx, &taskAPI.KillRequest{ID: id, Signal: 9})
-			c.Eventually("the jail is removed", func() bool { _, err := task.Delete(ctx, &taskAPI.DeleteRequest{ID: id}); return err == nil })
+			env.Eventually(c, "the jail is removed", func() bool { _, err := task.Delete(ctx, &taskAPI.DeleteRequest{ID: id}); return err == nil })
 		}
 		remove(t, c, host)
 		gone(t, c)

@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // hardened tests what `probe identity` said of a process.
@@ -100,7 +101,7 @@ func TestExec(t *testing.T) {
 		said := make(chan string)
 		for i := range all {
 			go func() {
-				ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+				ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 				defer cancel()
 				r := c.Containerd.Ctr(ctx, "tasks", "exec", "--exec-id", newID(), id, "sh", "-c", fmt.Sprintf("echo %d; exit %d", i, i))
 				want := fmt.Sprintf("%d\n", i)
@@ -138,7 +139,7 @@ func TestExec(t *testing.T) {
 
 func TestTerminal(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 		defer cancel()
 		id := newID()
 		term := engine.OnTerminal(t, 30, 90, c.Command(ctx, runArgs(id, "--rm", "--tty", "--", "sh", "-c",
@@ -185,7 +186,7 @@ func TestTask(t *testing.T) {
 			t.Error(r)
 		}
 		c.Must("tasks", "kill", "--signal", "KILL", id)
-		c.Eventually("the end of the task", func() bool { return status(c, id) == "STOPPED" })
+		env.Eventually(c, "the end of the task", func() bool { return status(c, id) == "STOPPED" })
 		// The delegate's answer about what has ended, by a shim that goes on.
 		c.Must("tasks", "ps", id)
 		if r := c.Ctr("tasks", "rm", id); !strings.Contains(r.Stderr, "exit code 137") {
@@ -199,12 +200,12 @@ func TestTask(t *testing.T) {
 // Every event that containerd knows is told, also of a memory limit that was met.
 func TestEvents(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 		defer cancel()
 		watch := engine.OnTerminal(t, 30, 400, c.Command(ctx, "events"))
 		id := newID()
 		// The command may not watch yet.
-		c.Eventually("events are told", func() bool {
+		env.Eventually(c, "events are told", func() bool {
 			c.Must("namespaces", "label", c.Namespace(), "tried="+time.Now().Format("150405.000"))
 			return strings.Contains(watch.Said(), "/namespaces/update")
 		})
@@ -226,10 +227,10 @@ func TestEvents(t *testing.T) {
 // Of jails that end at once, no event is lost, although their shims end with them.
 func TestEveryEvent(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 		defer cancel()
 		watch := engine.OnTerminal(t, 30, 400, c.Command(ctx, "events"))
-		c.Eventually("events are told", func() bool {
+		env.Eventually(c, "events are told", func() bool {
 			c.Must("namespaces", "label", c.Namespace(), "tried="+time.Now().Format("150405.000"))
 			return strings.Contains(watch.Said(), "/namespaces/update")
 		})

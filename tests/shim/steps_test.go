@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // fragile starts a containerd with a shim that ends, once, where the returned function says.
@@ -77,7 +78,7 @@ func TestShimKilledAtEveryStep(t *testing.T) {
 			if r.Code == 0 && s.Verb != "delete" {
 				t.Errorf("was not killed: %s", r)
 			}
-			c.Eventually("the daemon has noticed", func() bool { return status(c, id) != "RUNNING" })
+			env.Eventually(c, "the daemon has noticed", func() bool { return status(c, id) != "RUNNING" })
 			remove(t, c, id)
 			gone(t, c)
 		})

@@ -18,6 +18,7 @@ import (
 
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var ids atomic.Int64
@@ -129,7 +130,7 @@ func direct(t *testing.T, c *engine.CT, id string) (context.Context, taskAPI.TTR
 		t.Fatal(err)
 	}
 	client := ttrpc.NewClient(conn)
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	ctx = ttrpc.WithMetadata(ctx, ttrpc.MD{"containerd-namespace-ttrpc": {c.Namespace()}})
 	t.Cleanup(func() { client.Close(); cancel() })
 	return ctx, taskAPI.NewTTRPCTaskClient(client)
@@ -161,7 +162,7 @@ func gone(t *testing.T, c *engine.CT) {
 	t.Helper()
 	var left string
 	c.TB = t
-	c.Eventually("nothing of the tasks is left", func() bool { left = leftOf(t, c); return left == "" })
+	env.Eventually(c, "nothing of the tasks is left", func() bool { left = leftOf(t, c); return left == "" })
 }
 
 func leftOf(t *testing.T, c *engine.CT) string {

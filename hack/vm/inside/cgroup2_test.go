@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // group is a container's control group on the machine.
@@ -178,8 +179,8 @@ func TestOutOfMemory(t *testing.T) {
 		t.Cleanup(func() { docker(t, "rm", "-f", id) })
 		docker(t, "exec", id, "touch", engine.GoFile)
 		e := &engine.T{TB: t}
-		e.Eventually("a process out of memory is killed", func() bool { return docker(t, "logs", id) == "137" })
-		e.Eventually("OOMKilled", func() bool {
+		env.Eventually(e, "a process out of memory is killed", func() bool { return docker(t, "logs", id) == "137" })
+		env.Eventually(e, "OOMKilled", func() bool {
 			return docker(t, "inspect", "-f", "{{.State.OOMKilled}}", id) == "true"
 		})
 	})

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"agentjail.dev/tests/contract/promise"
+	"agentjail.dev/tests/env"
 )
 
 // shims are Docker's ways to the shim: by its name, without any registration; and as a runtime of
@@ -106,11 +106,8 @@ func TestImageStore(t *testing.T) {
 		"--pidfile", dir+"/pid", "--containerd", "/run/containerd/containerd.sock", "--containerd-namespace", "image-store",
 		"--bridge=none", "--iptables=false")
 	d := func(args ...string) string { t.Helper(); return docker(t, append([]string{"-H", socket}, args...)...) }
-	for end := time.Now().Add(commandWait); run(t, "docker", "-H", socket, "version").code != 0; {
-		if time.Now().After(end) {
-			t.Fatalf("the second dockerd does not answer: %s", read(t, daemon))
-		}
-		time.Sleep(200 * time.Millisecond) // between two polls
+	if !env.Poll(commandWait, func() bool { return run(t, "docker", "-H", socket, "version").code == 0 }) {
+		t.Fatalf("the second dockerd does not answer: %s", read(t, daemon))
 	}
 	archive := filepath.Join(dir, "image.tar")
 	docker(t, "save", "-o", archive, image)

@@ -6,11 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/tests/env"
 )
 
 // TestOpenHook: the hook's program is that of a process which began before the jail's first one, and no other.
@@ -20,21 +20,22 @@ func TestOpenHook(t *testing.T) {
 		t.Fatal(err)
 	}
 	var later *exec.Cmd
-	for began := mine; began <= mine; { // the clock of processes is coarse
+	env.Eventually(t, "a process that began later", func() bool { // the clock of processes is coarse
 		later = exec.Command("sleep", "100")
 		if err := later.Start(); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = later.Process.Kill(); _ = later.Wait() })
-		if began, _, err = state.StartTime(later.Process.Pid); err != nil {
+		began, _, err := state.StartTime(later.Process.Pid)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if began <= mine {
 			_ = later.Process.Kill()
 			_ = later.Wait()
-			time.Sleep(time.Millisecond)
 		}
-	}
+		return began > mine
+	})
 	hook := func(pid int) *network.Hook { return &network.Hook{Path: fmt.Sprintf("/proc/%d/exe", pid)} }
 	f, err := openHook(hook(os.Getpid()), later.Process.Pid)
 	if err != nil {

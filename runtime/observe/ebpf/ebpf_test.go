@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -18,6 +17,7 @@ import (
 	"agentjail.dev/runtime/observe/ebpf/jailmap"
 	"agentjail.dev/runtime/observe/ebpf/status"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/tests/env"
 )
 
 // raw is an event as the kernel writes it.
@@ -204,11 +204,7 @@ func TestProbe(t *testing.T) {
 	}
 	// Another package's test may probe beside this one. What this process has left stays until it
 	// ends.
-	for end := time.Now().Add(90 * time.Second); status.Acts(status.TrialProtocol); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the trial's program is still there")
-		}
-	}
+	env.Eventually(t, "the trial's program is gone", func() bool { return !status.Acts(status.TrialProtocol) })
 }
 
 // TestWithoutReading: each program that the kernel takes, it takes as well where none may read its

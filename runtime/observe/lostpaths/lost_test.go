@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/tests/env"
 )
 
 func TestIn(t *testing.T) {
@@ -103,12 +104,9 @@ func told(t *testing.T, j *state.Jail) (out []string) {
 func await(t *testing.T, j *state.Jail, want ...string) {
 	t.Helper()
 	var got []string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if got = told(t, j); slices.Equal(got, want) {
-			return
-		}
+	if !env.Poll(env.Patience, func() bool { got = told(t, j); return slices.Equal(got, want) }) {
+		t.Fatalf("alerts of %q, want %q", got, want)
 	}
-	t.Fatalf("alerts of %q, want %q", got, want)
 }
 
 // TestWatch: each way of taking a mount away is seen at once, and told once though two watch.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // Ask is `agentjail VERB…` as this process's user, for Engine.Ask.
@@ -15,7 +16,7 @@ func Ask(t testing.TB, args ...string) engine.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	return engine.RunCommand(ctx, exec.CommandContext(ctx, under, args...), nil)
 }

@@ -6,13 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
-
-// leftWait bounds how long an engine may take to be done with a container after it has reported it.
-const leftWait = 90 * time.Second
 
 func apart(s *Subject) error {
 	a, err := s.Execed()
@@ -62,11 +59,7 @@ func (s *Subject) gone(j *Jail, end func() error) error {
 
 // eventually looks until an engine is done, and returns what was wrong last.
 func eventually(look func() error) (err error) {
-	for deadline := time.Now().Add(leftWait); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // between two looks
-		if err = look(); err == nil {
-			return nil
-		}
-	}
+	env.Poll(env.Patience, func() bool { err = look(); return err == nil })
 	return err
 }
 

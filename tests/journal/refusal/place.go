@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // A Place runs the rows: how its jails are used.
@@ -93,17 +94,12 @@ func (p *Place) Check(t *testing.T, d Driver, rows []Row, m *Matrix) {
 
 // await asks until every row is there, for a while.
 func (p *Place) await(rows []Row) [][]Denial {
-	for end := time.Now().Add(engine.Patience); ; time.Sleep(100 * time.Millisecond) {
-		journals, missing := p.Denied(), 0
-		for i := range rows {
-			if len(rows[i].most(journals)) == 0 {
-				missing++
-			}
-		}
-		if missing == 0 || time.Now().After(end) {
-			return journals
-		}
-	}
+	var journals [][]Denial
+	env.Poll(env.Patience, func() bool {
+		journals = p.Denied()
+		return !slices.ContainsFunc(rows, func(r Row) bool { return len(r.most(journals)) == 0 })
+	})
+	return journals
 }
 
 // Parse reads what `agentjail denied --json` says of a jail.

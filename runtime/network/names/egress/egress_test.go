@@ -20,6 +20,7 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/tests/env"
 )
 
 // pair is a TCP connection over lo.
@@ -246,12 +247,11 @@ func TestOwnAddresses(t *testing.T) {
 			"5.5.5.255": unix.RTN_BROADCAST, "5.5.5.9": unix.RTN_UNICAST, "8.8.8.8": unix.RTN_UNICAST, "224.0.0.1": unix.RTN_MULTICAST,
 			"6.6.6.6": 0, "6.6.7.7": 0, "2a06::1": 0, "2a07::1": 0,
 		} {
-			got, err := rt.kind(netip.MustParseAddr(addr))
+			var got byte
+			var err error
 			// The kernel adds the route of an IPv6 address of its own a little later, by a work
 			// queue.
-			for begun := time.Now(); got != want && time.Since(begun) < 10*time.Second; time.Sleep(time.Millisecond) {
-				got, err = rt.kind(netip.MustParseAddr(addr))
-			}
+			env.Poll(10*time.Second, func() bool { got, err = rt.kind(netip.MustParseAddr(addr)); return got == want })
 			if got != want || (err != nil) != (want == 0) {
 				t.Errorf("%s: type %d, want %d: %v", addr, got, want, err)
 			}
