@@ -37,7 +37,8 @@ With --policy, --seccomp-profile or --config, and no CONTAINER, the answer is fo
 a jail that a policy would make: --policy NAME is one of [policies.NAME],
 --seccomp-profile NAME a profile of system calls, --config FILE another file.
 
-Exit status 0 if it passes, 1 if it is refused or depends, 2 if nothing is known of it.`,
+Exit status 0 if it passes, 1 if it is refused or depends, 2 if nothing is known of it,
+125 for an error of its own.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "policy", Usage: "`NAME` of a policy, in place of a jail"},
 			&cli.StringFlag{Name: "seccomp-profile", Usage: "`NAME` of a profile of system calls, in place of a jail"},
@@ -50,17 +51,39 @@ Exit status 0 if it passes, 1 if it is refused or depends, 2 if nothing is known
 	}
 }
 
+// askWhy answers, prints, and has the verdict in the exit status, which no error of its own shares.
 func askWhy(c *cli.Context) error {
+	a, err := answer(c)
+	switch {
+	case err != nil:
+	case c.Bool("json"):
+		err = printJSON(c, a)
+	default:
+		err = a.Text(c.App.Writer)
+	}
+	switch {
+	case err != nil:
+		return lifecycle.OwnFailure(err)
+	case a.Verdict == why.Passes:
+		return nil
+	case a.Verdict == why.Unknown:
+		return &lifecycle.ExitError{Code: 2}
+	}
+	return &lifecycle.ExitError{Code: 1}
+}
+
+// answer returns the answer to a command line's question.
+func answer(c *cli.Context) (*why.Answer, error) {
 	args := c.Args().Slice()
 	if err := renamedOptions(c); err != nil {
-		return err
+		return nil, err
 	}
 	noJail := c.IsSet("policy") || c.IsSet("seccomp-profile") || c.IsSet("config")
 	switch {
 	case noJail && len(args) != 1:
-		return errors.New("why needs one question with --policy, --seccomp-profile or --config (see `agentjail why --help`)")
+		return nil, errors.New("why needs one question with --policy, --seccomp-profile or --config (see `agentjail why --help`)")
 	case !noJail && len(args) != 2:
-		return errors.New("why needs a container and one question, or --policy NAME and a question (see `agentjail why --help`)")
+		return nil, errors.New("why needs a container and one question, or --policy NAME and a question (see `agentjail why --help`)")
 	}
 	arch := runtime.GOARCH
 	if noJail {
@@ -68,7 +91,7 @@ func askWhy(c *cli.Context) error {
 	}
 	q, err := why.ParseQuestion(args[len(args)-1], arch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var f *why.Facts
 	if noJail {
@@ -77,27 +100,13 @@ func askWhy(c *cli.Context) error {
 		f, err = factsOfJail(args[0], q, arch)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a, err := f.Answer(q)
-	if err != nil {
-		return err
-	}
-	if !noJail {
+	if err == nil && !noJail {
 		past(c, args[0], q, a)
 	}
-	if c.Bool("json") {
-		err = printJSON(c, a)
-	} else {
-		err = a.Text(c.App.Writer)
-	}
-	switch {
-	case err != nil || a.Verdict == why.Passes:
-		return err
-	case a.Verdict == why.Unknown:
-		return &lifecycle.ExitError{Code: 2}
-	}
-	return &lifecycle.ExitError{Code: 1}
+	return a, err
 }
 
 // past adds the jail's journal entries about the question. Without a journal, the answer is the

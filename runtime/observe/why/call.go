@@ -146,10 +146,13 @@ func (f *Filters) by(inner, outer verdict) []string {
 	return nil
 }
 
+// notListed is the reason of calls for which there is no other.
+const notListed = "what is not listed does not exist in a jail"
+
 // explain adds the rule, the reason and the remedies.
 func (f *Filters) explain(a *Answer, c *Call, p bpf.Partial) error {
 	if c.Name == "" {
-		a.Rule, a.Why = fmt.Sprintf("number %d is no system call of this version's table", c.Number), "what is not listed does not exist in a jail"
+		a.Rule, a.Why = fmt.Sprintf("number %d is no system call of this version's table", c.Number), notListed
 		a.Purpose = true
 		return nil
 	}
@@ -161,7 +164,7 @@ func (f *Filters) explain(a *Answer, c *Call, p bpf.Partial) error {
 	if err != nil {
 		return err
 	}
-	a.Then = f.otherLayers(c)
+	a.Then = otherLayers(c)
 	f.rule(a, c)
 	switch {
 	case a.Verdict == Passes:
@@ -169,9 +172,12 @@ func (f *Filters) explain(a *Answer, c *Call, p bpf.Partial) error {
 	case !own.refuse || a.Verdict == Refused && own.pass:
 		return f.narrowed(a, c, p, own)
 	}
-	f.reason(a, c)
-	if a.Instead == "" {
-		a.Instead = insteadOf[c.Name]
+	a.Instead = refused().Instead[c.Name]
+	if g := groupOf(c.Name); g != nil {
+		a.Instead = g.Instead
+		if a.Why == notListed {
+			a.Why = g.Why
+		}
 	}
 	if a.Remedies, err = f.widening(c, p); err != nil {
 		return err
@@ -188,7 +194,7 @@ func (f *Filters) rule(a *Answer, c *Call) {
 	}
 	i := slices.IndexFunc(entries, func(e seccomp.Entry) bool { return e.Name == c.Name })
 	if i < 0 {
-		a.Rule, a.Why = fmt.Sprintf("%s is not listed in profile %s", c.Name, f.Profile), "what is not listed does not exist in a jail"
+		a.Rule, a.Why = fmt.Sprintf("%s is not listed in profile %s", c.Name, f.Profile), notListed
 		return
 	}
 	e := entries[i]
@@ -206,31 +212,6 @@ func (f *Filters) rule(a *Answer, c *Call) {
 		}
 	default:
 		a.Rule, a.Why = fmt.Sprintf("profile %s lists %s", f.Profile, c.Name), e.Why
-	}
-}
-
-// otherLayers describes what else refuses a call, besides the filters.
-func (f *Filters) otherLayers(c *Call) string {
-	if n, ok := refusedGroupOf(c.Name); ok {
-		return n.alsoRefusedBy
-	}
-	if c.Name == "socket" {
-		for _, s := range socketLayers {
-			if (s.word == "SOCK_RAW" && c.Known[1] && c.Args[1]&0xf == constants["SOCK_RAW"]) || (s.word != "SOCK_RAW" && c.Known[0] && c.Args[0] == constants[s.word]) {
-				return s.then
-			}
-		}
-	}
-	return callLayers[c.Name]
-}
-
-// reason adds what is known of calls that no profile has.
-func (f *Filters) reason(a *Answer, c *Call) {
-	if n, ok := refusedGroupOf(c.Name); ok {
-		a.Instead = n.instead
-		if strings.HasPrefix(a.Why, "what is not listed") {
-			a.Why = n.why
-		}
 	}
 }
 

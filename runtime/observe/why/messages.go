@@ -72,10 +72,8 @@ func readMessages(data []byte) ([]message, error) {
 	var in struct {
 		Messages []message `toml:"message"`
 	}
-	dec := toml.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil {
-		return nil, fmt.Errorf("messages.toml: %w", err)
+	if err := decode("messages.toml", data, &in); err != nil {
+		return nil, err
 	}
 	for i := range in.Messages {
 		m := &in.Messages[i]
@@ -93,6 +91,16 @@ func readMessages(data []byte) ([]message, error) {
 		m.Causes = slices.Concat(in.Messages[of].Causes, m.Causes)
 	}
 	return in.Messages, nil
+}
+
+// decode reads a table, which must have nothing else.
+func decode(name string, data []byte, to any) error {
+	dec := toml.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(to); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 // ring is the cause's ring; nil where none decides.

@@ -127,11 +127,11 @@ func TestSingleOpensNothingElse(t *testing.T) {
 // TestEveryCallHasAReason: what no profile lets pass is in exactly one group.
 func TestEveryCallHasAReason(t *testing.T) {
 	in := map[string]int{}
-	for _, n := range refusedGroups {
-		if n.why == "" || n.instead == "" {
-			t.Errorf("%s: no reason, or nothing instead", n.calls)
+	for _, n := range refused().Groups {
+		if n.Why == "" || n.Instead == "" {
+			t.Errorf("%s: no reason, or nothing instead", n.Calls)
 		}
-		for c := range strings.FieldsSeq(n.calls) {
+		for c := range strings.FieldsSeq(n.Calls) {
 			in[c]++
 		}
 	}
