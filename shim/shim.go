@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"agentjail.dev/apparmor"
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/lifecycle"
 )
 
@@ -107,7 +108,7 @@ const maxInfo = maxOptions + 1<<10
 // Info returns the features of jails under the policy that the options name: those that `agentjail
 // features` prints.
 func (p *program) Info(ctx context.Context, in io.Reader) (*types.RuntimeInfo, error) {
-	data, err := io.ReadAll(io.LimitReader(in, maxInfo))
+	data, err := atomicfile.ReadAll(in, maxInfo)
 	if err != nil {
 		return nil, fmt.Errorf("reading the options: %w", err)
 	}

@@ -61,7 +61,7 @@ func start(ctx context.Context, c commandLine, in io.Reader, out io.Writer) erro
 	if fi, err := os.Stat(bundle.ConfigName); err == nil && fi.Size() > bundle.MaxConfig {
 		return fmt.Errorf("%s has %d bytes, and %d are allowed", bundle.ConfigName, fi.Size(), bundle.MaxConfig)
 	}
-	data, err := io.ReadAll(io.LimitReader(in, maxBootstrap))
+	data, err := atomicfile.ReadAll(in, maxBootstrap)
 	if err != nil {
 		return fmt.Errorf("reading the daemon's parameters: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/observe/ebpf/status"
@@ -288,15 +289,8 @@ func (s *seen) lookMounts(p *proc) error {
 
 // openIn opens a path of the jail, without following a link or leaving its
 // root.
-func openIn(root *os.File, name string, flags uint64) (*os.File, error) {
-	fd, err := unix.Openat2(int(root.Fd()), name, &unix.OpenHow{
-		Flags:   flags | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
+func openIn(root *os.File, name string, flags int) (*os.File, error) {
+	return openat.File(int(root.Fd()), name, openat.InRootNoLinks, flags)
 }
 
 // lookAt is the device node at a path, or "", and its owner in the host's ids; nil

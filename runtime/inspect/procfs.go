@@ -3,7 +3,6 @@ package inspect
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/cgroups"
 )
 
@@ -19,10 +19,6 @@ const (
 	maxSmall  = 64 << 10
 	maxMounts = 8 << 20 // some 50000 mounts
 )
-
-// errTooLong reports that a file of /proc is larger than anything a jail should
-// have: better no answer than half of one.
-var errTooLong = errors.New("longer than what is read")
 
 // proc is a process, known by its open directory in /proc: whatever is read
 // through it is of that process, also when its number is used again.
@@ -61,12 +57,9 @@ func (p *proc) read(name string, max int64) (string, error) {
 }
 
 func readBounded(f *os.File, max int64) (string, error) {
-	b, err := io.ReadAll(io.LimitReader(f, max+1))
+	b, err := atomicfile.ReadAll(f, max)
 	if err != nil {
-		return "", err
-	}
-	if int64(len(b)) > max {
-		return "", fmt.Errorf("%s: %w", f.Name(), errTooLong)
+		return "", fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return string(b), nil
 }

@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/landlock"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/observe/why"
 	"agentjail.dev/runtime/spec/network"
@@ -245,13 +246,7 @@ func lookup(p *proc, name string) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	fd, err := unix.Openat2(int(root.Fd()), name, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
+	return openat.File(int(root.Fd()), name, openat.InRoot, unix.O_PATH)
 }
 
 // pathIn looks at a path of a jail.

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"time"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
 const (
@@ -40,12 +41,10 @@ func get(ctx context.Context, socket, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, apiMost+1))
+	body, err := atomicfile.ReadAll(resp.Body, apiMost)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("GET %s: %w", path, err)
-	case len(body) > apiMost:
-		return nil, fmt.Errorf("GET %s: the answer has more than %d bytes", path, apiMost)
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("GET %s: %s: %s", path, resp.Status, bytes.TrimSpace(body[:min(len(body), 200)]))
 	}

@@ -5,11 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
 // backupSuffix is added to the file's name.
@@ -66,13 +67,10 @@ func (c *config) read() error {
 	if c.stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return fmt.Errorf("%s is not a regular file", c.path)
 	}
-	if c.content, err = io.ReadAll(io.LimitReader(f, maxConfig+1)); err != nil {
-		return err
+	if c.content, err = atomicfile.ReadAll(f, maxConfig); err != nil {
+		return fmt.Errorf("%s: %w", c.path, err)
 	}
 	c.exists = true
-	if len(c.content) > maxConfig {
-		return fmt.Errorf("%s: longer than %d bytes", c.path, maxConfig)
-	}
 	c.xattrs = readXattrs(fd)
 	return nil
 }

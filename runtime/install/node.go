@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // Node is containerd on a node of Kubernetes, which is set up from a container that has the node's
@@ -194,7 +196,9 @@ func nodeDir(o Machine) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: o.Root, Err: err}
 	}
 	defer unix.Close(root)
-	open := func(path string) (int, error) { return openBelow(root, path, unix.O_RDONLY|unix.O_DIRECTORY) }
+	open := func(path string) (int, error) {
+		return openat.Open(root, path, openat.InRoot, unix.O_RDONLY|unix.O_DIRECTORY)
+	}
 	fd, err := open(o.To)
 	if errors.Is(err, unix.ENOENT) {
 		parent, perr := open(filepath.Dir(o.To))

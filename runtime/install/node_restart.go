@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // machinePath is where programs are looked for on a machine.
@@ -26,7 +28,7 @@ func (m Machine) find(name string) (string, error) {
 	defer unix.Close(root)
 	for _, dir := range machinePath {
 		path := filepath.Join(dir, name)
-		fd, err := openBelow(root, path, unix.O_PATH)
+		fd, err := openat.Open(root, path, openat.InRoot, unix.O_PATH)
 		if err != nil {
 			continue
 		}
@@ -106,15 +108,9 @@ func (m Machine) open(path string, flags int) (int, error) {
 		return -1, &os.PathError{Op: "open", Path: m.Root, Err: err}
 	}
 	defer unix.Close(root)
-	fd, err := openBelow(root, path, flags)
+	fd, err := openat.Open(root, path, openat.InRoot, flags)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: filepath.Join(m.Root, path), Err: err}
 	}
 	return fd, nil
-}
-
-// openBelow opens a path as a process would that has the directory as its root (openat2(2),
-// RESOLVE_IN_ROOT).
-func openBelow(root int, path string, flags int) (int, error) {
-	return unix.Openat2(root, path, &unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
 }

@@ -4,12 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -62,9 +61,14 @@ func findUser(root *os.File, text string) (*plan.User, error) {
 // at least so many fields. The file is the image's: it is opened below root, whatever links there
 // are, and may be anything.
 func findAccount(root *os.File, path string, fields int, match func([]string) bool) ([]string, error) {
-	data, err := readBelow(root, path, maxAccounts)
+	f, err := openat.Regular(int(root.Fd()), path, openat.InRoot)
 	if err != nil {
-		return nil, fmt.Errorf("the image's %w", err)
+		return nil, fmt.Errorf("opening the image's %s: %w", path, err)
+	}
+	defer f.Close()
+	data, err := atomicfile.ReadAll(f, maxAccounts)
+	if err != nil {
+		return nil, fmt.Errorf("reading the image's %s: %w", path, err)
 	}
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, 64<<10)
@@ -74,28 +78,4 @@ func findAccount(root *os.File, path string, fields int, match func([]string) bo
 		}
 	}
 	return nil, fmt.Errorf("the image's %s does not have it", path)
-}
-
-// readBelow reads a regular file of at most most bytes, at a path that does not
-// leave root.
-func readBelow(root *os.File, path string, most int64) ([]byte, error) {
-	// The type is checked before the file is opened: an image may have a device there.
-	at, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer unix.Close(at)
-	var st unix.Stat_t
-	if err := unix.Fstat(at, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > most {
-		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, most)
-	}
-	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", at))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most))
 }

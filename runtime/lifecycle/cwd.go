@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/state"
 )
@@ -21,10 +22,7 @@ func checkExecCwd(j *state.Brief, cwd string) error {
 		return nil //nolint:nilerr // not running: the delegate reports it in its own words
 	}
 	defer root.Close()
-	fd, err := unix.Openat2(int(root.Fd()), cwd, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	fd, err := openat.Open(int(root.Fd()), cwd, openat.InRoot, unix.O_PATH)
 	switch err {
 	case nil:
 		unix.Close(fd)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/rootfs"
@@ -121,15 +122,12 @@ func lookMounted(j *state.Brief) []MountedLook {
 // openMounted opens what was mounted, if it still is where it was: a program that may write beside
 // it could have put something else there.
 func openMounted(m state.Mounted) (*os.File, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	f, err := openat.File(unix.AT_FDCWD, m.Source, openat.NoLinks, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be opened any more: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), m.Source)
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Dev != m.Dev || st.Ino != m.Ino {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Dev != m.Dev || st.Ino != m.Ino {
 		f.Close()
 		return nil, fmt.Errorf("something else is where it was")
 	}

@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pidfd"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/network/modes"
@@ -50,7 +51,7 @@ func (r *Runtime) networkContents(ns *os.File) (join harden.Join, in []*state.Br
 		return join, in, nil // the owner identifies an empty one
 	}
 	// The name of a namespace that is reached through /proc/PID/ns is no path.
-	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()))
+	name, err := openat.Name(int(ns.Fd()))
 	if err != nil {
 		return join, nil, err
 	}

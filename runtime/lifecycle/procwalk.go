@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // throughProc walks name below root by hand and reports whether a symbolic link on
@@ -26,10 +28,7 @@ func throughProc(root int, name string) (bool, error) {
 		if next == "/proc" {
 			return true, nil
 		}
-		fd, err := unix.Openat2(root, next, &unix.OpenHow{
-			Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-		})
+		fd, err := openat.Open(root, next, openat.InRoot, unix.O_PATH|unix.O_NOFOLLOW)
 		if err != nil {
 			return false, err
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // checkProgram looks for a process's program in the running jail, and fails in the words of runc if
@@ -70,10 +72,7 @@ func pathOf(env []string) string {
 // runnable returns the reason why a file of the jail cannot be run, as far as that is visible from
 // outside. A path through one of /proc's links is left to the step.
 func runnable(root int, path string) error {
-	fd, err := unix.Openat2(root, path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	fd, err := openat.Open(root, path, openat.InRoot, unix.O_PATH)
 	if err != nil {
 		if err == unix.ENOENT || err == unix.ENOTDIR {
 			return err

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -152,11 +151,11 @@ func readInput(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, bundle.MaxConfig+1))
-	if err == nil && len(data) > bundle.MaxConfig {
-		err = fmt.Errorf("%s has more than %d bytes", path, bundle.MaxConfig)
+	data, err := atomicfile.ReadAll(f, bundle.MaxConfig)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return data, err
+	return data, nil
 }
 
 // ReadResources reads limits in the form of `update --resources`; "-" is
@@ -165,7 +164,7 @@ func (r *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
 	var data []byte
 	var err error
 	if path == "-" {
-		data, err = io.ReadAll(io.LimitReader(r.stdio()[0], bundle.MaxConfig))
+		data, err = atomicfile.ReadAll(r.stdio()[0], bundle.MaxConfig)
 	} else {
 		data, err = readInput(path)
 	}

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"os"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -22,18 +23,17 @@ type tree struct {
 	mounts bool
 }
 
-// resolve are the bounds of each lookup (openat2(2), Linux 5.6).
-func (t tree) resolve() uint64 {
-	r := uint64(unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS)
-	if !t.mounts {
-		r |= unix.RESOLVE_NO_XDEV
+// how are the bounds of each lookup.
+func (t tree) how() openat.How {
+	if t.mounts {
+		return openat.Beneath
 	}
-	return r
+	return openat.OneMount
 }
 
 // open opens a path of the tree. It fails with ELOOP where a symbolic link is on
 // the way.
-func (t tree) open(rel string, flags uint64) (int, error) {
+func (t tree) open(rel string, flags int) (int, error) {
 	return t.openAt(int(t.root.Fd()), rel, flags)
 }
 
@@ -46,14 +46,9 @@ const (
 )
 
 // openAt opens a path below a directory of the tree.
-func (t tree) openAt(dir int, rel string, flags uint64) (int, error) {
+func (t tree) openAt(dir int, rel string, flags int) (int, error) {
 	for tries := 0; ; {
-		fd, err := unix.Openat2(dir, rel, &unix.OpenHow{
-			Flags: flags | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: t.resolve(),
-		})
-		if err == unix.EINTR {
-			continue
-		}
+		fd, err := openat.Open(dir, rel, t.how(), flags|unix.O_NOFOLLOW)
 		// EAGAIN: a concurrent rename kept the kernel from deciding whether the path stayed
 		// beneath; or there is a lease.
 		if tries++; err == unix.EAGAIN && tries < leaseTries {
@@ -105,11 +100,11 @@ func (t tree) read(rel string, max int64) (string, unix.Stat_t, error) {
 		return "", st, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return "", st, fmt.Errorf("%s %w", rel, errIrregular)
+		return "", st, fmt.Errorf("%s: %w", rel, openat.ErrIrregular)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, max+1))
-	if err == nil && int64(len(text)) > max {
-		err = fmt.Errorf("%s %w than %d bytes", rel, errLong, max)
+	text, err := atomicfile.ReadAll(f, max)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", rel, err)
 	}
 	return string(text), st, err
 }

@@ -2,14 +2,14 @@ package protect
 
 import (
 	"errors"
-	"io"
-	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/protect/gitconfig"
 	"agentjail.dev/runtime/refusal"
 )
@@ -175,7 +175,7 @@ func (s *search) pointer(rel string) (string, error) {
 	switch {
 	case err == nil:
 		return strings.TrimRight(text, "\r\n"), nil
-	case gone(err) || errors.Is(err, errIrregular):
+	case gone(err) || errors.Is(err, openat.ErrIrregular):
 		return "", nil
 	}
 	return "", err
@@ -339,7 +339,7 @@ func (r *reading) file(rel string, depth int) error {
 	r.seen[t.end] = true
 	text, _, err := r.read(t.end, maxCopy)
 	switch {
-	case errors.Is(err, errLong) || len(r.seen) > maxSettingFiles:
+	case errors.Is(err, atomicfile.ErrTooLong) || len(r.seen) > maxSettingFiles:
 		return r.tooLong(t.end)
 	case err != nil && !gone(err):
 		return err
@@ -355,19 +355,16 @@ func (s *search) outsideText(abs string) string {
 		return text
 	}
 	s.texts[abs] = ""
-	fd, err := unix.Openat2(unix.AT_FDCWD, abs, &unix.OpenHow{
-		Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS,
-	})
+	f, err := openat.File(unix.AT_FDCWD, abs, openat.Real, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return ""
 	}
-	f := os.NewFile(uintptr(fd), abs)
 	defer f.Close()
 	var st, top unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || unix.Stat(s.o.Source, &top) != nil || kind(st.Mode) != unix.DT_REG || st.Uid != top.Uid && abs != systemSettings {
+	if unix.Fstat(int(f.Fd()), &st) != nil || unix.Stat(s.o.Source, &top) != nil || kind(st.Mode) != unix.DT_REG || st.Uid != top.Uid && abs != systemSettings {
 		return ""
 	}
-	if text, err := io.ReadAll(io.LimitReader(f, maxCopy)); err == nil {
+	if text, err := atomicfile.ReadAll(f, maxCopy); err == nil {
 		s.texts[abs] = string(text)
 	}
 	return s.texts[abs]
@@ -388,13 +385,6 @@ func Settings(dir string, homes map[string]string) []string {
 	slices.Sort(out)
 	return slices.Compact(out)
 }
-
-// errLong and errIrregular are read's errors for a file that is too long, and for one that is not
-// regular.
-var (
-	errLong      = errors.New("is longer")
-	errIrregular = errors.New("is not a regular file")
-)
 
 // tooLong refuses settings that are not read to their end.
 func (r *reading) tooLong(rel string) error {

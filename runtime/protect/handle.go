@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // handleOf is an open directory's handle as text, "" on a file system without
@@ -75,10 +76,7 @@ func mountOf(at string, dev uint64) int {
 
 // openOn opens a directory if it is on that file system.
 func openOn(at string, dev uint64) int {
-	fd, err := unix.Openat2(unix.AT_FDCWD, at, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	fd, err := openat.Open(unix.AT_FDCWD, at, openat.NoLinks, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {
 		return -1
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/thread"
 )
 
@@ -505,9 +506,7 @@ func removeAll(list []CreatedPlaceholder, since int64) error {
 // remove removes a placeholder that is still one, at its first place or where its directory is
 // now. It leaves files alone that another process has made, filled or moved.
 func (m *CreatedPlaceholder) remove(since int64) error {
-	dir, err := unix.Openat2(unix.AT_FDCWD, path.Dir(m.Path), &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	dir, err := openat.Open(unix.AT_FDCWD, path.Dir(m.Path), openat.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
 	if err == nil {
 		found, err := m.removeIn(dir, since)
 		unix.Close(dir)

@@ -2,13 +2,12 @@ package protect
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -169,7 +168,7 @@ func (w *walk) leave(dir string) error {
 	full := path.Join(dir, join(w.todo))
 	rel, ok := w.s.inTree(full)
 	if !ok {
-		rel, ok = w.s.inTree(onHost(full))
+		rel, ok = w.s.inTree(openat.Resolve(full, openat.Real))
 	}
 	if !ok {
 		w.t.outside, w.done = full, true
@@ -185,25 +184,6 @@ func (s *search) inTree(abs string) (rel string, ok bool) {
 		return ".", true
 	}
 	return strings.CutPrefix(abs, strings.TrimSuffix(s.o.Source, "/")+"/")
-}
-
-// onHost is a path of the host with the links followed of the part that is there.
-func onHost(p string) string {
-	rest := ""
-	for at := p; at != "/" && at != "."; at = path.Dir(at) {
-		fd, err := unix.Openat2(unix.AT_FDCWD, at, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
-		if err != nil {
-			rest = path.Join(path.Base(at), rest)
-			continue
-		}
-		real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-		unix.Close(fd)
-		if err != nil {
-			return p
-		}
-		return path.Join(real, rest)
-	}
-	return p
 }
 
 // A Demand is a path that is to be kept from a jail for another reason than its name: a link, or

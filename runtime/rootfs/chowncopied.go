@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // maxAdopt bounds how many files ChownCopied examines: one takes about two microseconds, and a
@@ -59,11 +60,8 @@ func ChownCopied(changes, root *os.File, ids idmap.Map) (adopted int, complete b
 }
 
 // beneath opens a file below a directory, without following links.
-func beneath(dir int, path string, flags uint64) (int, error) {
-	return unix.Openat2(dir, path, &unix.OpenHow{
-		Flags:   flags | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	})
+func beneath(dir int, path string, flags int) (int, error) {
+	return openat.Open(dir, path, openat.OneMount, flags|unix.O_NOFOLLOW)
 }
 
 // list examines the entries of a directory of the changes.

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
 // overrides is dpkg's list of modes and owners that override those of packages
@@ -43,8 +44,11 @@ func overrideSetID(root, uid int) error {
 		return err
 	}
 	defer fd.Close()
-	own, err := io.ReadAll(io.LimitReader(fd, mostOverrides+1))
-	if err != nil || len(own) > mostOverrides {
+	own, err := atomicfile.ReadAll(fd, mostOverrides)
+	if errors.Is(err, atomicfile.ErrTooLong) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	_, err = fd.Write(missingOverrides(own))

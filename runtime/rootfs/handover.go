@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
 )
@@ -54,7 +55,7 @@ func (s *stager) handOver(owner plan.Owner, src *bindsource.Source) error {
 	}
 	// Through /proc, since fsetxattr(2) refuses an O_PATH descriptor. The list comes first: it
 	// alone grants no user more than before.
-	name := fmt.Sprintf("/proc/self/fd/%d", fd)
+	name := openat.Proc(fd)
 	if err := unix.Setxattr(name, aclName, keepsRoot(uint32(root)), 0); err != nil {
 		return fmt.Errorf("access control list: %w", err)
 	}

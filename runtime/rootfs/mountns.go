@@ -2,13 +2,13 @@ package rootfs
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // A delegate reads the list of all mounts several times, and copies it with every mount
@@ -82,7 +82,7 @@ func (l *sparse) clone(paths []string) bool {
 	}
 	for _, p := range paths {
 		if p != "" {
-			keep = append(keep, l.onTheWay(resolved(p))...)
+			keep = append(keep, l.onTheWay(openat.Resolve(p, openat.Any))...)
 		}
 	}
 	slices.Sort(keep) // a directory before the paths below it
@@ -156,36 +156,4 @@ func (l *sparse) onTheWay(path string) []string {
 func isMountPoint(path string) bool {
 	mounted, err := mountedAt(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
 	return err == nil && mounted
-}
-
-// withoutLinks reports whether a path exists and has no symbolic link on the way.
-func withoutLinks(path string) bool {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
-	if err != nil {
-		return false
-	}
-	unix.Close(fd)
-	return true
-}
-
-// resolved is the kernel's own name of the file that a path leads to, as far as it exists.
-func resolved(path string) string {
-	rest := ""
-	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
-		// Most paths have no links: requesting the name costs more than the whole way.
-		if filepath.IsAbs(at) && withoutLinks(at) {
-			return filepath.Join(at, rest)
-		}
-		if fd, err := unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
-			real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-			unix.Close(fd)
-			if err == nil && filepath.IsAbs(real) { // a namespace has another kind of name
-				return filepath.Join(real, rest)
-			}
-		}
-		if at == "/" || at == "." {
-			return filepath.Join(at, rest)
-		}
-		rest = filepath.Join(filepath.Base(at), rest)
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
@@ -215,10 +216,7 @@ func attachBelow(tree *os.File, dir, name string, readOnly bool) error {
 		return err
 	}
 	defer top.Close()
-	at, err := unix.Openat2(int(top.Fd()), name, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	at, err := openat.Open(int(top.Fd()), name, openat.Beneath, unix.O_PATH|unix.O_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
 		return refusal.New(refusal.MountMoved, "a symbolic link was put in its way meanwhile")
@@ -390,10 +388,7 @@ func makeBelow(top *os.File, rel string, file bool) error {
 				return &os.PathError{Op: "mkdir", Path: strings.Join(parts[:i+1], "/"), Err: made}
 			}
 		}
-		next, err := unix.Openat2(dir, name, &unix.OpenHow{
-			Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-		})
+		next, err := openat.Open(dir, name, openat.OneMount, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		if err != nil {
 			if made != nil && (errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EXDEV)) {
 				return nil

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
@@ -116,10 +117,7 @@ func readlink(over []covered, path string) (target string, mounted bool, err err
 		return "", false, nil
 	}
 	rel := strings.TrimPrefix(strings.TrimPrefix(path, c.at), "/")
-	fd, err := unix.Openat2(int(c.tree.Fd()), rel, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
+	fd, err := openat.Open(int(c.tree.Fd()), rel, openat.Beneath, unix.O_PATH|unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return "", false, nil // the delegate makes it, or reports the error
 	}

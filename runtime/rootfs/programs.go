@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // addition is a file that a jail's ephemeral layer adds to the image, where the image has the
@@ -95,7 +97,7 @@ func (s *stager) noteSwitchers(root int) {
 		return
 	}
 	for _, name := range switchers {
-		fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+		fd, err := openat.Open(root, name, openat.InRoot, unix.O_PATH)
 		if err != nil {
 			continue
 		}
@@ -127,14 +129,12 @@ func regroup(root int, name string, uid, gid int) error {
 func openFile(root int, name string, uid, flags int) (*os.File, error) {
 	// The file is opened for writing only when it is known to be a regular file: opening another
 	// may block, or call a driver.
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}
-	fd, err := unix.Openat2(root, name, &how)
+	f, err := openat.File(root, name, openat.OneMount, unix.O_PATH)
 	if err != nil {
 		return nil, nil // an image without it
 	}
-	f := os.NewFile(uintptr(fd), name)
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != uid {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != uid {
 		f.Close()
 		return nil, err
 	}
@@ -143,15 +143,11 @@ func openFile(root int, name string, uid, flags int) (*os.File, error) {
 	}
 	defer f.Close()
 	// The jail does not run yet, so that the name leads to the same file.
-	how.Flags = uint64(flags | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC)
-	fd, err = unix.Openat2(root, name, &how)
+	opened, err := openat.File(root, name, openat.OneMount, flags|unix.O_NONBLOCK)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return nil, nil // the layer is full
 	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
+	return opened, err
 }
 
 // hide removes a file of the image's from the jail's root.
@@ -199,12 +195,6 @@ func (a addition) add(root, uid, gid int) error {
 // openBeneath opens a directory of the jail's root that no link or mount leads to,
 // or returns nil.
 func openBeneath(root int, name string) *os.File {
-	fd, err := unix.Openat2(root, name, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-	})
-	if err != nil {
-		return nil
-	}
-	return os.NewFile(uintptr(fd), name)
+	f, _ := openat.File(root, name, openat.OneMount, unix.O_PATH|unix.O_DIRECTORY)
+	return f
 }

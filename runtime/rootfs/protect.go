@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
@@ -524,10 +525,7 @@ func (s *Staged) ProtectedPaths() []string {
 func (s *Staged) Attaches() bool { return len(s.attach) > 0 }
 
 func (a attachment) mount(root int) error {
-	at, err := unix.Openat2(root, a.path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	at, err := openat.Open(root, a.path, openat.InRootNoLinks, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
 	}

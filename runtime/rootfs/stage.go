@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/bindsource"
@@ -306,7 +307,7 @@ func (s *stager) relabel(src *bindsource.Source) error {
 	}
 	// Through /proc, since fsetxattr(2) refuses an O_PATH descriptor.
 	// The kernel's own form ends in a zero byte.
-	return unix.Setxattr(fmt.Sprintf("/proc/self/fd/%d", src.File.Fd()), "security.selinux", append([]byte(s.Plan.Label), 0), 0)
+	return unix.Setxattr(openat.Proc(int(src.File.Fd())), "security.selinux", append([]byte(s.Plan.Label), 0), 0)
 }
 
 // attachBinds mounts the clones where the delegate finds them, and points the

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // cloneTree returns a detached clone of the mount at f (open_tree(2)), with attributes set on it
@@ -91,10 +93,7 @@ func Detach(path string, dev uint64) error {
 // OpenDir opens a directory by a path that holds no symbolic link in its last
 // component.
 func OpenDir(path string) (*os.File, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, filepath.Clean(path), &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_MAGICLINKS,
-	})
+	fd, err := openat.Open(unix.AT_FDCWD, filepath.Clean(path), openat.Real, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -104,10 +103,7 @@ func OpenDir(path string) (*os.File, error) {
 // OpenRoot opens a root file system. Like runc, it refuses a path with a symbolic link in it: the
 // link's target can change.
 func OpenRoot(path string) (*os.File, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	fd, err := openat.Open(unix.AT_FDCWD, path, openat.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
 	if err == unix.ELOOP {
 		return nil, fmt.Errorf("invalid rootfs %s: a symbolic link is on the way", path)
 	}

@@ -2,7 +2,6 @@ package rootfs
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/spec/plan"
 )
 
@@ -108,46 +109,36 @@ func (s *stager) mounted(path string) bool {
 
 // bundle reads a file of the image's, links followed within it, and reports where it is.
 func bundle(root *os.File, path string) (at, text string, err error) {
-	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	at, text, err = readBundle(int(root.Fd()), path, openat.InRoot)
 	if err != nil {
-		return "", "", err
-	}
-	defer unix.Close(fd)
-	own := fmt.Sprintf("/proc/self/fd/%d", fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return "", "", fmt.Errorf("%s is not a file", path)
-	}
-	if at, err = os.Readlink(own); err != nil {
 		return "", "", err
 	}
 	at, inside := strings.CutPrefix(at, root.Name()+"/")
 	if !inside {
 		return "", "", fmt.Errorf("%s is not below the root", path)
 	}
-	text, err = readBundle(own)
-	return "/" + at, text, err
+	return "/" + at, text, nil
 }
 
 // hostBundle returns the certificates that the host trusts, or "".
 func hostBundle() string {
 	for _, path := range plan.Bundles() {
-		if text, err := readBundle(path); err == nil {
+		if _, text, err := readBundle(unix.AT_FDCWD, path, openat.Real); err == nil {
 			return text
 		}
 	}
 	return ""
 }
 
-func readBundle(path string) (string, error) {
-	f, err := os.Open(path)
+func readBundle(dir int, path string, how openat.How) (at, text string, err error) {
+	f, err := openat.Regular(dir, path, how)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxBundle+1))
-	if err == nil && len(text) > maxBundle {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxBundle)
+	if at, err = openat.Name(int(f.Fd())); err != nil {
+		return "", "", err
 	}
-	return string(text), err
+	data, err := atomicfile.ReadAll(f, maxBundle)
+	return at, string(data), err
 }

@@ -3,7 +3,6 @@ package rootfs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
@@ -278,15 +279,12 @@ func (s *stager) copyText(src *bindsource.Source) (string, error) {
 
 // readSource reads the file that was opened and judged, even if its name leads elsewhere by now.
 func readSource(src *bindsource.Source) (string, error) {
-	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(src.File.Fd())), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	f, err := openat.Reopen(int(src.File.Fd()), unix.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxCopy+1))
-	if err == nil && len(text) > maxCopy {
-		err = fmt.Errorf("it is longer than %d bytes", maxCopy)
-	}
+	text, err := atomicfile.ReadAll(f, maxCopy)
 	return string(text), err
 }
 
@@ -371,10 +369,7 @@ func attachView(root int, v View, dev uint64) error {
 // openCovered opens a file of the jail's that a view goes over. It must be the kernel's, or on
 // the views' own file system: an image's file there stays as it is.
 func openCovered(root int, path string, dev uint64) (int, error) {
-	at, err := unix.Openat2(root, path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	at, err := openat.Open(root, path, openat.InRootNoLinks, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return -1, err
 	}
@@ -444,7 +439,7 @@ func rewrite(dev uint64, tree *os.File, text string) error {
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return fmt.Errorf("a writable clone: %w", err)
 	}
-	w, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(fd), os.O_WRONLY|os.O_TRUNC|unix.O_CLOEXEC, 0)
+	w, err := openat.Reopen(fd, unix.O_WRONLY|unix.O_TRUNC)
 	if err != nil {
 		return err
 	}

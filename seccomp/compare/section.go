@@ -6,12 +6,12 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/seccomp"
 )
 
@@ -47,12 +47,9 @@ func Section(name, arch string) (*specs.LinuxSeccomp, error) {
 		return nil, fmt.Errorf("%q is neither a profile (%v, docker) nor a file that can be read: %w", name, seccomp.Profiles(), err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := atomicfile.ReadAll(f, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
-	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s: longer than %d bytes", name, maxFile)
 	}
 	s, err := parse(data, arch)
 	if err != nil {

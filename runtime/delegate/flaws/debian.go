@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
 // Bounds on what is read of the package manager's files, in bytes.
@@ -30,7 +32,7 @@ type debPackage struct {
 // like the program, as both runc and crun are. nil if it belongs to no package, as Docker's own
 // runc is.
 func debianOwner(e Packages, path, name string) *debPackage {
-	list, err := readSome(filepath.Join(e.Dpkg, "info", name+".list"), maxList)
+	list, err := atomicfile.Read(filepath.Join(e.Dpkg, "info", name+".list"), maxList)
 	if err != nil {
 		return nil
 	}
@@ -163,13 +165,4 @@ func number(s string) (digits, rest string) {
 		i++
 	}
 	return strings.TrimLeft(s[:i], "0"), s[i:]
-}
-
-func readSome(path string, max int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, max))
 }

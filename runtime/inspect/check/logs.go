@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
 // What a jail prints, its engine writes to the host's disk. No control group
@@ -161,5 +162,5 @@ func readBounded(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxSettings))
+	return atomicfile.ReadAll(f, maxSettings)
 }

@@ -13,6 +13,7 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -25,7 +26,7 @@ func mapText(p policy.Policy) string { return idmap.Text(p.Userns.Block(0).UIDs)
 // (5.2), mount_setattr (5.12).
 func mountAPI(*env) answer {
 	err := inMounts(func(dir string) error {
-		fd, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+		fd, err := openat.Open(unix.AT_FDCWD, dir, openat.Real, unix.O_PATH)
 		if err != nil {
 			return fmt.Errorf("openat2: %w", err)
 		}

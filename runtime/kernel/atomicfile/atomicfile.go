@@ -3,7 +3,9 @@
 package atomicfile
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -56,6 +58,18 @@ func Read(path string, max int64) ([]byte, error) {
 			data = slices.Grow(data, 512)
 		}
 	}
+}
+
+// ErrTooLong is wrapped by ReadAll's error for more bytes than the limit.
+var ErrTooLong = errors.New("too long")
+
+// ReadAll reads to the end of r, at most max bytes.
+func ReadAll(r io.Reader, max int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, max+1))
+	if err == nil && int64(len(data)) > max {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLong, max)
+	}
+	return data, err
 }
 
 // Unique returns a file's name that no other call makes meanwhile, of prefix, the process id and a

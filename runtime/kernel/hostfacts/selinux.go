@@ -1,10 +1,11 @@
 package hostfacts
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
 // containerLabels reads the labels for containers of the policy in use: the file
@@ -32,7 +33,7 @@ func assignments(path string) map[string]string {
 		return nil
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	b, err := atomicfile.ReadAll(f, maxConfig)
 	if err != nil {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/spec/netrules"
@@ -103,7 +103,7 @@ func request(dir string, r helperproto.Request, patience time.Duration) (helperp
 	if err := c.CloseWrite(); err != nil {
 		return a, err
 	}
-	text, err := io.ReadAll(io.LimitReader(c, maxAnswer))
+	text, err := atomicfile.ReadAll(c, maxAnswer)
 	if err != nil {
 		return a, err
 	}

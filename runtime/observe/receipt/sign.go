@@ -50,7 +50,7 @@ func Key(dir string) (ed25519.PrivateKey, error) {
 	if fi, err := f.Stat(); err != nil || fi.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("%s: others can read it (remedy: remove it, and a new one is made)", path)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxKey))
+	data, err := atomicfile.ReadAll(f, maxKey)
 	if err != nil {
 		return nil, err
 	}

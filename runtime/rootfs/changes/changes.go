@@ -10,7 +10,6 @@ package changes
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/printable"
 )
 
@@ -119,14 +119,11 @@ func lookup(layer int, name string) (found, hidden bool) {
 }
 
 // beneath opens a file below a directory, without following links.
-func beneath(dir int, name string, flags uint64) (int, error) {
+func beneath(dir int, name string, flags int) (int, error) {
 	if flags&unix.O_PATH == 0 {
 		flags |= unix.O_NONBLOCK | unix.O_NOCTTY // opening a jail's pipe must not block
 	}
-	return unix.Openat2(dir, name, &unix.OpenHow{
-		Flags:   flags | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	})
+	return openat.Open(dir, name, openat.OneMount, flags|unix.O_NOFOLLOW)
 }
 
 // An entry is a file that walk has met.
@@ -193,7 +190,7 @@ func ByOrigin(layer *os.File) Below {
 			return false
 		}
 		defer unix.Close(fd)
-		n, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d", fd), "trusted.overlay.origin", nil)
+		n, err := unix.Getxattr(openat.Proc(fd), "trusted.overlay.origin", nil)
 		return err == nil && n > 0
 	}
 }

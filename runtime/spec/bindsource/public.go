@@ -3,14 +3,14 @@ package bindsource
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/spec/bindsource/accounts"
 	"agentjail.dev/runtime/spec/bindsource/gitsettings"
@@ -181,18 +181,16 @@ func publicEnd(path string) bool {
 
 // publicText reads and judges a file's text.
 func publicText(file *os.File, as Public) (string, error) {
-	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(file.Fd())), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	f, err := openat.Reopen(int(file.Fd()), unix.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxPublic+1))
+	b, err := atomicfile.ReadAll(f, maxPublic)
 	text := string(b)
 	switch {
 	case err != nil:
 		return "", err
-	case len(b) > maxPublic:
-		return "", fmt.Errorf("it is larger than %d bytes", maxPublic)
 	case strings.Contains(text, "PRIVATE KEY-----"):
 		return "", errors.New("it holds a private key")
 	case as == PublicGit:

@@ -110,7 +110,7 @@ func TestPublicTrail(t *testing.T) {
 		}, "belongs to uid 1000"},
 		{"a directory", func() { must(os.Remove(file)); must(os.Mkdir(file, 0o755)) }, "it is a "},
 		{"a pipe", func() { must(os.Remove(file)); must(unix.Mkfifo(file, 0o644)) }, "it is a pipe"},
-		{"too large", func() { must(os.Truncate(file, maxPublic+1)) }, "larger than"},
+		{"too large", func() { must(os.Truncate(file, maxPublic+1)) }, "too long"},
 		{"a private key", func() { must(os.WriteFile(file, []byte("-----BEGIN EC PRIVATE KEY-----\n"), 0o644)) }, "private key"},
 	} {
 		fresh()

@@ -2,13 +2,13 @@ package bindsource
 
 import (
 	"encoding/json"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
@@ -62,7 +62,7 @@ func podOfSandbox(dir string) string {
 		return ""
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSandboxConfig))
+	text, err := atomicfile.ReadAll(f, maxSandboxConfig)
 	if err != nil {
 		return ""
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // SetIDLimits bound the search for set-id programs. None is a time, so that other work on the
@@ -41,10 +43,7 @@ func (s *Source) FindSetID(l SetIDLimits) {
 	seen := 0
 	buf := make([]byte, 16<<10)
 	for queue := []dir{{".", 0}}; len(queue) > 0; queue = queue[1:] {
-		fd, err := unix.Openat2(int(s.File.Fd()), queue[0].rel, &unix.OpenHow{
-			Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOATIME,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-		})
+		fd, err := openat.Open(int(s.File.Fd()), queue[0].rel, openat.Beneath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
 		if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
 			continue // replaced meanwhile
 		}

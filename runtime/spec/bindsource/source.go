@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // Kind is a source's file type.
@@ -163,7 +165,7 @@ func (s *Source) look(e Engine) error {
 		s.Room = int64(fs.Blocks) * fs.Bsize
 	}
 	// The kernel's own name of the open file, even if it was renamed since.
-	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	real, err := openat.Name(fd)
 	if err != nil {
 		return err
 	}

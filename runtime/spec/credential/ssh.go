@@ -7,12 +7,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/spec/netrules"
 )
@@ -110,12 +110,9 @@ func (c Spec) HostKeys(host string) ([][]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxKnownHosts+1))
+	text, err := atomicfile.ReadAll(f, maxKnownHosts)
 	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxKnownHosts {
-		return nil, fmt.Errorf("%s has more than %d bytes", c.KnownHosts, maxKnownHosts)
+		return nil, fmt.Errorf("%s: %w", c.KnownHosts, err)
 	}
 	server := Server(c.Endpoint(host))
 	keys := hostKeys(string(text), server)

@@ -404,7 +404,7 @@ func TestLoadTrust(t *testing.T) {
 			os.Remove(file)
 			return unix.Mknod(file, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5)))
 		}, "not a regular file"},
-		{"a huge file", func(dir, file string) error { return os.Truncate(file, maxFile+1) }, "larger than"},
+		{"a huge file", func(dir, file string) error { return os.Truncate(file, maxFile+1) }, "too long"},
 		{"a file in place of the directory", func(dir, file string) error {
 			if err := os.RemoveAll(dir); err != nil {
 				return err

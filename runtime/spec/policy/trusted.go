@@ -2,9 +2,9 @@ package policy
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
@@ -22,12 +22,9 @@ func readTrusted(path string) ([]byte, error) {
 		return nil, fmt.Errorf("policy %s: %w", path, err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := atomicfile.ReadAll(f, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading policy %s: %w", path, err)
-	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("policy %s is larger than %d bytes", path, maxFile)
 	}
 	return data, nil
 }

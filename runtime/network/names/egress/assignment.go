@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/network/names/jailsock"
 )
@@ -159,13 +159,13 @@ func descriptors(control []byte) (fds []int, err error) {
 
 // whole reads the rest of the message.
 func whole(conn *net.UnixConn, begun []byte) ([]byte, error) {
-	rest, err := io.ReadAll(io.LimitReader(conn, helperproto.MaxWork-int64(len(begun))+1))
+	rest, err := atomicfile.ReadAll(conn, helperproto.MaxWork-int64(len(begun)))
 	defer clear(rest)
 	if err != nil {
 		return nil, fmt.Errorf("reading the work: %w", err)
 	}
-	if n := len(begun) + len(rest); n == 0 || n > helperproto.MaxWork {
-		return nil, errors.New("there is no work, or too much of it")
+	if len(begun)+len(rest) == 0 {
+		return nil, errors.New("there is no work")
 	}
 	return append(append(make([]byte, 0, len(begun)+len(rest)), begun...), rest...), nil
 }

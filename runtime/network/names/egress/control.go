@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
@@ -119,12 +120,9 @@ func (c *control) may(conn *net.UnixConn) bool {
 // readRequest reads one request, to the end of the message.
 func readRequest(from io.Reader) (helperproto.Request, error) {
 	var r helperproto.Request
-	data, err := io.ReadAll(io.LimitReader(from, helperproto.MaxRequest+1))
+	data, err := atomicfile.ReadAll(from, helperproto.MaxRequest)
 	if err != nil {
 		return r, fmt.Errorf("reading the request: %w", err)
-	}
-	if len(data) > helperproto.MaxRequest {
-		return r, fmt.Errorf("the request has more than %d bytes", helperproto.MaxRequest)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

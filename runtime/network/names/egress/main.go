@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/network/helper/child"
 	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/network/names/terminate"
@@ -179,12 +180,12 @@ const maxSetup = 4 << 10
 // readSetup reads the set-up. An end of file at once means that the starter was killed.
 func readSetup(from *os.File) (s helperproto.Setup, err error) {
 	defer from.Close()
-	data, err := io.ReadAll(io.LimitReader(from, maxSetup+1))
+	data, err := atomicfile.ReadAll(from, maxSetup)
 	if err != nil {
 		return s, fmt.Errorf("reading the set-up: %w", err)
 	}
-	if len(data) == 0 || len(data) > maxSetup {
-		return s, errors.New("the set-up is empty or too long")
+	if len(data) == 0 {
+		return s, errors.New("the set-up is empty")
 	}
 	return s, json.Unmarshal(data, &s)
 }

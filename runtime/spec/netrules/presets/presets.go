@@ -23,13 +23,13 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -119,12 +119,9 @@ func read(dir fs.FS, name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	b, err := atomicfile.ReadAll(f, maxFile)
 	if err != nil {
-		return "", err
-	}
-	if len(b) > maxFile {
-		return "", fmt.Errorf("%s has more than %d bytes", path.Base(name), maxFile)
+		return "", fmt.Errorf("%s: %w", path.Base(name), err)
 	}
 	return string(b), nil
 }

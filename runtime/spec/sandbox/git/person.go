@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -54,11 +55,11 @@ const maxConfig = 1 << 20
 // No program of the repository runs: git parses a text.
 func (p Person) WorkTree(git string) func(gitDir string) (string, error) {
 	return func(gitDir string) (string, error) {
-		text, err := readSmall(filepath.Join(gitDir, "config"), maxConfig)
+		text, err := atomicfile.Read(filepath.Join(gitDir, "config"), maxConfig)
 		if err != nil {
 			return "", err
 		}
-		return p.run(git, text, "config", "--file", "-", "--no-includes", "--get", "core.worktree")
+		return p.run(git, string(text), "config", "--file", "-", "--no-includes", "--get", "core.worktree")
 	}
 }
 

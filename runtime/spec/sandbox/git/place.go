@@ -3,14 +3,13 @@ package git
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -204,14 +203,14 @@ func (f *finder) common(gitDir, by string) error {
 // borrowed refuses a repository that uses another repository's objects, which the jail does not
 // have (objects/info/alternates).
 func (f *finder) borrowed() error {
-	text, err := readSmall(filepath.Join(f.gitDir, "objects/info/alternates"), 1<<16)
+	text, err := atomicfile.Read(filepath.Join(f.gitDir, "objects/info/alternates"), 1<<16)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading which objects are borrowed: %w", err)
 	}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
@@ -291,28 +290,6 @@ func from(dir, to string) (string, error) {
 
 // readLink reads a file that holds one path.
 func readLink(path string) (string, error) {
-	text, err := readSmall(path, maxLink)
-	return strings.TrimRight(text, "\r\n"), err
-}
-
-// readSmall reads a regular file of at most max bytes, and waits for none.
-func readSmall(path string, max int64) (string, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return "", err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return "", errors.New("it is not a file")
-	}
-	text, err := io.ReadAll(io.LimitReader(f, max+1))
-	if err == nil && int64(len(text)) > max {
-		err = fmt.Errorf("it is longer than %d bytes", max)
-	}
-	return string(text), err
+	text, err := atomicfile.Read(path, maxLink)
+	return strings.TrimRight(string(text), "\r\n"), err
 }
