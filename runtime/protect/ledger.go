@@ -71,6 +71,9 @@ type ledgerRecord struct {
 // before a moment that was read earlier (clock_gettime(2), CLOCK_REALTIME_COARSE).
 const clockSlack = 50 * time.Millisecond
 
+// beforeLock is for tests: it stands for another jail that has the ledger first.
+var beforeLock = func() {}
+
 // lock keeps other calls from the ledger.
 func (l Ledger) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
@@ -80,6 +83,7 @@ func (l Ledger) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the ledger of placeholders: %w", err)
 	}
+	beforeLock()
 	for err = unix.EINTR; err == unix.EINTR; {
 		err = unix.Flock(fd, unix.LOCK_EX)
 	}
@@ -141,13 +145,14 @@ func (l Ledger) partialFiles() ([]string, error) {
 }
 
 // Make makes the missing placeholders among the paths of a directory, for the jail of that key. A
-// file that has appeared since the search stays. source is the directory's path on the host.
-// denied are the placeholders that no user of the jail could make.
+// file that has appeared since the search stays, and a placeholder whose directory vanishes
+// meanwhile is left out. source is the directory's path on the host. denied are the placeholders
+// that no user of the jail could make.
 func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []CreatedPlaceholder, err error) {
 	t := tree{root: root, mounts: true}
-	want, bare := missing(t, source, paths), t.bare(paths)
+	absent := slices.ContainsFunc(paths, func(p Path) bool { return p.Treatment == Placeholder })
 	keys, err := l.keys()
-	if err != nil || len(want) == 0 && len(bare) == 0 && len(keys) == 0 {
+	if err != nil || !absent && len(keys) == 0 && len(t.bare(paths)) == 0 {
 		return nil, err
 	}
 	unlock, err := l.lock()
@@ -155,6 +160,8 @@ func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (de
 		return nil, err
 	}
 	defer unlock()
+	// The directories as they are now: another jail's end may have come after the search.
+	want, bare := missing(t, source, paths), t.bare(paths)
 	a, err := l.read(key)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -250,7 +257,7 @@ func (l Ledger) makeGroup(t tree, source string, list []CreatedPlaceholder) (mad
 			denied = append(denied, m) // an immutable directory (chattr(1)), or another's
 			continue
 		}
-		if err != nil && m.optional() {
+		if moved(err) || err != nil && m.optional() {
 			continue
 		}
 		if err != nil {

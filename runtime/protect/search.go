@@ -176,6 +176,9 @@ const prepares = 5
 func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, error) {
 	for range prepares {
 		f, err := Search(view, o)
+		if moved(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -192,13 +195,19 @@ func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, erro
 		t := tree{root: view, mounts: o.Mounts}
 		vanished := slices.ContainsFunc(f.Paths, func(p Path) bool {
 			_, err := t.stat(p.Rel) // another jail's placeholder, for one
-			return errors.Is(err, unix.ENOENT)
+			return moved(err)
 		})
 		if !vanished {
 			return f, nil
 		}
 	}
 	return nil, refusal.New(refusal.MountMoved, "%s changes too fast for its protected paths to be kept", o.Source).WithRemedy("try again when nothing else writes there")
+}
+
+// moved reports that a path, or a directory on its way, is not there any more, or is something
+// else.
+func moved(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
 // Open opens a path that was found, O_PATH, with the bounds of the search.

@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -266,4 +267,64 @@ func TestVanished(t *testing.T) {
 		t.Errorf("vanished: %q", got)
 	}
 	remove(t, l, "jail")
+}
+
+// TestVanishingDirectory: the directory of a placeholder vanishes while a jail is made, by another jail's end or by another program.
+func TestVanishingDirectory(t *testing.T) {
+	for name, vanish := range map[string]func(t *testing.T, l Ledger, dir string, root *os.File){
+		"the end of another jail": func(t *testing.T, l Ledger, dir string, root *os.File) {
+			prepare(t, l, "one", dir, root)
+			for _, at := range []string{".claude/agents", ".claude/commands", ".git/hooks"} { // that end has begun
+				if err := os.RemoveAll(filepath.Join(dir, at)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			beforeLock = func() {
+				beforeLock = func() {}
+				remove(t, l, "one")
+			}
+		},
+		"another program": func(t *testing.T, _ Ledger, dir string, _ *os.File) {
+			afterMkdir = func(name string) {
+				if name == filepath.Join(dir, ".claude") {
+					afterMkdir = func(string) {}
+					if err := os.Remove(name); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		},
+		"a file in its place": func(t *testing.T, _ Ledger, dir string, _ *os.File) {
+			afterMkdir = func(name string) {
+				if name == filepath.Join(dir, ".git/info") {
+					afterMkdir = func(string) {}
+					if err := errors.Join(os.Remove(name), os.WriteFile(name, nil, 0o644)); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { beforeLock, afterMkdir = func() {}, func(string) {} })
+			l := newLedger(t)
+			dir, root := plant(t, ".git/HEAD", ".git/objects/", ".git/refs/", "main.go")
+			before := everything(t, dir)
+			vanish(t, l, dir, root)
+			f := prepare(t, l, "two", dir, root)
+			beforeLock, afterMkdir = func() {}, func(string) {}
+			for _, at := range []string{".claude/agents", ".claude/commands", ".git/hooks", ".git/commondir"} {
+				if !f.Keeps(at) {
+					t.Errorf("%s is left to the jail: %s", at, f.text(Placeholder))
+				}
+				if _, err := os.Lstat(filepath.Join(dir, at)); err != nil {
+					t.Error(err)
+				}
+			}
+			remove(t, l, "two")
+			if got := everything(t, dir); got != before && got != strings.Replace(before, ".git/objects", ".git/info .git/objects", 1) {
+				t.Errorf("left: %s", got)
+			}
+		})
+	}
 }
