@@ -280,7 +280,9 @@ func (a *arrivals) changedWithin(rel string, typ byte, depth int) bool {
 }
 
 // gitlinks finds the entries of an index that lead git into a new repository. An unchanged index
-// can have such an entry for a repository that is new.
+// can have such an entry for a repository that is new. A changed one can have a new entry for a
+// repository that was there: an index has no times of its entries, so that those count as old that
+// .gitmodules names, if it was not changed.
 func (a *arrivals) gitlinks(g arrivedGit) {
 	var files []string
 	for _, d := range a.names(g.rel, func(name string, _ byte) bool {
@@ -288,8 +290,13 @@ func (a *arrivals) gitlinks(g arrivedGit) {
 	}) {
 		files = append(files, path.Join(g.rel, d.name))
 	}
-	if len(a.fresh) == 0 && !slices.ContainsFunc(files, a.changed) {
+	changed := slices.ContainsFunc(files, a.changed)
+	if len(a.fresh) == 0 && !changed {
 		return
+	}
+	var old []string
+	if modules := path.Join(g.work, ".gitmodules"); changed && !a.changed(modules) {
+		old = a.modules(modules)
 	}
 	for _, file := range files {
 		text, _, err := a.read(file, maxIndex)
@@ -299,13 +306,13 @@ func (a *arrivals) gitlinks(g arrivedGit) {
 			continue
 		}
 		for _, l := range links {
-			a.gitlink(path.Join(g.work, l), g.work)
+			a.gitlink(path.Join(g.work, l), g.work, changed && !slices.Contains(old, l))
 		}
 	}
 }
 
-// gitlink looks at where an entry leads.
-func (a *arrivals) gitlink(to, from string) {
+// gitlink looks at where an entry leads, which may be new.
+func (a *arrivals) gitlink(to, from string, entry bool) {
 	if !a.fresh[to] {
 		st, err := a.stat(path.Join(to, ".git"))
 		if err != nil {
@@ -314,7 +321,10 @@ func (a *arrivals) gitlink(to, from string) {
 		// In a directory that is not searched, or in one that was not reached.
 		a.dotGit(path.Join(to, ".git"), to, byte(st.Mode&unix.S_IFMT>>12))
 	}
-	if a.fresh[to] {
-		a.add(Gitlink, to, "git's own status and diff in "+from+" run programs that the repository there names")
+	switch runs := "git's own status and diff in " + from + " run programs that the repository there names"; {
+	case a.fresh[to]:
+		a.add(Gitlink, to, runs)
+	case entry:
+		a.add(Gitlink, to, "the index was changed, and no .gitmodules from before names it: "+runs)
 	}
 }

@@ -35,3 +35,17 @@ func (a *arrivals) programSettings(gitDir string) string {
 	}
 	return strings.Join(keys, ", ")
 }
+
+// modules lists the directories of submodules that a .gitmodules names (gitmodules(5)).
+func (a *arrivals) modules(rel string) (paths []string) {
+	text, _, err := a.read(rel, maxCopy)
+	if err != nil {
+		return nil
+	}
+	for _, s := range gitconfig.Scan(text) {
+		if s.Section == "submodule" && s.Key == "path" {
+			paths = append(paths, path.Clean(s.Value))
+		}
+	}
+	return paths
+}

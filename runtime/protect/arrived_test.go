@@ -33,12 +33,14 @@ var arrivalRows = []struct{ name, script, want string }{
 	{"ordinary work", "cd r; echo y >>f; git add f; git commit -qm two; git checkout -qb topic; git stash -q || true; git tag v1; mkdir -p src; echo x >src/x", ""},
 	{"a repository that is added", "cd r; git init -q vendor; git -C vendor commit -q --allow-empty -m v; git add vendor 2>/dev/null", "gitlink r/vendor; repository r/vendor"},
 	{"the same, not added", "git init -q r/vendor", "repository r/vendor"},
+	{"one that was there, added", "cd r; git add old 2>/dev/null", "gitlink r/old"},
+	{"one that was there, and a .gitmodules that vouches for it", "cd r; git config -f .gitmodules submodule.o.path old; git add . 2>/dev/null", "gitlink r/old; gitlink r/sub; setting r/.gitmodules"},
 	{"one that was renamed to .git", "mkdir -p r/v/g/objects r/v/g/refs; echo 'ref: refs/heads/x' >r/v/g/HEAD; echo '[core]' >r/v/g/config; mv r/v/g r/v/.git", "repository r/v"},
 	{"one without settings", "mkdir -p r/v/.git/objects r/v/.git/refs; echo 'ref: refs/heads/x' >r/v/.git/HEAD", "repository r/v"},
 	{"one where nobody looks", "cd r; mkdir node_modules; git init -q node_modules/v; git -C node_modules/v commit -q --allow-empty -m v; git add -f node_modules/v 2>/dev/null", "gitlink r/node_modules/v; repository r/node_modules/v"},
 	{"a file .git", "mkdir r/v; echo 'gitdir: ../../x' >r/v/.git", "repository r/v"},
 	{"a link .git", "mkdir r/v; ln -s ../../x r/v/.git", "repository r/v"},
-	{"a further work tree", "git -C r worktree add -q ../tree", "repository r/.git/worktrees/tree; repository tree; setting tree/.vscode"},
+	{"a further work tree", "git -C r worktree add -q ../tree", "repository r/.git/worktrees/tree; repository tree; setting tree/.gitmodules; setting tree/.vscode"},
 	{"a bare repository", "git init -q --bare r/b.git", "repository r/b.git"},
 	{"a hook", "echo x >r/.git/hooks/post-commit", "hook r/.git/hooks/post-commit"},
 	{"a setting of git's", "git -C r config a.b c", "repository r"},
@@ -62,7 +64,9 @@ func TestArrived(t *testing.T) {
 	for _, c := range arrivalRows {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			script(t, dir, `git init -q -b main r; cd r; mkdir .vscode; echo {} >.vscode/old.json; for i in 1 2 3; do echo x >file$i; done; echo x >f; git add .; git commit -qm one`)
+			script(t, dir, `git init -q -b main r; cd r; mkdir .vscode; echo {} >.vscode/old.json; for i in 1 2 3; do echo x >file$i; done; echo x >f
+				git init -q sub; git -C sub commit -q --allow-empty -m s; printf '[submodule "s"]\n\tpath = sub\n\turl = ./sub\n' >.gitmodules; git add . 2>/dev/null; git commit -qm one
+				git init -q old; git -C old commit -q --allow-empty -m o`)
 			since := filetime.Moment(dir)
 			for !filetime.Moment(dir).After(since) { // the next tick of the kernel's clock
 			}
