@@ -3,6 +3,7 @@ module agentjail.dev
 go 1.26.6 // a patch level because containerd/v2 2.4 has this one
 
 require (
+	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/cilium/ebpf v0.22.0
 	github.com/containerd/console v1.0.5
 	github.com/containerd/containerd/api v1.12.0

@@ -3,6 +3,8 @@ package install
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/aymanbagabas/go-udiff"
 )
 
 // File is a configuration file and what shall become of it.
@@ -52,7 +54,7 @@ func (f *File) compare() {
 	if f.Remove {
 		to, after = "/dev/null", nil
 	}
-	f.Diff = unifiedDiff(from, to, f.Before, after)
+	f.Diff = udiff.Unified(from, to, string(f.Before), string(after))
 }
 
 // unchanged makes sure that a file that is to change is still as it was read.

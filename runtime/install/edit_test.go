@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/aymanbagabas/go-udiff"
 )
 
 var agentjail = Runtime{Name: "agentjail", Path: "/usr/local/bin/agentjail"}
@@ -367,11 +369,11 @@ func FuzzEdit(f *testing.F) {
 
 // TestDiff has patch(1) turn the one text into the other.
 func TestDiff(t *testing.T) {
-	if d := unifiedDiff("a", "b", []byte("x\n"), []byte("x\n")); d != "" {
+	if d := udiff.Unified("a", "b", "x\n", "x\n"); d != "" {
 		t.Errorf("a diff without a difference:\n%s", d)
 	}
 	want := "--- a\n+++ b\n@@ -2,4 +2,5 @@\n 2\n 3\n 4\n-5\n\\ No newline at end of file\n+five\n+6\n"
-	if d := unifiedDiff("a", "b", []byte("1\n2\n3\n4\n5"), []byte("1\n2\n3\n4\nfive\n6\n")); d != want {
+	if d := udiff.Unified("a", "b", "1\n2\n3\n4\n5", "1\n2\n3\n4\nfive\n6\n"); d != want {
 		t.Errorf("got\n%s\nwant\n%s", d, want)
 	}
 	patch, err := exec.LookPath("patch")
@@ -383,7 +385,7 @@ func TestDiff(t *testing.T) {
 	texts = append(texts, awkward...)
 	for i, from := range texts {
 		for j, to := range texts {
-			d := unifiedDiff("f", "f", []byte(from), []byte(to))
+			d := udiff.Unified("f", "f", from, to)
 			if from == to {
 				continue
 			}
