@@ -34,7 +34,7 @@ func handlerOf(o Options, r Runtime, systemd bool) handler {
 // text is the handler's tables.
 func (h handler) text(version int64, name string) string {
 	says := `["` + strings.Join(h.PodAnnotations, `", "`) + `"]`
-	table := fmt.Sprintf("plugins.%q.containerd.runtimes.%s", cri[version], bareKey(name))
+	table := fmt.Sprintf("plugins.%q.containerd.runtimes.%s", cri[version], tomlKey(name))
 	return fmt.Sprintf(`[%s]
   runtime_type = %q
   runtime_path = %q
@@ -45,14 +45,6 @@ func (h handler) text(version int64, name string) string {
   BinaryName = %q
   SystemdCgroup = %v
 `, table, h.Type, h.Path, h.Devices, says, says, table, h.Options.BinaryName, h.Options.SystemdCgroup)
-}
-
-// bareKey quotes a name that TOML would take for several.
-func bareKey(name string) string {
-	if strings.Contains(name, ".") {
-		return `"` + name + `"`
-	}
-	return name
 }
 
 // handlerAt is a document's entry for a name; ok is false for nothing, and exact for what this

@@ -2,8 +2,8 @@ package rootfs
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,22 +19,13 @@ const overrides = "var/lib/dpkg/statoverride"
 // mostOverrides bounds the read of an image's own list.
 const mostOverrides = 64 << 10
 
-// setID are Debian's programs with a set-id bit or a group of their own, in packages that other
-// packages depend on. No jail can set either, and dpkg fails on them, so that the packages could
-// be neither installed nor upgraded. The bits have no effect in a jail anyway (no_new_privs).
-var setID = []string{
-	// login, passwd, util-linux, libpam-modules-bin: upgrades of packages that every image has.
-	"/bin/mount", "/bin/su", "/bin/umount", "/sbin/unix_chkpwd", "/usr/bin/chage", "/usr/bin/chfn", "/usr/bin/chsh", "/usr/bin/expiry",
-	"/usr/bin/gpasswd", "/usr/bin/mount", "/usr/bin/newgrp", "/usr/bin/passwd", "/usr/bin/su", "/usr/bin/umount", "/usr/sbin/unix_chkpwd",
-	// openssh-client, which git recommends.
-	"/usr/bin/ssh-agent", "/usr/lib/openssh/ssh-keysign",
-	// dbus and polkit, which desktop libraries pull in.
-	"/usr/bin/pkexec", "/usr/lib/dbus-1.0/dbus-daemon-launch-helper", "/usr/lib/polkit-1/polkit-agent-helper-1",
-	"/usr/bin/crontab", "/usr/bin/fusermount3", "/usr/bin/ntfs-3g", "/usr/bin/ping", "/usr/bin/screen", "/usr/bin/sudo", "/usr/bin/wall", "/usr/bin/write.ul",
-	"/usr/bin/plocate", "/usr/lib/chromium/chrome-sandbox", "/usr/lib/xorg/Xorg.wrap", "/usr/sbin/pam_extrausers_chkpwd",
-	// man-db's cache belongs to its own user.
-	"/var/cache/man",
-}
+// setID is the list for Debian's programs with a set-id bit or a group of their own, in packages
+// that other packages depend on. No jail can set either, and dpkg fails on them, so that the
+// packages could be neither installed nor upgraded. The bits have no effect in a jail anyway
+// (no_new_privs). Lines that begin with # are remarks.
+//
+//go:embed images/statoverride
+var setID string
 
 // overrideSetID adds the programs that dpkg is to install without set-id bits to dpkg's list, if
 // the image has a list that belongs to container root. Existing entries for the same path stay.
@@ -70,9 +61,9 @@ func missingOverrides(own []byte) []byte {
 	if len(own) > 0 && own[len(own)-1] != '\n' {
 		b.WriteByte('\n')
 	}
-	for _, path := range setID {
-		if !slices.Contains(has, path) {
-			fmt.Fprintf(&b, "root root 755 %s\n", path)
+	for line := range strings.Lines(setID) {
+		if f := strings.Fields(line); f[0] != "#" && !slices.Contains(has, f[3]) {
+			b.WriteString(line)
 		}
 	}
 	return b.Bytes()

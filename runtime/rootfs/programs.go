@@ -1,11 +1,11 @@
 package rootfs
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"path"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -21,21 +21,20 @@ type addition struct {
 	owned []string
 }
 
-var additions = sync.OnceValue(func() []addition {
+// aptConf is apt's. apt fetches as the user _apt, and ends when it cannot drop its groups
+// (setgroups(2), apt.conf(5), APT::Sandbox::User). Its download directories belong to that user,
+// and root has no capability to write there. Its log of the terminal is to belong to the group adm,
+// and apt warns each time that it cannot.
+//
+//go:embed images/apt.conf
+var aptConf string
+
+func additions() []addition {
 	return []addition{
-		// apt fetches as the user _apt, and ends when it cannot drop its groups (setgroups(2),
-		// apt.conf(5), APT::Sandbox::User). Its download directories belong to that user, and
-		// root has no capability to write there. Its log of the terminal is to belong to the
-		// group adm, and apt warns each time that it cannot.
-		{
-			path:  "etc/apt/apt.conf.d/99agentjail",
-			text:  "// From agentjail: a jail has no other users that apt could fetch as, or that could own its log.\nAPT::Sandbox::User \"root\";\nDir::Log::Terminal \"/dev/null\";\n",
-			owned: []string{"var/lib/apt/lists/partial", "var/cache/apt/archives/partial"},
-		},
-		// A stock Debian has no such list.
-		{path: overrides, text: string(missingOverrides(nil))},
+		{"etc/apt/apt.conf.d/99agentjail", aptConf, []string{"var/lib/apt/lists/partial", "var/cache/apt/archives/partial"}},
+		{path: overrides, text: string(missingOverrides(nil))}, // a stock Debian has no such list
 	}
-})
+}
 
 // passwords are files of container root's with another group, "shadow". Tools that add users and
 // groups rewrite them with the same owner and group, which needs CAP_CHOWN unless the group is
