@@ -4,6 +4,7 @@
 #   hack/tools/build.sh runc             the newest runc; needs gcc, pkg-config and libseccomp's headers
 #   hack/tools/build.sh runc-vulnerable  one with known holes (vulnerable/go.mod), and without its protection of itself
 #   hack/tools/build.sh containerd       the newest containerd (containerd/go.mod), with ctr and its own shim beside it
+#   hack/tools/build.sh dockerd          Docker 29 (dockerd/go.mod), with docker-proxy beside it; takes two minutes of processor time
 #   hack/tools/build.sh runsc            gVisor's (gvisor/go.mod), to compare with; takes minutes
 #   hack/tools/build.sh kubernetes       a cluster's programs in one (kubernetes/main.go); takes seven minutes of processor time
 #   hack/tools/build.sh crio             CRI-O (crio/go.mod), with pinns beside it; takes two and a half minutes of processor time
@@ -47,6 +48,15 @@ containerd)
 	mode=exe link=
 	sources=
 	also='ctr containerd-shim-runc-v2' cgo=0
+	;;
+dockerd)
+	cd dockerd
+	package=github.com/moby/moby/v2/cmd/dockerd
+	# The module's own number is not the engine's, by which clients and we decide what it can do.
+	link='-X github.com/moby/moby/v2/dockerversion.Version=29.9.3'
+	tags='netgo osusergo' mode=exe
+	sources=
+	also=docker-proxy cgo=0
 	;;
 crio)
 	cd crio

@@ -28,7 +28,10 @@ var engines = []struct {
 	start func(*testing.T) *promise.Engine
 }{
 	{"command line", commandLine},
-	{"docker", docker},
+	{"docker", docker("")},
+	{"docker 29", docker("29")},
+	{"docker 29 of overlay2", docker("29-overlay2")},
+	{"docker 29 by the shim", docker("29-shim")},
 	{"ctr", ctr},
 	{"podman", func(t *testing.T) *promise.Engine { return podman(t, false) }},
 	{"podman of a user", func(t *testing.T) *promise.Engine { return podman(t, true) }},

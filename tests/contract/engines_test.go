@@ -15,8 +15,12 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// docker is Docker with agentjail in runc's place.
-func docker(t *testing.T) *promise.Engine {
+// docker is an edition of Docker with agentjail in runc's place.
+func docker(edition string) func(*testing.T) *promise.Engine {
+	return func(t *testing.T) *promise.Engine { return overDocker(t, engine.Editions[edition]) }
+}
+
+func overDocker(t *testing.T, edition engine.Edition) *promise.Engine {
 	if _, err := exec.LookPath("dockerd"); err != nil {
 		t.Skip("no Docker (hack/deps.sh installs it):", err)
 	}
@@ -24,7 +28,8 @@ func docker(t *testing.T) *promise.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Log: t.Logf})
+	edition.Needs(t)
+	e, err := engine.Start(engine.Options{Edition: &edition, Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Log: t.Logf})
 	if err != nil {
 		t.Fatal(err)
 	}

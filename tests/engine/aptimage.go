@@ -53,7 +53,7 @@ func (e *Engine) ImportApt() error {
 	if err := tree(&b, files); err != nil {
 		return err
 	}
-	return e.importTar(bytes.NewReader(b.Bytes()), Apt, "ENV PATH=/usr/bin:/bin")
+	return e.ImportTar(bytes.NewReader(b.Bytes()), Apt, "ENV PATH=/usr/bin:/bin")
 }
 
 // librariesOf lists what the dynamic linker loads for programs, the linker itself included (ldd(1)).

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -48,6 +49,8 @@ type Options struct {
 	Default string
 	// Shims are directories that containerd searches for shims, before all others.
 	Shims []string
+	// Edition is the Docker to start; nil is what EditionEnv names.
+	Edition *Edition
 	// LiveRestore keeps containers running while dockerd is away (dockerd(8)).
 	LiveRestore bool
 	// Log gets a line about each thing that had to be done differently than asked; nil discards them.
@@ -71,6 +74,7 @@ type Engine struct {
 	Degraded []string
 
 	opts       Options
+	edition    Edition
 	cli        string
 	spawn      *spawner
 	janitor    io.Closer
@@ -107,8 +111,19 @@ func Start(opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	edition, err := chosenEdition()
+	if err != nil {
+		return nil, err
+	}
+	if opts.Edition != nil {
+		edition = *opts.Edition
+	}
+	programs, err := edition.Programs()
+	if err != nil {
+		return nil, err
+	}
 	sweepStale()
-	e := &Engine{opts: opts, cli: cli, search: opts.Shims}
+	e := &Engine{opts: opts, edition: edition, cli: cli, search: slices.Concat(opts.Shims, programs)}
 	if err := e.makeDir(); err != nil {
 		return nil, err
 	}
@@ -238,9 +253,12 @@ func (e *Engine) writeContainerdConfig() error {
 
 // writeDockerdConfig writes the daemon.json that registers the runtimes.
 func (e *Engine) writeDockerdConfig() error {
-	runtimes := e.opts.Runtimes
-	if runtimes == nil {
-		runtimes = map[string]Runtime{}
+	runtimes := map[string]Runtime{}
+	for name, r := range e.opts.Runtimes {
+		var err error
+		if runtimes[name], err = e.edition.runtime(r); err != nil {
+			return err
+		}
 	}
 	settings := map[string]any{
 		"runtimes":      runtimes,
@@ -250,6 +268,7 @@ func (e *Engine) writeDockerdConfig() error {
 		// Tests fill disks; no log may grow without end.
 		"log-opts": map[string]string{"max-size": "10m"},
 	}
+	maps.Copy(settings, e.edition.settings())
 	if e.opts.Default != "" {
 		settings["default-runtime"] = e.opts.Default
 	}
@@ -342,6 +361,11 @@ func (e *Engine) startDaemon(name, bin string, args ...string) (*daemon, error) 
 		return nil, err
 	}
 	defer log.Close()
+	for _, dir := range e.search {
+		if path := filepath.Join(dir, bin); !strings.Contains(bin, "/") && isFile(path) {
+			bin = path
+		}
+	}
 	cmd := exec.Command(bin, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	path := append(slices.Clone(e.search), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -353,6 +377,11 @@ func (e *Engine) startDaemon(name, bin string, args ...string) (*daemon, error) 
 	}
 	go func() { d.err = cmd.Wait(); close(d.done) }()
 	return d, nil
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
 }
 
 // await polls ready until it succeeds, the daemon ends, or readyWait is over.

@@ -155,7 +155,7 @@ func (e *Engine) ImportBusybox() error {
 	if err := busyboxTree(&b); err != nil {
 		return err
 	}
-	if err := e.importTar(bytes.NewReader(b.Bytes()), Busybox, "CMD [\"/bin/sh\"]", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin"); err != nil {
+	if err := e.ImportTar(bytes.NewReader(b.Bytes()), Busybox, "CMD [\"/bin/sh\"]", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin"); err != nil {
 		return err
 	}
 	b.Reset()
@@ -163,7 +163,7 @@ func (e *Engine) ImportBusybox() error {
 	if err := busyboxTree(&b, entry); err != nil {
 		return err
 	}
-	return e.importTar(bytes.NewReader(b.Bytes()), NonRoot, "USER 1000:1000", "WORKDIR /home/app", "ENTRYPOINT [\"/entry\"]", "CMD [\"/bin/true\"]",
+	return e.ImportTar(bytes.NewReader(b.Bytes()), NonRoot, "USER 1000:1000", "WORKDIR /home/app", "ENTRYPOINT [\"/entry\"]", "CMD [\"/bin/true\"]",
 		"ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin")
 }
 
@@ -181,15 +181,15 @@ func (e *Engine) ImportBusyboxWith(name string, programs, links map[string]strin
 	if err := busyboxTree(&b, extra...); err != nil {
 		return err
 	}
-	return e.importTar(bytes.NewReader(b.Bytes()), name, append(changes, "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin")...)
+	return e.ImportTar(bytes.NewReader(b.Bytes()), name, append(changes, "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin")...)
 }
 
 // importTries bounds the attempts at an import. Docker 20.10 unpacks in a child that pivots into the layer's directory and
 // then removes the pivot; on Linux 6.18 that removal is at times refused as busy, whichever runtimes are configured.
 const importTries = 5
 
-// importTar makes an image from a tar archive.
-func (e *Engine) importTar(r io.ReadSeeker, name string, changes ...string) error {
+// ImportTar makes an image from a tar archive. changes are those of docker import.
+func (e *Engine) ImportTar(r io.ReadSeeker, name string, changes ...string) error {
 	args := []string{"import"}
 	for _, c := range changes {
 		args = append(args, "--change", c)
@@ -304,7 +304,7 @@ func (e *Engine) ImportWork() error {
 			return
 		}
 		defer f.Close()
-		e.workErr = e.importTar(f, Work, "CMD [\"/bin/bash\"]",
+		e.workErr = e.ImportTar(f, Work, "CMD [\"/bin/bash\"]",
 			"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/postgresql/15/bin", "ENV LC_ALL=C.UTF-8")
 	})
 	return e.workErr
@@ -321,5 +321,5 @@ func (e *Engine) ImportStock() error {
 		return err
 	}
 	defer f.Close()
-	return e.importTar(f, Stock, "CMD [\"/bin/bash\"]", "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	return e.ImportTar(f, Stock, "CMD [\"/bin/bash\"]", "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }
