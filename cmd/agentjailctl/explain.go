@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/plan"
@@ -26,7 +27,7 @@ func explainCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			x, refused := r.Explain(c.Args().First())
+			x, refused := facts.Gatherer{Store: r.Store, Root: r.Globals.Root, Policy: r.Policy}.Explain(c.Args().First())
 			if c.Bool("json") {
 				return explainJSON(c, x, refused)
 			}
@@ -59,7 +60,7 @@ type explanation struct {
 	HeldBy map[string]traits.Boundary `json:"heldBy,omitempty"`
 }
 
-func explainJSON(c *cli.Context, x *lifecycle.Explained, refused error) error {
+func explainJSON(c *cli.Context, x *facts.Explained, refused error) error {
 	out := explanation{Report: x.Report}
 	if refused != nil {
 		out.Refused, out.Refusals = refused.Error(), refusal.All(refused)

@@ -38,7 +38,7 @@ var rules = []rule{
 	{"runtime/observe/receipt", []string{"runtime/observe/receipt", "cmd/agentjailctl", "hack/", "tests/"}, "the runtime does not link what only people ask"},
 	{"runtime/spec/sandbox", []string{"runtime/spec/sandbox", "cmd/agentjailctl"}, "the runtime does not link what only people ask"},
 	{"runtime/spec/bundle", []string{"runtime/", "cmd/", "shim", "hack/", "tests/"}, "a filter or a profile knows nothing of bundles"},
-	{"runtime/harden", []string{"runtime/harden", "runtime/lifecycle", "cmd/agentjailctl", "hack/", "tests/"}, "who mounts, seals or looks reads runtime/spec/plan, and does not decide"},
+	{"runtime/harden", []string{"runtime/harden", "runtime/facts", "runtime/lifecycle", "cmd/agentjailctl", "hack/", "tests/"}, "who mounts, seals or looks reads runtime/spec/plan, and does not decide"},
 	{"runtime/observe/ebpf/collector", []string{"runtime/observe/ebpf/collector", "cmd/agentjail-journal"}, "the collector is a program of its own"},
 	{"runtime/network/names/issue", []string{"cmd/agentjail-egress-keys"}, "agentjail does not link certificates"},
 	{"runtime/network/none", []string{"runtime/network/modes", "runtime/network/names"}, "a network mode is asked by its name"},
@@ -52,7 +52,7 @@ var rules = []rule{
 // others stand on. A room imports rooms that stand below it, and none above. Within a room the
 // order is that of Go, which has no circles.
 var floors = []string{
-	"shim", "runtime/runccli", "runtime/inspect", "runtime/install", "runtime/lifecycle", "runtime/harden", "runtime/observe", "runtime/rootfs",
+	"shim", "runtime/runccli", "runtime/inspect", "runtime/install", "runtime/lifecycle", "runtime/facts", "runtime/harden", "runtime/observe", "runtime/rootfs",
 	"apparmor", "runtime/delegate", "runtime/network", "runtime/state", "runtime/internal", "runtime/jailinit", "runtime/spec", "runtime/protect", "seccomp",
 	"runtime/kernel", "runtime/refusal", "runtime/version",
 }

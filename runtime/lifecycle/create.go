@@ -12,6 +12,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/facts"
+	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/kernel/idmap"
@@ -20,6 +22,8 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp/cache"
 )
@@ -94,16 +98,16 @@ type attempt struct {
 	caps delegate.Caps
 	j    *state.Jail
 
-	p      *prepared      // load
-	filter *cache.Filter  // harden
-	spec   *specs.Spec    // harden; changed by stage and write
-	userns *userNS        // openUserNS; nil where the delegate makes it
-	staged *rootfs.Staged // stage
-	second []byte         // writeFilter: the filter that the init step loads
-	// authority is the jail's own certificate authority with its key, from harden to record.
-	authority []byte
-	// hostKey is the key by which the jail knows its helper as the server of ssh.
-	hostKey          []byte
+	in     *facts.Gathered // load
+	res    *harden.Result  // harden
+	rep    *report.Report  // harden
+	filter *cache.Filter   // harden
+	spec   *specs.Spec     // harden; changed by stage and write
+	userns *userNS         // openUserNS; nil where the delegate makes it
+	staged *rootfs.Staged  // stage
+	second []byte          // writeFilter: the filter that the init step loads
+	// keys are the jail's own, with the private parts, from harden to record.
+	keys             credential.Issued
 	mode             modes.Mode     // prepareNetwork
 	network          *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
 	timeNS           delegate.Time  // write
@@ -124,7 +128,7 @@ var creation = []struct {
 	run  []func(*attempt) error
 }{
 	{"load", []func(*attempt) error{(*attempt).load}},
-	{"harden", []func(*attempt) error{(*attempt).takeIDs, (*attempt).harden, (*attempt).record}},
+	{"harden", []func(*attempt) error{(*attempt).assignIDs, (*attempt).harden, (*attempt).record}},
 	{"user namespace", []func(*attempt) error{(*attempt).openUserNS}},
 	{"stage", []func(*attempt) error{(*attempt).stage}},
 	{"write", []func(*attempt) error{(*attempt).writeFilter, (*attempt).prepareNetwork, (*attempt).write, (*attempt).attach}},

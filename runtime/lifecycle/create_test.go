@@ -12,7 +12,6 @@ import (
 
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/thread"
-	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bundle"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
@@ -48,23 +47,8 @@ func TestConsoleSocket(t *testing.T) {
 	if _, err := os.Lstat(store); err == nil {
 		t.Error("something was made for the jail")
 	}
-	if a.p != nil || a.j.IDs.Block != -1 {
-		t.Errorf("the jail got the ids %+v, of %+v", a.j.IDs, a.p)
-	}
-}
-
-// TestRefusedUnseen: what is refused before the bundle's files are looked at is
-// refused with its code, too.
-func TestRefusedUnseen(t *testing.T) {
-	r := &Runtime{Store: state.Store{Root: t.TempDir()}, Policy: policy.Default()}
-	for code, s := range map[refusal.Code]*specs.Spec{
-		refusal.Spec:       {Version: "1.0.2", Process: &specs.Process{Args: []string{"sh"}}},
-		refusal.MountCount: {Version: "1.0.2", Root: &specs.Root{Path: t.TempDir()}, Mounts: make([]specs.Mount, r.Policy.Limits.Mounts+1)},
-	} {
-		_, err := r.gather("j", &bundle.Bundle{Dir: t.TempDir(), Spec: s}, false)
-		if got := refusal.All(err); len(got) != 1 || got[0].Code != code {
-			t.Errorf("%s: %v, with the refusals %v", code, err, got)
-		}
+	if a.in != nil || a.j.IDs.Block != -1 {
+		t.Errorf("the jail got the ids %+v, of %+v", a.j.IDs, a.in)
 	}
 }
 

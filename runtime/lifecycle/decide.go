@@ -10,77 +10,108 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/seccomp/cache"
 )
 
-// takeIDs assigns host ids to the jail. Undoing the claim releases the ids.
-func (a *attempt) takeIDs() error {
-	if err := a.rt.assignIDs(a.j, a.p); err != nil {
+// assignIDs assigns host ids to the jail: those that its bundle gives it, or its own block of the
+// pool. The record has them once it is saved again: Store.Release finds them also without. Undoing
+// the claim releases the ids.
+func (a *attempt) assignIDs() error {
+	j, store := a.j, a.rt.Store
+	ids, other, given, err := a.gatherer().GivenIDs(a.in)
+	if m, ok := ringfault.IDs(); ok {
+		ids, other, given, err = m, nil, true, nil
+	}
+	if err == nil && !given {
+		ids, err = a.allocateIDs()
+	}
+	if err != nil {
 		return err
 	}
-	a.p.facts.IDs = a.j.IDs
+	j.IDs = ids
+	if other != nil {
+		j.Userns = other.Userns
+		if !ids.Given {
+			err = store.Share(j.Userns, ids, j.Key)
+		}
+	}
+	a.in.Facts.IDs = ids
 	crash.Point("create.ids")
-	return nil
+	return err
+}
+
+// allocateIDs takes a block of the pool.
+func (a *attempt) allocateIDs() (idmap.Map, error) {
+	r := a.rt
+	ids, err := r.Store.Allocate(r.Policy.Userns, a.j.Key)
+	if err != nil {
+		return ids, err
+	}
+	if mode, err := modes.Named(r.Policy.Network.Mode); err == nil && mode.Terms(mode.Decide(network.Found{})).SpareID {
+		ids = ids.WithoutSpare()
+	}
+	return ids, nil
 }
 
 // harden decides the jail's spec, and makes its system call filter.
 func (a *attempt) harden() error {
-	r, p := a.rt, a.p
-	if err := ensureLSM(a.ctx, &p.facts, r.Policy); err != nil {
+	r, in := a.rt, a.in
+	if err := ensureLSM(a.ctx, &in.Facts, r.Policy); err != nil {
 		return err
 	}
-	policy := harden.Tighten(p.b.Spec, r.Policy)
+	policy := harden.Tighten(in.Bundle.Spec, r.Policy)
 	var err error
-	a.filter, err = cache.Store{Dir: filepath.Join(r.Store.Root, "filters")}.Get(policy.Filter(p.b.Spec, p.facts.Host.Arch))
+	a.filter, err = cache.Store{Dir: filepath.Join(r.Store.Root, "filters")}.Get(policy.Filter(in.Bundle.Spec, in.Facts.Host.Arch))
 	if err != nil {
-		p.facts.Filter = &harden.Filter{Err: err}
+		in.Facts.Filter = &harden.Filter{Err: err}
 	} else {
-		p.facts.Filter = &harden.Filter{Section: a.filter.Delegates, Notes: a.filter.Notes}
+		in.Facts.Filter = &harden.Filter{Section: a.filter.Delegates, Notes: a.filter.Notes}
 	}
-	p.facts.Placeholders = policy.Credentials.Placeholders()
+	in.Facts.Placeholders = policy.Credentials.Placeholders()
 	if o := credential.OrderOf(policy.Credentials); !o.Empty() {
-		keys, err := issue(a.ctx, o)
-		if err != nil {
+		if a.keys, err = issue(a.ctx, o); err != nil {
 			return err
 		}
-		p.facts.Authority, a.authority = keys.Authority, keys.AuthorityPair
-		p.facts.HostKey, a.hostKey = keys.HostKey, keys.HostKeyPrivate
+		in.Facts.Authority, in.Facts.HostKey = a.keys.Authority, a.keys.HostKey
 	}
-	p.res, p.rep, err = policy.Harden(p.b.Spec, p.facts)
-	r.logUnmet(p.rep)
+	a.res, a.rep, err = policy.Harden(in.Bundle.Spec, in.Facts)
+	r.logUnmet(a.rep)
 	if err != nil {
 		return err
 	}
 	if c := a.d.Choice; c != nil && len(c.Not) > 0 {
-		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "delegate", Now: a.d.Path, Why: "better ones cannot be used here: " + strings.Join(c.Not, "; ")})
+		a.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "delegate", Now: a.d.Path, Why: "better ones cannot be used here: " + strings.Join(c.Not, "; ")})
 	}
-	for _, i := range slices.Backward(p.res.Plan.Dropped) {
-		p.sources[i].File.Close()
-		p.sources = slices.Delete(p.sources, i, i+1)
+	for _, i := range slices.Backward(a.res.Plan.Dropped) {
+		in.Sources[i].File.Close()
+		in.Sources = slices.Delete(in.Sources, i, i+1)
 	}
-	p.res.Plan.KeepHostOwners = a.o.PlainRoot
-	p.res.Plan.Inside = insideFile(p.res.Policy, p.rep)
-	a.spec = p.res.Spec
+	a.res.Plan.KeepHostOwners = a.o.PlainRoot
+	a.res.Plan.Inside = insideFile(a.res.Policy, a.rep)
+	a.spec = a.res.Spec
 	return nil
 }
 
 // record puts the decisions into the jail's record, which write saves.
 func (a *attempt) record() error {
-	j, spec, binds := a.j, a.spec, a.p.res.Plan.Binds
-	if a.p.res.Plan.Authority != "" {
-		if err := atomicfile.Write(filepath.Join(a.rt.Store.Dir(j.Key), credential.AuthorityFile), a.authority, 0o600); err != nil {
+	j, spec, binds := a.j, a.spec, a.res.Plan.Binds
+	if a.res.Plan.Authority != "" {
+		if err := atomicfile.Write(filepath.Join(a.rt.Store.Dir(j.Key), credential.AuthorityFile), a.keys.AuthorityPair, 0o600); err != nil {
 			return fmt.Errorf("the jail's certificate authority: %w", err)
 		}
 	}
-	if a.p.res.Plan.KnownHosts != "" {
-		if err := atomicfile.Write(filepath.Join(a.rt.Store.Dir(j.Key), credential.HostKeyFile), a.hostKey, 0o600); err != nil {
+	if a.res.Plan.KnownHosts != "" {
+		if err := atomicfile.Write(filepath.Join(a.rt.Store.Dir(j.Key), credential.HostKeyFile), a.keys.HostKeyPrivate, 0o600); err != nil {
 			return fmt.Errorf("the jail's key for ssh: %w", err)
 		}
 	}
-	if err := ringfault.Spec(spec, a.p.b.Spec); err != nil {
+	if err := ringfault.Spec(spec, a.in.Bundle.Spec); err != nil {
 		return err
 	}
 	for i := range binds {
@@ -89,11 +120,11 @@ func (a *attempt) record() error {
 		}
 	}
 	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath
-	j.MountLabel, j.MountOwner = spec.Linux.MountLabel, mountOwner(a.p.res.Plan)
+	j.MountLabel, j.MountOwner = spec.Linux.MountLabel, mountOwner(a.res.Plan)
 	var allGroups bool
 	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, a.o.ID, j.SystemdCgroup, a.d.Traits())
 	j.Direct = allGroups && canSkipDelegate(spec)
-	j.Policy = a.p.res.Policy
+	j.Policy = a.res.Policy
 	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/jailinit/host"
@@ -141,16 +142,15 @@ func (e *execution) harden() error {
 	if err != nil {
 		return err
 	}
-	allowCoreOff()
-	facts := harden.Facts{ID: e.o.ID, Host: hostfacts.Read(), IDs: j.IDs}
+	known := harden.Facts{ID: e.o.ID, Host: facts.Host(), IDs: j.IDs}
 	// The caller does not choose the label and profile: they are the jail's.
 	if j.Process != nil {
 		p.SelinuxLabel, p.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
-		if facts.Host.AppArmor && !strings.Contains(p.ApparmorProfile, j.Policy.AppArmor.Profile) {
-			facts.Host.AppArmor, facts.NoAppArmor = false, "the jail itself had to do without agentjail's profile"
+		if known.Host.AppArmor && !strings.Contains(p.ApparmorProfile, j.Policy.AppArmor.Profile) {
+			known.Host.AppArmor, known.NoAppArmor = false, "the jail itself had to do without agentjail's profile"
 		}
 	}
-	h, rep, err := harden.Process(&p, j.Policy, facts)
+	h, rep, err := harden.Process(&p, j.Policy, known)
 	r.logUnmet(rep)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (e *execution) harden() error {
 	if j.Process != nil {
 		h.SelinuxLabel, h.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
 	}
-	e.host, e.process = facts.Host, h
+	e.host, e.process = known.Host, h
 	r.reportForeignExecUser(j, h.User.UID)
 	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
 		return err

@@ -48,13 +48,13 @@ func (a *attempt) delegate() error {
 	if err := leaveLSM(a.d, a.spec.Process); err != nil {
 		return err
 	}
-	spared, giveBack, err := r.privateStdio(a.d, a.p.facts.Host.Rootless)
+	spared, giveBack, err := r.privateStdio(a.d, a.in.Facts.Host.Rootless)
 	if err != nil {
 		return err
 	}
 	a.onFailure(a.abandon)
 	launched := a.launch()
-	beside := r.whileDelegateRuns(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
+	beside := r.whileDelegateRuns(a.ctx, a.j, a.rep, a.identity(), a.bundle.Saved)
 	args := delegate.StartArgs{
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(r.Store.Dir(a.j.Key), pidFile),
 		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),

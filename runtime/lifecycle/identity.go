@@ -26,13 +26,13 @@ var places = []struct{ part, engine string }{
 func (a *attempt) identity() journal.Created {
 	j, u := a.j, a.spec.Process.User
 	out := journal.Created{
-		Name: a.engineName(), Engine: engineOf(j.Bundle), Root: a.p.rootfs.Name(), Bundle: j.Bundle, Seccomp: j.Policy.Seccomp.Profile, Network: j.Network.Mode,
+		Name: a.engineName(), Engine: engineOf(j.Bundle), Root: a.in.Root.Name(), Bundle: j.Bundle, Seccomp: j.Policy.Seccomp.Profile, Network: j.Network.Mode,
 		Delegate: j.Delegate, Version: version.Version, User: strconv.FormatUint(uint64(u.UID), 10) + ":" + strconv.FormatUint(uint64(u.GID), 10),
 	}
 	if j.Policy.Origin != nil {
 		out.PolicyName = j.Policy.Origin.Name
 	}
-	for _, c := range a.p.rep.Changes {
+	for _, c := range a.rep.Changes {
 		if c.Kind == report.Set || c.Kind == report.Lowered {
 			out.Set[c.Ring]++
 		}
@@ -46,7 +46,7 @@ func (a *attempt) identity() journal.Created {
 // engineName is the container's name, where the engine's annotations have one.
 func (a *attempt) engineName() string {
 	for _, name := range nameAnnotations {
-		if v := a.p.b.Spec.Annotations[name]; v != "" {
+		if v := a.in.Bundle.Spec.Annotations[name]; v != "" {
 			return v
 		}
 	}

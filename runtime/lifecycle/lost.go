@@ -76,6 +76,9 @@ func (r *Runtime) noteVanished(j *state.Brief) {
 // maxRepositories bounds the repositories that are checked when a jail is removed.
 const maxRepositories = 64
 
+// maxStale bounds the files that an event names.
+const maxStale = 5
+
 // noteStale reports tracked protected files that git could not replace in the jail.
 func (r *Runtime) noteStale(j *state.Brief) {
 	if j.Journal == "" || j.BootID != state.BootID() {
@@ -98,7 +101,7 @@ func (r *Runtime) noteStale(j *state.Brief) {
 				continue
 			}
 			e := journal.Event{Kind: journal.GitStale, Path: filepath.Join(m.At, repo.Work)}
-			e.Detail = journal.Stale{Files: stale.Files[:min(len(stale.Files), maxListed)], Total: len(stale.Files), Committed: stale.Committed}
+			e.Detail = journal.Stale{Files: stale.Files[:min(len(stale.Files), maxStale)], Total: len(stale.Files), Committed: stale.Committed}
 			events = append(events, e)
 		}
 		root.Close()

@@ -40,7 +40,7 @@ func (a *attempt) mounted() []state.Mounted {
 		return nil
 	}
 	var out []state.Mounted
-	for _, b := range a.p.res.Plan.Binds {
+	for _, b := range a.res.Plan.Binds {
 		if b.ReadOnly || b.Copy || b.Index >= len(a.spec.Mounts) || !harden.IsBind(a.spec.Mounts[b.Index]) {
 			continue
 		}
@@ -48,7 +48,7 @@ func (a *attempt) mounted() []state.Mounted {
 			break
 		}
 		m := state.Mounted{At: filepath.Clean(a.spec.Mounts[b.Index].Destination)}
-		if src := a.p.sources[b.Index]; src != nil && src.File != nil {
+		if src := a.in.Sources[b.Index]; src != nil && src.File != nil {
 			m.Source = src.Path
 			m.Unseen = unseen(src.File, b.Storage, &m)
 		}

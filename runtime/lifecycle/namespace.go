@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -38,4 +39,16 @@ func inNamespace(pid int, kind string, join func(ns int) error, f func() error) 
 		}
 		return f()
 	})
+}
+
+// onHostThread runs f on a thread in the host's mount namespace, which the thread of Create has
+// left.
+func onHostThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		done <- thread.Caught(f)
+	}()
+	return <-done
 }

@@ -5,59 +5,20 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/kernel/namespace"
-	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pidfd"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/network/modes"
-	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/state"
 )
-
-// networkContents returns what a network namespace holds that a spec wants to join, and the jails
-// that are in it. A namespace that holds something is identified by the live jails with such a
-// network that are in it, which is how the containers of a pod name their sandbox's; else by a file
-// that keeps it (ip-netns(8), CNI), which takes root to make. An empty one is identified by its
-// owner, which the caller looks up: join is then the zero value, as for the namespace of a process
-// that is no jail, and for the host's under any name.
-func (r *Runtime) networkContents(ns *os.File) (join harden.Join, in []*state.Brief, err error) {
-	if hosts, err := seal.IsHosts(ns); err != nil || hosts {
-		return join, nil, err
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(ns.Fd()), &st); err != nil {
-		return join, nil, err
-	}
-	jails, err := r.jailsIn("net", st.Ino)
-	if err != nil {
-		return join, nil, err
-	}
-	for _, j := range jails {
-		if j.Network.Mode != network.Empty && (join.Mode == "" || join.Mode == j.Network.Mode) {
-			join.Mode, in = j.Network.Mode, append(in, j)
-		}
-	}
-	if len(jails) > 0 {
-		return join, in, nil // the owner identifies an empty one
-	}
-	// The name of a namespace that is reached through /proc/PID/ns is no path.
-	name, err := openat.Name(int(ns.Fd()))
-	if err != nil {
-		return join, nil, err
-	}
-	join.Pinned = strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/proc/")
-	return join, nil, nil
-}
 
 // A serving is the helper that begins to serve a jail's network when that is sealed; nil is none.
 type serving struct {
@@ -176,7 +137,7 @@ func (r *Runtime) rulesOfNetworkOwner(j *state.Brief) (network.Rules, error) {
 	if err != nil {
 		return network.Rules{}, err
 	}
-	jails, err := r.jailsIn("net", ino)
+	jails, err := r.Store.InNamespace(r.Globals.Root, "net", ino)
 	if err != nil {
 		return network.Rules{}, err
 	}

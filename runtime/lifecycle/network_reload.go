@@ -178,7 +178,7 @@ func (r *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Netw
 	if err != nil {
 		return next, err
 	}
-	jails, err := r.jailsIn("net", ino)
+	jails, err := r.Store.InNamespace(r.Globals.Root, "net", ino)
 	if err != nil {
 		return next, err
 	}

@@ -33,7 +33,7 @@ func (r *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: r.
 // runs all the same, unless policy requires them.
 func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 	block := a.j.Policy.EBPF.Block
-	if a.p.facts.Host.Rootless {
+	if a.in.Facts.Host.Rootless {
 		if len(block) > 0 {
 			return refusal.New(refusal.EBPF, "policy blocks %s by eBPF programs, which are root's and do not know this user's jails", strings.Join(block, ", ")).WithRemedy("a root engine, or no ebpf.block")
 		}
@@ -66,7 +66,7 @@ func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 			return err
 		}
 		if slices.Contains(block, "exec") {
-			e.Devices = mountedDevices(a.p.b.Spec.Mounts, mounts)
+			e.Devices = mountedDevices(a.in.Bundle.Spec.Mounts, mounts)
 		}
 		if err := atomicfile.WriteNew(filepath.Join(a.rt.Store.Dir(a.j.Key), spaceFile), []byte(strconv.FormatUint(uint64(number), 10)), 0o600); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/rootfs/procfiles"
@@ -16,7 +17,7 @@ import (
 
 // openUserNS makes or opens the jail's user namespace.
 func (a *attempt) openUserNS() (err error) {
-	if a.userns, err = a.rt.openUserNS(a.j, a.p); err != nil {
+	if a.userns, err = a.rt.openUserNS(a.j, a.spec, a.in.Facts); err != nil {
 		return err
 	}
 	a.always(func() { a.rt.closeUserNS(a.userns) })
@@ -27,13 +28,13 @@ func (a *attempt) openUserNS() (err error) {
 // stage mounts the jail's root and its mounts, in this thread's own
 // mount namespace, which ends with the thread.
 func (a *attempt) stage() error {
-	r, p, j, spec := a.rt, a.p, a.j, a.spec
+	r, in, j, spec := a.rt, a.in, a.j, a.spec
 	machine := procfiles.ReadHost()
 	own := procfiles.For(spec.Linux.Resources, machine, procfiles.NewBootID(), time.Now())
 	j.Born = own.Born.Unix()
 	st, err := rootfs.Stage(rootfs.Request{
-		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs, Mounts: p.engine.Mounts, Rootless: p.facts.Host.Rootless,
-		Needed: r.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || p.facts.Host.SELinux,
+		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: a.res.Plan, Sources: in.Sources, Rootfs: in.Root, Mounts: in.Engine.Mounts, Rootless: in.Facts.Host.Rootless,
+		Needed: r.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || in.Facts.Host.SELinux,
 		Single: procfiles.Single(own, machine), Sys: procfiles.Sys(own, machine), UserNS: a.userns.made(), Ledger: r.ledger(), Key: j.Key,
 	})
 	if err != nil {
@@ -43,13 +44,13 @@ func (a *attempt) stage() error {
 	a.always(st.Close)
 	j.ViewsDev = st.ViewsDev
 	for _, n := range st.Notes {
-		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
+		a.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
 	}
-	reportProtected(p.rep, st.Protected)
+	rootfs.ReportProtected(a.rep, st.Protected)
 	j.Protected = st.ProtectedPaths()
 	crash.Point("create.staged")
-	if !a.o.PlainRoot && r.engineSeesRoot(p) {
-		j.EngineRoot, j.EngineRootDev = p.b.Spec.Root.Path, st.Dev
+	if !a.o.PlainRoot && engineSeesRoot(in) {
+		j.EngineRoot, j.EngineRootDev = in.Bundle.Spec.Root.Path, st.Dev
 	}
 	return nil
 }
@@ -74,10 +75,10 @@ const managerAnnotation, crio = "io.container.manager", "cri-o"
 // containers, and stays as it is. CRI-O unmounts the root of a container that has ended before it
 // has the runtime delete the container (internal/oci, StopContainer). This fails while something is
 // mounted over the root, and CRI-O looks into no root.
-func (r *Runtime) engineSeesRoot(p *prepared) bool {
-	path := p.b.Spec.Root.Path
-	if p.b.Spec.Annotations[managerAnnotation] == crio {
+func engineSeesRoot(in *facts.Gathered) bool {
+	path := in.Bundle.Spec.Root.Path
+	if in.Bundle.Spec.Annotations[managerAnnotation] == crio {
 		return false
 	}
-	return p.inStorage || rootfs.IsMount(p.rootfs) && strings.HasPrefix(path, p.b.Dir+"/")
+	return in.InStorage || rootfs.IsMount(in.Root) && strings.HasPrefix(path, in.Bundle.Dir+"/")
 }

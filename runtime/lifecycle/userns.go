@@ -68,27 +68,27 @@ func specUserNS(s *specs.Spec) *specs.LinuxNamespace {
 // openUserNS makes the jail's user namespace and has the spec name it, or opens that of another
 // jail which the spec names. It returns nil for one that the delegate is to make: a user's own
 // engine can act for no other user.
-func (r *Runtime) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
-	ns := specUserNS(p.res.Spec)
+func (r *Runtime) openUserNS(j *state.Jail, spec *specs.Spec, f harden.Facts) (*userNS, error) {
+	ns := specUserNS(spec)
 	switch {
-	case ns == nil || ns.Path == "" && p.facts.Host.Rootless:
+	case ns == nil || ns.Path == "" && f.Host.Rootless:
 		return nil, nil
 	case ns.Path != "":
-		return r.joinUserNS(j, ns.Path, p.facts.Joins)
+		return r.joinUserNS(j, ns.Path, f.Joins)
 	}
 	uid, gid := j.IDs.Owner()
-	f, err := fork.UserNSOf(uid, gid, idmap.Text(j.IDs.UIDs), idmap.Text(j.IDs.GIDs))
+	made, err := fork.UserNSOf(uid, gid, idmap.Text(j.IDs.UIDs), idmap.Text(j.IDs.GIDs))
 	if err != nil {
 		return nil, err
 	}
 	making, err := r.Store.Making(j.Userns, j.IDs, j.Key)
 	if err != nil {
-		f.Close()
+		made.Close()
 		return nil, err
 	}
-	ns.Path = userNSPath(os.Getpid(), f.Fd())
+	ns.Path = userNSPath(os.Getpid(), made.Fd())
 	j.OwnUserNS = ns.Path
-	return &userNS{file: f, making: making}, nil
+	return &userNS{file: made, making: making}, nil
 }
 
 // userNSPath returns the path by which a delegate finds a descriptor of this process. The dot keeps

@@ -72,12 +72,12 @@ func TestNestedNamespaces(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p := &prepared{res: &harden.Result{Spec: specWith("")}}
-		u, err := r.openUserNS(first, p)
+		s := specWith("")
+		u, err := r.openUserNS(first, s, harden.Facts{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if path := specUserNS(p.res.Spec).Path; path == "" || path != first.OwnUserNS {
+		if path := specUserNS(s).Path; path == "" || path != first.OwnUserNS {
 			t.Errorf("the spec names %q, the record %q", path, first.OwnUserNS)
 		}
 		if err := u.forbid(); err != nil {
@@ -89,9 +89,9 @@ func TestNestedNamespaces(t *testing.T) {
 		join := func(id string) *userNS {
 			j := jails[id]
 			j.IDs = first.IDs
-			joined := &prepared{res: &harden.Result{Spec: specWith(first.OwnUserNS)}}
-			joined.facts.Joins = map[specs.LinuxNamespaceType]harden.Join{specs.NetworkNamespace: {Jail: "first", Mode: policy.NetworkNone}}
-			u, err := r.openUserNS(j, joined)
+			var f harden.Facts
+			f.Joins = map[specs.LinuxNamespaceType]harden.Join{specs.NetworkNamespace: {Jail: "first", Mode: policy.NetworkNone}}
+			u, err := r.openUserNS(j, specWith(first.OwnUserNS), f)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,7 @@ func (a *attempt) writeFilter() (err error) {
 
 // prepareNetwork has the network's mode prepare the files that the delegate needs.
 func (a *attempt) prepareNetwork() (err error) {
-	a.j.Network = a.p.res.Plan.Network
+	a.j.Network = a.res.Plan.Network
 	if a.mode, err = modes.Named(a.j.Network.Mode); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (a *attempt) write() (err error) {
 		return err
 	}
 	a.files, err = r.throughEnter(j, initStep{
-		process: withOwnProcess(spec), host: a.p.facts.Host, filter: a.second, linux: spec.Linux,
+		process: withOwnProcess(spec), host: a.in.Facts.Host, filter: a.second, linux: spec.Linux,
 		viewed: a.staged.Viewed(), loopback: a.mode.Terms(j.Network).OnlyLoopback,
 	})
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *attempt) attach() error {
 				return err
 			}
 			crash.Point("create.changes")
-			return rootfs.Attach(a.staged.Root, a.p.rootfs)
+			return rootfs.Attach(a.staged.Root, a.in.Root)
 		})
 		if err != nil {
 			return err

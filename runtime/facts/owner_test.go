@@ -1,4 +1,4 @@
-package lifecycle
+package facts
 
 import (
 	"fmt"
@@ -207,9 +207,9 @@ func TestNamedOwner(t *testing.T) {
 		}
 		pol := policy.Default()
 		pol.Binds.Owner = c.policy
-		r := &Runtime{Policy: pol}
-		p := &prepared{b: &bundle.Bundle{Spec: s}, rootfs: root, sources: []*bindsource.Source{nil, {}}}
-		got := r.namedOwner(p, id)
+		g := Gatherer{Policy: pol}
+		p := &Gathered{Bundle: &bundle.Bundle{Spec: s}, Root: root, Sources: []*bindsource.Source{nil, {}}}
+		got := g.namedOwner(p, id)
 		user := ""
 		if got.User != nil {
 			user = fmt.Sprintf("%d:%d", got.User.UID, got.User.GID)
@@ -223,8 +223,8 @@ func TestNamedOwner(t *testing.T) {
 				t.Errorf("%s: ignored %v", c.what, got.Ignored)
 			}
 		}
-		p.sources = []*bindsource.Source{nil, {Fact: bindsource.Fact{Role: bindsource.Injected}}}
-		if got := r.namedOwner(p, id); got.User != nil || got.Ignored != nil {
+		p.Sources = []*bindsource.Source{nil, {Fact: bindsource.Fact{Role: bindsource.Injected}}}
+		if got := g.namedOwner(p, id); got.User != nil || got.Ignored != nil {
 			t.Errorf("%s: without a mount: %+v", c.what, got)
 		}
 	}

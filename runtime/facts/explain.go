@@ -1,4 +1,4 @@
-package lifecycle
+package facts
 
 import (
 	"path/filepath"
@@ -7,13 +7,11 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/harden"
-	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/bundle"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/traits"
-	"agentjail.dev/runtime/state"
 )
 
 // Explained is the result of hardening a bundle that is not run.
@@ -28,33 +26,38 @@ type Explained struct {
 // no ids are taken (the first block of the pool stands for the jail's), nothing
 // is mounted or loaded. The error reports why the bundle would be refused; what
 // was found out until then comes with it.
-func (r *Runtime) Explain(dir string) (*Explained, error) {
+func (g Gatherer) Explain(dir string) (*Explained, error) {
 	b, err := bundle.Load(dir)
 	if err != nil {
 		return &Explained{}, err
 	}
-	p, err := r.gather(bundleID(dir), b, false)
+	p, err := g.Gather(bundleID(dir), b)
 	if err != nil {
 		return &Explained{}, err
 	}
-	defer p.close()
-	names := []string{r.Policy.Delegate}
-	if r.Policy.Delegate == delegate.Auto { // none is tried for an explanation
+	defer p.Close()
+	names := []string{g.Policy.Delegate}
+	if g.Policy.Delegate == delegate.Auto { // none is tried for an explanation
 		names = traits.Names()
 	}
 	out := &Explained{HeldBy: traits.Boundaries(names...)}
-	if p.facts.IDs, err = r.exampleIDs(p); err != nil {
+	ids, _, given, err := g.GivenIDs(p)
+	if err != nil {
 		return out, err
 	}
-	if out.Result, out.Report, err = harden.Harden(p.b.Spec, r.Policy, p.facts); err != nil {
+	if !given {
+		ids = g.Policy.Userns.Block(0)
+	}
+	p.Facts.IDs = ids
+	if out.Result, out.Report, err = harden.Harden(p.Bundle.Spec, g.Policy, p.Facts); err != nil {
 		return out, err
 	}
 	return out, p.searched(out)
 }
 
 // searched adds the paths that would be protected in mounted directories.
-func (p *prepared) searched(out *Explained) error {
-	sources := slices.Clone(p.sources)
+func (p *Gathered) searched(out *Explained) error {
+	sources := slices.Clone(p.Sources)
 	for _, i := range slices.Backward(out.Result.Plan.Dropped) {
 		sources = slices.Delete(sources, i, i+1)
 	}
@@ -72,23 +75,8 @@ func (p *prepared) searched(out *Explained) error {
 	for i := range found {
 		found[i].Place = out.Result.Spec.Mounts[found[i].Mount].Destination
 	}
-	reportProtected(out.Report, found)
+	rootfs.ReportProtected(out.Report, found)
 	return nil
-}
-
-// exampleIDs is assignIDs without taking any.
-func (r *Runtime) exampleIDs(p *prepared) (idmap.Map, error) {
-	if join, _ := harden.Shared(p.b.Spec.Linux, p.facts.Joins, r.Policy.Network); join.Jail != "" {
-		other, err := r.Store.Brief(state.Key(r.Globals.Root, join.Jail))
-		if err != nil {
-			return idmap.Map{}, err
-		}
-		return other.IDs, nil
-	}
-	if m, ok, err := r.engineIDs(p.b.Spec.Linux); err != nil || ok {
-		return m, err
-	}
-	return r.Policy.Userns.Block(0), nil
 }
 
 // bundleID returns the container's id as far as the bundle's path shows it: engines name the

@@ -1,4 +1,4 @@
-package lifecycle
+package facts
 
 import (
 	"errors"
@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/sirupsen/logrus"
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/refusal"
@@ -41,16 +39,16 @@ func explainBundle(t *testing.T, mounts string) string {
 	return dir
 }
 
-func explainRuntime(t *testing.T) *Runtime {
+func explainer(t *testing.T) Gatherer {
 	t.Helper()
 	if _, err := delegate.Resolve("auto"); err != nil {
 		t.Skip(err)
 	}
-	return &Runtime{Store: state.Store{Root: filepath.Join(t.TempDir(), "state")}, Policy: policy.Default(), Log: logrus.New()}
+	return Gatherer{Store: state.Store{Root: filepath.Join(t.TempDir(), "state")}, Policy: policy.Default()}
 }
 
 func TestExplainChangesNothing(t *testing.T) {
-	r := explainRuntime(t)
+	r := explainer(t)
 	dir := explainBundle(t, `{"destination": "/proc", "type": "proc", "source": "proc"}`)
 	before, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
@@ -89,7 +87,7 @@ func TestExplainChangesNothing(t *testing.T) {
 }
 
 func TestExplainRefusal(t *testing.T) {
-	r := explainRuntime(t)
+	r := explainer(t)
 	x, err := r.Explain(explainBundle(t, `{"destination": "/host", "type": "bind", "source": "/etc", "options": ["rbind"]}`))
 	if !errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), "/etc") {
 		t.Errorf("a bind mount of /etc: %v", err)

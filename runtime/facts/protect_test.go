@@ -1,4 +1,4 @@
-package lifecycle
+package facts
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ func TestExplainProtected(t *testing.T) {
 		protect bool
 		want    string
 	}{{true, "protected paths: 1 read-only"}, {false, ""}} {
-		r := explainRuntime(t)
+		r := explainer(t)
 		r.Policy.Binds.Protect, r.Policy.Binds.Root = c.protect, "allow"
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, ".mcp.json"), nil, 0o644); err != nil {

@@ -1,0 +1,188 @@
+// Package facts gathers what hardening has to know of a bundle and of the host: the files that the
+// bundle mounts, the namespaces that it joins, the engine's own places, the owner of what is
+// mounted. It opens files, and changes nothing but this process's limit on core files. Explain
+// hardens a bundle by these facts without running it.
+package facts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/rootfs"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/state"
+)
+
+// A Gatherer gathers the facts about bundles.
+type Gatherer struct {
+	Store state.Store
+	// Root is the delegate's root: its containers are those that a bundle may join.
+	Root   string
+	Policy policy.Policy
+	// PlainRoot is for the host's own file tree as the root (lifecycle.CreateOptions).
+	PlainRoot bool
+}
+
+// Gathered is a bundle with the facts that hardening needs.
+type Gathered struct {
+	Bundle  *bundle.Bundle
+	Facts   harden.Facts
+	Sources []*bindsource.Source // of each mount of the bundle; nil for one that is no bind mount
+	Root    *os.File
+	Engine  bindsource.Engine
+	// InStorage reports that the root lies in an engine's storage.
+	InStorage bool
+}
+
+// Close closes the files.
+func (p *Gathered) Close() {
+	for _, s := range p.Sources {
+		if s != nil {
+			s.File.Close()
+		}
+	}
+	if p.Root != nil {
+		p.Root.Close()
+	}
+	p.Engine.Mounts.Close()
+}
+
+// Gather returns the facts about a container's bundle.
+func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
+	p := &Gathered{Bundle: b}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	s := b.Spec
+	if err := refuseBuild(id, b.Dir, s); err != nil {
+		return nil, err
+	}
+	p.Facts = harden.Facts{ID: id, Host: Host(), Unknown: b.Unknown}
+	if err := harden.CheckRoot(s); err != nil {
+		return nil, err
+	}
+	if s.Linux != nil && !p.Facts.Host.Cgroup.V2 {
+		p.Facts.ParentQuota = quotaAbove(cgroups.Root+"/cpu", s.Linux.CgroupsPath)
+	}
+	if err := p.openRoot(g.PlainRoot); err != nil {
+		return nil, err
+	}
+	p.Facts.Nodes = nodes(g.Policy.Devices.Allow)
+	var members []string
+	if p.Facts.Joins, members, err = g.joinedNamespaces(s); err != nil {
+		return nil, err
+	}
+	if err := harden.CheckMountCount(s, g.Policy.Limits.Mounts); err != nil {
+		return nil, err
+	}
+	if err := p.lookAtEngine(append([]string{id}, members...)); err != nil {
+		return nil, err
+	}
+	if err := p.openSources(g.PlainRoot, g.Policy.Binds.SetID); err != nil {
+		return nil, err
+	}
+	p.Facts.Owner = g.namedOwner(p, id)
+	return p, nil
+}
+
+// lookAtEngine finds the files of the host that are an engine's own. ids are the containers that
+// share this one's files.
+func (p *Gathered) lookAtEngine(ids []string) (err error) {
+	s := p.Bundle.Spec
+	p.Engine.Pod = bindsource.PodUID(s)
+	p.Engine.CRI, p.Engine.Rootless = bindsource.OfPod(s), p.Facts.Host.Rootless
+	p.Engine.IDs = ids
+	if p.Engine.Mounts, err = bindsource.OpenMounts(); err != nil {
+		return err
+	}
+	layers, err := rootfs.EngineLayers(p.Root, p.Engine.Mounts)
+	if err != nil {
+		return fmt.Errorf("the layers of %s: %w", s.Root.Path, err)
+	}
+	p.Engine.Storage = append(p.Engine.Storage, bindsource.LayerStorage(layers)...)
+	for _, m := range s.Mounts {
+		// Every container in a pod has a file of the kubelet's.
+		if root := bindsource.KubeletRoot(m.Source); root != "" && p.Engine.Pod != "" && !slices.Contains(p.Engine.Storage, root) {
+			p.Engine.Storage = append(p.Engine.Storage, root)
+		}
+	}
+	p.Engine.IDs = append(p.Engine.IDs, bindsource.Sandboxes(s, p.Engine.Storage)...)
+	return nil
+}
+
+// openSources opens the files of the host that the bundle mounts. setID is policy's setting for
+// set-id programs.
+func (p *Gathered) openSources(plainRoot bool, setID string) (err error) {
+	limits := bindsource.ReportSetID
+	if setID == policy.SetIDRefuse {
+		limits = bindsource.RefuseSetID
+	}
+	mounts := p.Bundle.Spec.Mounts
+	p.Sources = make([]*bindsource.Source, len(mounts))
+	p.Facts.Sources = make([]*bindsource.Fact, len(mounts))
+	for i, m := range mounts {
+		if !harden.IsBind(m) || m.Source == "" { // hardening refuses the latter
+			continue
+		}
+		from := m.Source
+		if !filepath.IsAbs(from) {
+			from = filepath.Join(p.Bundle.Dir, from) // OCI: relative to the bundle
+		}
+		if p.Sources[i], err = bindsource.Open(from, p.Engine); err != nil {
+			return fmt.Errorf("mount at %s: %w", m.Destination, err)
+		}
+		if plainRoot && m.Source == m.Destination && slices.Contains(m.Options, "ro") {
+			p.Sources[i].Role = bindsource.Injected // a part of the root, on a file system of its own
+		}
+		if p.Sources[i].OwnerMatters() && !harden.ReadOnly(m) {
+			p.Sources[i].FindSetID(limits)
+		}
+		p.Facts.Sources[i] = &p.Sources[i].Fact
+	}
+	return nil
+}
+
+// openRoot opens the root file system that the spec names.
+func (p *Gathered) openRoot(plain bool) error {
+	r := p.Bundle.Spec.Root
+	// containerd's CRI sets a path relative to the bundle, whose own may go through links such as
+	// /var/run.
+	if !filepath.IsAbs(r.Path) {
+		dir, err := filepath.EvalSymlinks(p.Bundle.Dir)
+		if err != nil {
+			return fmt.Errorf("bundle %s: %w", p.Bundle.Dir, err)
+		}
+		r.Path = filepath.Join(dir, r.Path)
+	}
+	r.Path = filepath.Clean(r.Path)
+	p.Engine.Storage = engineStorage(r.Path, p.Bundle.Dir)
+	p.InStorage = len(p.Engine.Storage) > 0
+	if !plain {
+		if why := bindsource.RootRefusal(r.Path, p.Bundle.Dir, p.Engine); why != nil {
+			return why.About("root.path %s", r.Path)
+		}
+	}
+	if p.Facts.Host.Rootless {
+		// Podman keeps its files for a user's containers there (containers-storage.conf(5),
+		// rootless_storage_path).
+		dir, err := rootless.RuntimeDir()
+		if err != nil {
+			return err
+		}
+		p.Engine.Storage = append(p.Engine.Storage, dir)
+	}
+	var err error
+	if p.Root, err = rootfs.OpenRoot(r.Path); err != nil {
+		return fmt.Errorf("root.path: %w", err)
+	}
+	return nil
+}

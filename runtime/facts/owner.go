@@ -1,0 +1,154 @@
+package facts
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+)
+
+// metadataLabel is the label of a devcontainer's image or container that names the user who works
+// in it (containers.dev, "Dev Container metadata reference").
+const metadataLabel = "devcontainer.metadata"
+
+// maxMetadata bounds the size of that label, in bytes: features write some kilobytes.
+const maxMetadata = 256 << 10
+
+// namedOwner returns the user who is named as owner of what is mounted. The engine's caller and the
+// image may name one: see policy.OwnerAnnotation.
+func (g Gatherer) namedOwner(p *Gathered, id string) harden.NamedOwner {
+	if !ownable(p.Sources) {
+		return harden.NamedOwner{}
+	}
+	var out harden.NamedOwner
+	ignore := func(name, value, why string) {
+		out.Ignored = append(out.Ignored, policy.Ignored{Name: name, Value: value, Why: why})
+	}
+	labels := dockerLabels(id, p.Bundle.Spec)
+	for _, c := range g.ownerClaims(p.Bundle.Spec.Annotations, labels) {
+		text, err := c.text, c.err
+		if err == nil && text == policy.OwnerProcess {
+			return out
+		}
+		if err == nil && text == "" {
+			continue
+		}
+		var user *plan.User
+		if err == nil {
+			user, err = findUser(p.Root, text)
+		}
+		if err != nil {
+			ignore(c.by, text, err.Error())
+			continue
+		}
+		out.User, out.By = user, fmt.Sprintf("%s names %s", c.by, text)
+		return out
+	}
+	return out
+}
+
+// ownable reports whether any mount has its owner mapped to one user.
+func ownable(sources []*bindsource.Source) bool {
+	for _, s := range sources {
+		if s != nil && s.Role != bindsource.Injected {
+			return true
+		}
+	}
+	return false
+}
+
+// An ownerClaim is the owner that one place names: "" for none.
+type ownerClaim struct {
+	by, text string
+	err      error // it names an owner that cannot be used
+}
+
+// ownerClaims returns the places that may name the owner, in the order of precedence.
+func (g Gatherer) ownerClaims(annotations, labels map[string]string) []ownerClaim {
+	const name = policy.AnnotationPrefix + policy.OwnerAnnotation
+	said := ownerClaim{by: "policy: binds.owner", text: g.Policy.Binds.Owner}
+	if said.text == policy.OwnerProcess {
+		said.text = ""
+	}
+	// Hardening itself reports an invalid annotation.
+	annotation := ownerClaim{by: "annotations[" + name + "]", text: annotations[name]}
+	if policy.CheckOwner(annotation.text) != nil {
+		annotation.text = ""
+	}
+	label := ownerClaim{by: "label " + name, text: labels[name]}
+	if label.text != "" {
+		label.err = policy.CheckOwner(label.text)
+	}
+	metadata := labels[metadataLabel]
+	if metadata == "" {
+		metadata = annotations[metadataLabel] // some engines pass an image's labels on as annotations
+	}
+	user, err := remoteUser(metadata)
+	return []ownerClaim{annotation, label, said, {"label " + metadataLabel, user, err}}
+}
+
+// remoteUser returns the user that a devcontainer's metadata name: an object, or a list of which
+// the last object with a user counts.
+func remoteUser(metadata string) (string, error) {
+	if metadata == "" {
+		return "", nil
+	}
+	if len(metadata) > maxMetadata {
+		return "", fmt.Errorf("more than %d bytes", maxMetadata)
+	}
+	type entry struct {
+		RemoteUser    string `json:"remoteUser"`
+		ContainerUser string `json:"containerUser"`
+	}
+	var list []entry
+	data := []byte(strings.TrimSpace(metadata))
+	if len(data) > 0 && data[0] == '{' {
+		data = append(append([]byte{'['}, data...), ']')
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return "", errors.New("not in the form that devcontainers write")
+	}
+	var remote, container string
+	for _, e := range list {
+		if e.RemoteUser != "" {
+			remote = e.RemoteUser
+		}
+		if e.ContainerUser != "" {
+			container = e.ContainerUser
+		}
+	}
+	if remote == "" {
+		remote = container
+	}
+	if remote == "" {
+		return "", nil
+	}
+	if remote == policy.OwnerProcess { // a user of that name
+		return "", errors.New("the name stands for the first process's user")
+	}
+	return remote, policy.CheckOwner(remote)
+}
+
+// dockerLabels returns a container's labels in Docker's record of it, with those of its image; nil
+// for another engine's container.
+func dockerLabels(id string, s *specs.Spec) map[string]string {
+	dir := dockerRecord(id, s)
+	if dir == "" {
+		return nil
+	}
+	var config struct {
+		Config struct{ Labels map[string]string }
+	}
+	if !readRecord(filepath.Join(dir, "config.v2.json"), &config) {
+		return nil
+	}
+	return config.Config.Labels
+}
