@@ -60,9 +60,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// refusalPolicy is the run's, in which the profile that pods have here is by name: a table of the profile's own takes the place of the network's.
+// refusalPolicy is the test run's, in which the named policy of the pods has a network by name.
 func refusalPolicy() string {
-	return strings.ReplaceAll(refusal.Policy, "network.", "policies.net.network.") + policy
+	return strings.ReplaceAll(refusal.Policy, "network.", "policies.net.network.") + pool
 }
 
 // asking is a pod that requests everything.
