@@ -197,6 +197,11 @@ func firstProcess() int {
 
 // onNode brings the cluster up and runs the tests against it.
 func onNode(m *testing.M) int {
+	var err error
+	if mountsBefore, err = jailMounts(); err != nil {
+		fmt.Fprintf(os.Stderr, "kubernetes: %v\n", err)
+		return 1
+	}
 	c, err := startCluster(os.Getenv(dirEnv))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "kubernetes: %v\n%s", err, c.logs(30))

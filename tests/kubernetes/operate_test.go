@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -266,13 +265,31 @@ func nothingLeft(t *testing.T) {
 	if left, _ := os.ReadDir("/run/agentjail/jails"); len(left) > 0 {
 		t.Errorf("%d jails are left", len(left))
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	after, err := jailMounts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); len(f) > 4 && strings.Contains(f[4], "/agentjail") {
-			t.Error(fmt.Sprint("a mount is left: ", line))
+	for place := range after {
+		if !mountsBefore[place] {
+			t.Error("a mount is left: ", place)
 		}
 	}
+}
+
+// mountsBefore are the mounts that the tests run on: their own state directories.
+var mountsBefore map[string]bool
+
+// jailMounts are the places of mounts that have agentjail's name.
+func jailMounts() (map[string]bool, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	places := map[string]bool{}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.Contains(f[4], "/agentjail") {
+			places[f[4]] = true
+		}
+	}
+	return places, nil
 }
