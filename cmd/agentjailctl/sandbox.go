@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -48,6 +49,8 @@ The jail ends with this call, however that ends. The status is the command's own
 			&cli.StringFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable"},
 			&cli.BoolFlag{Name: "read-only", Usage: "the workspace can only be read"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
+			&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`, [policies.NAME] of the policy file"},
+			&cli.StringFlag{Name: "config", Usage: "policy `FILE`; only root may be able to write it"},
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + tightenKeys()},
 			&cli.StringSliceFlag{Name: "allow", Usage: "allow connections to `NAME[:PORT,...]`, instead of policy's names"},
 			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "publish a port of the jail, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
@@ -92,7 +95,7 @@ func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create life
 		return lifecycle.OwnFailure(err)
 	}
 	caller.Quiet()
-	keeper, err := keep(o.ID, c.String("config"))
+	keeper, err := keep(o.ID, caller.Config())
 	if err != nil {
 		return lifecycle.OwnFailure(err)
 	}
@@ -115,9 +118,32 @@ func sandboxRuntime(c *cli.Context) (*lifecycle.Runtime, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
 	}
+	err := renamedOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	caller.PolicyName = cmp.Or(c.String("policy"), caller.PolicyName)
+	if file := c.String("config"); file != "" {
+		if caller.PolicyFile, err = filepath.Abs(file); err != nil {
+			return nil, fmt.Errorf("--config: %w", err)
+		}
+	}
 	r, err := newRuntime(c)
 	if err != nil {
 		return nil, err
+	}
+	// A container's annotation that policy does not follow is reported; who runs this command sees
+	// no report.
+	given, err := tightened(c.StringSlice("tighten"))
+	if err != nil {
+		return nil, err
+	}
+	if _, ignored := r.Policy.Tighten(given); len(ignored) > 0 {
+		var all []string
+		for _, i := range ignored {
+			all = append(all, fmt.Sprintf("--tighten %s=%s: %s", strings.TrimPrefix(i.Name, policy.AnnotationPrefix), i.Value, i.Why))
+		}
+		return nil, errors.New(strings.Join(all, "; "))
 	}
 	if names := c.StringSlice("allow"); len(names) > 0 {
 		// The caller is root, the owner of the policy.
@@ -224,15 +250,7 @@ func tightened(given []string) (map[string]string, error) {
 		if !ok {
 			return nil, fmt.Errorf("--tighten %q: must be KEY=VALUE", t)
 		}
-		name := policy.AnnotationPrefix + k
-		known := false
-		for _, a := range policy.Annotations() {
-			known = known || a[0] == name
-		}
-		if !known {
-			return nil, fmt.Errorf("--tighten %q: unknown key; known are %s", k, tightenKeys())
-		}
-		out[name] = v
+		out[policy.AnnotationPrefix+k] = v
 	}
 	return out, nil
 }

@@ -43,7 +43,7 @@ func TestEngineAnnotations(t *testing.T) {
 	for _, name := range []string{
 		"io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID",
 		"io.kubernetes.pod.uid", "io.containerd.runc.v2.group", "io.container.manager", "io.podman.annotations.autoremove",
-		"org.opencontainers.image.title", "org.opencontainers.image.stopSignal", "dev.agentjail.nonsense", "com.docker.compose.project",
+		"org.opencontainers.image.title", "org.opencontainers.image.stopSignal", "dev.agentjail.limits.pids", "com.docker.compose.project",
 		"bundles", "run.ocix", "krunx", "io.kubernetes.cri-o.umasked",
 	} {
 		res, _ := jail(t, with(func(s *specs.Spec) { s.Annotations = map[string]string{name: "1"} }))

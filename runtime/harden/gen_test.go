@@ -452,8 +452,18 @@ func (g gen) annotate(m map[string]string) map[string]string {
 	}
 	for range 1 + g.IntN(4) {
 		k := g.one("run.oci.seccomp_bpf_data", "Run.OCI.keep_original_groups", "org.criu.config", "org.systemd.property.MemoryMax", "bundle", "Bundle", "krun.cpus", "module.wasm.image/variant", "io.kubernetes.cri-o.Devices",
-			"dev.agentjail.root.size", "dev.agentjail.limits.pids", "dev.agentjail.limits.memory", "dev.agentjail.tmpfs.size", "dev.agentjail.root.inodes", "dev.agentjail.on_loosen", "dev.agentjail.seccomp.profile", "dev.agentjail.nonsense", "com.example", "")
-		out[k] = g.one("", "0", "-1", "1", "512", "1M", "100G", "9223372036854775807", "strip", "refuse", "strict", "default", "unconfined", "true")
+			"dev.agentjail.root.size", "dev.agentjail.limits.pids", "dev.agentjail.limits.memory", "dev.agentjail.tmpfs.size", "dev.agentjail.root.inodes", "dev.agentjail.on_loosen", "dev.agentjail.seccomp.profile", "com.example", "")
+		// In most cases one that the key can have: a spec with another is refused.
+		switch {
+		case g.IntN(8) == 0:
+			out[k] = g.one("", "0", "-1", "1.5", "unconfined", "true")
+		case strings.HasSuffix(k, "on_loosen"):
+			out[k] = g.one("strip", "refuse")
+		case strings.HasSuffix(k, "seccomp.profile"):
+			out[k] = g.one("strict", "default")
+		default:
+			out[k] = g.one("1", "512", "1048576", "107374182400", "9223372036854775807")
+		}
 	}
 	return out
 }

@@ -163,7 +163,12 @@ func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, err
 		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, AlreadyMapped: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
 	}}
 	for _, i := range e.ignored {
-		p.change(report.Access, report.Dropped, "annotations["+i.Name+"]", i.Value, "", i.Why)
+		field := "annotations[" + i.Name + "]"
+		if i.Invalid {
+			p.addRefusal(refusal.New(refusal.Annotation, "%q: %s", i.Value, i.Why).About("%s", field).WithRemedy("correct the annotation, or start the jail without it"))
+			continue
+		}
+		p.deny(report.Access, field, i.Value, "", i.Why)
 	}
 	for _, s := range steps {
 		s.run(p)

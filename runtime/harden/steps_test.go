@@ -699,11 +699,15 @@ func TestHooksAndAnnotations(t *testing.T) {
 		t.Error("the annotation does not tighten")
 	}
 	s = with(func(s *specs.Spec) {
-		s.Annotations = map[string]string{"dev.agentjail.limits.pids": "5000", "dev.agentjail.nonsense": "1"}
+		s.Annotations = map[string]string{"dev.agentjail.limits.pids": "5000"}
 	})
 	res, rep = jail(t, s)
-	if *res.Spec.Linux.Resources.Pids.Limit != 1024 || len(find(rep, report.Dropped, "annotations[dev.agentjail*")) != 2 {
+	if *res.Spec.Linux.Resources.Pids.Limit != 1024 || len(find(rep, report.Denied, "annotations[dev.agentjail.limits.pids]")) != 1 {
 		t.Errorf("%v", rep.Changes)
+	}
+	for _, ann := range []map[string]string{{"dev.agentjail.nonsense": "1"}, {"dev.agentjail.limits.pids": "lots"}} {
+		s.Annotations = ann
+		contain(t, "an annotation", refused(t, s, policy.Default(), testFacts(s)), "annotations[dev.agentjail.")
 	}
 }
 

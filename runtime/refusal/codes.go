@@ -39,6 +39,7 @@ const (
 	Delegate   Code = "delegate"
 	EBPF       Code = "ebpf.required"
 	Git        Code = "git"
+	Annotation Code = "annotation"
 )
 
 // Codes lists every code with its meaning, in the order of a bundle's path.
@@ -82,5 +83,6 @@ var Codes = []struct {
 	{Log, "a log URI names a program or a file that policy does not list"},
 	{EBPF, "policy blocks something by eBPF programs (ebpf.block), and none block it here"},
 	{Git, "agentjail git: the repository leads out of its directory, or the command needs what the jail has not"},
+	{Annotation, "an annotation in agentjail's name is unknown, or has a value that the jail cannot have"},
 	{Delegate, "runc or crun did not apply the configuration"},
 }

@@ -1,6 +1,7 @@
 package runccli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,8 @@ const (
 type Caller struct {
 	// PolicyName is the name of the named policy, "" for none; see [PolicyName].
 	PolicyName string
+	// PolicyFile takes the place of the global option --config, unless it is "".
+	PolicyFile string
 	// Stdio are the standard files.
 	Stdio [3]*os.File
 	// Stay keeps this process: see lifecycle.Runtime.
@@ -175,8 +178,11 @@ func (c *Caller) existing() (*lifecycle.Runtime, error) {
 	return r, nil
 }
 
+// Config returns the path of the policy file.
+func (c *Caller) Config() string { return cmp.Or(c.PolicyFile, c.global.String("config")) }
+
 func (c *Caller) policy() (policy.Policy, error) {
-	p, err := policy.Load(c.global.String("config"), c.PolicyName)
+	p, err := policy.Load(c.Config(), c.PolicyName)
 	if err == nil && p.Userns.Map == "" {
 		err = errors.New("policy has no id mapping")
 	}

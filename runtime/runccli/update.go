@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/docker/go-units"
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // An updateFlag is one of runc's flags for update and the field that it sets.
@@ -75,14 +76,15 @@ func uintInto(bits int, set func(*specs.LinuxResources, uint64)) func(*specs.Lin
 // bytesInto reads sizes as runc and Docker do: 64m, 64MB and 64MiB are the same; -1 is no limit.
 func bytesInto(set func(*specs.LinuxResources, int64)) func(*specs.LinuxResources, string) error {
 	return func(r *specs.LinuxResources, s string) error {
-		v, err := units.RAMInBytes(s)
 		if s == "-1" {
-			v, err = -1, nil
+			set(r, -1)
+			return nil
 		}
-		if err != nil || v < -1 {
-			return fmt.Errorf("%q is not a size (examples: 536870912, 512m, 2g; -1 for none)", s)
+		v, err := policy.ParseSize(s)
+		if err != nil {
+			return fmt.Errorf("%w; -1 is no limit", err)
 		}
-		set(r, v)
+		set(r, int64(v))
 		return nil
 	}
 }

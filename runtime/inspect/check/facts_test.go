@@ -127,7 +127,8 @@ func TestPolicyFile(t *testing.T) {
 	}{
 		{Options{PolicyPath: good}, true, "is valid"},
 		{Options{PolicyPath: bad}, false, "limits.pidz"},
-		{Options{PolicyPath: filepath.Join(dir, "none")}, true, "built-in"},
+		{Options{PolicyPath: filepath.Join(dir, "none")}, false, "no such file"},
+		{Options{PolicyPath: os.DevNull}, true, "valid"},
 		{Options{PolicyPath: good, PolicyName: "x"}, false, "policies.x"},
 	} {
 		a := policyFile(newEnv(c.o))

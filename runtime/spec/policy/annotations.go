@@ -14,8 +14,9 @@ const AnnotationPrefix = "dev.agentjail."
 // OwnerAnnotation is the annotation for Binds.Owner, without AnnotationPrefix.
 const OwnerAnnotation = "binds.owner"
 
-// An annotation lowers one value of the policy; apply returns false if the requested value is not
-// lower, and the policy stays as it is.
+// An annotation lowers one value of the policy. apply returns false if the requested value is
+// higher than the policy's, and an error for a value that the jail cannot have at all; in both
+// cases the policy stays as it is.
 type annotation struct {
 	name  string
 	about string
@@ -31,11 +32,13 @@ var annotations = []annotation{
 	{"network.allow", "fewer names of network.allow, separated by semicolons", func(p *Policy, v string) (bool, error) { return p.Network.narrow(v) }},
 	{"network.publish", "ports of network.publish as [ADDRESS:]PORT:JAILPORT, separated by commas", func(p *Policy, v string) (bool, error) { return p.Network.publish(v) }},
 	{"seccomp.profile", "\"strict\" in place of \"default\"", func(p *Policy, v string) (bool, error) {
-		if v != "strict" || p.Seccomp.Profile != "default" {
-			return false, nil
+		switch {
+		case v != "strict" && v != "default":
+			return false, fmt.Errorf("%q is neither \"strict\" nor \"default\"", v)
+		case v == "strict" && p.Seccomp.Profile == "default":
+			p.Seccomp.Profile = v
 		}
-		p.Seccomp.Profile = v
-		return true, nil
+		return v == p.Seccomp.Profile, nil
 	}},
 	// The choice of the owner does not change the rights of the jail as a whole: all users are
 	// the jail's, and exactly one is the owner.
@@ -49,16 +52,25 @@ var annotations = []annotation{
 	{"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy has \"ask\"", func(p *Policy, v string) (bool, error) { return p.Journal.applyInside(v) }},
 	{"ebpf.block", "more actions that eBPF programs refuse, separated by commas", func(p *Policy, v string) (bool, error) { return p.EBPF.more(v) }},
 	{"on_loosen", "\"refuse\" in place of \"strip\"", func(p *Policy, v string) (bool, error) {
-		if v != LoosenRefuse {
-			return false, nil
+		switch v {
+		case LoosenRefuse:
+			p.OnLoosen = v
+		case LoosenStrip:
+		default:
+			return false, fmt.Errorf("%q is neither %q nor %q", v, LoosenStrip, LoosenRefuse)
 		}
-		p.OnLoosen = v
-		return true, nil
+		return v == p.OnLoosen, nil
 	}},
 }
 
 // Ignored is an annotation in agentjail's name that had no effect.
-type Ignored struct{ Name, Value, Why string }
+type Ignored struct {
+	Name, Value, Why string
+	// Invalid reports a name or a value that agentjail does not understand, or that the jail
+	// cannot have: the jail must not start, since it would lack what the annotation requests.
+	// Without it the policy already has a tighter value.
+	Invalid bool
+}
 
 // Tighten applies a bundle's annotations. It returns the policy for that bundle
 // and the annotations that were not followed, each with its reason.
@@ -72,9 +84,9 @@ func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
 		}
 		took, err := a.apply(&p, v)
 		if err != nil {
-			ignored = append(ignored, Ignored{name, v, err.Error()})
+			ignored = append(ignored, Ignored{name, v, err.Error(), true})
 		} else if !took {
-			ignored = append(ignored, Ignored{name, v, "annotations can only tighten"})
+			ignored = append(ignored, Ignored{name, v, "the policy's value is tighter, and annotations can only tighten", false})
 		} else {
 			p.followed(name, v)
 		}
@@ -88,9 +100,22 @@ func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
 	}
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		ignored = append(ignored, Ignored{name, ann[name], "unknown to this version"})
+		names := annotationNames()
+		near := suggestion(strings.TrimPrefix(name, AnnotationPrefix), names)
+		if near == "" {
+			near = "; known are " + strings.Join(names, ", ")
+		}
+		ignored = append(ignored, Ignored{name, ann[name], "unknown annotation" + near, true})
 	}
 	return p, ignored
+}
+
+func annotationNames() []string {
+	var out []string
+	for _, a := range annotations {
+		out = append(out, a.name)
+	}
+	return out
 }
 
 // Annotations lists the annotations of Tighten, for help texts.
@@ -107,11 +132,18 @@ func lowerSize(to *Size, v string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// Zero would mean "no bound" to limits and to tmpfs alike.
-	if s <= 0 || (*to != 0 && s >= *to) {
+	return lower(to, s)
+}
+
+// lower sets a limit. Zero would mean "no limit".
+func lower[T Size | int64](to *T, v T) (bool, error) {
+	switch {
+	case v <= 0:
+		return false, fmt.Errorf("%d is not more than 0", int64(v))
+	case *to != 0 && v > *to:
 		return false, nil
 	}
-	*to = s
+	*to = v
 	return true, nil
 }
 
@@ -120,9 +152,5 @@ func lowerInt(to *int64, v string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("%q is not a whole number", v)
 	}
-	if n <= 0 || (*to != 0 && n >= *to) {
-		return false, nil
-	}
-	*to = n
-	return true, nil
+	return lower(to, n)
 }

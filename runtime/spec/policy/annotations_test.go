@@ -18,7 +18,7 @@ func TestAnnotations(t *testing.T) {
 		took        func(Policy) bool // nil where the annotation must be ignored
 	}{
 		{"root.size", "1MiB", func(p Policy) bool { return p.Root.Size == 1<<20 }},
-		{"root.size", "1GiB", nil}, // the same is not less
+		{"root.size", "1GiB", func(p Policy) bool { return p.Root.Size == 1<<30 }}, // as policy has it
 		{"root.size", "2GiB", nil},
 		{"root.size", "0", nil}, // no cap
 		{"root.size", "-1", nil},
@@ -38,11 +38,12 @@ func TestAnnotations(t *testing.T) {
 		{"limits.pids", "0", nil},
 		{"limits.memory", "1T", func(p Policy) bool { return p.Limits.Memory == 1<<40 }},
 		{"seccomp.profile", "strict", func(p Policy) bool { return p.Seccomp.Profile == "strict" }},
-		{"seccomp.profile", "default", nil},
+		{"seccomp.profile", "default", func(p Policy) bool { return p.Seccomp.Profile == "default" }},
 		{"seccomp.profile", "unconfined", nil},
 		{"seccomp.profile", "", nil},
 		{"on_loosen", "refuse", func(p Policy) bool { return p.OnLoosen == LoosenRefuse }},
-		{"on_loosen", "strip", nil},
+		{"on_loosen", "strip", func(p Policy) bool { return p.OnLoosen == LoosenStrip }},
+		{"on_loosen", "", nil},
 		{"ebpf.block", "exec,bind", func(p Policy) bool { return slices.Equal(p.EBPF.Block, []string{"exec", "bind"}) }},
 		{"ebpf.block", "exec,open", nil},
 		{"ebpf.block", "", nil},
@@ -57,6 +58,7 @@ func TestAnnotations(t *testing.T) {
 		{"apparmor.required", "false", nil},
 		{"userns.map", "nobody", nil},
 		{"Root.Size", "1", nil}, // names are exact
+		{"limits.memroy", "1", nil},
 		{"", "", nil},
 	} {
 		p, ignored := lax.Tighten(map[string]string{AnnotationPrefix + c.name: c.value})
@@ -75,6 +77,35 @@ func TestAnnotations(t *testing.T) {
 	}
 	if p, ignored := lax.Tighten(map[string]string{"root.size": "1", "dev.agentjail": "x", "DEV.AGENTJAIL.root.size": "1", "io.x": "y"}); !reflect.DeepEqual(p, lax) || ignored != nil {
 		t.Errorf("others' annotations: %+v, %v", p, ignored)
+	}
+}
+
+// TestInvalidAnnotations: a value that is higher than policy's is not invalid, one that cannot be
+// followed at all is.
+func TestInvalidAnnotations(t *testing.T) {
+	p := Default()
+	for _, c := range []struct {
+		name, value, why string
+		invalid          bool
+	}{
+		{"limits.memory", "1TiB", "only tighten", false},
+		{"limits.pids", "4194304", "only tighten", false},
+		{"limits.memory", "lots", "not a size", true},
+		{"limits.memory", "0", "more than 0", true},
+		{"limits.pids", "ten", "whole number", true},
+		{"seccomp.profile", "unconfined", "neither", true},
+		{"on_loosen", "ignore", "neither", true},
+		{"ebpf.block", "everything", "", true},
+		{"binds.owner", "../x", "", true},
+		{"journal.inside", "yes", "true nor false", true},
+		{"network.publish", "8000:80", "network.mode", true},
+		{"limits.memroy", "1G", `did you mean "limits.memory"?`, true},
+		{"limits.cpus", "1", "unknown annotation", true},
+	} {
+		_, ignored := p.Tighten(map[string]string{AnnotationPrefix + c.name: c.value})
+		if len(ignored) != 1 || ignored[0].Invalid != c.invalid || !strings.Contains(ignored[0].Why, c.why) {
+			t.Errorf("%s=%s: %+v", c.name, c.value, ignored)
+		}
 	}
 }
 

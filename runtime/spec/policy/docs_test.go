@@ -5,8 +5,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"agentjail.dev/runtime/kernel/idmap"
 )
 
 // TestDocsAreTheDefault holds the configuration reference in docs to the
@@ -29,7 +27,7 @@ func TestDocsAreTheDefault(t *testing.T) {
 	if d := Default(); !reflect.DeepEqual(p, d) {
 		t.Errorf("the documented values are\n%+v\nthe defaults are\n%+v", p, d)
 	}
-	for _, key := range keys("", reflect.TypeOf(Policy{})) {
+	for _, key := range keys(reflect.TypeFor[Policy](), "") {
 		if !strings.Contains(block, "\n"+key+" = ") && !strings.HasPrefix(block, key+" = ") {
 			t.Errorf("docs/configuration.md does not explain %s", key)
 		}
@@ -51,21 +49,4 @@ func noEmptyLists(v reflect.Value) {
 			f.SetZero()
 		}
 	}
-}
-
-func keys(prefix string, t reflect.Type) []string {
-	var out []string
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if f.Tag.Get("toml") == "-" {
-			continue
-		}
-		name := prefix + f.Tag.Get("toml")
-		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeOf(idmap.Pool{}) {
-			out = append(out, keys(name+".", f.Type)...)
-			continue
-		}
-		out = append(out, name)
-	}
-	return out
 }

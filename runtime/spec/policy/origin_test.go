@@ -105,7 +105,7 @@ func sameRules(t *testing.T, a, b Policy) bool {
 
 // TestDiffers: every setting is compared, but the rules.
 func TestDiffers(t *testing.T) {
-	for _, key := range keys("", reflect.TypeOf(Policy{})) {
+	for _, key := range keys(reflect.TypeFor[Policy](), "") {
 		a, b := Default(), Default()
 		f := field(reflect.ValueOf(&b).Elem(), key)
 		switch f.Kind() {

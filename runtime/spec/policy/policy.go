@@ -3,9 +3,9 @@
 package policy
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +21,8 @@ import (
 	"agentjail.dev/seccomp"
 )
 
-// DefaultPath is where the host's policy lives. A missing file means Default.
+// DefaultPath is where the host's policy lives. A missing file there, or /dev/null in its place,
+// means Default.
 const DefaultPath = "/etc/agentjail/config.toml"
 
 // What happens when a bundle requests more than policy allows.
@@ -401,15 +402,8 @@ func Load(path, name string) (Policy, error) {
 func load(path, name string) (Policy, error) {
 	p := Default()
 	data, err := readTrusted(path)
-	if errors.Is(err, os.ErrNotExist) {
-		if builtin, ok := builtins[name]; ok {
-			builtin(&p)
-			return p, nil
-		}
-		if name != "" {
-			return p, fmt.Errorf("%w: [policies.%s] is not defined: %s does not exist", ErrNoPolicy, name, path)
-		}
-		return p, nil
+	if path == os.DevNull || errors.Is(err, os.ErrNotExist) && path == DefaultPath {
+		err = nil
 	}
 	if err != nil {
 		return p, err
@@ -433,10 +427,8 @@ func Parse(data []byte, path, name string) (Policy, error) {
 		Profiles any                       `toml:"profiles"` // the former name of Policies
 	}
 	file.Policy = p
-	dec := toml.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&file); err != nil {
-		return p, fmt.Errorf("reading policy %s: %w", path, tomlError(err))
+	if err := decode(data, &file); err != nil {
+		return p, fmt.Errorf("reading policy %s: %w", path, err)
 	}
 	if file.Profiles != nil {
 		return p, fmt.Errorf("reading policy %s: [profiles.NAME] is [policies.NAME]: a profile is one of system calls, or AppArmor's", path)
@@ -451,17 +443,18 @@ func Parse(data []byte, path, name string) (Policy, error) {
 			builtin(&p)
 		}
 		over, ok := file.Policies[name]
+		for other := range file.Policies {
+			if ok && other != name && strings.EqualFold(other, name) {
+				return p, fmt.Errorf("policy %s: [policies.%s] and [policies.%s] differ only in case (remedy: rename one)", path, name, other)
+			}
+		}
 		if !ok && !known {
-			return p, fmt.Errorf("%w: %s has no [policies.%s]", ErrNoPolicy, path, name)
+			return p, fmt.Errorf("%w: %s has no [policies.%s]%s", ErrNoPolicy, path, name, suggestion(name, slices.Collect(maps.Keys(file.Policies))))
 		}
-		text, err := toml.Marshal(over)
-		if err != nil {
-			return p, fmt.Errorf("reading [policies.%s] of %s: %w", name, path, err)
-		}
-		dec := toml.NewDecoder(bytes.NewReader(text))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&p); err != nil {
-			return p, fmt.Errorf("reading [policies.%s] of %s: %w", name, path, tomlError(err))
+		if ok {
+			if err := decodeNamed(data, name, &p); err != nil {
+				return p, fmt.Errorf("reading [policies.%s] of %s: %w", name, path, err)
+			}
 		}
 		if name == netPolicy && !setsMode(over) {
 			p.Network.listed()
@@ -499,27 +492,6 @@ func PassingThrough(path string) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// tomlError turns the decoder's errors into one line that names the place.
-func tomlError(err error) error {
-	var strict *toml.StrictMissingError
-	if errors.As(err, &strict) && len(strict.Errors) > 0 {
-		e := strict.Errors[0]
-		row, _ := e.Position()
-		return fmt.Errorf("line %d: unknown key %q", row, strings.Join(e.Key(), "."))
-	}
-	var de *toml.DecodeError
-	if errors.As(err, &de) {
-		row, col := de.Position()
-		text := strings.TrimPrefix(de.Error(), "toml: ")
-		// The decoder goes on with the names of Go types.
-		if what, _, ok := strings.Cut(strings.TrimPrefix(text, "cannot decode TOML "), " into "); ok {
-			text = "this cannot be a TOML " + what
-		}
-		return fmt.Errorf("line %d, column %d: %s", row, col, text)
-	}
-	return err
 }
 
 // Validate refuses values with which no jail could start, or whose effect would differ from their

@@ -109,7 +109,7 @@ func get(t *testing.T, p Policy, key string) any {
 // TestEveryKey sets each key, in the file and in a profile, and finds its value
 // and nothing else changed.
 func TestEveryKey(t *testing.T) {
-	all := keys("", reflect.TypeFor[Policy]())
+	all := keys(reflect.TypeFor[Policy](), "")
 	if len(all) != len(others) {
 		t.Errorf("%d keys, and %d in the test", len(all), len(others))
 	}
@@ -279,15 +279,17 @@ func TestProfileLists(t *testing.T) {
 	}
 }
 
+// TestLoadMissing: a file that was named must exist; the host's own is as good as an empty one.
 func TestLoadMissing(t *testing.T) {
-	p, err := Load("/nonexistent/agentjail/config.toml", "")
-	if p.Origin == nil || p.Origin.Path != "/nonexistent/agentjail/config.toml" {
-		t.Errorf("loaded from %+v", p.Origin)
+	for _, name := range []string{"", "net"} {
+		if p, err := Load("/nonexistent/agentjail/config.toml", name); !errors.Is(err, os.ErrNotExist) || p.Origin == nil || p.Origin.Path != "/nonexistent/agentjail/config.toml" {
+			t.Errorf("%q: %v, loaded from %+v", name, err, p.Origin)
+		}
 	}
-	if p.Origin = nil; err != nil || !reflect.DeepEqual(p, Default()) {
+	if p, err := Parse(nil, DefaultPath, ""); err != nil || !reflect.DeepEqual(p, Default()) {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := Load("/nonexistent/agentjail/config.toml", "strict"); err == nil || !strings.Contains(err.Error(), `[policies.strict] is not defined`) {
+	if _, err := Parse(nil, DefaultPath, "strict"); !errors.Is(err, ErrNoPolicy) || !strings.Contains(err.Error(), `no [policies.strict]`) {
 		t.Errorf("a named policy without a file: %v", err)
 	}
 	if _, err := Load("config.toml", ""); err == nil || !strings.Contains(err.Error(), "must be absolute") {
@@ -440,13 +442,14 @@ func TestLoadTrust(t *testing.T) {
 
 func TestSizes(t *testing.T) {
 	for text, want := range map[string]int64{
-		"0": 0, "1": 1, "1B": 1, "1K": 1 << 10, "1KiB": 1 << 10, "2M": 2 << 20, "2 MiB": 2 << 20, " 3GiB ": 3 << 30, "1.5G": 3 << 29, "1TiB": 1 << 40, "+1": 1,
+		"0": 0, "1": 1, "1B": 1, "1K": 1 << 10, "1KiB": 1 << 10, "2M": 2 << 20, "2 MiB": 2 << 20, " 3GiB ": 3 << 30, "1.5G": 3 << 29, "1TiB": 1 << 40,
+		"1k": 1 << 10, "512m": 512 << 20, "1MB": 1 << 20, "1mib": 1 << 20, "2gb": 2 << 30,
 	} {
 		if s, err := ParseSize(text); err != nil || int64(s) != want {
 			t.Errorf("%q: %d, %v", text, s, err)
 		}
 	}
-	for _, text := range []string{"", "K", "-1", "1X", "1k", "1MB", "1mib", "0x10", "1e3", "1,5G", "NaNG", "8388608T", "1 1"} {
+	for _, text := range []string{"", "K", "-1", "1X", "1.5", "lots", "0x10", "1,5G", "NaNG", "8388608T", "1 1"} {
 		if s, err := ParseSize(text); err == nil {
 			t.Errorf("%q: is %d", text, s)
 		}
@@ -520,7 +523,8 @@ func TestBuiltinProfile(t *testing.T) {
 		}
 		return p
 	}
-	p, err := Load("/agentjail-test-no-policy.toml", "net")
+	p, err := Parse(nil, DefaultPath, "net")
+	p.Origin = &Origin{Path: DefaultPath, Name: "net"}
 	want := Default()
 	want.Origin = p.Origin
 	if err != nil || !reflect.DeepEqual(p, want) || !p.NamesNothing() || Default().NamesNothing() {

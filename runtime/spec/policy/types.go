@@ -3,41 +3,25 @@ package policy
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
+
+	"github.com/docker/go-units"
 )
 
-// Size is a number of bytes. In text it may carry a unit: B, KiB, MiB, GiB,
-// TiB, or the short forms K, M, G, T, all powers of 1024.
+// Size is a number of bytes. In text it may carry a unit as Docker's options do: k, m, g or t,
+// KB or KiB, in any case, all powers of 1024.
 type Size int64
 
-var units = []struct {
-	suffix string
-	factor float64
-}{
-	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
-	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"B", 1}, {"", 1},
-}
-
-// ParseSize reads a size such as "512MiB" or "1.5G".
+// ParseSize reads a size such as "512MiB", "512m" or "1.5G".
 func ParseSize(s string) (Size, error) {
 	t := strings.TrimSpace(s)
-	for _, u := range units {
-		num, ok := strings.CutSuffix(t, u.suffix)
-		if !ok {
-			continue
-		}
-		num = strings.TrimSpace(num)
-		if u.factor == 1 && strings.ContainsAny(num, ".eE") {
-			break // surely a unit is missing
-		}
-		v, err := strconv.ParseFloat(num, 64)
-		if err != nil || math.IsNaN(v) || v < 0 || v*u.factor >= math.MaxInt64 {
-			break
-		}
-		return Size(v * u.factor), nil
+	v, err := units.RAMInBytes(t)
+	// What is too large for the type is converted to a value that depends on the architecture. A
+	// fraction of a byte has surely lost its unit.
+	if err != nil || v < 0 || v == math.MaxInt64 || strings.Contains(t, ".") && strings.Trim(t, "0123456789.") == "" {
+		return 0, fmt.Errorf("%q is not a size (examples: 536870912, 512m, 1GiB)", s)
 	}
-	return 0, fmt.Errorf("%q is not a size (examples: 512MiB, 1GiB)", s)
+	return Size(v), nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -54,9 +38,12 @@ func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // String is the size with the largest unit that leaves a whole number.
 func (s Size) String() string {
-	for _, u := range units[:4] {
-		if s != 0 && int64(s)%int64(u.factor) == 0 {
-			return fmt.Sprintf("%d%s", int64(s)/int64(u.factor), u.suffix)
+	for _, u := range []struct {
+		suffix string
+		factor Size
+	}{{"TiB", units.TiB}, {"GiB", units.GiB}, {"MiB", units.MiB}, {"KiB", units.KiB}} {
+		if s != 0 && s%u.factor == 0 {
+			return fmt.Sprintf("%d%s", s/u.factor, u.suffix)
 		}
 	}
 	return fmt.Sprintf("%dB", int64(s))
