@@ -8,8 +8,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/inspect"
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/rootfs/changes"
 	"agentjail.dev/runtime/state"
 )
 
@@ -23,7 +24,7 @@ func diffCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			list, err := lifecycle.Diff(c.Context, store, j)
+			list, err := changes.OfJail(c.Context, store, j)
 			if err != nil {
 				return err
 			}
@@ -45,7 +46,7 @@ func exportCommand() *cli.Command {
 		Name: "export", Usage: "write a running jail's file tree to standard output, as a tar archive with its own owners", ArgsUsage: "CONTAINER",
 		Description: "CONTAINER is an id or the unique beginning of one. Mounts are not in the archive.\n\n   agentjail export CONTAINER | docker import - IMAGE",
 		Action: func(c *cli.Context) error {
-			store, j, err := theJail(c)
+			_, j, err := theJail(c)
 			if err != nil {
 				return err
 			}
@@ -53,11 +54,12 @@ func exportCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			w.Store = store
 			if out, ok := c.App.Writer.(*os.File); ok && isTerminal(out) {
 				return errors.New("the archive is not written to a terminal (remedy: `agentjail export ID > FILE`)")
 			}
-			return w.Export(c.Context, c.App.Writer, j)
+			return changes.ExportJail(c.Context, c.App.Writer, j, func(path, why string) {
+				w.Log.Warnf("agentjail: left out: /%s: %s", printable.Line(path, 0), why)
+			})
 		},
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/procstatus"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/network/names/decisions"
 	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/observe/learn"
 	"agentjail.dev/runtime/observe/learn/record"
+	"agentjail.dev/runtime/rootfs/changes"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp/bpf"
 )
@@ -129,8 +129,8 @@ func (p *runRecorder) Ended(j *state.Jail) {
 			run.Reached, run.Refused = reached(events)
 		}
 	}
-	if changes, err := lifecycle.Diff(context.Background(), p.store, j); err == nil {
-		for _, c := range changes {
+	if list, err := changes.OfJail(context.Background(), p.store, j); err == nil {
+		for _, c := range list {
 			run.Files = append(run.Files, c.String())
 		}
 	}

@@ -89,11 +89,11 @@ func OpenChanges(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// NextInode is the number of the next file that would be made in the changes. A tmpfs numbers its
+// nextInode is the number of the next file that would be made in the changes. A tmpfs numbers its
 // files in the order in which they are made (shmem_reserve_inode in mm/shmem.c). So the number is
 // the same again only if no file was made since, in the layer or in overlayfs's work directory.
 // The call uses up one number.
-func NextInode(changes *os.File) (uint64, error) {
+func nextInode(changes *os.File) (uint64, error) {
 	fd, err := unix.Openat(int(changes.Fd()), ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return 0, err

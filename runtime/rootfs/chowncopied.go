@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,7 +14,7 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 )
 
-// maxAdopt bounds how many files ChownCopied examines: one takes about two microseconds, and a
+// maxAdopt bounds how many files chownForeign examines: one takes about two microseconds, and a
 // jail may have made a million.
 const maxAdopt = 2048
 
@@ -33,18 +34,90 @@ type adopter struct {
 	incomplete    bool
 }
 
+// copiedFile in the jail's state directory records how far ChownCopied has looked: the number of
+// the next file in the jail's layer, and when ChownCopied last found something, in nanoseconds
+// since boot.
+const copiedFile = "adopted"
+
+// scanAgainFor is how long ChownCopied scans again after it has found a file: an engine sets the
+// owner of a file only after it has written all of it.
+const scanAgainFor = time.Minute
+
 // ChownCopied changes the owner of files that an engine has put into a running jail. `docker cp`
 // writes files with the host's ids. No user of the jail has those ids, so a file of mode 0600
 // would be unreadable. Host id n becomes the jail's n, as it is without a user namespace. No
 // process of the jail can make such a file: the kernel sets an owner from the process's own user
 // namespace.
 //
+// dir is the jail's state directory; root and dev are where the engine has the jail's root. Nothing
+// is scanned if no file was made since the last call.
+func ChownCopied(dir, root string, dev uint64, ids idmap.Map) error {
+	changes, err := OpenChanges(dir)
+	if err != nil {
+		return err
+	}
+	defer changes.Close()
+	file := filepath.Join(dir, copiedFile)
+	// The number is read before the scan: files that arrive during the scan belong to the next one.
+	// Without a number, as in a full layer, nothing is recorded.
+	next, nerr := nextInode(changes)
+	seen, found := readCopied(file)
+	if nerr == nil && next == seen+1 && sinceBoot()-found > scanAgainFor {
+		return writeCopied(file, next, found)
+	}
+	view, err := OpenAttached(root, dev)
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	n, complete, err := chownForeign(changes, view, ids)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		found = sinceBoot()
+	}
+	if nerr != nil || !complete {
+		next = 0
+	}
+	return writeCopied(file, next, found)
+}
+
+// readCopied reads the file that writeCopied wrote. If there is none it returns zeros: found is
+// then long ago.
+func readCopied(path string) (next uint64, found time.Duration) {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &next, &found)
+	}
+	if err != nil {
+		return 0, -2 * scanAgainFor
+	}
+	return next, found
+}
+
+func writeCopied(path string, next uint64, found time.Duration) error {
+	return os.WriteFile(path, fmt.Appendf(nil, "%d %d", next, int64(found)), 0o600)
+}
+
+// sinceBoot returns the time since boot, which does not jump when the clock is set
+// (clock_gettime(2)).
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// chownForeign changes the owner of the files that belong to none of the jail's ids.
+//
 // changes is the jail's ephemeral layer, and root the overlay on it, without the mounts in the
 // jail. Each name is opened relative to these, without following a link or leaving the file
 // system. The checks and the chown use the open descriptor: whatever the jail renames meanwhile,
 // the file is one of its own layer. chown(2) removes set-id bits and file capabilities. complete
 // reports that all files were examined.
-func ChownCopied(changes, root *os.File, ids idmap.Map) (adopted int, complete bool, err error) {
+func chownForeign(changes, root *os.File, ids idmap.Map) (adopted int, complete bool, err error) {
 	a := &adopter{changes: int(changes.Fd()), root: int(root.Fd()), ids: ids, queue: []string{"."}, left: maxAdopt}
 	if err := a.look("."); err != nil {
 		return a.adopted, false, err

@@ -37,7 +37,7 @@ func TestAdopt(t *testing.T) {
 			must(t, os.WriteFile(root+"/tmp/own", nil, 0o600))
 		})
 		engines(t, root+"/tmp")
-		n, complete, err := ChownCopied(st.Changes, st.Root, ids)
+		n, complete, err := chownForeign(st.Changes, st.Root, ids)
 		must(t, err)
 		want(t, "complete", complete, true)
 		if n == 0 {
@@ -62,7 +62,7 @@ func TestAdopt(t *testing.T) {
 				t.Error("the user reads root's")
 			}
 		})
-		n, complete, err = ChownCopied(st.Changes, st.Root, ids)
+		n, complete, err = chownForeign(st.Changes, st.Root, ids)
 		must(t, err)
 		want(t, "the second time", n, 0)
 		want(t, "complete", complete, true)
@@ -86,7 +86,7 @@ func TestAdoptBound(t *testing.T) {
 			}
 		})
 		put(t, root, "in/secret:0:600")
-		_, complete, err := ChownCopied(st.Changes, st.Root, ids)
+		_, complete, err := chownForeign(st.Changes, st.Root, ids)
 		must(t, err)
 		want(t, "complete", complete, false)
 		want(t, "what was put in", owner(root+"/in/secret"), jailed(0))
@@ -145,7 +145,7 @@ func TestAdoptHostile(t *testing.T) {
 			for _, f := range put {
 				must(t, f.Chown(0, 0))
 			}
-			if _, _, err := ChownCopied(st.Changes, st.Root, ids); err != nil {
+			if _, _, err := chownForeign(st.Changes, st.Root, ids); err != nil {
 				t.Errorf("Adopt: %v", err)
 				break
 			}
@@ -172,7 +172,7 @@ func TestNextInode(t *testing.T) {
 		st := staged(t, r)
 		root := r.Spec.Root.Path
 		next := func() uint64 {
-			n, err := NextInode(st.Changes)
+			n, err := nextInode(st.Changes)
 			must(t, err)
 			return n
 		}

@@ -90,6 +90,21 @@ func Detach(path string, dev uint64) error {
 	}
 }
 
+// OpenAttached opens the jail's root, known by its device number, at the engine's directory: the
+// overlay, without what is mounted in the jail.
+func OpenAttached(path string, dev uint64) (*os.File, error) {
+	root, err := OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(root.Fd()), &st); err != nil || st.Dev != dev {
+		root.Close()
+		return nil, fmt.Errorf("the jail's root is not mounted at %s", path)
+	}
+	return root, nil
+}
+
 // OpenDir opens a directory by a path that holds no symbolic link in its last
 // component.
 func OpenDir(path string) (*os.File, error) {

@@ -1,4 +1,4 @@
-package lifecycle
+package changes
 
 import (
 	"context"
@@ -8,41 +8,38 @@ import (
 	"os"
 
 	"agentjail.dev/runtime/kernel/mountinfo"
-	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/rootfs"
-	"agentjail.dev/runtime/rootfs/changes"
 	"agentjail.dev/runtime/state"
 )
 
-// Diff lists what a running jail has changed of its image.
-func Diff(ctx context.Context, s state.Store, j *state.Jail) ([]changes.Change, error) {
+// OfJail lists what a running jail has changed of its image.
+func OfJail(ctx context.Context, s state.Store, j *state.Jail) ([]Change, error) {
 	layer, err := rootfs.OpenChanges(s.Dir(j.Key))
 	if err != nil {
 		return nil, noView(j, err)
 	}
 	defer layer.Close()
-	below := changes.ByOrigin(layer)
+	below := ByOrigin(layer)
 	layers, err := engineLayers(j.EngineRoot)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll(layers)
 	if len(layers) > 0 {
-		below = changes.Layers(layers)
+		below = Layers(layers)
 	}
-	return changes.List(ctx, layer, below)
+	return List(ctx, layer, below)
 }
 
-// Export writes a running jail's root as a tar archive, with the jail's owners.
-func (r *Runtime) Export(ctx context.Context, out io.Writer, j *state.Jail) error {
-	root, err := engineView(&j.Brief)
+// ExportJail writes a running jail's root as a tar archive, with the jail's owners. warn is as of
+// Export.
+func ExportJail(ctx context.Context, out io.Writer, j *state.Jail, warn func(path, why string)) error {
+	root, err := rootfs.OpenAttached(j.EngineRoot, j.EngineRootDev)
 	if err != nil {
 		return noView(j, err)
 	}
 	defer root.Close()
-	return changes.Export(ctx, out, root, j.IDs, func(path, why string) {
-		r.Log.Warnf("agentjail: left out: /%s: %s", printable.Line(path, 0), why)
-	})
+	return Export(ctx, out, root, j.IDs, warn)
 }
 
 // noView reports why there is nothing to look at.
