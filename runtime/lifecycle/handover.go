@@ -102,7 +102,7 @@ func (a *attempt) abandon() {
 
 // abandon removes a container that the delegate has made and that must not start.
 func (r *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
-	if _, err := r.run(d, &j.Brief, append(r.Globals.Args(), "delete", "--force", j.ID)); err != nil {
+	if _, err := r.deleteByDelegate(d, &j.Brief, append(r.Globals.Args(), "delete", "--force", j.ID)); err != nil {
 		r.Log.Warnf("removing a container that must not start: %v", err)
 	}
 }

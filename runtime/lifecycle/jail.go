@@ -348,6 +348,15 @@ func (r *Runtime) run(d *delegate.Runtime, j *state.Brief, args []string) (statu
 	return d.Run(args, t)
 }
 
+// deleteByDelegate has the delegate delete a jail. The helper ends first: it can be in a group below
+// one that the delegate removes.
+func (r *Runtime) deleteByDelegate(d *delegate.Runtime, j *state.Brief, args []string) (status int, err error) {
+	if err := helper.Kill(r.Store.Dir(j.Key)); err != nil {
+		return -1, err
+	}
+	return r.run(d, j, args)
+}
+
 // cleanup undoes all that was made for a jail. It is idempotent and goes as far as it can.
 func (r *Runtime) cleanup(j *state.Brief) error {
 	parts := r.parts(j)
@@ -469,7 +478,7 @@ func (r *Runtime) reap(j *state.Brief) error {
 	} else if _, err := os.Lstat(j.DelegateState()); err == nil {
 		if d, err := r.delegateFor(j); err == nil {
 			g := Globals{Root: j.DelegateRoot, SystemdCgroup: j.SystemdCgroup}
-			if code, err := d.Run(append(g.Args(), "delete", "--force", j.ID), delegate.Time{}); err != nil || code != 0 {
+			if code, err := r.deleteByDelegate(d, j, append(g.Args(), "delete", "--force", j.ID)); err != nil || code != 0 {
 				return fmt.Errorf("the delegate's delete --force failed (status %d): %v", code, err)
 			}
 		}

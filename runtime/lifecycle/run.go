@@ -12,7 +12,6 @@ import (
 	"github.com/containerd/console"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
@@ -53,7 +52,7 @@ func (a *attempt) finishRun() error {
 	if processesGone(&j.Brief) {
 		err = removeDelegateState(&j.Brief)
 	} else {
-		err = exitError(a.d.Run(append(r.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}))
+		err = exitError(r.deleteByDelegate(a.d, &j.Brief, append(r.Globals.Args(), "delete", "--force", o.ID)))
 	}
 	if err != nil {
 		r.Log.Warnf("deleting the ended container: %v", err)

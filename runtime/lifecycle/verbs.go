@@ -229,7 +229,11 @@ func (r *Runtime) Delete(id string, force bool) error {
 		r.noteEnd(j, nil)
 	}
 	done := r.step("delegate delete")
-	code, err := r.run(d, j, args)
+	remove := r.deleteByDelegate
+	if runs && !force { // refused, or it ends meanwhile
+		remove = r.run
+	}
+	code, err := remove(d, j, args)
 	done()
 	crash.Point("delete.delegated")
 	if err != nil {

@@ -432,16 +432,28 @@ func TestKilledHelper(t *testing.T) {
 	}
 }
 
-// TestNothingLeft: the helper ends with the jail, by delete and by itself, and nothing of it is left.
+// TestNothingLeft: the helper ends with the jail, by delete and by itself, and nothing of both is left.
 func TestNothingLeft(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	for _, how := range []string{"delete --force", "the init process is killed"} {
-		j := start(t, n)
-		h, dir := j.helper(t), j.dir(t)
+	for _, how := range []string{"delete --force", "delete --force before start", "the init process is killed"} {
+		j := made(t, n)
+		steps := [][]string{{"create", "--bundle", j.b.Dir, j.id}, {"start", j.id}}
+		if how == "delete --force before start" {
+			steps = steps[:1]
+		}
+		for _, args := range steps {
+			if out, errs, err := j.b.Call(t, j.c, args...); err != nil {
+				t.Fatalf("%v\n%s%s", err, out, errs)
+			}
+		}
+		h, left := j.helper(t), []string{j.dir(t)}
+		for _, controller := range []string{"memory", "pids", "cpu"} {
+			left = append(left, groupOf(t, j.pid(t), controller))
+		}
 		fd := pidfd(t, h.Pid)
-		if how == "delete --force" {
-			if out, errs, err := j.b.Call(t, j.c, "delete", "--force", j.id); err != nil {
+		if how != "the init process is killed" {
+			if out, errs, err := j.b.Call(t, j.c, "delete", "--force", j.id); err != nil || errs != "" {
 				t.Fatalf("%v\n%s%s", err, out, errs)
 			}
 			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); n != 1 {
@@ -456,7 +468,7 @@ func TestNothingLeft(t *testing.T) {
 				t.Fatalf("%v\n%s%s", err, out, errs)
 			}
 		}
-		for _, path := range append(h.Cgroups, dir) {
+		for _, path := range append(left, h.Cgroups...) {
 			if _, err := os.Stat(path); !os.IsNotExist(err) {
 				t.Errorf("%s: %s is left: %v", how, path, err)
 			}

@@ -133,7 +133,11 @@ func (w worker) hold(t *testing.T, to workers.Worker) {
 		own, jails := groupOf(t, w.pid, controller), groupOf(t, w.jail, controller)
 		switch to.Group {
 		case workers.Own:
-			if own == jails || filepath.Dir(own) != filepath.Dir(jails) || !strings.HasPrefix(filepath.Base(own), "agentjail-egress-") {
+			above := filepath.Dir(jails)
+			if controller == "cpu" && cgroups.Version(jails) == 1 {
+				above = jails
+			}
+			if own == jails || filepath.Dir(own) != above || !strings.HasPrefix(filepath.Base(own), "agentjail-egress-") {
 				t.Errorf("its group of %s is %s, the jail's is %s", controller, own, jails)
 			}
 		case workers.Jails:
@@ -162,14 +166,21 @@ func (w worker) limits(t *testing.T, to workers.Worker) {
 		t.Errorf("process %d has none of %v", pid, files)
 		return ""
 	}
-	quota, weight := []string{"cpu.cfs_quota_us", "cpu.max"}, []string{"cpu.shares", "cpu.weight"}
+	quota, weight := "-1", "1024" // within its jail's
+	if cgroups.Version(groupOf(t, w.jail, "cpu")) == 2 {
+		var of, period int
+		if _, err := fmt.Sscan(value(w.jail, "cpu", "cpu.max"), &of, &period); err != nil {
+			t.Error(err)
+		}
+		quota, weight = fmt.Sprint(of/helper.QuotaPart, " ", period), value(w.jail, "cpu", "cpu.weight")
+	}
 	for _, row := range []struct {
 		what, got, want string
 	}{
 		{"memory", value(w.pid, "memory", "memory.limit_in_bytes", "memory.high"), strconv.Itoa(helper.MemoryMax)},
 		{"threads", value(w.pid, "pids", "pids.max"), strconv.Itoa(helper.PidsMax)},
-		{"quota", value(w.pid, "cpu", quota...), value(w.jail, "cpu", quota...)},
-		{"weight", value(w.pid, "cpu", weight...), value(w.jail, "cpu", weight...)},
+		{"quota", value(w.pid, "cpu", "cpu.cfs_quota_us", "cpu.max"), quota},
+		{"weight", value(w.pid, "cpu", "cpu.shares", "cpu.weight"), weight},
 		{"capabilities", statusOf(t, w.pid, "CapEff"), "0000000000000000"},
 		{"a filter", statusOf(t, w.pid, "Seccomp"), "2"},
 	} {

@@ -19,12 +19,17 @@ import (
 // processes and processor time.
 var controllers = []string{"memory", "pids", "cpu"}
 
-// A place is a helper's group in one hierarchy, and the group of the process that it stands beside.
-type place struct{ dir, beside string }
+// A place is a helper's group in one hierarchy, and the jail's.
+type place struct{ dir, jail string }
 
-// places returns the control groups of a helper: a leaf of its own beside those of a process, so
-// that the jail does not use up the helper's limits, nor the helper the jail's. Groups that could
-// not be made are left out: the helper is then in its starter's.
+// shared reports whether the helper's group is in the jail's, whose limits hold for both together.
+func (p place) shared() bool { return filepath.Dir(p.dir) == p.jail }
+
+// places returns the control groups of the helper of a jail, of which pid is a process. They are
+// leaves beside the jail's, so that the jail does not use up the helper's limits, nor the helper
+// the jail's. For processor time on version 1 the leaf is in the jail's group. On version 2 a group
+// with processes has none below it that share one limit and divide another (cgroups(7), no internal
+// processes). Groups that could not be made are left out: the helper is then in its starter's.
 func places(pid int, name string) []place {
 	of, err := cgroups.Of(strconv.Itoa(pid))
 	if err != nil {
@@ -37,8 +42,12 @@ func places(pid int, name string) []place {
 			continue
 		}
 		for _, root := range g.Mounts(cgroups.Root) {
-			parent := filepath.Join(root, filepath.Dir(g.Path))
-			p := place{filepath.Join(parent, name), filepath.Join(root, g.Path)}
+			jail := filepath.Join(root, g.Path)
+			parent := filepath.Dir(jail)
+			if slices.Contains(g.List(), "cpu") {
+				parent = jail
+			}
+			p := place{filepath.Join(parent, name), jail}
 			// Existing groups are included: an earlier helper of this jail left them.
 			if unix.Access(parent, unix.W_OK) == nil && !slices.Contains(out, p) {
 				out = append(out, p)
@@ -68,31 +77,33 @@ var own = []bound{
 
 const (
 	idleFile    = "cpu.idle"
-	quotaFile   = "cpu.cfs_quota_us"
+	weightFile  = "cpu.weight"
+	quotaFile   = "cpu.max"
 	socketsFile = "memory.kmem.tcp.limit_in_bytes"
 	// unlimited is the value of version 1 for no limit: the largest number of whole pages.
 	unlimited = 1<<63 - 1<<16
 )
 
-// followed are the files by which a helper has the bounds of its jail: as much processor time
-// (cpu.max; cfs_period_us, cfs_quota_us), the same share where processors are short, and on version
-// 1 as much memory in buffers of sockets. There memory.limit_in_bytes does not count those
+// followed are the files by which a helper beside its jail has the jail's bounds: on version 2 a
+// part of its processor time, and the same share where processors are short; on version 1 as much
+// memory in buffers of sockets. There memory.limit_in_bytes does not count those
 // (Documentation/admin-guide/cgroup-v1/memory.rst, 2.7); on version 2 memory.max does.
-var followed = []string{idleFile, "cpu.max", "cpu.weight", "cpu.shares", "cpu.cfs_period_us", quotaFile, socketsFile}
+var followed = []string{idleFile, quotaFile, weightFile, socketsFile}
 
 // follow returns the bounds that a helper has from its jail, whose groups it is beside. They are
 // for all of its groups: each file is in one.
 func follow(all []place) (out []bound, err error) {
 	for _, p := range all {
+		if p.shared() || len(cgroups.Counting(p.jail)) == 0 {
+			continue
+		}
 		idle := false
 		for _, file := range followed {
-			if !cgroups.CanHave(p.beside, file) || len(cgroups.Counting(p.beside)) == 0 {
+			// An idle group has no weight, and takes none.
+			if idle && file == weightFile || !cgroups.CanHave(p.jail, file) {
 				continue
 			}
-			if idle && (file == "cpu.weight" || file == "cpu.shares") { // an idle group has none, and takes none
-				continue
-			}
-			text, err := cgroups.Read(p.beside, file)
+			text, err := cgroups.Read(p.jail, file)
 			if errors.Is(err, os.ErrNotExist) {
 				continue
 			}
@@ -100,17 +111,40 @@ func follow(all []place) (out []bound, err error) {
 				return nil, err
 			}
 			value := strings.TrimSpace(text)
-			idle = idle || file == idleFile && value == "1"
-			if n, err := strconv.ParseInt(value, 10, 64); file == socketsFile && err == nil && n >= unlimited {
-				value = strconv.Itoa(SocketsMax)
-			}
-			if file == "cpu.cfs_period_us" { // a period that the former quota does not fit is refused
-				out = append(out, bound{quotaFile, "-1"})
+			switch file {
+			case idleFile:
+				idle = value == "1"
+			case quotaFile:
+				value = part(value)
+			case socketsFile:
+				if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= unlimited {
+					value = strconv.Itoa(SocketsMax)
+				}
 			}
 			out = append(out, bound{file, value})
 		}
 	}
 	return out, nil
+}
+
+// The kernel's least quota and longest period, in microseconds (kernel/sched/core.c,
+// min_cfs_quota_period, max_cfs_quota_period).
+const (
+	minQuota  = 1000
+	maxPeriod = 1000000
+)
+
+// part returns a helper's cpu.max from its jail's: the QuotaPart of it, in the same period unless
+// the kernel has no quota that small.
+func part(of string) string {
+	var quota, period int64
+	if _, err := fmt.Sscan(of, &quota, &period); err != nil || period <= 0 {
+		return of // "max" and the period
+	}
+	if quota /= QuotaPart; quota < minQuota {
+		quota, period = max(quota*maxPeriod/period, minQuota), maxPeriod
+	}
+	return fmt.Sprint(quota, " ", period)
 }
 
 // limit makes a helper's group and limits it. Controllers that the group lacks limit nothing.

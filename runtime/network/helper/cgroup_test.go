@@ -13,9 +13,10 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// TestFollow: a helper has its jail's limit on processor time and on buffers of sockets, and the
-// new one once that has changed. What the jail does not limit, of version 1's sockets, its helper
-// has a bound on all the same.
+// TestFollow: a helper has a part of its jail's processor time on version 2, or is in the jail's
+// group for it, and the jail's limit on buffers of sockets, and the new ones once those have
+// changed. What the jail does not limit, of version 1's sockets, its helper has a bound on all the
+// same.
 func TestFollow(t *testing.T) {
 	beside(t)
 	for _, born := range []bool{true, false} {
@@ -32,7 +33,7 @@ func follows(t *testing.T, born bool) {
 	set := func(file, value string) bool {
 		t.Helper()
 		for _, p := range all {
-			err := os.WriteFile(filepath.Join(p.beside, file), []byte(value), 0)
+			err := os.WriteFile(filepath.Join(p.jail, file), []byte(value), 0)
 			if err == nil {
 				return true
 			}
@@ -54,11 +55,10 @@ func follows(t *testing.T, born bool) {
 		}
 		t.Errorf("no group of the helper's has %s", file)
 	}
-	quota, max := set("cpu.cfs_quota_us", "20000"), set("cpu.max", "20000 100000")
-	if !quota && !max {
-		t.Skip("this machine has no limit on processor time to follow")
+	quota, sockets := set(quotaFile, "20000 100000"), set(socketsFile, strconv.Itoa(8<<20))
+	if !quota && !sockets {
+		t.Skip("this machine has no limit to follow")
 	}
-	shares, sockets := set("cpu.shares", "512"), set(socketsFile, strconv.Itoa(8<<20))
 	dir := t.TempDir()
 	o := Options{Dir: dir, Name: program, Group: "agentjail-test-follow"}
 	if born {
@@ -80,44 +80,39 @@ func follows(t *testing.T, born bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	jails, err := cgroups.Of(strconv.Itoa(init.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
 	of, err := cgroups.Of(strconv.Itoa(r.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range of {
-		if slices.Contains(g.List(), "cpu") && filepath.Base(g.Path) != o.Group {
-			t.Errorf("its group for processor time is %s", g.Path)
+	for i, g := range of {
+		if want := filepath.Join(jails[i].Path, o.Group); slices.Contains(g.List(), "cpu") && g.Path != want {
+			t.Errorf("its group for processor time is %s, not %s", g.Path, want)
 		}
 	}
-	check := func(when, limit, period, sock string) {
+	check := func(when, limit, sock string) {
 		t.Log(when)
 		if quota {
-			has("cpu.cfs_quota_us", limit)
-			has("cpu.cfs_period_us", period)
-		} else {
-			has("cpu.max", limit+" "+period)
+			has(quotaFile, limit)
 		}
 		if sockets {
 			has(socketsFile, sock)
 		}
 	}
-	check("when it begins", "20000", "100000", strconv.Itoa(8<<20))
-	if shares {
-		has("cpu.shares", "512")
-	}
-	// A period that the former quota does not fit, and no limit on sockets.
-	if quota {
-		set("cpu.cfs_quota_us", "-1")
-		set("cpu.cfs_period_us", "10000")
-		set("cpu.cfs_quota_us", "1000")
-	} else {
-		set("cpu.max", "1000 10000")
-	}
+	check("when it begins", "5000 100000", strconv.Itoa(8<<20))
+	// No limit on sockets.
+	set(quotaFile, "8000 10000")
 	set(socketsFile, "-1")
 	if err := Follow(dir, init.Pid); err != nil {
 		t.Fatal(err)
 	}
-	check("after a change", "1000", "10000", strconv.Itoa(SocketsMax))
+	check("after a change", "2000 10000", strconv.Itoa(SocketsMax))
+	if !quota {
+		return
+	}
 	// One that has processor time that no other wants has no weight.
 	for _, idle := range []string{"1", "0"} {
 		if !set("cpu.idle", idle) {
@@ -128,6 +123,18 @@ func follows(t *testing.T, born bool) {
 			t.Fatal(err)
 		}
 		has("cpu.idle", idle)
+	}
+}
+
+// TestPart: a helper's part of its jail's processor time is one that the kernel takes.
+func TestPart(t *testing.T) {
+	for of, want := range map[string]string{
+		"max 100000": "max 100000", "400000 100000": "100000 100000", "4000 100000": "1000 100000", "3999 100000": "9990 1000000",
+		"1000 1000": "250000 1000000", "1000 1000000": "1000 1000000",
+	} {
+		if got := part(of); got != want {
+			t.Errorf("of %s: %s, not %s", of, got, want)
+		}
 	}
 }
 

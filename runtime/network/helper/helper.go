@@ -54,6 +54,9 @@ const (
 	// SocketsMax is for buffers of sockets: on version 2 beside MemoryMax, on version 1 if the jail
 	// itself has no limit.
 	SocketsMax = 64 << 20 // bytes
+	// QuotaPart divides the jail's processor quota for a helper on version 2, beside that quota. On
+	// version 1 both have one.
+	QuotaPart = 4
 )
 
 const (
@@ -434,9 +437,8 @@ func End(dir string) error {
 	if err != nil || r == nil {
 		return err
 	}
-	// The control groups end a process of another PID namespace, or stay where they hold it.
-	if err := r.kill(); err != nil && !(errors.Is(err, state.ErrElsewhere) && len(r.Cgroups) > 0) {
-		return fmt.Errorf("ending the jail's helper: %w", err)
+	if err := r.kill(); err != nil {
+		return err
 	}
 	if r.BootID == state.BootID() {
 		for _, g := range r.Cgroups {
@@ -453,11 +455,24 @@ func End(dir string) error {
 	return nil
 }
 
-// kill kills the process and waits for its end.
+// Kill ends the process of a jail's helper, if there is one, and leaves the rest to End.
+func Kill(dir string) error {
+	r, err := Load(dir)
+	if err != nil || r == nil {
+		return err
+	}
+	return r.kill()
+}
+
+// kill kills the process and waits for its end. One of another PID namespace ends with its control
+// groups, or they stay where they hold it.
 func (r *Record) kill() error {
 	fd, err := r.Open()
+	if errors.Is(err, state.ErrElsewhere) && len(r.Cgroups) > 0 {
+		return nil
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("ending the jail's helper: %w", err)
 	}
 	// If the helper is this process's child, no other process may wait for it.
 	defer func() { _, _ = unix.Wait4(r.Pid, nil, unix.WNOHANG, nil) }()
@@ -466,7 +481,7 @@ func (r *Record) kill() error {
 	}
 	defer unix.Close(fd)
 	if err := pidfd.Kill(fd, patience); err != nil {
-		return fmt.Errorf("process %d: %w", r.Pid, err)
+		return fmt.Errorf("ending the jail's helper, process %d: %w", r.Pid, err)
 	}
 	return nil
 }

@@ -17,8 +17,9 @@ type Group string
 
 // The groups of workers.
 const (
-	// Own are groups that are made for the process beside the jail's (helper.Place).
-	Own Group = "its own, beside the jail's"
+	// Own are groups that are made for the process beside the jail's, or for processor time on
+	// version 1 in the jail's (helper.Place).
+	Own Group = "its own, beside the jail's; version 1: for processors, in the jail's"
 	// Jails are the jail's.
 	Jails Group = "the jail's"
 	// Callers are the groups of agentjail's caller: an engine, a user's session. They bound a jail
@@ -56,12 +57,14 @@ func (w Worker) String() string { return strings.TrimSpace(w.Name + " " + w.Part
 
 // Bounds that several have.
 const (
-	likeJail = "the jail's quota and weight again, also after an update"
 	sockets  = "version 1: the jail's `limits.sockets` again; version 2: its memory. 2048 connections; more than 16 have small buffers. Ports: a share of the host's"
 	throttle = "it waits for its next period; connections and questions wait with it. Out of memory it is killed: the jail reaches nothing, `inspect` reports it"
 )
 
-var ownMemory = fmt.Sprintf("%d MiB; version 2: %d MiB, with buffers of sockets; %d threads", helper.MemoryMax>>20, (helper.MemoryMax+helper.SocketsMax)>>20, helper.PidsMax)
+var (
+	processor = fmt.Sprintf("version 1: the jail's quota, together with the jail; version 2: 1/%d of it besides, and the jail's weight, also after an update", helper.QuotaPart)
+	ownMemory = fmt.Sprintf("%d MiB; version 2: %d MiB, with buffers of sockets; %d threads", helper.MemoryMax>>20, (helper.MemoryMax+helper.SocketsMax)>>20, helper.PidsMax)
+)
 
 // Parts of programs.
 const (
@@ -78,16 +81,16 @@ const (
 var All = []Worker{
 	{
 		Name: "agentjail-egress", Part: Activator, While: "from `create` to the first use of a network by name", Group: Own,
-		Processor: likeJail, Memory: ownMemory, Sockets: "none outside", Files: "its starter's limit; it opens none",
+		Processor: processor, Memory: ownMemory, Sockets: "none outside", Files: "its starter's limit; it opens none",
 		Full: "killed, the jail reaches nothing, and `inspect` reports it",
 	},
 	{
 		Name: "agentjail-egress", While: "from then to the jail's end", Group: Own,
-		Processor: likeJail, Memory: ownMemory, Sockets: sockets, Files: fmt.Sprint(NoFile), Full: throttle,
+		Processor: processor, Memory: ownMemory, Sockets: sockets, Files: fmt.Sprint(NoFile), Full: throttle,
 	},
 	{
 		Name: "agentjail-egress-keys", While: "in its place, with credentials for which TLS or ssh is ended", Group: Own,
-		Processor: likeJail, Memory: ownMemory, Sockets: sockets, Files: fmt.Sprint(NoFile), Full: throttle,
+		Processor: processor, Memory: ownMemory, Sockets: sockets, Files: fmt.Sprint(NoFile), Full: throttle,
 	},
 	{
 		Name: "agentjail-enter", While: "from `create` or `exec` to the program's first instruction", Group: Jails,
