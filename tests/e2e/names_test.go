@@ -10,7 +10,7 @@ import (
 )
 
 // TestNamesOverDocker: a network by name under an engine: the resolver's file is ours on every network of Docker's, allowed names have an
-// address and others none, also for an exec'd process, inspect sees the helper, and nothing of it is left. Who is reached is tests/names'.
+// address and others none, also for an exec'd process, inspect sees the helper, the engine's verbs work beside it, and nothing of it is left. Who is reached is tests/names'.
 func TestNamesOverDocker(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
@@ -35,12 +35,22 @@ func TestNamesOverDocker(t *testing.T) {
 		if code != 1 || !strings.Contains(out, "refused") || !strings.Contains(out, "network.allow") {
 			t.Errorf("%s: network check: exit code %d: %s", network, code, out)
 		}
+		// The engine does not take the helper for a process of the jail's.
+		if out := d.Must("top", id); strings.Contains(out, "agentjail") {
+			t.Errorf("%s: top: %s", network, out)
+		}
+		for _, verb := range [][]string{{"update", "--cpus", "0.5", id}, {"stats", "--no-stream", id}, {"pause", id}, {"unpause", id}} {
+			d.Must(verb...)
+		}
+		if out := d.Docker("exec", id, "nslookup", "-type=a", "api.example.test", "127.0.0.1").String(); !strings.Contains(out, "127.64.") {
+			t.Errorf("%s: after pause and update: %s", network, out)
+		}
 		d.Must("rm", "-f", id)
 		if left, _ := filepath.Glob("/run/agentjail/jails/*" + id); len(left) > 0 {
 			t.Errorf("%s: left: %v", network, left)
 		}
 		_ = filepath.Walk("/sys/fs/cgroup", func(path string, _ os.FileInfo, err error) error {
-			if err == nil && strings.Contains(path, "agentjail-egress-") && strings.Contains(path, id) {
+			if err == nil && strings.Contains(path, id) {
 				t.Errorf("%s: left: %s", network, path)
 			}
 			return nil
