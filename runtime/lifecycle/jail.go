@@ -348,8 +348,8 @@ func (r *Runtime) run(d *delegate.Runtime, j *state.Brief, args []string) (statu
 	return d.Run(args, t)
 }
 
-// deleteByDelegate has the delegate delete a jail. The helper ends first: it can be in a group below
-// one that the delegate removes.
+// deleteByDelegate has the delegate delete a jail. The helper ends first: it can be in a group
+// below one that the delegate removes.
 func (r *Runtime) deleteByDelegate(d *delegate.Runtime, j *state.Brief, args []string) (status int, err error) {
 	if err := helper.Kill(r.Store.Dir(j.Key)); err != nil {
 		return -1, err
