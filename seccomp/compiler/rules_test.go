@@ -93,6 +93,8 @@ func TestRules(t *testing.T) {
 		{"fchmod", [6]uint64{3, 0o4755}, perm},
 		{"fchmodat", [6]uint64{0, 0, 0o2755 | high}, perm},
 		{"chmod", [6]uint64{0, 0o6755}, perm},
+		{"chmod", [6]uint64{0, 0o2664}, perm}, // a program by the host's chmod +x
+		{"chmod", [6]uint64{0, 0o2775}, perm}, // a directory's and a program's
 		{"creat", [6]uint64{0, 0o4644}, perm},
 		{"openat", [6]uint64{0, 0, 0o101, 0o644}, ok},
 		{"openat", [6]uint64{0, 0, 0o101, 0o4644}, perm},

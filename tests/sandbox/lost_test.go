@@ -186,6 +186,103 @@ func TestSharedRepository(t *testing.T) {
 	}
 }
 
+// TestSharedByInheriting: in a directory with the set-gid bit, repositories can be made for a group; elsewhere that is refused.
+func TestSharedByInheriting(t *testing.T) {
+	dir := filepath.Join(project(t), "repo")
+	asOwner(t, dir, "mkdir team; chmod 2775 team")
+	const git = "git -c user.name=a -c user.email=a@x "
+	for _, c := range []struct {
+		script string
+		code   int
+		says   string
+	}{
+		{"umask 002; cd team; git init -q --shared a; cd a; echo 1 >f; git add f; " + git + "commit -qm one", 0, ""},
+		{"umask 002; cd team; git clone -q -c core.sharedRepository=group a b; cd b; echo 2 >f; git add f; " + git + "commit -qm two; git push -q origin HEAD:two", 0, ""},
+		{"umask 002; cd team; mkdir c; test -g c", 0, ""},
+		{"umask 002; cd team; git init -q d; cd d; git config core.sharedRepository group; echo 1 >f; git add f; " + git + "commit -qm one", 0, ""},
+		{"umask 002; git init -q --shared e", 128, "writable by group"},
+		{"umask 002; cd team; mkdir -m 2775 g", 1, "Operation not permitted"},
+		{"cd team; chmod 700 c || chmod 00770 c", 0, "Operation not permitted"},
+	} {
+		if code, out, errs := sandbox(t, "--workspace", dir, "--", "sh", "-ec", c.script); code != c.code || !strings.Contains(errs, c.says) {
+			t.Errorf("%s: status %d: %s%s", c.script, code, out, errs)
+		}
+	}
+	if got := asOwner(t, dir, "find team/a team/b team/d -type d ! -perm -2070 | wc -l; git -C team/a fsck 2>&1 | grep -c error || :; stat -c %a team/c"); got != "0\n0\n770\n" {
+		t.Errorf("the host has %q", got)
+	}
+}
+
+// setIDAttempts tries each way to give a file a mode, with each of the bits; it prints those that succeeded.
+const setIDAttempts = `
+import ctypes, os, platform, shutil
+libc = ctypes.CDLL(None, use_errno=True)
+creat, fchmodat2, openat2 = {"x86_64": 85}.get(platform.machine(), -1), 452, 437
+def call(*a):
+    if libc.syscall(*(ctypes.c_long(x) if type(x) is int else x for x in a)) < 0: raise OSError(ctypes.get_errno(), a[0])
+def made(p):
+    shutil.copy("/bin/true", p); return p
+def acl(p):
+    os.chmod(p, 0o644)
+    os.setxattr(p, "system.posix_acl_access", bytes.fromhex("02000000" "01000700ffffffff" "04000700ffffffff" "10000700ffffffff" "20000500ffffffff"))
+def how(mode):
+    return ctypes.create_string_buffer(b"".join(x.to_bytes(8, "little") for x in (os.O_CREAT | os.O_RDWR, mode, 0)))
+ways = {
+    "chmod": lambda p, m: os.chmod(made(p), m),
+    "fchmod": lambda p, m: os.fchmod(os.open(made(p), os.O_RDONLY), m),
+    "fchmodat": lambda p, m: os.chmod(os.path.basename(made(p)), m, dir_fd=os.open(".", os.O_RDONLY)),
+    "fchmodat2": lambda p, m: call(fchmodat2, -100, made(p).encode(), m, 0),
+    "open": lambda p, m: os.open(p, os.O_CREAT | os.O_RDWR, m),
+    "tmpfile": lambda p, m: os.link("/proc/self/fd/%d" % os.open(".", os.O_TMPFILE | os.O_RDWR, m), p, follow_symlinks=True),
+    "openat2": lambda p, m: call(openat2, -100, p.encode(), how(m), 24),
+    "creat": lambda p, m: call(creat, p.encode(), m),
+    "mknod": lambda p, m: os.mknod(p, 0o100000 | m),
+    "mknodat": lambda p, m: os.mknod(p, 0o100000 | m, dir_fd=os.open(".", os.O_RDONLY)),
+    "mkfifo": lambda p, m: os.mkfifo(p, m),
+    "mkdir": lambda p, m: os.mkdir(p, m),
+    "acl": lambda p, m: (made(p), os.chmod(p, m), acl(p)),
+}
+os.umask(0)
+for name, way in ways.items():
+    for m in 0o755, 0o2755, 0o2775, 0o2644, 0o4755, 0o6755:
+        try:
+            way("%s-%o" % (name, m), m)
+            print("%s-%o" % (name, m))
+        except OSError: pass
+`
+
+// TestSetIDModes: no way to give a file a mode leaves a set-id bit in a mounted directory, whether the directory has the set-gid bit or not.
+func TestSetIDModes(t *testing.T) {
+	const find = "find . -perm /6000 ! -type d"
+	dir := workspace(t)
+	if err := os.WriteFile(filepath.Join(dir, "attempts.py"), []byte(setIDAttempts), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	asOwner(t, dir, "python3 attempts.py")
+	if got := strings.Fields(asOwner(t, dir, find)); len(got) < 20 {
+		t.Errorf("outside a jail %d ways leave a bit: the test shows little: %s", len(got), got)
+	}
+	for _, mode := range []string{"755", "2775"} {
+		dir := workspace(t)
+		asOwner(t, dir, "chmod "+mode+" .")
+		code, out, errs := sandbox(t, "--workspace", dir, "--", "python3", "-c", setIDAttempts)
+		if code != 0 {
+			t.Fatalf("status %d: %s%s", code, out, errs)
+		}
+		for _, way := range []string{"chmod", "fchmod", "fchmodat", "open", "mknod", "mknodat", "mkfifo", "mkdir"} {
+			if !strings.Contains(out, way+"-755\n") {
+				t.Errorf("%s does not work without a bit:\n%s", way, out)
+			}
+		}
+		if got := asOwner(t, dir, find); got != "" {
+			t.Errorf("in a directory of mode %s: %s", mode, got)
+		}
+		if got := asOwner(t, dir, "find . -mindepth 1 -perm /6000 -type d"); mode == "755" && got != "" {
+			t.Errorf("directories: %s", got)
+		}
+	}
+}
+
 // TestLostProtection: what takes a placeholder away is an alert while the jail runs, once for each path.
 func TestLostProtection(t *testing.T) {
 	dir := filepath.Join(project(t), "repo")

@@ -154,6 +154,7 @@ var purposes = []struct{ name, do, ask, instead string }{
 	{"mounts", "mount -t tmpfs x /mnt", "", "mkdir /tmp/m"},
 	{"chown", "touch /tmp/c; chown 1 /tmp/c", "", ""},
 	{"set-id bits", "touch /tmp/s; chmod u+s /tmp/s", "chmod(_, 04755)", "chmod 755 /tmp/s"},
+	{"set-gid directories", "mkdir -m 2775 /tmp/g", "", "mkdir -m 775 /tmp/h"},
 	{"device files", "mknod /tmp/d c 1 3", "", "mkfifo /tmp/p"},
 	{"raw sockets", `python3 -c 'import socket; socket.socket(socket.AF_INET,socket.SOCK_RAW,1)'`, "ping: socket: Operation not permitted", `python3 -c 'import socket; socket.socket()'`},
 	{"vsock", `python3 -c 'import socket; socket.socket(40)'`, "socket(AF_VSOCK)", ""},
