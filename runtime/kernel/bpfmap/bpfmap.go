@@ -1,8 +1,11 @@
-// Package bpfmap reads and writes the entries of a pinned hash map (bpf(2)), whose keys are 32
-// bits. It is on the path of a jail's creation: the library by which programs are loaded is not.
+// Package bpfmap reads and writes the entries of maps (bpf(2)) whose keys are 32 bits, and loads
+// programs that have no more than such maps. It is on the path of a jail's creation: the library by
+// which other programs are loaded is not.
 package bpfmap
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -49,6 +52,19 @@ func Open[V any](path string) (*Map[V], error) {
 	}
 	return m, nil
 }
+
+// New makes a map of a type (unix.BPF_MAP_TYPE_*).
+func New[V any](typ uint32, entries int) (*Map[V], error) {
+	attr := [5]uint32{typ, 4, uint32(unsafe.Sizeof(*new(V))), uint32(entries)} // type, sizes of key and value, entries, flags
+	fd, err := Call(unix.BPF_MAP_CREATE, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	if err != nil {
+		return nil, fmt.Errorf("making a map: %w", err)
+	}
+	return &Map[V]{fd}, nil
+}
+
+// FD is the map's descriptor.
+func (m *Map[V]) FD() int { return m.fd }
 
 // Close closes the map.
 func (m *Map[V]) Close() { unix.Close(m.fd) }
@@ -103,6 +119,55 @@ func element[T any](command, fd int, key *uint32, value *T) error {
 	}{fd: uint32(fd), key: uint64(uintptr(unsafe.Pointer(key))), value: uint64(uintptr(unsafe.Pointer(value)))}
 	_, err := Call(command, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	return err
+}
+
+// Instructions that load a number of 64 bits, and their source for a map's descriptor
+// (linux/bpf.h).
+const (
+	sizeOfInstruction = 8
+	loadNumber        = 0x18
+	pseudoMapFD       = 1
+)
+
+// Attach loads a program and attaches it to a network namespace until the returned link is closed.
+// text is its instructions, in which the numbers of 64 bits are those of maps.
+func Attach(text []byte, typ, attach uint32, name string, netns int, maps ...int) (link int, err error) {
+	text = bytes.Clone(text)
+	for i := 0; i < len(text); i += sizeOfInstruction {
+		if text[i] == loadNumber {
+			text[i+1] |= pseudoMapFD << 4
+			binary.NativeEndian.PutUint32(text[i+4:], uint32(maps[binary.NativeEndian.Uint32(text[i+4:])]))
+			i += sizeOfInstruction
+		}
+	}
+	license := []byte("Apache-2.0\x00")
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(&text[0])
+	pin.Pin(&license[0])
+	load := struct {
+		typ, insnCount          uint32
+		insns, license          uint64
+		logLevel, logSize       uint32
+		log                     uint64
+		kernVersion, flags      uint32
+		name                    [16]byte
+		ifindex, expectedAttach uint32
+	}{
+		typ: typ, insnCount: uint32(len(text) / sizeOfInstruction), expectedAttach: attach,
+		insns: uint64(uintptr(unsafe.Pointer(&text[0]))), license: uint64(uintptr(unsafe.Pointer(&license[0]))),
+	}
+	copy(load.name[:], name)
+	prog, err := Call(unix.BPF_PROG_LOAD, unsafe.Pointer(&load), unsafe.Sizeof(load))
+	if err != nil {
+		return -1, fmt.Errorf("loading the program %s: %w", name, err)
+	}
+	defer unix.Close(prog)
+	to := [4]uint32{uint32(prog), uint32(netns), attach} // and flags
+	if link, err = Call(unix.BPF_LINK_CREATE, unsafe.Pointer(&to), unsafe.Sizeof(to)); err != nil {
+		return -1, fmt.Errorf("attaching the program %s to the network namespace: %w", name, err)
+	}
+	return link, nil
 }
 
 // Call is bpf(2). What attr names by its address must not move meanwhile.

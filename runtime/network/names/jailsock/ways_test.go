@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/publish"
 )
 
 // TestTaken: by every way, TCP connections to the range arrive at the helper with their address, UDP to it is refused, and outside of the
@@ -119,4 +120,41 @@ func arrives(to string, l *net.TCPListener, destination func(*net.TCPConn) (neti
 	defer in.Close()
 	at, err := destination(in)
 	return at.String(), err
+}
+
+// TestDivertPorts: connections to the ports arrive at the listener with their address, and those to others and to Docker's DNS server do
+// not.
+func TestDivertPorts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes network namespaces")
+	}
+	netns, err := fresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Close()
+	err = join(netns, func() error {
+		l, err := ListenTCP("127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		if err := DivertPorts(l, []publish.Range{{First: 7000, Last: 7999}, {First: 1, Last: 1}, {First: 65535, Last: 65535}}); err != nil {
+			return err
+		}
+		for _, to := range []string{"127.0.0.1:7000", "127.0.0.9:7999", "127.0.0.1:1", "127.0.0.1:65535"} {
+			if at, err := arrives(to, l, Local); err != nil || at != to {
+				t.Errorf("%s: at %q, %v", to, at, err)
+			}
+		}
+		for _, to := range []string{"127.0.0.1:6999", "127.0.0.1:8000", "127.0.0.1:65534", "127.0.0.11:7000"} {
+			if _, err := net.Dial("tcp4", to); !errors.Is(err, unix.ECONNREFUSED) {
+				t.Errorf("%s: %v", to, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

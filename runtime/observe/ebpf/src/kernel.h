@@ -26,6 +26,7 @@ enum {
 	MAP_ARRAY = 2,
 	MAP_PERCPU_ARRAY = 6,
 	MAP_RINGBUF = 27,
+	UPDATE_ANY = 0,
 	UPDATE_NOEXIST = 1,
 };
 
@@ -135,6 +136,12 @@ struct nsproxy {
 	struct mnt_namespace *mnt_ns;
 };
 
+struct seccomp {
+	struct {
+		int counter;
+	} filter_count;
+};
+
 struct task_struct {
 	const struct cred *cred;
 	const struct cred *real_cred;
@@ -142,6 +149,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct fs_struct *fs;
 	struct nsproxy *nsproxy;
+	struct seccomp seccomp;
 	s32 tgid;
 	char comm[16];
 };
@@ -186,15 +194,6 @@ struct proto_ops {
 
 struct socket {
 	const struct proto_ops *ops;
-};
-
-struct pt_regs___x86 {
-	unsigned long di, si, dx, r10, r8, r9, ax, orig_ax;
-};
-struct pt_regs___arm64 {
-	u64 regs[31];
-	u64 orig_x0;
-	s32 syscallno;
 };
 
 #pragma clang attribute pop

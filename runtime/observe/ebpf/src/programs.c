@@ -6,6 +6,7 @@
  * Each program is small and can be missing. Others on the machine pay for one comparison: the user namespace of level 0 is no jail's.
  */
 #include "kernel.h"
+#include "syscall.h"
 
 /* Hooks, in bits of a verdict. Go has the same list (hooks.go). */
 enum {
@@ -146,9 +147,8 @@ struct {
 	__uint(max_entries, 1 << 21);
 } events SEC(".maps");
 
-/* Set by the loader: whether the kernel's memory may be read (lockdown=confidentiality forbids it), and the processor. */
+/* Set by the loader: whether the kernel's memory may be read (lockdown=confidentiality forbids it). */
 const volatile u32 reads = 1;
-const volatile u32 arm64 = 0;
 
 /* who is the jail that the current process is in. */
 struct who {
@@ -743,32 +743,6 @@ int namespace_end(u64 *ctx)
 	return 0;
 }
 
-/* call fills in which system call it was. */
-INLINE void call(struct event *e, void *regs)
-{
-	if (arm64) {
-		struct pt_regs___arm64 *r = regs;
-
-		e->number = r->syscallno;
-		e->args[0] = r->orig_x0;
-		e->args[1] = r->regs[1];
-		e->args[2] = r->regs[2];
-		e->args[3] = r->regs[3];
-		e->args[4] = r->regs[4];
-		e->args[5] = r->regs[5];
-	} else {
-		struct pt_regs___x86 *r = regs;
-
-		e->number = r->orig_ax;
-		e->args[0] = r->di;
-		e->args[1] = r->si;
-		e->args[2] = r->dx;
-		e->args[3] = r->r10;
-		e->args[4] = r->r8;
-		e->args[5] = r->r9;
-	}
-}
-
 INLINE s64 result_of(void *regs)
 {
 	if (arm64)
@@ -790,7 +764,7 @@ static NOINLINE int refused_call(void *regs, s64 result)
 	if (!e)
 		return 0;
 	e->result = result;
-	call(e, regs);
+	read_call(regs, &e->number, e->args);
 	ringbuf_submit(e, 0);
 	return 0;
 }

@@ -6,24 +6,24 @@
 package record
 
 import (
+	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of the maps: jails that are watched at once, different calls that are distinguished, and
-// numbers of system calls.
-const (
-	maxJails = 256
-	maxSeen  = 65536
-	maxCalls = 512
-)
+// object is runtime/observe/ebpf/src/calls.c, compiled.
+//
+//go:embed calls.o
+var object []byte
 
 // A Seen is one system call, with the bits of its arguments that were requested, and how often it
 // was made.
@@ -35,7 +35,7 @@ type Seen struct {
 	Count uint64
 }
 
-// key is Seen in the map.
+// key is Seen in the map, as the programs have it.
 type key struct {
 	Number, Errno uint32
 	Args          [6]uint64
@@ -44,9 +44,15 @@ type key struct {
 
 // A Recorder has the programs loaded.
 type Recorder struct {
-	watched, masks, seen, lost *ebpf.Map
-	closers                    []func() error
-	held                       []*os.File
+	loaded struct {
+		Watched *ebpf.Map     `ebpf:"watched"`
+		Masks   *ebpf.Map     `ebpf:"masks"`
+		Seen    *ebpf.Map     `ebpf:"seen"`
+		Lost    *ebpf.Map     `ebpf:"lost"`
+		Enter   *ebpf.Program `ebpf:"sys_enter"`
+		Exit    *ebpf.Program `ebpf:"sys_exit"`
+	}
+	closers []io.Closer
 }
 
 // ErrCannot means that this kernel or this caller cannot load the programs.
@@ -54,63 +60,46 @@ var ErrCannot = errors.New("this kernel loads no program on the tracepoints of s
 
 // New loads the programs. masks are, by number, the bits of arguments by which calls are
 // distinguished.
-func New(masks map[uint32][6]uint64) (r *Recorder, err error) {
-	o, err := find()
-	if err != nil {
+func New(masks map[uint32][6]uint64) (*Recorder, error) {
+	r := new(Recorder)
+	if err := r.load(masks); err != nil {
+		r.Close()
 		return nil, fmt.Errorf("%w: %w", ErrCannot, err)
 	}
-	r = new(Recorder)
-	defer func() {
-		if err != nil {
-			r.Close()
-			r, err = nil, fmt.Errorf("%w: %w", ErrCannot, err)
-		}
-	}()
-	for _, m := range []struct {
-		to   **ebpf.Map
-		spec ebpf.MapSpec
-	}{
-		{&r.watched, ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: maxJails}},
-		{&r.masks, ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 48, MaxEntries: maxCalls}},
-		{&r.seen, ebpf.MapSpec{Type: ebpf.Hash, KeySize: 64, ValueSize: 8, MaxEntries: maxSeen}},
-		{&r.lost, ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
-	} {
-		if *m.to, err = ebpf.NewMap(&m.spec); err != nil {
-			return r, err
-		}
-		r.closers = append(r.closers, (*m.to).Close)
-	}
-	for nr, m := range masks {
-		if nr < maxCalls {
-			if err = r.masks.Put(nr, m); err != nil {
-				return r, err
-			}
-		}
-	}
-	for _, at := range []struct {
-		name string
-		exit bool
-	}{{"sys_enter", false}, {"sys_exit", true}} {
-		if err = r.attach(at.name, r.program(o, at.exit)); err != nil {
-			return r, fmt.Errorf("%s: %w", at.name, err)
-		}
-	}
-	runtime.KeepAlive(r)
 	return r, nil
 }
 
-func (r *Recorder) attach(name string, spec *ebpf.ProgramSpec) error {
-	spec.AttachTo = name
-	prog, err := ebpf.NewProgram(spec)
+func (r *Recorder) load(masks map[uint32][6]uint64) error {
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		return err
 	}
-	r.closers = append(r.closers, prog.Close)
-	l, err := link.AttachTracing(link.TracingOptions{Program: prog, AttachType: ebpf.AttachTraceRawTp})
-	if err != nil {
+	arm := uint32(0)
+	if runtime.GOARCH == "arm64" {
+		arm = 1
+	}
+	if err := spec.Variables["arm64"].Set(arm); err != nil {
 		return err
 	}
-	r.closers = append(r.closers, l.Close)
+	l := &r.loaded
+	if err := spec.LoadAndAssign(l, nil); err != nil {
+		return err
+	}
+	r.closers = append(r.closers, l.Watched, l.Masks, l.Seen, l.Lost, l.Enter, l.Exit)
+	for nr, m := range masks {
+		if nr < l.Masks.MaxEntries() {
+			if err := l.Masks.Put(nr, m); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range []*ebpf.Program{l.Enter, l.Exit} {
+		at, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return err
+		}
+		r.closers = append(r.closers, at)
+	}
 	return nil
 }
 
@@ -127,16 +116,16 @@ func (r *Recorder) Watch(pid int, filters uint32) (jail uint32, err error) {
 		f.Close()
 		return 0, err
 	}
-	r.held = append(r.held, f)
+	r.closers = append(r.closers, f)
 	jail = uint32(st.Ino)
-	return jail, r.watched.Put(jail, filters)
+	return jail, r.loaded.Watched.Put(jail, filters)
 }
 
 // Read returns what was seen of a jail so far, and how often there was no room to count.
 func (r *Recorder) Read(jail uint32) (seen []Seen, lost uint64, err error) {
 	var k key
 	var n uint64
-	it := r.seen.Iterate()
+	it := r.loaded.Seen.Iterate()
 	for it.Next(&k, &n) {
 		if k.Jail == jail {
 			seen = append(seen, Seen{k.Number, k.Errno, k.Args, n})
@@ -145,103 +134,13 @@ func (r *Recorder) Read(jail uint32) (seen []Seen, lost uint64, err error) {
 	if err := it.Err(); err != nil {
 		return nil, 0, err
 	}
-	return seen, lost, r.lost.Lookup(uint32(0), &lost)
+	return seen, lost, r.loaded.Lost.Lookup(uint32(0), &lost)
 }
 
 // Close takes the programs away.
 func (r *Recorder) Close() {
-	for i := len(r.closers) - 1; i >= 0; i-- {
-		_ = r.closers[i]()
+	for _, c := range slices.Backward(r.closers) {
+		_ = c.Close()
 	}
-	for _, f := range r.held {
-		f.Close()
-	}
-	r.closers, r.held = nil, nil
-}
-
-// offsets are places in the kernel's structures, which differ from kernel to kernel.
-type offsets struct {
-	cred, userns, level, inum, filters int16
-	number                             int16 // of the call, in struct pt_regs
-	wide                               bool  // it has 64 bits
-	args                               [6]int16
-}
-
-// find looks the offsets up in the kernel's own description (BTF).
-func find() (*offsets, error) {
-	spec, err := btf.LoadKernelSpec()
-	if err != nil {
-		return nil, err
-	}
-	var o offsets
-	look := func(to *int16, structure string, path ...string) {
-		if err != nil {
-			return
-		}
-		var s *btf.Struct
-		if err = spec.TypeByName(structure, &s); err != nil {
-			return
-		}
-		var at uint32
-		var typ btf.Type = s
-		for _, name := range path {
-			var off uint32
-			if off, typ, err = member(typ, name); err != nil {
-				err = fmt.Errorf("struct %s: %w", structure, err)
-				return
-			}
-			at += off
-		}
-		if at >= 1<<15 {
-			err = fmt.Errorf("struct %s is too large", structure)
-			return
-		}
-		*to = int16(at)
-	}
-	look(&o.cred, "task_struct", "cred")
-	look(&o.filters, "task_struct", "seccomp", "filter_count", "counter")
-	look(&o.userns, "cred", "user_ns")
-	look(&o.level, "user_namespace", "level")
-	look(&o.inum, "user_namespace", "ns", "inum")
-	switch runtime.GOARCH {
-	case "amd64":
-		o.wide = true
-		look(&o.number, "pt_regs", "orig_ax")
-		for i, name := range []string{"di", "si", "dx", "r10", "r8", "r9"} {
-			look(&o.args[i], "pt_regs", name)
-		}
-	case "arm64":
-		look(&o.number, "pt_regs", "syscallno")
-		look(&o.args[0], "pt_regs", "orig_x0")
-		var regs int16
-		look(&regs, "pt_regs", "regs")
-		for i := 1; i < 6; i++ {
-			o.args[i] = regs + int16(8*i)
-		}
-	default:
-		err = fmt.Errorf("not on %s", runtime.GOARCH)
-	}
-	return &o, err
-}
-
-// member finds a field, also in structures without a name of their own.
-func member(typ btf.Type, name string) (uint32, btf.Type, error) {
-	var members []btf.Member
-	switch t := btf.UnderlyingType(typ).(type) {
-	case *btf.Struct:
-		members = t.Members
-	case *btf.Union:
-		members = t.Members
-	}
-	for _, m := range members {
-		if m.Name == name {
-			return m.Offset.Bytes(), m.Type, nil
-		}
-		if m.Name == "" {
-			if off, t, err := member(m.Type, name); err == nil {
-				return m.Offset.Bytes() + off, t, nil
-			}
-		}
-	}
-	return 0, nil, fmt.Errorf("no field %s", name)
+	r.closers = nil
 }
