@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // place returns the directories of this user's jails and journals.
@@ -156,12 +157,12 @@ func printVerified(c *cli.Context, r *journal.Result) error {
 
 // A denial groups the refusals of one kind for one reason.
 type denial struct {
-	Kind  string `json:"kind"`
-	Ring  int    `json:"ring"`
-	What  string `json:"what"`
-	Count uint64 `json:"count"`
-	First string `json:"first"`
-	Last  string `json:"last"`
+	Kind  string     `json:"kind"`
+	Ring  rings.Ring `json:"ring"`
+	What  string     `json:"what"`
+	Count uint64     `json:"count"`
+	First string     `json:"first"`
+	Last  string     `json:"last"`
 	// Value is the requested or found value, and Limit the largest allowed one.
 	Value  string `json:"value,omitempty"`
 	Limit  string `json:"limit,omitempty"`
@@ -231,12 +232,9 @@ func denials(events []journal.Event) (all []denial, unseen []string) {
 			d.Program = e.Program
 		}
 	}
-	slices.SortStableFunc(all, func(a, b denial) int { return b.Ring - a.Ring })
+	slices.SortStableFunc(all, func(a, b denial) int { return int(b.Ring - a.Ring) })
 	return all, unseen
 }
-
-// rings are the headings.
-var rings = map[int]string{2: "ring 2, resources", 1: "ring 1, access", 0: "ring 0, kernel surface", -1: "the jail itself"}
 
 func printDenials(c *cli.Context, all []denial, unseen []string) error {
 	var b strings.Builder
@@ -245,7 +243,11 @@ func printDenials(c *cli.Context, all []denial, unseen []string) error {
 	}
 	for i, d := range all {
 		if i == 0 || all[i-1].Ring != d.Ring {
-			b.WriteString(rings[d.Ring] + "\n")
+			heading := d.Ring.String()
+			if d.Ring == rings.None {
+				heading = "the jail itself"
+			}
+			b.WriteString(heading + "\n")
 		}
 		line := fmt.Sprintf("%6dx %s %s", d.Count, d.Kind, d.What)
 		for _, part := range [][2]string{{"value", d.Value}, {"limit", d.Limit}, {"by", d.Rule}, {"because", d.Reason}, {"program", d.Program}} {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // A steering annotation makes a delegate, or the sandbox around it, deviate from the runtime
@@ -59,7 +60,7 @@ func steers(name string) *steering {
 func annotations(p *pass) {
 	for _, k := range sortedKeys(p.spec.Annotations) {
 		if s := steers(k); s != nil {
-			p.change(report.Access, report.Dropped, "annotations["+short(k)+"]", short(p.spec.Annotations[k]), "", "it steers the delegate: "+s.reader+", "+s.does)
+			p.change(rings.Access, report.Dropped, "annotations["+short(k)+"]", short(p.spec.Annotations[k]), "", "it steers the delegate: "+s.reader+", "+s.does)
 			delete(p.spec.Annotations, k)
 		}
 	}

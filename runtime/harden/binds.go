@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // bind decides on one bind mount.
@@ -36,7 +37,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		// The engine's resolv.conf, hosts and hostname: to be read.
 		if !readOnly {
 			readOnly = true
-			p.change(report.Access, report.Lowered, mountField(m), "writable", "read-only", "the engine's own file")
+			p.change(rings.Access, report.Lowered, mountField(m), "writable", "read-only", "the engine's own file")
 		}
 		b.Copy = p.network.CopyNames && ofNetwork(path.Clean(m.Destination))
 	}
@@ -95,16 +96,16 @@ func mayMount(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, nameTable b
 // would loosen it.
 func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 	if has(m.Options, "shared", "rshared") {
-		p.deny(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
+		p.deny(rings.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
 	}
 	opts, gone := options(p, m.Options, []string{"bind", "rbind", "private", "rprivate"}, nil)
 	if !b.NonRecursive && len(f.Below) > 0 {
-		p.change(report.Access, report.Dropped, mountField(m), list(f.Below), "", "no jail may have the directories that are mounted below it")
+		p.change(rings.Access, report.Dropped, mountField(m), list(f.Below), "", "no jail may have the directories that are mounted below it")
 		b.NonRecursive = true
 		opts = add(without(opts, "rbind"), "bind")
 	}
 	if gone = without(gone, "shared", "rshared"); len(gone) > 0 {
-		p.change(report.Access, report.Dropped, mountField(m), strings.Join(gone, ", "), "", "it would loosen the mount")
+		p.change(rings.Access, report.Dropped, mountField(m), strings.Join(gone, ", "), "", "it would loosen the mount")
 	}
 	if b.ReadOnly {
 		opts = add(opts, "ro")
@@ -126,9 +127,9 @@ func applyPublic(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, read
 	b.Copy = f.Public.Copied()
 	switch what := publicReplacement()[f.Public]; {
 	case !readOnly:
-		p.deny(report.Access, mountField(m), "writable", "read-only", what)
+		p.deny(rings.Access, mountField(m), "writable", "read-only", what)
 	case b.Copy:
-		p.change(report.Access, report.Set, mountField(m), "", "", what)
+		p.change(rings.Access, report.Set, mountField(m), "", "", what)
 	}
 }
 
@@ -154,12 +155,12 @@ func setID(p *pass, m *specs.Mount, f *bindsource.Fact) {
 		p.addRefusal(refusal.New(refusal.BindSetID, "it holds programs that run as its owner, whose content the jail could change: %s", f.SetIDText()).
 			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("chmod ug-s, or policy: binds.setid = \"report\", which opens those programs to a jail that changes them"))
 	case len(f.SetID) > 0:
-		p.missing(report.Access, mountField(m), "programs in it run as its owner, and the jail can change their content: "+f.SetIDText()+" (remedy: chmod ug-s)")
+		p.missing(rings.Access, mountField(m), "programs in it run as its owner, and the jail can change their content: "+f.SetIDText()+" (remedy: chmod ug-s)")
 	case f.SetIDGaveUp && p.pol.Binds.SetID == policy.SetIDRefuse:
 		p.addRefusal(refusal.New(refusal.BindSetID, "it holds too much to be searched as a whole for programs that run as its owner, whose content the jail could change").
 			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("mount a smaller directory, or policy: binds.setid = \"report\", which opens what was not found to a jail that changes it"))
 	case f.SetIDGaveUp:
-		p.missing(report.Access, mountField(m), "not all of it was searched for programs that run as its owner, whose content the jail can change (remedy: mount a smaller directory)")
+		p.missing(rings.Access, mountField(m), "not all of it was searched for programs that run as its owner, whose content the jail can change (remedy: mount a smaller directory)")
 	}
 }
 
@@ -187,7 +188,7 @@ func owner(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, known bool) pl
 	case f.Roots() && p.pol.Binds.Root != policy.RootAllow:
 		// Read-only or by policy: files that only root may read or write stay root's.
 		if !readOnly {
-			p.change(report.Access, report.Lowered, mountField(m), "root's", "nobody's", `binds.root = "nobody"`)
+			p.change(rings.Access, report.Lowered, mountField(m), "root's", "nobody's", `binds.root = "nobody"`)
 		}
 		return plan.OwnerNone
 	}
@@ -195,7 +196,7 @@ func owner(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, known bool) pl
 		// Only the process that mounted a file system may map its owners (mount_setattr(2)). The
 		// kernel protects files of users other than the engine's from the jail.
 		if !readOnly && f.Role == bindsource.Plain {
-			p.missing(report.Access, mountField(m), "a rootless engine cannot map owners: files have the jail's ids as the engine maps them")
+			p.missing(rings.Access, mountField(m), "a rootless engine cannot map owners: files have the jail's ids as the engine maps them")
 		}
 		return plan.OwnerNone
 	}
@@ -232,7 +233,7 @@ func handOver(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 		return
 	}
 	b.HandOver = true
-	p.change(report.Access, report.Set, mountField(m), "root's", fmt.Sprintf("owned by uid %d, gid %d", user.UID, user.GID), "a new volume, in which nothing is yet: the first process could not write to it")
+	p.change(rings.Access, report.Set, mountField(m), "root's", fmt.Sprintf("owned by uid %d, gid %d", user.UID, user.GID), "a new volume, in which nothing is yet: the first process could not write to it")
 }
 
 // ofNetwork names the engine's files about the network, of which a jail can get
@@ -265,11 +266,11 @@ func replaceHostMount(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
 	case !ok:
 		return false
 	case path.Clean(m.Source) == at, f.Path == at:
-		p.deny(report.Resources, mountField(m), "the host's", "fresh", "a jail shares nothing of the host's namespaces")
+		p.deny(rings.Resources, mountField(m), "the host's", "fresh", "a jail shares nothing of the host's namespaces")
 	case at == "/dev/shm" && f.Role == bindsource.Injected && f.Room > int64(p.pol.Tmpfs.Size):
-		p.change(report.Resources, report.Lowered, mountField(m), policy.Size(f.Room).String(), policy.Size(p.pol.Tmpfs.Size).String(), "every tmpfs is capped")
+		p.change(rings.Resources, report.Lowered, mountField(m), policy.Size(f.Room).String(), policy.Size(p.pol.Tmpfs.Size).String(), "every tmpfs is capped")
 	case at == "/dev/shm" && f.Role == bindsource.Injected && p.plan.Label != "":
-		p.change(report.Resources, report.Set, mountField(m), "the engine's", "fresh", "it has another SELinux label")
+		p.change(rings.Resources, report.Set, mountField(m), "the engine's", "fresh", "it has another SELinux label")
 	default:
 		return false
 	}

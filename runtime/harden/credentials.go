@@ -8,6 +8,7 @@ import (
 
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // credentials reports which credentials the jail can use, and sets their placeholders. In a
@@ -18,7 +19,7 @@ func credentials(p *pass) {
 	}
 	if p.f.Host.Rootless {
 		for _, name := range p.pol.Credentials.Names() {
-			p.change(report.Access, report.Dropped, "credentials."+name, "", "", "a user's own engine could not keep it from that user")
+			p.change(rings.Access, report.Dropped, "credentials."+name, "", "", "a user's own engine could not keep it from that user")
 		}
 		p.pol.Credentials = nil
 		return
@@ -39,24 +40,24 @@ func credentials(p *pass) {
 		field := "credentials." + name
 		for _, h := range c.Hosts {
 			if v := rules.Match(c.Endpoint(h)); !v.OK {
-				p.change(report.Access, report.Dropped, field, h, "", "the network does not allow the host: "+v.Reason)
+				p.change(rings.Access, report.Dropped, field, h, "", "the network does not allow the host: "+v.Reason)
 				continue
 			}
 			if c.ForSSH() {
 				header = "ssh as " + c.SSH
 			}
-			p.change(report.Access, report.Set, field, "", fmt.Sprintf("%s at %s", header, h), "it can be used there, and not read: "+c.Ways(h))
+			p.change(rings.Access, report.Set, field, "", fmt.Sprintf("%s at %s", header, h), "it can be used there, and not read: "+c.Ways(h))
 		}
 	}
 	if p.f.Authority != "" && len(usable.Ended()) > 0 {
 		p.plan.Authority = p.f.Authority
-		p.change(report.Access, report.Set, "trusted certificates", "", "the jail's own authority", "the helper ends TLS to "+strings.Join(usable.Ended(), ", "))
+		p.change(rings.Access, report.Set, "trusted certificates", "", "the jail's own authority", "the helper ends TLS to "+strings.Join(usable.Ended(), ", "))
 	}
 	if servers := usable.Servers(); p.f.HostKey != "" && len(servers) > 0 {
 		for _, s := range servers {
 			p.plan.KnownHosts += s + " " + p.f.HostKey + "\n"
 		}
-		p.change(report.Access, report.Set, plan.KnownHostsFile, "", "the jail's own key", "the helper is the server of ssh for "+strings.Join(servers, ", "))
+		p.change(rings.Access, report.Set, plan.KnownHostsFile, "", "the jail's own key", "the helper is the server of ssh for "+strings.Join(servers, ", "))
 	}
 	placeholders(p)
 }
@@ -73,7 +74,7 @@ func placeholders(p *pass) {
 			continue
 		}
 		pr.Env = append(slices.Clip(pr.Env), c.Env+"="+c.Placeholder)
-		p.change(report.Access, report.Set, "process.env["+c.Env+"]", "", "a placeholder", "it stands for credentials."+name)
+		p.change(rings.Access, report.Set, "process.env["+c.Env+"]", "", "a placeholder", "it stands for credentials."+name)
 	}
 	if !ends {
 		return
@@ -81,7 +82,7 @@ func placeholders(p *pass) {
 	for _, v := range plan.TrustVariables() {
 		if _, has := lookUp(pr.Env, v[0]); !has {
 			pr.Env = append(slices.Clip(pr.Env), v[0]+"="+v[1])
-			p.change(report.Access, report.Set, "process.env["+v[0]+"]", "", v[1], "TLS to a credential's hosts is ended by the helper")
+			p.change(rings.Access, report.Set, "process.env["+v[0]+"]", "", v[1], "TLS to a credential's hosts is ended by the helper")
 		}
 	}
 }

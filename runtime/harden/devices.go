@@ -10,7 +10,7 @@ import (
 
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
-	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // devices leaves the standard nodes and those that policy lists, in the spec
@@ -38,7 +38,7 @@ func devices(p *pass) {
 			continue
 		}
 		if why := notThatOne(p, d); why != "" {
-			p.deny(report.Access, "linux.devices["+short(d.Path)+"]", fmt.Sprintf("%s %d:%d", d.Type, d.Major, d.Minor), "none", why)
+			p.deny(rings.Access, "linux.devices["+short(d.Path)+"]", fmt.Sprintf("%s %d:%d", d.Type, d.Major, d.Minor), "none", why)
 			continue
 		}
 		access := accessOf(asked, kindOf(d), d.Major, d.Minor)
@@ -50,14 +50,14 @@ func devices(p *pass) {
 		rules = append(rules, specs.LinuxDeviceCgroup{Allow: true, Type: kindOf(d), Major: ptr(d.Major), Minor: ptr(d.Minor), Access: access})
 	}
 	if len(gone) > 0 {
-		p.deny(report.Access, "linux.devices", list(gone), "none", "device drivers are kernel surface (policy: devices.allow, which opens the driver of each device that it names)")
+		p.deny(rings.Access, "linux.devices", list(gone), "none", "device drivers are kernel surface (policy: devices.allow, which opens the driver of each device that it names)")
 	}
 	if len(l.NetDevices) > 0 {
-		p.deny(report.Resources, "linux.netDevices", list(sortedKeys(l.NetDevices)), "none", "the jail's network is empty")
+		p.deny(rings.Resources, "linux.netDevices", list(sortedKeys(l.NetDevices)), "none", "the jail's network is empty")
 		l.NetDevices = nil
 	}
 	if more := beyond(asked, rules); len(more) > 0 {
-		p.deny(report.Access, "linux.resources.devices", list(more), "the standard ones", "device drivers are kernel surface")
+		p.deny(rings.Access, "linux.resources.devices", list(more), "the standard ones", "device drivers are kernel surface")
 	}
 	l.Devices, p.plan.Nodes = keep, keep
 	l.Resources.Devices = rules
@@ -86,7 +86,7 @@ func dropDevices(p *pass) {
 		mounts, sources = append(mounts, m), append(sources, f)
 	}
 	if len(gone) > 0 {
-		p.deny(report.Access, "mounts[/dev]", list(gone), "none", "device drivers are kernel surface")
+		p.deny(rings.Access, "mounts[/dev]", list(gone), "none", "device drivers are kernel surface")
 		p.spec.Mounts, p.f.Sources = mounts, sources
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/seccomp"
 )
 
@@ -64,7 +65,7 @@ func environment(p *pass) {
 			continue
 		}
 		pr.Env = append(slices.Clip(pr.Env), v.name+"="+v.value)
-		p.change(report.Access, report.Set, "process.env["+v.name+"]", "", v.value, v.why)
+		p.change(rings.Access, report.Set, "process.env["+v.name+"]", "", v.value, v.why)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // Process hardens a further process of a running jail: the same demands as at
@@ -42,15 +43,15 @@ func Resources(in *specs.LinuxResources, pol policy.Policy, f Facts) (*specs.Lin
 	clampResources(p, r)
 	const fixed = "a running jail's stay as they are"
 	if len(r.Devices) > 0 {
-		p.change(report.Access, report.Dropped, resources+"devices", fmt.Sprint(len(r.Devices)), "", fixed)
+		p.change(rings.Access, report.Dropped, resources+"devices", fmt.Sprint(len(r.Devices)), "", fixed)
 		r.Devices = nil
 	}
 	if len(r.HugepageLimits) > 0 {
-		p.change(report.Resources, report.Dropped, resources+"hugepageLimits", fmt.Sprint(len(r.HugepageLimits)), "", fixed)
+		p.change(rings.Resources, report.Dropped, resources+"hugepageLimits", fmt.Sprint(len(r.HugepageLimits)), "", fixed)
 		r.HugepageLimits = nil
 	}
 	if len(r.Rdma) > 0 {
-		p.change(report.Resources, report.Dropped, resources+"rdma", fmt.Sprint(len(r.Rdma)), "", fixed)
+		p.change(rings.Resources, report.Dropped, resources+"rdma", fmt.Sprint(len(r.Rdma)), "", fixed)
 		r.Rdma = nil
 	}
 	// Throttles could be taken off the disks behind writable mounts.

@@ -19,6 +19,7 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // Facts is the input of hardening about the host and the container's surroundings.
@@ -168,7 +169,7 @@ func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, err
 			p.addRefusal(refusal.New(refusal.Annotation, "%q: %s", i.Value, i.Why).About("%s", field).WithRemedy("correct the annotation, or start the jail without it"))
 			continue
 		}
-		p.deny(report.Access, field, i.Value, "", i.Why)
+		p.deny(rings.Access, field, i.Value, "", i.Why)
 	}
 	for _, s := range steps {
 		s.run(p)
@@ -198,13 +199,13 @@ type pass struct {
 	network network.Terms
 }
 
-func (p *pass) change(r report.Ring, k report.Kind, field, was, now, why string) {
+func (p *pass) change(r rings.Ring, k report.Kind, field, was, now, why string) {
 	p.rep.Add(report.Change{Ring: r, Kind: k, Field: field, Was: was, Now: now, Why: why})
 }
 
 // deny reports a requested privilege that is not granted. Policy can turn the report into a
 // refusal.
-func (p *pass) deny(r report.Ring, field, was, now, why string) {
+func (p *pass) deny(r rings.Ring, field, was, now, why string) {
 	p.change(r, report.Denied, field, was, now, why)
 	if p.pol.OnLoosen == policy.LoosenRefuse {
 		p.addRefusal(refusal.New(refusal.Privilege, "%s is more than policy allows: %s", was, why).About("%s", field).WithRemedy("policy: on_loosen = \"strip\" starts it without"))
@@ -212,7 +213,7 @@ func (p *pass) deny(r report.Ring, field, was, now, why string) {
 }
 
 // missing reports a protection that the host does not support.
-func (p *pass) missing(r report.Ring, field, why string) {
+func (p *pass) missing(r rings.Ring, field, why string) {
 	p.change(r, report.Missing, field, "", "", why)
 }
 
@@ -275,7 +276,7 @@ func shape(p *pass) {
 	}
 	checkCgroupsPath(p, s.Linux.CgroupsPath)
 	if len(p.f.Unknown) > 0 {
-		p.change(report.Access, report.Dropped, "config.json", list(p.f.Unknown), "", "this version does not know these fields, and the delegate could take them for grants")
+		p.change(rings.Access, report.Dropped, "config.json", list(p.f.Unknown), "", "this version does not know these fields, and the delegate could take them for grants")
 	}
 }
 
@@ -290,7 +291,7 @@ func hostname(p *pass) {
 		return
 	}
 	s.Hostname = nameOf(p.f.ID)
-	p.change(report.Resources, report.Set, "hostname", "", s.Hostname, "the bundle has none, and the host's is not for a jail")
+	p.change(rings.Resources, report.Set, "hostname", "", s.Hostname, "the bundle has none, and the host's is not for a jail")
 }
 
 // unnamed is the name of a jail whose id has nothing of a name.

@@ -8,6 +8,7 @@ import (
 
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // NoHook is why a hook is dropped, but for one by which an engine would put its network into the
@@ -42,14 +43,14 @@ func hooks(p *pass) {
 			}
 			if k.name == "prestart" && p.network.HookOutside && p.plan.Network.Hook == nil && isSetKey(hk, p.f.ID) {
 				p.plan.Network.Hook = &network.Hook{Path: hk.Path, Args: hk.Args}
-				p.change(report.Resources, report.Set, "hooks.prestart", short(hk.Path), "for the network helper", "the engine's network is for the helper outside, and not put into the jail; of the ports that it publishes, those answer that network.publish has")
+				p.change(rings.Resources, report.Set, "hooks.prestart", short(hk.Path), "for the network helper", "the engine's network is for the helper outside, and not put into the jail; of the ports that it publishes, those answer that network.publish has")
 				continue
 			}
 			why := NoHook
 			if strings.Contains(strings.Join(hk.Args, " "), "libnetwork-setkey") {
 				why = "this would put the engine's network into the jail"
 			}
-			p.change(report.Resources, report.Dropped, "hooks."+k.name, short(hk.Path), "", why)
+			p.change(rings.Resources, report.Dropped, "hooks."+k.name, short(hk.Path), "", why)
 		}
 	}
 	p.spec.Hooks = kept

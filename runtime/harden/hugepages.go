@@ -7,6 +7,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // hugePages denies the pages of the host's reserved pool, which count against
@@ -24,7 +25,7 @@ func hugePages(p *pass, r *specs.LinuxResources) {
 		switch {
 		case i < 0:
 			limits = append(limits, specs.LinuxHugepageLimit{Pagesize: size})
-			p.change(report.Resources, report.Set, field+"["+size+"]", "", "0", "no memory limit counts them")
+			p.change(rings.Resources, report.Set, field+"["+size+"]", "", "0", "no memory limit counts them")
 		case limits[i].Limit > 0:
 			p.bound(field+"["+size+"]", fmt.Sprint(limits[i].Limit), "0", "no memory limit counts them")
 			limits[i].Limit = 0

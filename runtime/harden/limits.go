@@ -7,6 +7,7 @@ import (
 
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 const resources = "linux.resources."
@@ -20,26 +21,26 @@ func limits(p *pass) {
 		whose = "the user who runs the engine has"
 	}
 	if p.pol.Limits.Pids > 0 && !cg.Pids {
-		p.missing(report.Resources, resources+"pids", whose+" no pids control group: only RLIMIT_NPROC stands")
+		p.missing(rings.Resources, resources+"pids", whose+" no pids control group: only RLIMIT_NPROC stands")
 	}
 	if p.pol.Limits.Memory > 0 && !cg.Memory {
-		p.missing(report.Resources, resources+"memory", whose+" no memory control group")
+		p.missing(rings.Resources, resources+"memory", whose+" no memory control group")
 	}
 	if p.pol.Limits.CPUs > 0 && !cg.CPU {
-		p.missing(report.Resources, resources+"cpu", whose+" no cpu control group")
+		p.missing(rings.Resources, resources+"cpu", whose+" no cpu control group")
 	}
 	clampResources(p, l.Resources)
 	throttles(p, l.Resources)
 	if l.IntelRdt != nil {
-		p.deny(report.Resources, "linux.intelRdt", "set", "", "cache allocation is the host's")
+		p.deny(rings.Resources, "linux.intelRdt", "set", "", "cache allocation is the host's")
 		l.IntelRdt = nil
 	}
 	if l.MemoryPolicy != nil {
-		p.change(report.Resources, report.Dropped, "linux.memoryPolicy", "set", "", "memory placement is the host's")
+		p.change(rings.Resources, report.Dropped, "linux.memoryPolicy", "set", "", "memory placement is the host's")
 		l.MemoryPolicy = nil
 	}
 	if l.Personality != nil && (l.Personality.Domain != specs.PerLinux || len(l.Personality.Flags) > 0) {
-		p.deny(report.Kernel, "linux.personality", string(l.Personality.Domain), "", "native programs only")
+		p.deny(rings.Kernel, "linux.personality", string(l.Personality.Domain), "", "native programs only")
 		l.Personality = nil
 	}
 }
@@ -54,7 +55,7 @@ func clampResources(p *pass, r *specs.LinuxResources) {
 	hugePages(p, r)
 	cpu(p, r)
 	if r.Network != nil {
-		p.change(report.Resources, report.Dropped, resources+"network", "set", "", "the jail's network is empty")
+		p.change(rings.Resources, report.Dropped, resources+"network", "set", "", "the jail's network is empty")
 		r.Network = nil
 	}
 }
@@ -106,7 +107,7 @@ func memory(p *pass, r *specs.LinuxResources) {
 	case p.update && !given:
 		if m.Swap != nil {
 			// How much swap that means depends on the limit.
-			p.change(report.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "", "the value is memory and swap together: set both")
+			p.change(rings.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "", "the value is memory and swap together: set both")
 			m.Swap = nil
 		}
 	case limit == 0:
@@ -128,13 +129,13 @@ func memory(p *pass, r *specs.LinuxResources) {
 			most = *m.Limit
 		}
 		if *m.Reservation < 0 || most > 0 && *m.Reservation > most {
-			p.change(report.Resources, report.Dropped, field+"reservation", fmt.Sprint(*m.Reservation), "", "more than the limit")
+			p.change(rings.Resources, report.Dropped, field+"reservation", fmt.Sprint(*m.Reservation), "", "more than the limit")
 			m.Reservation = nil
 		}
 	}
 	if m.DisableOOMKiller != nil {
 		if *m.DisableOOMKiller {
-			p.deny(report.Resources, field+"disableOOMKiller", "true", "", "a jail out of memory must not hang holding it")
+			p.deny(rings.Resources, field+"disableOOMKiller", "true", "", "a jail out of memory must not hang holding it")
 		}
 		m.DisableOOMKiller = nil
 	}
@@ -154,7 +155,7 @@ func memory(p *pass, r *specs.LinuxResources) {
 func swap(p *pass, m *specs.LinuxMemory, field string) {
 	if !p.f.Host.Cgroup.Swap {
 		if m.Swap != nil {
-			p.change(report.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "", "the host does not account swap")
+			p.change(rings.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "", "the host does not account swap")
 		}
 		m.Swap = nil
 		return
@@ -197,7 +198,7 @@ func cpu(p *pass, r *specs.LinuxResources) {
 		quota(p, c, field)
 	}
 	if c.RealtimeRuntime != nil && *c.RealtimeRuntime != 0 || c.RealtimePeriod != nil && *c.RealtimePeriod != 0 {
-		p.deny(report.Resources, field+"realtimeRuntime", "set", "", "real-time scheduling can starve the host")
+		p.deny(rings.Resources, field+"realtimeRuntime", "set", "", "real-time scheduling can starve the host")
 	}
 	c.RealtimeRuntime, c.RealtimePeriod = nil, nil
 	if c.Idle != nil && *c.Idle == 0 && !p.update { // where a group begins; an update goes back to it
@@ -205,7 +206,7 @@ func cpu(p *pass, r *specs.LinuxResources) {
 	}
 	if c.Burst != nil {
 		if *c.Burst > 0 {
-			p.change(report.Resources, report.Dropped, field+"burst", fmt.Sprint(*c.Burst), "", "it goes beyond the quota")
+			p.change(rings.Resources, report.Dropped, field+"burst", fmt.Sprint(*c.Burst), "", "it goes beyond the quota")
 		}
 		c.Burst = nil
 	}
@@ -219,7 +220,7 @@ func cpu(p *pass, r *specs.LinuxResources) {
 func quota(p *pass, c *specs.LinuxCPU, field string) {
 	if c.Quota == nil && p.update {
 		if c.Period != nil {
-			p.change(report.Resources, report.Dropped, field+"period", fmt.Sprint(*c.Period), "", "a period without a quota would change the share")
+			p.change(rings.Resources, report.Dropped, field+"period", fmt.Sprint(*c.Period), "", "a period without a quota would change the share")
 			c.Period = nil
 		}
 		return
@@ -232,7 +233,7 @@ func quota(p *pass, c *specs.LinuxCPU, field string) {
 		period = *c.Period
 	}
 	if period < cpuPeriodMin || period > cpuPeriodMax {
-		p.change(report.Resources, report.Dropped, field+"period", fmt.Sprint(period), fmt.Sprint(cpuPeriod), "outside the kernel's bounds")
+		p.change(rings.Resources, report.Dropped, field+"period", fmt.Sprint(period), fmt.Sprint(cpuPeriod), "outside the kernel's bounds")
 		period, c.Quota = cpuPeriod, nil
 	}
 	most := int64(p.pol.Limits.CPUs * float64(period))
@@ -265,5 +266,5 @@ func (p *pass) bound(field, was, now, why string) {
 	if was != "" {
 		kind = report.Lowered
 	}
-	p.change(report.Resources, kind, field, was, now, why)
+	p.change(rings.Resources, kind, field, was, now, why)
 }

@@ -8,6 +8,7 @@ import (
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/seccomp"
 )
 
@@ -27,7 +28,7 @@ func lsm(p *pass) {
 	case p.f.NoAppArmor != "" && pr.ApparmorProfile != "unconfined":
 		// The engine's own profile, if there is one, is better than none.
 	case pr.ApparmorProfile != "":
-		p.change(report.Access, report.Dropped, "process.apparmorProfile", pr.ApparmorProfile, "", "this kernel has no AppArmor")
+		p.change(rings.Access, report.Dropped, "process.apparmorProfile", pr.ApparmorProfile, "", "this kernel has no AppArmor")
 		pr.ApparmorProfile = ""
 	}
 	selinux(p)
@@ -43,7 +44,7 @@ func lsm(p *pass) {
 	if p.f.NoAppArmor != "" {
 		why = p.f.NoAppArmor
 	}
-	p.missing(report.Access, "process.apparmorProfile", why+"; the other protections of ring 1 stand")
+	p.missing(rings.Access, "process.apparmorProfile", why+"; the other protections of ring 1 stand")
 }
 
 func apparmor(p *pass) {
@@ -52,15 +53,15 @@ func apparmor(p *pass) {
 	parts := strings.Split(was, stack)
 	switch {
 	case was == "unconfined":
-		p.deny(report.Access, "process.apparmorProfile", was, ours, "every jail is confined")
+		p.deny(rings.Access, "process.apparmorProfile", was, ours, "every jail is confined")
 	case slices.Contains(parts, ours):
 		return // ours is in force already, alone or beside another
 	case was != "" && !slices.ContainsFunc(engineProfiles, func(e string) bool { return strings.HasPrefix(was, e) }):
-		p.change(report.Access, report.Set, "process.apparmorProfile", was, ours+stack+was, "both hold")
+		p.change(rings.Access, report.Set, "process.apparmorProfile", was, ours+stack+was, "both hold")
 		pr.ApparmorProfile = ours + stack + was
 		return
 	default:
-		p.change(report.Access, report.Set, "process.apparmorProfile", was, ours, "every jail is confined")
+		p.change(rings.Access, report.Set, "process.apparmorProfile", was, ours, "every jail is confined")
 	}
 	pr.ApparmorProfile = ours
 }
@@ -71,7 +72,7 @@ func landlock(p *pass) {
 	const field = "Landlock"
 	switch v := p.f.Host.Landlock; {
 	case v >= plan.LandlockMin:
-		p.change(report.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v), "writes stay on the jail's writable mounts, mounts as they are, also where another protection fails")
+		p.change(rings.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v), "writes stay on the jail's writable mounts, mounts as they are, also where another protection fails")
 	case p.pol.NeedsLandlock():
 		other := "landlock.required = false, which leaves writes to the other protections of ring 1"
 		if seccomp.Traces(p.pol.Seccomp.Profile) {
@@ -80,6 +81,6 @@ func landlock(p *pass) {
 		p.addRefusal(refusal.New(refusal.Landlock, "policy requires Landlock of version %d, and this kernel has version %d", plan.LandlockMin, v).
 			WithRemedy("Linux 5.19 or later booted with lsm=landlock,..., or set %s", other))
 	default:
-		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other protections of ring 1 stand", v, plan.LandlockMin))
+		p.missing(rings.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other protections of ring 1 stand", v, plan.LandlockMin))
 	}
 }

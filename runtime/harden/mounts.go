@@ -14,12 +14,13 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // root describes the jail's root file system. Its path stays the engine's: staging mounts the
 // ephemeral layer over it.
 func root(p *pass) {
-	p.change(report.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer of %s, %d files", p.pol.Root.Size, p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
+	p.change(rings.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer of %s, %d files", p.pol.Root.Size, p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
 }
 
 // A fsRule is the handling of mounts of one file system type.
@@ -84,7 +85,7 @@ func mounts(p *pass) {
 			continue
 		}
 		if len(m.UIDMappings) > 0 || len(m.GIDMappings) > 0 {
-			p.change(report.Access, report.Dropped, mountField(m), "id mapping", "", "owners are mapped by policy")
+			p.change(rings.Access, report.Dropped, mountField(m), "id mapping", "", "owners are mapped by policy")
 			m.UIDMappings, m.GIDMappings = nil, nil
 		}
 		if IsBind(*m) {
@@ -118,7 +119,7 @@ func filesystem(p *pass, m *specs.Mount) {
 		gone = without(gone, "dev") // the delegate fills it with the standard nodes
 	}
 	if len(gone) > 0 {
-		p.change(report.Access, report.Dropped, mountField(m), strings.Join(gone, ", "), "", "it would loosen the mount")
+		p.change(rings.Access, report.Dropped, mountField(m), strings.Join(gone, ", "), "", "it would loosen the mount")
 	}
 	// In this order, so that the same comes out when it is hardened again.
 	opts = add(opts, rule.flags...)
@@ -131,7 +132,7 @@ func filesystem(p *pass, m *specs.Mount) {
 // saidReadOnly reports a writable mount that will be read-only.
 func saidReadOnly(p *pass, m *specs.Mount, opts []string) []string {
 	if !has(m.Options, "ro", "rro") {
-		p.deny(report.Access, mountField(m), "writable "+m.Type, "read-only", "kernel settings are not the jail's to change")
+		p.deny(rings.Access, mountField(m), "writable "+m.Type, "read-only", "kernel settings are not the jail's to change")
 	}
 	return opts
 }
@@ -160,9 +161,9 @@ func capTmpfs(p *pass, m *specs.Mount, opts []string) []string {
 	case readable && cur > 0 && cur < size:
 		size = cur
 	case had && cur != size:
-		p.change(report.Resources, report.Lowered, mountField(m), "size="+short(v), policy.Size(size).String(), "every tmpfs is capped")
+		p.change(rings.Resources, report.Lowered, mountField(m), "size="+short(v), policy.Size(size).String(), "every tmpfs is capped")
 	case !had:
-		p.change(report.Resources, report.Set, mountField(m), "", "size="+policy.Size(size).String(), "every tmpfs is capped")
+		p.change(rings.Resources, report.Set, mountField(m), "", "size="+policy.Size(size).String(), "every tmpfs is capped")
 	}
 	if v, ok := value(opts, "nr_inodes"); ok {
 		if n, err := strconv.ParseInt(v, 10, 64); err == nil && n > 0 && n < inodes {

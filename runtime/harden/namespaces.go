@@ -11,6 +11,7 @@ import (
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // allNamespaces are private to every jail (namespaces(7)). usual marks the types that engines
@@ -57,32 +58,32 @@ func namespaces(p *pass) {
 		switch {
 		case n.kind == specs.UserNamespace && shared.Jail != "":
 			if path != shared.UserNS {
-				p.change(report.Access, report.Set, field, short(path), "that of jail "+shared.Jail, "its namespaces are joined")
+				p.change(rings.Access, report.Set, field, short(path), "that of jail "+shared.Jail, "its namespaces are joined")
 			}
 			path = shared.UserNS
 		case n.kind == specs.TimeNamespace && !p.f.Host.TimeNS:
-			p.missing(report.Resources, field, "this kernel has no time namespaces (Linux 5.6): the host's uptime shows")
+			p.missing(rings.Resources, field, "this kernel has no time namespaces (Linux 5.6): the host's uptime shows")
 			continue
 		case path != "" && mayJoin(n.kind, p.f.Joins[n.kind], p.pol.Network):
 			// stays
 		case path != "" && p.f.Joins[n.kind].Pinned:
 			// Engines that make the namespace first always report it (CNI).
-			p.change(report.Resources, report.Set, field, short(path), "fresh", p.network.NoMore+" (policy: network.mode)")
+			p.change(rings.Resources, report.Set, field, short(path), "fresh", p.network.NoMore+" (policy: network.mode)")
 			path = ""
 		case path != "":
-			p.deny(report.Resources, field, "join "+path, "fresh", "only namespaces of another agentjail jail can be joined")
+			p.deny(rings.Resources, field, "join "+path, "fresh", "only namespaces of another agentjail jail can be joined")
 			path = ""
 		case !has[n.kind] && (n.usual || n.kind == specs.CgroupNamespace && p.f.Host.Cgroup.V2):
 			// Engines request a cgroup namespace with version 2 only.
-			p.deny(report.Resources, field, "the host's", "fresh", "a jail shares no namespace with the host")
+			p.deny(rings.Resources, field, "the host's", "fresh", "a jail shares no namespace with the host")
 		case !has[n.kind]:
-			p.change(report.Resources, report.Set, field, "", "fresh", "a jail shares no namespace with the host")
+			p.change(rings.Resources, report.Set, field, "", "fresh", "a jail shares no namespace with the host")
 		}
 		if n.kind == specs.NetworkNamespace && p.network.Gives != "" {
-			p.change(report.Resources, report.Set, "network", "", p.network.Gives, p.network.Why)
+			p.change(rings.Resources, report.Set, "network", "", p.network.Gives, p.network.Why)
 		}
 		if n.kind == specs.NetworkNamespace && p.pol.NamesNothing() {
-			p.change(report.Resources, report.Set, "network", "", "none", policy.NothingNamed)
+			p.change(rings.Resources, report.Set, "network", "", "none", policy.NothingNamed)
 		}
 		if n.kind == specs.NetworkNamespace && p.network.ByRules {
 			networkRules(p)
@@ -123,10 +124,10 @@ func decideNetwork(p *pass, path string) {
 // rule.
 func NetworkRules(n policy.Network) (out []report.Change) {
 	for _, r := range n.Allow {
-		out = append(out, report.Change{Ring: report.Resources, Kind: report.Set, Field: "network.allow", Now: r, Why: "can be connected to by name"})
+		out = append(out, report.Change{Ring: rings.Resources, Kind: report.Set, Field: "network.allow", Now: r, Why: "can be connected to by name"})
 	}
 	for _, r := range n.Deny {
-		out = append(out, report.Change{Ring: report.Resources, Kind: report.Set, Field: "network.deny", Now: r, Why: "cannot be connected to"})
+		out = append(out, report.Change{Ring: rings.Resources, Kind: report.Set, Field: "network.deny", Now: r, Why: "cannot be connected to"})
 	}
 	return out
 }
@@ -135,7 +136,7 @@ func NetworkRules(n policy.Network) (out []report.Change) {
 func networkRules(p *pass) {
 	p.rep.Changes = append(p.rep.Changes, NetworkRules(p.pol.Network)...)
 	for _, r := range p.pol.Network.Publishes() {
-		p.change(report.Resources, report.Set, "network.publish", "", r, "the jail's port can be connected to from outside")
+		p.change(rings.Resources, report.Set, "network.publish", "", r, "the jail's port can be connected to from outside")
 	}
 }
 
@@ -194,7 +195,7 @@ func timeOffsets(p *pass) {
 		return
 	}
 	if len(p.spec.Linux.TimeOffsets) > 0 && !sameOffsets(p) {
-		p.change(report.Resources, report.Dropped, "linux.timeOffsets", "as requested", "", "the jail's clocks begin near zero")
+		p.change(rings.Resources, report.Dropped, "linux.timeOffsets", "as requested", "", "the jail's clocks begin near zero")
 	}
 	p.spec.Linux.TimeOffsets = map[string]specs.LinuxTimeOffset{
 		"boottime":  {Secs: -p.f.Host.BootTime},
@@ -220,13 +221,13 @@ func ids(p *pass) {
 		if len(l.UIDMappings) > 0 {
 			was = short(idmap.Text(l.UIDMappings))
 		}
-		p.change(report.Access, report.Set, "linux.uidMappings", was, fmt.Sprintf("root is host uid %d", root), "container root is an unprivileged id on the host, and no other jail has its ids")
+		p.change(rings.Access, report.Set, "linux.uidMappings", was, fmt.Sprintf("root is host uid %d", root), "container root is an unprivileged id on the host, and no other jail has its ids")
 	}
 	switch {
 	case p.f.Host.Rootless:
-		p.missing(report.Access, "linux.uidMappings", "a rootless engine has only its user's ids: all of its jails share them, and may hold the user's own (remedy: run the engine as root: then each jail has ids that no user has)")
+		p.missing(rings.Access, "linux.uidMappings", "a rootless engine has only its user's ids: all of its jails share them, and may hold the user's own (remedy: run the engine as root: then each jail has ids that no user has)")
 	case p.f.IDs.Given:
-		p.missing(report.Access, "linux.uidMappings", "the engine's own mapping: other containers with these ids can reach this jail's processes and files, and the other way round (remedy: leave user namespaces to agentjail)")
+		p.missing(rings.Access, "linux.uidMappings", "the engine's own mapping: other containers with these ids can reach this jail's processes and files, and the other way round (remedy: leave user namespaces to agentjail)")
 	}
 	l.UIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.UIDs...)
 	l.GIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.GIDs...)

@@ -7,6 +7,7 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // NamedOwner is the user named as the owner of mounted files, in place of the first process's
@@ -29,7 +30,7 @@ func mountOwner(p *pass) {
 	}
 	o := p.f.Owner
 	for _, i := range o.Ignored {
-		p.change(report.Access, report.Dropped, i.Name, short(i.Value), "", "no owner of the mounts was taken from it: "+i.Why)
+		p.change(rings.Access, report.Dropped, i.Name, short(i.Value), "", "no owner of the mounts was taken from it: "+i.Why)
 	}
 	by := "the first process's user"
 	if o.User != nil {
@@ -38,8 +39,8 @@ func mountOwner(p *pass) {
 		if ok1 && ok2 {
 			p.plan.User, by = *o.User, o.By
 		} else {
-			p.change(report.Access, report.Dropped, o.By, fmt.Sprintf("%d:%d", o.User.UID, o.User.GID), "", "outside the jail's ids")
+			p.change(rings.Access, report.Dropped, o.By, fmt.Sprintf("%d:%d", o.User.UID, o.User.GID), "", "outside the jail's ids")
 		}
 	}
-	p.change(report.Access, report.Set, field, "", fmt.Sprintf("owned by uid %d, gid %d", p.plan.User.UID, p.plan.User.GID), by)
+	p.change(rings.Access, report.Set, field, "", fmt.Sprintf("owned by uid %d, gid %d", p.plan.User.UID, p.plan.User.GID), by)
 }

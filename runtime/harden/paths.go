@@ -6,6 +6,7 @@ import (
 
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // paths makes the masked and read-only paths a superset of the incoming ones,
@@ -14,7 +15,7 @@ import (
 func paths(p *pass) {
 	l := p.spec.Linux
 	if len(l.MaskedPaths) == 0 && len(l.ReadonlyPaths) == 0 {
-		p.deny(report.Access, "linux.maskedPaths", "none", "all", "kernel tunables and the host's secrets in /proc and /sys stay out of reach")
+		p.deny(rings.Access, "linux.maskedPaths", "none", "all", "kernel tunables and the host's secrets in /proc and /sys stay out of reach")
 	}
 	l.MaskedPaths = union(p, "linux.maskedPaths", l.MaskedPaths, plan.MaskedPaths(), p.f.Host.Telling)
 	l.ReadonlyPaths = union(p, "linux.readonlyPaths", l.ReadonlyPaths, plan.ReadonlyPaths())
@@ -22,7 +23,7 @@ func paths(p *pass) {
 	switch l.RootfsPropagation {
 	case "", "private", "rprivate", "slave", "rslave", "unbindable", "runbindable":
 	default:
-		p.deny(report.Resources, "linux.rootfsPropagation", l.RootfsPropagation, "rprivate", "a jail's mounts do not travel to the host")
+		p.deny(rings.Resources, "linux.rootfsPropagation", l.RootfsPropagation, "rprivate", "a jail's mounts do not travel to the host")
 	}
 	l.RootfsPropagation = "rprivate"
 }
@@ -35,7 +36,7 @@ func union(p *pass, field string, have []string, want ...[]string) []string {
 		}
 	}
 	if added := len(out) - len(have); added > 0 && len(have) > 0 {
-		p.change(report.Access, report.Set, field, fmt.Sprintf("%d paths", len(have)), fmt.Sprintf("%d paths", len(out)), "paths that reveal the host or control its kernel")
+		p.change(rings.Access, report.Set, field, fmt.Sprintf("%d paths", len(have)), fmt.Sprintf("%d paths", len(out)), "paths that reveal the host or control its kernel")
 	}
 	return out
 }

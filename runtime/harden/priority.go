@@ -7,6 +7,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/oomscore"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // usualIOPriority is the middle of the best-effort class: the default of a process
@@ -22,11 +23,11 @@ func oomScore(p *pass) {
 	asked := p.spec.Process.OOMScoreAdj
 	switch {
 	case asked == nil:
-		p.change(report.Resources, report.Set, field, "", fmt.Sprint(least), first)
+		p.change(rings.Resources, report.Set, field, "", fmt.Sprint(least), first)
 	case *asked < 0:
-		p.deny(report.Resources, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
+		p.deny(rings.Resources, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
 	case *asked < least:
-		p.change(report.Resources, report.Set, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
+		p.change(rings.Resources, report.Set, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
 	default:
 		return
 	}
@@ -51,7 +52,7 @@ func priorities(p *pass) {
 			why = "a jail does not go before the host's own processes"
 		}
 		if why != "" {
-			p.deny(report.Resources, "process.scheduler", fmt.Sprintf("%s, nice %d", s.Policy, s.Nice), "", why)
+			p.deny(rings.Resources, "process.scheduler", fmt.Sprintf("%s, nice %d", s.Policy, s.Nice), "", why)
 			pr.Scheduler = nil
 		}
 	}
@@ -66,13 +67,13 @@ func priorities(p *pass) {
 			why = "a jail does not go before the host's own processes"
 		}
 		if why != "" {
-			p.deny(report.Resources, "process.ioPriority", fmt.Sprintf("%s, %d", io.Class, io.Priority), "", why)
+			p.deny(rings.Resources, "process.ioPriority", fmt.Sprintf("%s, %d", io.Class, io.Priority), "", why)
 			pr.IOPriority = nil
 		}
 	}
 
 	if pr.ExecCPUAffinity != nil {
-		p.change(report.Resources, report.Dropped, "process.execCPUAffinity", "set", "", "a jail's processors are its control group's")
+		p.change(rings.Resources, report.Dropped, "process.execCPUAffinity", "set", "", "a jail's processors are its control group's")
 		pr.ExecCPUAffinity = nil
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // process hardens a process for both create and exec.
@@ -29,7 +30,7 @@ func process(p *pass) {
 		if _, ok := p.f.IDs.HostGID(g); ok {
 			groups = append(groups, g)
 		} else {
-			p.change(report.Access, report.Dropped, "process.user.additionalGids", fmt.Sprint(g), "", "outside the jail's ids")
+			p.change(rings.Access, report.Dropped, "process.user.additionalGids", fmt.Sprint(g), "", "outside the jail's ids")
 		}
 	}
 	if pr.User.AdditionalGids != nil {
@@ -38,7 +39,7 @@ func process(p *pass) {
 	checkCwd(p, pr.Cwd)
 	if !pr.NoNewPrivileges {
 		pr.NoNewPrivileges = true
-		p.change(report.Access, report.Set, "process.noNewPrivileges", "", "true", "set-id programs and file capabilities have no effect")
+		p.change(rings.Access, report.Set, "process.noNewPrivileges", "", "true", "set-id programs and file capabilities have no effect")
 	}
 	priorities(p)
 	rlimits(p)
@@ -84,7 +85,7 @@ func rlimits(p *pass) {
 	for _, b := range plan.Rlimits(p.pol.Limits) {
 		v := b.Max
 		if h, ok := p.f.Host.HardLimits[b.Name]; ok && b.Exact && h < v {
-			p.missing(report.Resources, "process.rlimits["+b.Name+"]", fmt.Sprintf("the engine's own bound is %d, and only CAP_SYS_RESOURCE raises it to %d: %s", h, v, b.Why))
+			p.missing(rings.Resources, "process.rlimits["+b.Name+"]", fmt.Sprintf("the engine's own bound is %d, and only CAP_SYS_RESOURCE raises it to %d: %s", h, v, b.Why))
 		}
 		i := slices.IndexFunc(out, func(r specs.POSIXRlimit) bool { return r.Type == b.Name })
 		if i < 0 {
@@ -93,12 +94,12 @@ func rlimits(p *pass) {
 			if h, ok := p.f.Host.HardLimits[b.Name]; ok && h < v {
 				v = h
 			}
-			p.change(report.Resources, report.Set, "process.rlimits["+b.Name+"]", "", fmt.Sprint(v), b.Why)
+			p.change(rings.Resources, report.Set, "process.rlimits["+b.Name+"]", "", fmt.Sprint(v), b.Why)
 			out = append(out, specs.POSIXRlimit{Type: b.Name, Hard: v, Soft: v})
 			continue
 		}
 		if out[i].Hard > v || b.Exact && out[i] != (specs.POSIXRlimit{Type: b.Name, Hard: v, Soft: v}) {
-			p.change(report.Resources, report.Lowered, "process.rlimits["+b.Name+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(v), b.Why)
+			p.change(rings.Resources, report.Lowered, "process.rlimits["+b.Name+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(v), b.Why)
 			out[i].Hard = v
 		}
 		if b.Exact {
@@ -107,7 +108,7 @@ func rlimits(p *pass) {
 	}
 	for i := range out {
 		if h, ok := p.f.Host.HardLimits[out[i].Type]; ok && out[i].Hard > h {
-			p.change(report.Resources, report.Lowered, "process.rlimits["+out[i].Type+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(h), "the engine's own bound")
+			p.change(rings.Resources, report.Lowered, "process.rlimits["+out[i].Type+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(h), "the engine's own bound")
 			out[i].Hard = h
 		}
 		out[i].Soft = min(out[i].Soft, out[i].Hard)
@@ -133,12 +134,12 @@ func capabilities(p *pass) {
 		all = slices.Compact(all)
 		extra := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(defaultCaps, s) })
 		if len(extra) > 0 {
-			p.deny(report.Access, "process.capabilities", list(extra), "none", "a jail has no capability at all")
+			p.deny(rings.Access, "process.capabilities", list(extra), "none", "a jail has no capability at all")
 		} else if len(all) > 0 {
-			p.change(report.Access, report.Lowered, "process.capabilities", fmt.Sprintf("%d default ones", len(all)), "none", "a jail has no capability at all")
+			p.change(rings.Access, report.Lowered, "process.capabilities", fmt.Sprintf("%d default ones", len(all)), "none", "a jail has no capability at all")
 		}
 	} else {
-		p.change(report.Access, report.Set, "process.capabilities", "", "none", "a jail has no capability at all")
+		p.change(rings.Access, report.Set, "process.capabilities", "", "none", "a jail has no capability at all")
 	}
 	pr.Capabilities = &specs.LinuxCapabilities{}
 }

@@ -9,6 +9,7 @@ import (
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // protectBind decides which files of a writable bind mount are protected from the jail, and
@@ -21,7 +22,7 @@ func protectBind(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, read
 	if pol.Protect && !readOnly {
 		if e, at := protect.Within(f.Path, pol.Unprotect); e != nil {
 			readOnly = true
-			p.change(report.Access, report.Lowered, mountField(m), "writable", "read-only", fmt.Sprintf("%s: %s (policy: binds.unprotect)", at, e.Why))
+			p.change(rings.Access, report.Lowered, mountField(m), "writable", "read-only", fmt.Sprintf("%s: %s (policy: binds.unprotect)", at, e.Why))
 		}
 	}
 	if f.Kind != bindsource.Dir {

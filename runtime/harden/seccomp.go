@@ -7,6 +7,7 @@ import (
 
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/seccomp"
 )
 
@@ -46,13 +47,13 @@ func filter(p *pass) {
 	}
 	l.Seccomp = made.Section
 	if incoming == nil {
-		p.deny(report.Kernel, "linux.seccomp", "unconfined", "profile "+o.Profile, "unlisted system calls do not exist in a jail")
+		p.deny(rings.Kernel, "linux.seccomp", "unconfined", "profile "+o.Profile, "unlisted system calls do not exist in a jail")
 		return
 	}
 	for _, n := range made.Notes {
-		p.change(report.Kernel, report.Lowered, "linux.seccomp", "", "", n)
+		p.change(rings.Kernel, report.Lowered, "linux.seccomp", "", "", n)
 	}
-	p.change(report.Kernel, report.Set, "linux.seccomp", "", fmt.Sprintf("profile %s and the bundle's own", o.Profile), "what either refuses does not exist in a jail")
+	p.change(rings.Kernel, report.Set, "linux.seccomp", "", fmt.Sprintf("profile %s and the bundle's own", o.Profile), "what either refuses does not exist in a jail")
 }
 
 func meetFilters(o seccomp.Options, incoming *specs.LinuxSeccomp) *Filter {

@@ -11,6 +11,7 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // containerTypes are the domains of container-selinux that confine a container
@@ -33,20 +34,20 @@ func selinux(p *pass) {
 	if !p.f.Host.SELinux {
 		// A label without SELinux stops the delegate, or means nothing.
 		if pr.SelinuxLabel != "" || l.MountLabel != "" {
-			p.change(report.Access, report.Dropped, "process.selinuxLabel", pr.SelinuxLabel, "", "this kernel has no SELinux")
+			p.change(rings.Access, report.Dropped, "process.selinuxLabel", pr.SelinuxLabel, "", "this kernel has no SELinux")
 		}
 		pr.SelinuxLabel, l.MountLabel = "", ""
 		return
 	}
 	was := pr.SelinuxLabel
 	if was == "" && p.f.Host.ProcessLabel == "" {
-		p.missing(report.Access, "process.selinuxLabel", "the engine set no label, and the host's policy names none for containers (remedy: install container-selinux)")
+		p.missing(rings.Access, "process.selinuxLabel", "the engine set no label, and the host's policy names none for containers (remedy: install container-selinux)")
 		return
 	}
 	level := ownLevel(p.f.IDs, p.f.ID)
 	if was == "" {
 		pr.SelinuxLabel = withLevel(p.f.Host.ProcessLabel, level)
-		p.change(report.Access, report.Set, "process.selinuxLabel", was, pr.SelinuxLabel, "every jail is confined")
+		p.change(rings.Access, report.Set, "process.selinuxLabel", was, pr.SelinuxLabel, "every jail is confined")
 		relabelMounts(p, level)
 		return
 	}
@@ -63,10 +64,10 @@ func selinux(p *pass) {
 	switch {
 	case !confines:
 		pr.SelinuxLabel = withLevel(processLabel, level)
-		p.deny(report.Access, "process.selinuxLabel", was, pr.SelinuxLabel, "that type does not confine a container")
+		p.deny(rings.Access, "process.selinuxLabel", was, pr.SelinuxLabel, "that type does not confine a container")
 	case !private:
 		pr.SelinuxLabel = withLevel(was, level)
-		p.deny(report.Access, "process.selinuxLabel", was, pr.SelinuxLabel, "that level is not a pair of categories, which keeps jails apart")
+		p.deny(rings.Access, "process.selinuxLabel", was, pr.SelinuxLabel, "that level is not a pair of categories, which keeps jails apart")
 	}
 	relabelMounts(p, level)
 }
@@ -84,7 +85,7 @@ func relabelMounts(p *pass, level string) {
 		return
 	}
 	if l.MountLabel != "" {
-		p.change(report.Access, report.Set, "linux.mountLabel", l.MountLabel, now, "the level is the jail's own")
+		p.change(rings.Access, report.Set, "linux.mountLabel", l.MountLabel, now, "the level is the jail's own")
 	}
 	l.MountLabel, p.plan.Label = now, now
 }

@@ -7,6 +7,7 @@ import (
 
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // sockets bounds the buffers of the jail's sockets, UDP's among them, on control
@@ -25,14 +26,14 @@ func sockets(p *pass, r *specs.LinuxResources) {
 	limit, cg := int64(p.pol.Limits.Sockets), p.f.Host.Cgroup
 	switch {
 	case p.update && asked != nil:
-		p.change(report.Resources, report.Dropped, field, fmt.Sprint(*asked), "", "a running jail's stays as it is")
+		p.change(rings.Resources, report.Dropped, field, fmt.Sprint(*asked), "", "a running jail's stays as it is")
 	case p.update:
 	case !cg.Sockets:
 		if limit > 0 && cg.Memory && !cg.V2 {
-			p.missing(report.Resources, field, "this kernel does not count socket buffers (CONFIG_MEMCG_V1): only the number of open files bounds them")
+			p.missing(rings.Resources, field, "this kernel does not count socket buffers (CONFIG_MEMCG_V1): only the number of open files bounds them")
 		}
 		if asked != nil {
-			p.change(report.Resources, report.Dropped, field, fmt.Sprint(*asked), "", "the host has no limit of its own for them")
+			p.change(rings.Resources, report.Dropped, field, fmt.Sprint(*asked), "", "the host has no limit of its own for them")
 		}
 	case asked != nil && *asked > 0 && (limit == 0 || *asked <= limit):
 		setSockets(r, *asked)

@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // A sysctlRule is about kernel settings that belong to a namespace: a key that
@@ -67,18 +68,18 @@ func sysctls(p *pass) {
 		})
 		switch {
 		case strings.Contains(dotted, "..") || strings.ContainsAny(k, "\x00\n"):
-			p.deny(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "not the name of a kernel setting")
+			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "not the name of a kernel setting")
 		case i >= 0 && fresh[ownSysctls[i].ns]:
 			continue
 		case i >= 0:
-			p.deny(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the "+string(ownSysctls[i].ns)+" namespace is another jail's")
+			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the "+string(ownSysctls[i].ns)+" namespace is another jail's")
 		case dotted == "net.ipv4.ping_group_range" && ownNet && pingGroups(p, k):
 			continue
 		case strings.HasPrefix(dotted, "net."):
 			// Engines set some for every container.
-			p.change(report.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", p.network.NoMore)
+			p.change(rings.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", p.network.NoMore)
 		default:
-			p.deny(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "it is the host's, not a namespace's of the jail")
+			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "it is the host's, not a namespace's of the jail")
 		}
 		delete(s, k)
 	}
@@ -106,7 +107,7 @@ func pingGroups(p *pass, key string) bool {
 	}
 	if now != was {
 		p.spec.Linux.Sysctl[key] = now
-		p.change(report.Access, report.Lowered, "linux.sysctl["+key+"]", short(was), now, "the jail has no other groups")
+		p.change(rings.Access, report.Lowered, "linux.sysctl["+key+"]", short(was), now, "the jail has no other groups")
 	}
 	return true
 }
@@ -124,5 +125,5 @@ func lowPorts(p *pass, own bool) {
 		l.Sysctl = map[string]string{}
 	}
 	l.Sysctl[key] = "0"
-	p.change(report.Access, report.Set, "linux.sysctl["+key+"]", "", "0", "in place of CAP_NET_BIND_SERVICE")
+	p.change(rings.Access, report.Set, "linux.sysctl["+key+"]", "", "0", "in place of CAP_NET_BIND_SERVICE")
 }

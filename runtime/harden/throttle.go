@@ -7,7 +7,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/spec/policy"
-	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // disk is a block device, by its numbers.
@@ -37,7 +37,7 @@ func throttles(p *pass, r *specs.LinuxResources) {
 	case !writable || len(disks) == 0:
 		return
 	case !p.f.Host.Cgroup.IO:
-		p.missing(report.Resources, resources+"blockIO", "the host cannot throttle disks: writable mounts are as fast as the disk")
+		p.missing(rings.Resources, resources+"blockIO", "the host cannot throttle disks: writable mounts are as fast as the disk")
 		return
 	}
 	if r.BlockIO == nil {

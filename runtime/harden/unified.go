@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // unifiedRules are the files of a control group of version 2 that a bundle may write directly
@@ -57,7 +58,7 @@ func unified(p *pass, r *specs.LinuxResources) {
 		if ok != nil && !strings.ContainsAny(v, "\n\r") && ok(p, v) {
 			continue
 		}
-		p.change(report.Resources, report.Dropped, resources+"unified["+short(k)+"]", short(v), "", "it could go past a limit, or before others")
+		p.change(rings.Resources, report.Dropped, resources+"unified["+short(k)+"]", short(v), "", "it could go past a limit, or before others")
 		delete(r.Unified, k)
 	}
 	if len(r.Unified) == 0 {

@@ -4,54 +4,54 @@ import (
 	"slices"
 
 	"agentjail.dev/runtime/spec/plan"
-	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // A check holds one protection against the jail's policy. It is a function of what was seen: it
 // does not query the kernel.
 type check struct {
-	ring report.Ring
+	ring rings.Ring
 	name string
 	run  func(*demands, *seen) outcome
 }
 
 // checks are all checks of a jail, in the order of the output: the outermost ring first.
 var checks = []check{
-	{report.Resources, "namespaces", namespaces},
-	{report.Resources, "namespace owner", namespaceOwner},
-	{report.Resources, "resource accounting user", countedFor},
-	{report.Resources, "nested namespaces", nestedNamespaces},
-	{report.Resources, "clocks", clocks},
-	{report.Resources, "network", networkHolds},
-	{report.Resources, "root", rootLayer},
-	{report.Resources, "tmpfs", tmpfsCaps},
-	{report.Resources, "bind mounts", bindMounts},
-	{report.Resources, "procfs", kernelFiles},
-	{report.Resources, "device nodes", deviceNodes},
-	{report.Resources, "propagation", propagation},
-	{report.Resources, "control groups", membership},
-	{report.Resources, "processes", pidsLimit},
-	{report.Resources, "memory", memoryLimit},
-	{report.Resources, "swap", swapLimit},
-	{report.Resources, "socket buffers", socketLimit},
-	{report.Resources, "processors", cpuLimit},
-	{report.Resources, "disk I/O", ioLimit},
-	{report.Resources, "rlimits", rlimits},
-	{report.Resources, "oom score", oomScore},
+	{rings.Resources, "namespaces", namespaces},
+	{rings.Resources, "namespace owner", namespaceOwner},
+	{rings.Resources, "resource accounting user", countedFor},
+	{rings.Resources, "nested namespaces", nestedNamespaces},
+	{rings.Resources, "clocks", clocks},
+	{rings.Resources, "network", networkHolds},
+	{rings.Resources, "root", rootLayer},
+	{rings.Resources, "tmpfs", tmpfsCaps},
+	{rings.Resources, "bind mounts", bindMounts},
+	{rings.Resources, "procfs", kernelFiles},
+	{rings.Resources, "device nodes", deviceNodes},
+	{rings.Resources, "propagation", propagation},
+	{rings.Resources, "control groups", membership},
+	{rings.Resources, "processes", pidsLimit},
+	{rings.Resources, "memory", memoryLimit},
+	{rings.Resources, "swap", swapLimit},
+	{rings.Resources, "socket buffers", socketLimit},
+	{rings.Resources, "processors", cpuLimit},
+	{rings.Resources, "disk I/O", ioLimit},
+	{rings.Resources, "rlimits", rlimits},
+	{rings.Resources, "oom score", oomScore},
 
-	{report.Access, "user ids", userIDs},
-	{report.Access, "group ids", groupIDs},
-	{report.Access, "process credentials", idsInUse},
-	{report.Access, "capabilities", capabilities},
-	{report.Access, "no_new_privs", noNewPrivs},
-	{report.Access, "security module", label},
-	{report.Access, "masked paths", maskedPaths},
-	{report.Access, "read-only paths", readOnlyPaths},
-	{report.Access, "protected paths", protectedPaths},
-	{report.Access, "device rules", deviceRules},
+	{rings.Access, "user ids", userIDs},
+	{rings.Access, "group ids", groupIDs},
+	{rings.Access, "process credentials", idsInUse},
+	{rings.Access, "capabilities", capabilities},
+	{rings.Access, "no_new_privs", noNewPrivs},
+	{rings.Access, "security module", label},
+	{rings.Access, "masked paths", maskedPaths},
+	{rings.Access, "read-only paths", readOnlyPaths},
+	{rings.Access, "protected paths", protectedPaths},
+	{rings.Access, "device rules", deviceRules},
 
-	{report.Kernel, "seccomp", seccompFilter},
-	{report.Kernel, "eBPF programs", programs},
+	{rings.Kernel, "seccomp", seccompFilter},
+	{rings.Kernel, "eBPF programs", programs},
 }
 
 // masked are the paths that must be hidden: those of every jail and those of

@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
 )
@@ -36,8 +37,8 @@ func goodDemands() *demands {
 			}},
 		},
 		report: &report.Report{Changes: []report.Change{
-			{Ring: report.Access, Kind: report.Missing, Field: "process.apparmorProfile", Why: "no module"},
-			{Ring: report.Kernel, Kind: report.Denied, Field: "linux.seccomp", Was: "unconfined", Now: "profile default", Why: "w"},
+			{Ring: rings.Access, Kind: report.Missing, Field: "process.apparmorProfile", Why: "no module"},
+			{Ring: rings.Kernel, Kind: report.Denied, Field: "linux.seccomp", Was: "unconfined", Now: "profile default", Why: "w"},
 		}},
 		host: hostfacts.Facts{
 			Cgroup: hostfacts.Cgroup{Pids: true, Memory: true, Swap: true, CPU: true, IO: true}, TimeNS: true, CgroupNS: true,

@@ -21,6 +21,7 @@ import (
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/spec/bundle"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
 )
@@ -41,11 +42,11 @@ const (
 
 // Finding is one protection of the jail.
 type Finding struct {
-	Ring    report.Ring `json:"ring"`
-	Name    string      `json:"name"`
-	Verdict Verdict     `json:"verdict"`
-	Seen    string      `json:"seen"`           // what the kernel reports
-	Want    string      `json:"want,omitempty"` // what should be, unless it holds
+	Ring    rings.Ring `json:"ring"`
+	Name    string     `json:"name"`
+	Verdict Verdict    `json:"verdict"`
+	Seen    string     `json:"seen"`           // what the kernel reports
+	Want    string     `json:"want,omitempty"` // what should be, unless it holds
 }
 
 // Result is what was found out about a jail.

@@ -2,7 +2,7 @@ package inspect
 
 import (
 	"agentjail.dev/runtime/observe/journal"
-	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // Events are what a jail's journal keeps of a result: how many protections of each ring hold, and
@@ -11,7 +11,7 @@ func (r *Result) Events() []journal.Event {
 	all := journal.Event{Kind: journal.JailInspected, Pid: r.Pid}
 	var broken []journal.Event
 	var seen journal.Inspected
-	for _, ring := range []report.Ring{report.Resources, report.Access, report.Kernel} {
+	for _, ring := range rings.All() {
 		state := &seen.Rings[ring]
 		for _, f := range r.Findings {
 			if f.Ring != ring {
@@ -21,7 +21,7 @@ func (r *Result) Events() []journal.Event {
 			case Holds:
 				state.Holds++
 			case Broken:
-				broken = append(broken, journal.Event{Kind: journal.ProtectionBroken, Ring: int(ring), Target: f.Name, Reason: f.Seen + " (should be: " + f.Want + ")"})
+				broken = append(broken, journal.Event{Kind: journal.ProtectionBroken, Ring: ring, Target: f.Name, Reason: f.Seen + " (should be: " + f.Want + ")"})
 			case Missing, InGuest, Void:
 				state.Missing = append(state.Missing, f.Name+": "+f.Seen)
 			}

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"agentjail.dev/runtime/kernel/printable"
-	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // maxValue bounds what one line shows of a value.
@@ -26,7 +26,7 @@ func (r *Result) Text(w io.Writer) error {
 		wide = max(wide, len(f.Name))
 	}
 	tally := map[Verdict]int{}
-	for _, ring := range []report.Ring{report.Resources, report.Access, report.Kernel} {
+	for _, ring := range rings.All() {
 		p.line("%s", ring)
 		for _, f := range r.Findings {
 			if f.Ring != ring {

@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/seccomp/cache"
 )
 
@@ -86,7 +87,7 @@ func (a *attempt) harden() error {
 		return err
 	}
 	if c := a.d.Choice; c != nil && len(c.Not) > 0 {
-		a.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "delegate", Now: a.d.Path, Why: "better ones cannot be used here: " + strings.Join(c.Not, "; ")})
+		a.rep.Add(report.Change{Ring: rings.Resources, Kind: report.Set, Field: "delegate", Now: a.d.Path, Why: "better ones cannot be used here: " + strings.Join(c.Not, "; ")})
 	}
 	for _, i := range slices.Backward(a.res.Plan.Dropped) {
 		in.Sources[i].File.Close()

@@ -97,7 +97,7 @@ func about(e *journal.Event, j *state.Jail, p *specs.Process) {
 func changed(changes []report.Change) []journal.Event {
 	var out []journal.Event
 	for _, c := range changes {
-		e := journal.Event{Ring: int(c.Ring), Target: c.Field, Value: c.Was, Limit: c.Now, Reason: c.Why}
+		e := journal.Event{Ring: c.Ring, Target: c.Field, Value: c.Was, Limit: c.Now, Reason: c.Why}
 		switch c.Kind {
 		case report.Denied:
 			e.Kind = journal.PrivilegeDenied

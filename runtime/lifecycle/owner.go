@@ -7,6 +7,7 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/runtime/state"
 )
 
@@ -29,7 +30,7 @@ func (r *Runtime) reportForeignExecUser(j *state.Jail, uid uint32) {
 		return
 	}
 	c := report.Change{
-		Ring: report.Access, Kind: report.Denied, Field: fmt.Sprintf("exec as uid %d", uid),
+		Ring: rings.Access, Kind: report.Denied, Field: fmt.Sprintf("exec as uid %d", uid),
 		Was: "owner of mounted directories", Now: fmt.Sprintf("one of the others: they belong to uid %d", j.MountOwner.UID),
 		Why: fmt.Sprintf("one user of a jail owns them, and has to be known when it is made (remedy: start the container with -u %d, or with the label or annotation %s=%d; or policy: binds.owner)",
 			uid, policy.AnnotationPrefix+policy.OwnerAnnotation, uid),

@@ -13,6 +13,7 @@ import (
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // openUserNS makes or opens the jail's user namespace.
@@ -44,7 +45,7 @@ func (a *attempt) stage() error {
 	a.always(st.Close)
 	j.ViewsDev = st.ViewsDev
 	for _, n := range st.Notes {
-		a.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
+		a.rep.Add(report.Change{Ring: rings.Resources, Kind: report.Set, Field: "root", Why: n})
 	}
 	rootfs.ReportProtected(a.rep, st.Protected)
 	j.Protected = st.ProtectedPaths()

@@ -8,6 +8,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/runtime/state"
 )
 
@@ -19,8 +20,8 @@ func TestMissingIsLoggedOnce(t *testing.T) {
 	logger.SetOutput(&log)
 	rt := &Runtime{Store: state.Store{Root: t.TempDir()}, Log: logger}
 	r := new(report.Report)
-	r.Add(report.Change{Ring: report.Access, Kind: report.Missing, Field: "process.apparmorProfile", Why: "no AppArmor in this kernel"})
-	r.Add(report.Change{Ring: report.Access, Kind: report.Denied, Field: "process.capabilities", Was: "CAP_SYS_ADMIN", Why: "none is needed"})
+	r.Add(report.Change{Ring: rings.Access, Kind: report.Missing, Field: "process.apparmorProfile", Why: "no AppArmor in this kernel"})
+	r.Add(report.Change{Ring: rings.Access, Kind: report.Denied, Field: "process.capabilities", Was: "CAP_SYS_ADMIN", Why: "none is needed"})
 	for range 3 {
 		rt.logUnmet(r)
 	}

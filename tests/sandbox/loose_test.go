@@ -17,16 +17,16 @@ var loosened = []struct {
 	name, from, to string
 	want           string
 }{
-	{"a capability", `"capabilities":{}`, `"capabilities":{"bounding":["CAP_NET_RAW"]}`, "ring 1 (access): CapBnd is "},
+	{"a capability", `"capabilities":{}`, `"capabilities":{"bounding":["CAP_NET_RAW"]}`, "ring 1, access: CapBnd is "},
 	{"new privileges", `"noNewPrivileges":true`, `"noNewPrivileges":false`, ", NoNewPrivs is 0 and must be 1"},
-	{"another user", `"user":{"uid":0,"gid":0}`, `"user":{"uid":7,"gid":0}`, "ring 1 (access): Uid is 7 7 7 7"},
-	{"a group", `"user":{"uid":0,"gid":0}`, `"user":{"uid":0,"gid":0,"additionalGids":[42]}`, "ring 1 (access): the process is in group 42"},
-	{"no filter", `"seccomp":{`, `"none":{`, "ring 0 (kernel surface): no system call filter is loaded"},
-	{"the host's control groups", `,{"type":"cgroup"}`, ``, "ring 2 (resources): the cgroup namespace is the host's"},
+	{"another user", `"user":{"uid":0,"gid":0}`, `"user":{"uid":7,"gid":0}`, "ring 1, access: Uid is 7 7 7 7"},
+	{"a group", `"user":{"uid":0,"gid":0}`, `"user":{"uid":0,"gid":0,"additionalGids":[42]}`, "ring 1, access: the process is in group 42"},
+	{"no filter", `"seccomp":{`, `"none":{`, "ring 0, kernel surface: no system call filter is loaded"},
+	{"the host's control groups", `,{"type":"cgroup"}`, ``, "ring 2, resources: the cgroup namespace is the host's"},
 	{"no masks", `"maskedPaths":[`, `"none":[`, " is not masked"},
-	{"writable settings", `"readonlyPaths":[`, `"none":[`, "ring 1 (access): /proc/sys is not read-only"},
-	{"set-id programs", `"destination":"/tmp","type":"tmpfs","source":"tmpfs","options":["nosuid","nodev",`, `"destination":"/tmp","type":"tmpfs","source":"tmpfs","options":["nodev",`, "ring 1 (access): the mount at /tmp lacks nosuid or nodev"},
-	{"a file left open", "", "", "ring 1 (access): file 5 was left open (/etc/hostname)"},
+	{"writable settings", `"readonlyPaths":[`, `"none":[`, "ring 1, access: /proc/sys is not read-only"},
+	{"set-id programs", `"destination":"/tmp","type":"tmpfs","source":"tmpfs","options":["nosuid","nodev",`, `"destination":"/tmp","type":"tmpfs","source":"tmpfs","options":["nodev",`, "ring 1, access: the mount at /tmp lacks nosuid or nodev"},
+	{"a file left open", "", "", "ring 1, access: file 5 was left open (/etc/hostname)"},
 }
 
 // delegate writes a delegate that changes bundles before runc sees them, and a policy that names it.

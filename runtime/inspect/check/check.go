@@ -11,6 +11,7 @@ package check
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/runtime/state"
 )
 
@@ -33,13 +35,8 @@ const (
 	Missing Status = "missing"
 )
 
-// Rings as they are printed: what is of no single ring is of all.
-const (
-	ringAll       = "all"
-	ringResources = "2"
-	ringAccess    = "1"
-	ringKernel    = "0"
-)
+// allRings is printed for what is of no single ring.
+const allRings = "all"
 
 // Result is what one probe found out.
 type Result struct {
@@ -80,9 +77,11 @@ func warn(remedy, format string, args ...any) answer {
 
 // probe is one line of the table.
 type probe struct {
-	name, ring, what string
-	required         func(policy.Policy) bool // whether no jail starts without it
-	run              func(*env) answer
+	name     string
+	ring     rings.Ring // None: of all rings
+	what     string
+	required func(policy.Policy) bool // whether no jail starts without it
+	run      func(*env) answer
 }
 
 func always(policy.Policy) bool { return true }
@@ -185,7 +184,10 @@ func (p probe) result(e *env, patience time.Duration) Result {
 	case <-timer.C:
 		a = fail("look at the kernel's log and at hanging file systems", "no answer within %v", patience)
 	}
-	r := Result{Name: p.name, Status: OK, Ring: p.ring, What: p.what, Detail: a.detail, Remedy: a.remedy}
+	r := Result{Name: p.name, Status: OK, Ring: allRings, What: p.what, Detail: a.detail, Remedy: a.remedy}
+	if p.ring != rings.None {
+		r.Ring = strconv.Itoa(int(p.ring))
+	}
 	switch {
 	case a.ok:
 	case !a.warn && p.required(e.policy):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 func needRoot(t *testing.T) {
@@ -23,7 +24,7 @@ func needRoot(t *testing.T) {
 
 // TestTable keeps the probes' names apart and the rings in order.
 func TestTable(t *testing.T) {
-	order := []string{ringAll, ringResources, ringAccess, ringKernel}
+	order := []rings.Ring{rings.None, rings.Resources, rings.Access, rings.Kernel}
 	seen := map[string]bool{}
 	last := 0
 	for _, p := range probes {
@@ -56,7 +57,7 @@ func TestStatus(t *testing.T) {
 		{"warning about what is required", warn("r", "x"), true, Warning, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			table := []probe{{"p", ringAll, "p", func(policy.Policy) bool { return c.required }, func(*env) answer { return c.a }}}
+			table := []probe{{"p", rings.None, "p", func(policy.Policy) bool { return c.required }, func(*env) answer { return c.a }}}
 			r := runProbes(&env{}, table, time.Minute)
 			if r.Results[0].Status != c.want || r.CanStart != c.start {
 				t.Errorf("got %s, CanStart %v; want %s, %v", r.Results[0].Status, r.CanStart, c.want, c.start)
@@ -68,7 +69,7 @@ func TestStatus(t *testing.T) {
 func TestHangingProbe(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
-	table := []probe{{"p", ringAll, "p", always, func(*env) answer { <-stop; return ok("late") }}}
+	table := []probe{{"p", rings.None, "p", always, func(*env) answer { <-stop; return ok("late") }}}
 	r := runProbes(&env{}, table, time.Millisecond)
 	if r.Results[0].Status != Missing || !strings.Contains(r.Results[0].Detail, "no answer") {
 		t.Errorf("a probe without an answer gives %+v", r.Results[0])
@@ -79,9 +80,9 @@ func TestHangingProbe(t *testing.T) {
 // would not help.
 func TestWithoutPrivileges(t *testing.T) {
 	table := []probe{
-		{namePrivileges, ringAll, "p", always, func(*env) answer { return fail("run it as root", "no") }},
-		{"other", ringAll, "o", always, func(*env) answer { return fail("buy a kernel", "EPERM") }},
-		{"fine", ringAll, "f", always, func(*env) answer { return ok("yes") }},
+		{namePrivileges, rings.None, "p", always, func(*env) answer { return fail("run it as root", "no") }},
+		{"other", rings.None, "o", always, func(*env) answer { return fail("buy a kernel", "EPERM") }},
+		{"fine", rings.None, "f", always, func(*env) answer { return ok("yes") }},
 	}
 	r := runProbes(&env{}, table, time.Minute)
 	if got := r.Results[0].Remedy; got != "run it as root" {
@@ -97,9 +98,9 @@ func TestWithoutPrivileges(t *testing.T) {
 
 func TestText(t *testing.T) {
 	r := &Report{CanStart: false, Results: []Result{
-		{Status: OK, Ring: ringResources, What: "tmpfs", Detail: "fine"},
-		{Status: Warning, Ring: ringAll, What: "a longer one", Detail: "bad\x1b[31m\nok  all  forged"},
-		{Status: Missing, Ring: ringKernel, What: "filter", Detail: "none", Remedy: "boot"},
+		{Status: OK, Ring: "2", What: "tmpfs", Detail: "fine"},
+		{Status: Warning, Ring: allRings, What: "a longer one", Detail: "bad\x1b[31m\nok  all  forged"},
+		{Status: Missing, Ring: "0", What: "filter", Detail: "none", Remedy: "boot"},
 	}}
 	var b bytes.Buffer
 	if err := r.Text(&b); err != nil {

@@ -4,6 +4,7 @@ import (
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // networkProbes are what the network modes need of the host.
@@ -12,7 +13,7 @@ func networkProbes() []probe {
 	for _, m := range modes.All() {
 		for _, p := range m.Probes() {
 			out = append(out, probe{
-				p.Name, ringResources, p.What, func(pol policy.Policy) bool { return p.Required(pol.Network.Mode) },
+				p.Name, rings.Resources, p.What, func(pol policy.Policy) bool { return p.Required(pol.Network.Mode) },
 				func(*env) answer { return answerOf(p.Run()) },
 			})
 		}

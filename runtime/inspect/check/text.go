@@ -24,8 +24,8 @@ func (r *Report) Text(w io.Writer) error {
 			missing++
 		}
 		ring := "ring " + x.Ring
-		if x.Ring == ringAll {
-			ring = ringAll
+		if x.Ring == allRings {
+			ring = allRings
 		}
 		line := fmt.Sprintf("%-7s  %-6s  %-*s  %s", x.Status, ring, wide, x.What, printable.Line(x.Detail, 0))
 		if x.Remedy != "" {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jailinit"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // A final is the end of the step: what is taken from the process last, since the
@@ -36,11 +37,11 @@ func newFinal(o *jailinit.Orders, path string, argv, envv []string) (*final, err
 	f := &final{name: path, args: argv, env: envv, text: make([]byte, 0, len(path)+messageRoom)}
 	var err error
 	if f.limits, err = limitsOf(o.Rlimits); err != nil {
-		return nil, &broken{resources, err.Error()}
+		return nil, &broken{rings.Resources, err.Error()}
 	}
 	if len(o.Filter) > 0 {
 		if f.filter, err = program(o.Filter); err != nil {
-			return nil, &broken{kernel, innerFilter + err.Error()}
+			return nil, &broken{rings.Kernel, innerFilter + err.Error()}
 		}
 	}
 	if f.path, err = unix.BytePtrFromString(path); err != nil {
@@ -121,10 +122,10 @@ func (f *final) fail(at stage, i int, errno syscall.Errno) {
 	b := append(f.text[:0], "agentjail: refusing to start: "...)
 	switch at {
 	case atLimit:
-		b = append(b, resources+": "...)
+		b = append(append(b, rings.Resources.String()...), ": "...)
 		b = f.limits[i].appendWhy(b, errno)
 	case atFilter:
-		b = append(b, kernel+": "+innerFilter...)
+		b = append(append(b, rings.Kernel.String()...), ": "+innerFilter...)
 		b = append(b, filterError(errno)...)
 	case atExec:
 		status = jailinit.ExitNotExecutable

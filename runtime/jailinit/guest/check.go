@@ -8,25 +8,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jailinit"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // checks is what has to be in force before anything of the image runs. Each
 // reports what is wrong, or "".
 var checks = []struct {
-	name, ring string
-	run        func(*jailinit.Orders) string
+	name string
+	ring rings.Ring
+	run  func(*jailinit.Orders) string
 }{
-	{"ids", access, ids},
-	{"namespaces", resources, namespaces},
-	{"status", access, status},
-	{"seccomp", kernel, filtered},
-	{"label", access, label},
-	{"network", resources, network},
-	{"cwd", access, cwd},
-	{"files", access, files},
-	{"mounts", access, mounts},
-	{"limits", resources, limits},
-	{"oom score", resources, oomScore},
+	{"ids", rings.Access, ids},
+	{"namespaces", rings.Resources, namespaces},
+	{"status", rings.Access, status},
+	{"seccomp", rings.Kernel, filtered},
+	{"label", rings.Access, label},
+	{"network", rings.Resources, network},
+	{"cwd", rings.Access, cwd},
+	{"files", rings.Access, files},
+	{"mounts", rings.Access, mounts},
+	{"limits", rings.Resources, limits},
+	{"oom score", rings.Resources, oomScore},
 }
 
 // check looks at every ring and names all that is broken.
@@ -37,7 +39,7 @@ func check(o *jailinit.Orders) error {
 			continue
 		}
 		if why := c.run(o); why != "" {
-			out = append(out, c.ring+": "+why)
+			out = append(out, c.ring.String()+": "+why)
 		}
 	}
 	if out == nil {

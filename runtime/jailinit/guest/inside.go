@@ -15,19 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jailinit"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // A broken ring stops the start.
-type broken struct{ ring, what string }
+type broken struct {
+	ring rings.Ring
+	what string
+}
 
-func (b *broken) Error() string { return b.ring + ": " + b.what }
-
-// The rings' names, as in reports.
-const (
-	resources = "ring 2 (resources)"
-	access    = "ring 1 (access)"
-	kernel    = "ring 0 (kernel surface)"
-)
+func (b *broken) Error() string { return b.ring.String() + ": " + b.what }
 
 // Main is the whole program. It does not return.
 func Main() {
@@ -111,17 +108,17 @@ func raise(o *jailinit.Orders) error {
 	unix.Umask(int(o.Umask))
 	if o.DenyWriteExecute {
 		if err := unix.Prctl(unix.PR_SET_MDWE, unix.PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0); err != nil {
-			return &broken{access, "process.deny_write_execute: " + err.Error() + " (Linux 6.3 is needed)"}
+			return &broken{rings.Access, "process.deny_write_execute: " + err.Error() + " (Linux 6.3 is needed)"}
 		}
 	}
 	if o.Landlock.Want {
 		if err := confine(&o.Landlock); err != nil {
-			return &broken{access, "Landlock: " + err.Error()}
+			return &broken{rings.Access, "Landlock: " + err.Error()}
 		}
 	}
 	if len(o.Filter) > 0 {
 		if err := pad(o); err != nil {
-			return &broken{kernel, "padding of filters: " + err.Error()}
+			return &broken{rings.Kernel, "padding of filters: " + err.Error()}
 		}
 	}
 	return nil

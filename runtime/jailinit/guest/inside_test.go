@@ -105,17 +105,17 @@ func TestRefusals(t *testing.T) {
 		stray *os.File
 		want  string
 	}{
-		{"ids", jailinit.Orders{UIDMap: "0 2013265920 65536\n"}, nil, "ring 1 (access): /proc/self/uid_map is not the jail's mapping"},
-		{"namespaces", jailinit.Orders{Namespaces: []jailinit.Namespace{{Name: "uts", Host: host.Ino}}}, nil, "ring 2 (resources): the uts namespace is the host's"},
-		{"status", jailinit.Orders{UID: uint32(os.Getuid()) + 1}, nil, "ring 1 (access): Uid is "},
-		{"status", jailinit.Orders{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}, nil, "ring 1 (access): "},
-		{"seccomp", jailinit.Orders{}, nil, "ring 0 (kernel surface): no system call filter is loaded"},
-		{"label", jailinit.Orders{LabelFile: "/proc/self/comm", Label: "agentjail-default (enforce)"}, nil, "ring 1 (access): the process is labelled \"agentjail-enter\""},
-		{"label", jailinit.Orders{LabelFile: "/proc/self/none", Label: "x"}, nil, "ring 1 (access): open /proc/self/none"},
-		{"files", jailinit.Orders{}, dir, "ring 1 (access): file 5 was left open (/)"},
-		{"mounts", jailinit.Orders{}, nil, "ring 1 (access): "},
+		{"ids", jailinit.Orders{UIDMap: "0 2013265920 65536\n"}, nil, "ring 1, access: /proc/self/uid_map is not the jail's mapping"},
+		{"namespaces", jailinit.Orders{Namespaces: []jailinit.Namespace{{Name: "uts", Host: host.Ino}}}, nil, "ring 2, resources: the uts namespace is the host's"},
+		{"status", jailinit.Orders{UID: uint32(os.Getuid()) + 1}, nil, "ring 1, access: Uid is "},
+		{"status", jailinit.Orders{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}, nil, "ring 1, access: "},
+		{"seccomp", jailinit.Orders{}, nil, "ring 0, kernel surface: no system call filter is loaded"},
+		{"label", jailinit.Orders{LabelFile: "/proc/self/comm", Label: "agentjail-default (enforce)"}, nil, "ring 1, access: the process is labelled \"agentjail-enter\""},
+		{"label", jailinit.Orders{LabelFile: "/proc/self/none", Label: "x"}, nil, "ring 1, access: open /proc/self/none"},
+		{"files", jailinit.Orders{}, dir, "ring 1, access: file 5 was left open (/)"},
+		{"mounts", jailinit.Orders{}, nil, "ring 1, access: "},
 		{"limits", jailinit.Orders{Limits: []jailinit.Limit{{Files: []string{"/none", group}, Max: 1 << 30}}}, nil, "memory.max is max and must be at most 1073741824"},
-		{"oom score", jailinit.Orders{OOMScore: 1001}, nil, "ring 2 (resources): /proc/self/oom_score_adj is "},
+		{"oom score", jailinit.Orders{OOMScore: 1001}, nil, "ring 2, resources: /proc/self/oom_score_adj is "},
 	} {
 		c.o.Without = only(c.check)
 		out, code := run(t, c.o.Encode(), "", c.stray, "true")

@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // Mode implements the mode; see runtime/network/modes for its methods.
@@ -111,7 +112,7 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	defer ns.Close()
 	if err := seal.BoundWaiting(ns); err != nil {
 		out.Changes = append(out.Changes, report.Change{
-			Ring: report.Resources, Kind: report.Missing, Field: network.MissingField(seal.SealWaiting), Why: err.Error(),
+			Ring: rings.Resources, Kind: report.Missing, Field: network.MissingField(seal.SealWaiting), Why: err.Error(),
 		})
 	}
 	return out, nil

@@ -25,6 +25,7 @@ import (
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/publish"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // Mode implements the mode; see runtime/network/modes for its methods.
@@ -128,7 +129,7 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	out.Changes = append(out.Changes, reportUnreachablePorts(s.jail, out.Changes)...)
 	if !s.helper.Bounded() {
 		out.Changes = append(out.Changes, report.Change{
-			Ring: report.Resources, Kind: report.Missing, Field: "the network helper's control group",
+			Ring: rings.Resources, Kind: report.Missing, Field: "the network helper's control group",
 			Why: "no group can be made beside the jail's: only the helper's own resource limits bound it (remedy: run the engine as root, or on control groups version 2 that are delegated to the user)",
 		})
 	}
@@ -153,7 +154,7 @@ func reportFallback(got helperproto.Arrival) []report.Change {
 	if got.Why != "" {
 		why += " (" + got.Why + ")"
 	}
-	return []report.Change{{Ring: report.Resources, Kind: report.Missing, Field: "network by " + helperproto.SkLookup, Why: why}}
+	return []report.Change{{Ring: rings.Resources, Kind: report.Missing, Field: "network by " + helperproto.SkLookup, Why: why}}
 }
 
 // reportUnreachablePorts reports that the engine's ports are to be published although no network of
@@ -170,7 +171,7 @@ func reportUnreachablePorts(j network.Jail, changes []report.Change) []report.Ch
 		}
 	}
 	return []report.Change{{
-		Ring: report.Resources, Kind: report.Missing, Field: "network.publish " + publish.Engine,
+		Ring: rings.Resources, Kind: report.Missing, Field: "network.publish " + publish.Engine,
 		Why: why + ": ports that it publishes do not answer (remedy: the annotation dev.agentjail.network.publish, for ports of the host)",
 	}}
 }

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/spec/rings"
 )
 
 var update = flag.Bool("update", false, "write docs/journal.md's tables anew")
@@ -19,9 +21,9 @@ func kindTable() string {
 	b.WriteString("| kind | ring: verdict | OCSF | what happened | source |\n|---|---|---|---|---|\n")
 	for _, kind := range Kinds() {
 		k := kind.Info()
-		ring := fmt.Sprint(k.Ring) + ": "
+		ring := fmt.Sprint(int(k.Ring)) + ": "
 		switch k.Ring {
-		case None:
+		case rings.None:
 			ring = ""
 		case Varies:
 			ring = "its own: "

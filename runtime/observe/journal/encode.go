@@ -18,7 +18,7 @@ func (e *Event) encode(b []byte) []byte {
 	b = always(b, "jail", e.Jail)
 	b = text(b, "key", e.Key)
 	b = always(b, "kind", e.Kind.String())
-	b = append(append(b, `,"ring":`...), strconv.Itoa(e.Ring)...)
+	b = append(append(b, `,"ring":`...), strconv.Itoa(int(e.Ring))...)
 	b = always(b, "verdict", e.Verdict)
 	for _, n := range []struct {
 		name  string

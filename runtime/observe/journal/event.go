@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // Version is the schema's, in each event. A field keeps its meaning within a version; new ones may
@@ -40,13 +41,13 @@ type Event struct {
 	Key  string `json:"key,omitempty"`
 	// Kind gives Ring (unless the kind's is Varies), Verdict, Class, Activity, Disposition and
 	// Severity.
-	Kind        Kind   `json:"kind"`
-	Ring        int    `json:"ring"` // 0, 1, 2, or None
-	Verdict     string `json:"verdict"`
-	Class       int    `json:"class_uid"`
-	Activity    int    `json:"activity_id"`
-	Disposition int    `json:"disposition_id"`
-	Severity    int    `json:"severity_id"`
+	Kind        Kind       `json:"kind"`
+	Ring        rings.Ring `json:"ring"` // 0, 1, 2, or None
+	Verdict     string     `json:"verdict"`
+	Class       int        `json:"class_uid"`
+	Activity    int        `json:"activity_id"`
+	Disposition int        `json:"disposition_id"`
+	Severity    int        `json:"severity_id"`
 	// Source saw it: one of Sources.
 	Source string `json:"source"`
 	// Count is how many times it happened, where one line stands for several; 0 is once.

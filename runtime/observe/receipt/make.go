@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/observe/journal"
-	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // Bounds of a receipt: a jail makes as many events as it likes.
@@ -42,8 +42,8 @@ func Of(events []journal.Event, now Now) *Receipt {
 		r:      &Receipt{Schema: Schema, State: Unfinished, Made: now.Time},
 		groups: map[string]int{}, names: map[string]int{}, credentials: map[string]int{}, limits: map[string]int{}, programs: map[string]bool{},
 	}
-	for _, ring := range []report.Ring{report.Resources, report.Access, report.Kernel} {
-		m.r.Rings = append(m.r.Rings, Ring{Ring: int(ring), Name: ring.String()})
+	for _, ring := range rings.All() {
+		m.r.Rings = append(m.r.Rings, Ring{Ring: ring, Name: ring.String()})
 	}
 	for i := range events {
 		m.add(&events[i])
@@ -153,7 +153,7 @@ func joined(what, why string) string {
 	return what + ": " + why
 }
 
-func (m *maker) ring(n int) *Ring {
+func (m *maker) ring(n rings.Ring) *Ring {
 	for i := range m.r.Rings {
 		if m.r.Rings[i].Ring == n {
 			return &m.r.Rings[i]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // Schema names the form of a receipt's JSON. Fields are only ever added to it.
@@ -89,10 +90,10 @@ type Exit struct {
 
 // A Ring is what is known of one ring's protections at two moments.
 type Ring struct {
-	Ring  int    `json:"ring"`
-	Name  string `json:"name"`
-	Start Look   `json:"start"`
-	End   Look   `json:"end"`
+	Ring  rings.Ring `json:"ring"`
+	Name  string     `json:"name"`
+	Start Look       `json:"start"`
+	End   Look       `json:"end"`
 }
 
 // A Look is what was seen of a ring.

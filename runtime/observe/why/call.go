@@ -9,7 +9,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/abi"
 	"agentjail.dev/seccomp/bpf"
@@ -101,7 +101,7 @@ func errnoOf(v uint32) string {
 
 // OfCall answers for a system call.
 func (f *Filters) OfCall(text string, c Call) (*Answer, error) {
-	a := &Answer{Question: text, Kind: OfCall, Ring: ring(report.Kernel)}
+	a := &Answer{Question: text, Kind: OfCall, Ring: ring(rings.Kernel)}
 	p := c.partial(f.Arch)
 	inner, err := judge(f.Inner, p)
 	if err != nil {

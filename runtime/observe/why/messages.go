@@ -10,7 +10,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // A message is an error that programs print in jails, or engines about them, with its causes: an
@@ -50,9 +50,6 @@ const thePolicy = "the policy, for jails that are made from then on"
 
 // places are the words of the table for where a remedy goes. Others stand for themselves.
 var places = map[string]string{"policy": thePolicy, "command line": "the container's command line", "jail": "the jail"}
-
-// rings are the table's words for rings.
-var rings = map[string]report.Ring{"kernel": report.Kernel, "access": report.Access, "resources": report.Resources}
 
 //go:embed messages.toml
 var messagesTOML []byte
@@ -104,8 +101,8 @@ func decode(name string, data []byte, to any) error {
 }
 
 // ring is the cause's ring; nil where none decides.
-func (c *cause) ring() *report.Ring {
-	if r, ok := rings[c.Ring]; ok {
+func (c *cause) ring() *rings.Ring {
+	if r, ok := rings.Named(c.Ring); ok {
 		return &r
 	}
 	return nil

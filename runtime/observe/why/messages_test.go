@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/seccomp/abi"
 )
 
@@ -59,7 +60,7 @@ func TestMessages(t *testing.T) {
 // check holds a cause to be whole: who decides and in which ring, and what to do.
 func (c *cause) check(t *testing.T, id string) {
 	t.Helper()
-	if _, known := rings[c.Ring]; c.What == "" || known != (c.By != "") || c.Ring != "" && !known {
+	if _, known := rings.Named(c.Ring); c.What == "" || known != (c.By != "") || c.Ring != "" && !known {
 		t.Errorf("%s: %q by %q, ring %q", id, c.What, c.By, c.Ring)
 	}
 	if c.Purpose && (len(c.Remedies) > 0 || c.Instead == "") {

@@ -5,7 +5,7 @@ import (
 	"path"
 	"strings"
 
-	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // Path is what was found of a path in a jail, or of what holds it. Ids are the jail's own.
@@ -53,7 +53,7 @@ const (
 
 // OfPath answers for a path.
 func (f *Facts) OfPath(text string) *Answer {
-	a := &Answer{Question: text, Kind: OfPath, Verdict: Unknown, Ring: ring(report.Resources)}
+	a := &Answer{Question: text, Kind: OfPath, Verdict: Unknown, Ring: ring(rings.Resources)}
 	if f.Path == nil {
 		a.Rule = "a path is looked up in a running jail"
 		f.ofNoJail(a, text)
@@ -71,7 +71,7 @@ func (f *Facts) OfPath(text string) *Answer {
 		a.By, a.Rule = []string{"nothing is there"}, fmt.Sprintf("%s is not in the jail: %s ends at %s", p.Name, p.Kind, p.Above)
 		f.ofNoJail(a, p.Name)
 	case p.Protected != "":
-		a.Ring = ring(report.Access)
+		a.Ring = ring(rings.Access)
 		a.Verdict, a.Errno, a.By = Depends, "EROFS", []string{"protected paths (binds.protect), by a read-only mount; Landlock"}
 		a.Rule, a.Why = p.Protected+" can be read and not written", "the host runs it by itself, or is led by it"
 		a.Remedies = []Remedy{{Write: fmt.Sprintf("binds.unprotect = [%q]", p.Protected), Where: f.where(), Opens: "what the jail writes there may run on the host"}}
@@ -105,7 +105,7 @@ func (f *Facts) byMode(a *Answer, p *Path, can string) {
 		a.Then = p.full()
 		return
 	}
-	a.Ring = ring(report.Access)
+	a.Ring = ring(rings.Access)
 	a.Verdict, a.Errno, a.By = Depends, "EACCES", []string{"owner and mode of the file"}
 	if can == "" {
 		a.Verdict = Refused

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/kernel/printable"
-	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // Verdict is the short answer.
@@ -44,7 +44,7 @@ type Answer struct {
 	Errno string   `json:"errno,omitempty"`
 	By    []string `json:"by,omitempty"`
 	// Ring is that of the protection; nil where there is none, as for a limit of the host's.
-	Ring *report.Ring `json:"ring,omitempty"`
+	Ring *rings.Ring `json:"ring,omitempty"`
 	// Rule is the rule that refuses or lets pass, or that there is none, and Why the reason for it.
 	Rule string `json:"rule,omitempty"`
 	Why  string `json:"why,omitempty"`
@@ -61,7 +61,7 @@ type Answer struct {
 }
 
 // ring is a pointer to one.
-func ring(r report.Ring) *report.Ring { return &r }
+func ring(r rings.Ring) *rings.Ring { return &r }
 
 // Text prints the answer for people. Everything in it may have come from a jail.
 func (a *Answer) Text(w io.Writer) error {

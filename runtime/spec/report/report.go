@@ -9,31 +9,8 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/spec/rings"
 )
-
-// Ring is one of the three protections. The numbers count inwards: ring 0 is the
-// kernel's own surface.
-type Ring int
-
-// The three rings.
-const (
-	Kernel    Ring = 0 // which kernel code can be reached: seccomp, eBPF programs
-	Access    Ring = 1 // allowed actions on visible objects: ids, capabilities, LSM
-	Resources Ring = 2 // visible objects and use of resources: namespaces, mounts, limits
-)
-
-// String returns the ring's number and name as the documentation writes them.
-func (r Ring) String() string {
-	switch r {
-	case Kernel:
-		return "ring 0, kernel surface"
-	case Access:
-		return "ring 1, access"
-	case Resources:
-		return "ring 2, resources"
-	}
-	return fmt.Sprintf("ring %d", int(r))
-}
 
 // Kind is the kind of a change of a field of the spec.
 type Kind string
@@ -49,12 +26,12 @@ const (
 
 // Change is one difference between the incoming and the hardened bundle.
 type Change struct {
-	Ring  Ring   `json:"ring"`
-	Kind  Kind   `json:"kind"`
-	Field string `json:"field"`         // where in config.json, as a path
-	Was   string `json:"was,omitempty"` // short form of the incoming value
-	Now   string `json:"now,omitempty"` // short form of the hardened value
-	Why   string `json:"why"`
+	Ring  rings.Ring `json:"ring"`
+	Kind  Kind       `json:"kind"`
+	Field string     `json:"field"`         // where in config.json, as a path
+	Was   string     `json:"was,omitempty"` // short form of the incoming value
+	Now   string     `json:"now,omitempty"` // short form of the hardened value
+	Why   string     `json:"why"`
 }
 
 // String is the change in one line.
@@ -98,7 +75,7 @@ func (r *Report) Of(k Kind) []Change {
 // and missing protections first within each.
 func (r *Report) Text(w io.Writer) error {
 	order := map[Kind]int{Missing: 0, Denied: 1, Lowered: 2, Set: 3, Dropped: 4}
-	for _, ring := range []Ring{Resources, Access, Kernel} {
+	for _, ring := range rings.All() {
 		var cs []Change
 		for _, c := range r.Changes {
 			if c.Ring == ring {

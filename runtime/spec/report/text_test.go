@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/spec/rings"
 )
 
 // TestTextEscapes: names in a bundle are somebody else's, and must neither
 // steer the terminal nor pass for further lines.
 func TestTextEscapes(t *testing.T) {
 	var r Report
-	r.Add(Change{Ring: Access, Kind: Denied, Field: "mounts[/a\x1b[2J]", Was: "x\n  set      forged", Now: "y", Why: "z"})
+	r.Add(Change{Ring: rings.Access, Kind: Denied, Field: "mounts[/a\x1b[2J]", Was: "x\n  set      forged", Now: "y", Why: "z"})
 	var b bytes.Buffer
 	if err := r.Text(&b); err != nil {
 		t.Fatal(err)
