@@ -27,6 +27,7 @@ type engineHelp struct {
 	install, undo  string // usage
 	description    string
 	makesDefault   string // what --default does, "" for an engine without a default that could be changed
+	ways           string // what --by chooses, "" for an engine with one way
 	forces         string // what --force replaces
 	forcesRemoval  bool   // --force is there for the removal, too
 	dropInMeaning  string
@@ -40,6 +41,7 @@ var engines = []engineHelp{
 beside it (FILE.before-agentjail), has a running daemon read it again, and waits
 up to 15 seconds until it has. A second run changes nothing.`,
 		makesDefault: "make the first --name Docker's default runtime: every container becomes a jail",
+		ways:         "the `WAY` in which Docker calls agentjail: shim (Docker 24 or later), or path, its command line (default: shim where Docker can)",
 		forces:       "overwrite a runtime of that name that points to another program, and another default runtime",
 	},
 	{
@@ -140,6 +142,9 @@ func (e engineHelp) flags(register bool) []cli.Flag {
 	if register && e.makesDefault != "" {
 		out = append(out, &cli.BoolFlag{Name: "default", Usage: e.makesDefault})
 	}
+	if register && e.ways != "" {
+		out = append(out, &cli.StringFlag{Name: "by", Usage: e.ways})
+	}
 	if e.forces != "" && (register || e.forcesRemoval) {
 		out = append(out, &cli.BoolFlag{Name: "force", Usage: e.forces})
 	}
@@ -196,7 +201,7 @@ func runInstall(c *cli.Context, e install.Engine, register bool) error {
 // empty.
 func installOptions(c *cli.Context, e install.Engine, register bool) (install.Options, error) {
 	o := install.Options{
-		Undo: !register, Force: c.Bool("force"),
+		Undo: !register, Force: c.Bool("force"), By: install.By(c.String("by")),
 		Config: c.String("daemon-config"), DropIn: c.String("drop-in"),
 		PIDFile: c.String("pidfile"), Socket: c.String("socket"), Program: c.String("program"),
 	}

@@ -52,7 +52,7 @@ const programWait = 20 * time.Second
 func effectiveConfig(o Options) (effective, error) {
 	e := effective{program: o.Program}
 	if e.program == "" {
-		e.program = findContainerd()
+		e.program = findProgram("containerd")
 	}
 	if e.program == "" {
 		e.note = "no containerd program was found: only its configuration file was read"
@@ -80,10 +80,10 @@ func effectiveConfig(o Options) (effective, error) {
 	return e, nil
 }
 
-// findContainerd looks for a program that root may run.
-func findContainerd() string {
+// findProgram looks for an engine's program that root may run.
+func findProgram(name string) string {
 	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin"} {
-		path := filepath.Join(dir, "containerd")
+		path := filepath.Join(dir, name)
 		if _, err := trusted.Executable(path); err == nil {
 			return path
 		}

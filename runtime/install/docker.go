@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -35,12 +34,17 @@ func (docker) reserved(name string) bool {
 }
 
 func (docker) plan(p *Plan) error {
-	o := p.options
-	f, err := p.file(o.Config)
+	f, err := p.file(p.options.Config)
 	if err != nil {
 		return err
 	}
 	p.live = &dockerd{}
+	if !p.options.Undo {
+		if p.options.By, p.Note, err = wayOf(p.options); err != nil {
+			return err
+		}
+	}
+	o := p.options
 	if !o.Undo {
 		f.After, err = register(f.Before, o)
 	} else if f.After, f.interim, err = unregister(f.Before, o); err == nil {
@@ -63,11 +67,14 @@ func onlyOurs(f *File, o Options) bool {
 	for _, r := range o.Runtimes {
 		defaults = append(defaults, r.Name)
 	}
-	return slices.ContainsFunc(defaults, func(name string) bool {
-		o.Default = name
-		ours, err := register(nil, o)
-		return err == nil && bytes.Equal(ours, f.Before)
-	})
+	for _, o.Default = range defaults {
+		for _, o.By = range []By{ByPath, ByShim} {
+			if ours, err := register(nil, o); err == nil && bytes.Equal(ours, f.Before) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // dockerd is the running daemon, if there is one.

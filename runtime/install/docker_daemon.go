@@ -174,6 +174,7 @@ func (d *daemon) reread(ctx context.Context, p *Plan, out *Daemon) error {
 
 // info is the part of the answer to GET /info that matters here.
 type info struct {
+	// The daemon reports of a runtime by its shim neither the shim nor the options.
 	Runtimes       map[string]entry
 	DefaultRuntime string
 }
@@ -200,7 +201,7 @@ func (i info) compare(p *Plan) string {
 			return fmt.Sprintf("it still knows the runtime %s", r.Name)
 		case !o.Undo && !known:
 			return fmt.Sprintf("it does not know the runtime %s", r.Name)
-		case !o.Undo && !e.is(r):
+		case !o.Undo && (e.Path != entryOf(o, r).Path || len(e.Args) > 0):
 			return fmt.Sprintf("its runtime %s leads to %s", r.Name, e)
 		}
 	}

@@ -3,21 +3,82 @@ package install
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/tailscale/hujson"
 )
 
-// entry is what Docker accepts as a runtime. Only an entry with nothing but the path is what
-// agentjail writes.
+// entry is what Docker accepts as a runtime: a program of runc's kind, or since Docker 24 a shim
+// and what it is sent.
 type entry struct {
-	Path string   `json:"path"`
-	Args []string `json:"runtimeArgs"`
-	Type string   `json:"runtimeType"`
+	Path    string         `json:"path"`
+	Args    []string       `json:"runtimeArgs"`
+	Type    string         `json:"runtimeType"`
+	Options map[string]any `json:"options"`
 }
 
-func (e entry) is(r Runtime) bool { return e.Path == r.Path && len(e.Args) == 0 && e.Type == "" }
+// entryOf is the entry that agentjail writes for a runtime.
+func entryOf(o Options, r Runtime) entry {
+	if o.By != ByShim {
+		return entry{Path: r.Path}
+	}
+	e := entry{Type: o.Shim}
+	if p := policyOf(r.Path); p != "" {
+		e.Options = map[string]any{"TypeUrl": DefaultName, "ConfigPath": p}
+	}
+	return e
+}
+
+// policyOf is the named policy that a program's name selects, "" for none.
+func policyOf(program string) string {
+	if p, ok := strings.CutPrefix(filepath.Base(program), DefaultName+"-"); ok {
+		return p
+	}
+	return ""
+}
+
+// leadsTo reports whether an entry is one that agentjail writes for a runtime, in whichever way.
+func (e entry) leadsTo(o Options, r Runtime) bool {
+	return slices.ContainsFunc([]By{ByPath, ByShim}, func(by By) bool {
+		o.By = by
+		return e.equal(entryOf(o, r))
+	})
+}
+
+func (e entry) equal(x entry) bool {
+	return e.Path == x.Path && len(e.Args) == 0 && e.Type == x.Type && maps.Equal(e.Options, x.Options)
+}
+
+// program is agentjail's that an entry leads to, if it does: by its path, or beside its shim.
+func (e entry) program() string {
+	if e.Type == "" {
+		return e.Path
+	}
+	name := DefaultName
+	if p, ok := e.Options["ConfigPath"].(string); ok {
+		name += "-" + p
+	}
+	return filepath.Join(filepath.Dir(e.Type), name)
+}
+
+// render is the entry as text.
+func (e entry) render(l layout, indent string) hujson.ValueTrimmed {
+	if e.Type == "" {
+		return l.wrap(indent, l.member("path", hujson.String(e.Path)))
+	}
+	members := []hujson.ObjectMember{l.member("runtimeType", hujson.String(e.Type))}
+	if len(e.Options) > 0 {
+		var options []hujson.ObjectMember
+		for _, key := range slices.Sorted(maps.Keys(e.Options)) {
+			options = append(options, l.member(key, hujson.String(e.Options[key].(string))))
+		}
+		members = append(members, l.member("options", l.wrap(indent+l.unit, options...)))
+	}
+	return l.wrap(indent, members...)
+}
 
 func (e entry) String() string {
 	switch {
@@ -77,7 +138,7 @@ func register(before []byte, o Options) ([]byte, error) {
 	}
 	changed := false
 	for _, r := range o.Runtimes {
-		did, err := d.addRuntime(r, o.Force)
+		did, err := d.addRuntime(o, r)
 		if err != nil {
 			return nil, err
 		}
@@ -112,33 +173,31 @@ func (d *document) checked() ([]byte, error) {
 }
 
 // addRuntime adds an entry, and reports whether it was not there.
-func (d *document) addRuntime(r Runtime, force bool) (bool, error) {
+func (d *document) addRuntime(o Options, r Runtime) (bool, error) {
 	runtimes, ok, err := d.runtimes()
 	if err != nil {
 		return false, err
 	}
-	render := func(l layout, indent string) hujson.ValueTrimmed {
-		return l.wrap(indent, l.member("path", hujson.String(r.Path)))
-	}
+	wanted := entryOf(o, r)
 	if !ok {
 		put(d.top(), d.layout, keyRuntimes, func(l layout, indent string) hujson.ValueTrimmed {
-			return l.wrap(indent, l.member(r.Name, render(l, indent+l.unit)))
+			return l.wrap(indent, l.member(r.Name, wanted.render(l, indent+l.unit)))
 		})
 		return true, nil
 	}
 	if v := runtimes.find(r.Name); v != nil {
 		e, err := entryAt(r.Name, v)
 		switch {
-		case err == nil && e.is(r):
+		case err == nil && e.equal(wanted):
 			return false, nil
-		case force:
+		case o.Force, err == nil && e.leadsTo(o, r):
 		case err != nil:
 			return false, err
 		default:
-			return false, fmt.Errorf("runtime %s leads to %s, not to %s: %w", r.Name, e, r.Path, ErrConflict)
+			return false, fmt.Errorf("runtime %s leads to %s, not to %s: %w", r.Name, e, wanted, ErrConflict)
 		}
 	}
-	put(runtimes, d.layout, r.Name, render)
+	put(runtimes, d.layout, r.Name, wanted.render)
 	return true, nil
 }
 
@@ -161,7 +220,7 @@ func unregister(before []byte, o Options) (after, interim []byte, err error) {
 		}
 		if e, err := entryAt(r.Name, runtimes.find(r.Name)); !o.Force && err != nil {
 			return nil, nil, err
-		} else if !o.Force && !e.is(r) {
+		} else if !o.Force && !e.leadsTo(o, r) {
 			return nil, nil, fmt.Errorf("runtime %s leads to %s, not to %s: %w", r.Name, e, r.Path, ErrConflict)
 		}
 		remove(runtimes, r.Name)

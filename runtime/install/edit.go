@@ -167,11 +167,18 @@ func (l layout) member(name string, value hujson.ValueTrimmed) hujson.ObjectMemb
 	}
 }
 
-// wrap is an object with one member, on several lines if the document is.
-func (l layout) wrap(indent string, m hujson.ObjectMember) *hujson.Object {
-	o := &hujson.Object{Members: []hujson.ObjectMember{m}}
+// wrap is an object of these members, on several lines if the document is.
+func (l layout) wrap(indent string, members ...hujson.ObjectMember) *hujson.Object {
+	o := &hujson.Object{Members: members}
+	for i := range members {
+		switch {
+		case l.newline != "":
+			members[i].Name.BeforeExtra = hujson.Extra(l.newline + indent + l.unit)
+		case i > 0:
+			members[i].Name.BeforeExtra = hujson.Extra(" ")
+		}
+	}
 	if l.newline != "" {
-		o.Members[0].Name.BeforeExtra = hujson.Extra(l.newline + indent + l.unit)
 		o.AfterExtra = hujson.Extra(l.newline + indent)
 	}
 	return o

@@ -16,6 +16,25 @@ import (
 
 var agentjail = Runtime{Name: "agentjail", Path: "/usr/local/bin/agentjail"}
 
+// byShim registers two by the shim.
+var byShim = Options{
+	Runtimes: []Runtime{agentjail, {Name: "agentjail-strict", Path: "/usr/local/bin/agentjail-strict"}},
+	By:       ByShim, Shim: "/usr/local/bin/containerd-shim-agentjail-v2",
+}
+
+// decodedEntry is what Docker reads of a runtime that was registered.
+func decodedEntry(o Options, r Runtime) map[string]any {
+	e := entryOf(o, r)
+	if e.Type == "" {
+		return map[string]any{"path": e.Path}
+	}
+	out := map[string]any{"runtimeType": e.Type}
+	if e.Options != nil {
+		out["options"] = e.Options
+	}
+	return out
+}
+
 func opts(runtimes ...Runtime) Options {
 	if len(runtimes) == 0 {
 		runtimes = []Runtime{agentjail}
@@ -118,6 +137,25 @@ func TestRegister(t *testing.T) {
     }
   }
 }`},
+		{"by the shim", byShim, "{\n  \"x\": 1\n}", `{
+  "x": 1,
+  "runtimes": {
+    "agentjail": {
+      "runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2"
+    },
+    "agentjail-strict": {
+      "runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2",
+      "options": {
+        "ConfigPath": "strict",
+        "TypeUrl": "agentjail"
+      }
+    }
+  }
+}`},
+		{"by the shim in place of its paths", byShim, `{"runtimes": {"agentjail-strict": {"path": "/usr/local/bin/agentjail-strict"}, "agentjail": {"path": "/usr/local/bin/agentjail"}}}`,
+			`{"runtimes": {"agentjail-strict": {"runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2", "options": {"ConfigPath": "strict", "TypeUrl": "agentjail"}}, "agentjail": {"runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2"}}}`},
+		{"by path in place of the shim", Options{Runtimes: []Runtime{agentjail}, Shim: byShim.Shim}, `{"runtimes": {"agentjail": {"runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2"}}}`,
+			`{"runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail"}}}`},
 		{"one of several there", opts(agentjail, strict), `{"runtimes": {"agentjail": {"runtimeArgs": [], "path": "/usr/local/bin/agentjail"}}}`,
 			`{"runtimes": {"agentjail": {"runtimeArgs": [], "path": "/usr/local/bin/agentjail"}, "agentjail-strict": {"path": "/usr/local/bin/agentjail-strict"}}}`},
 		{"escaped key", opts(), `{"runt\u0069mes": {"agentj\u0061il": {"path": "\/usr/local/bin/agentjail"}}}`, `{"runt\u0069mes": {"agentj\u0061il": {"path": "\/usr/local/bin/agentjail"}}}`},
@@ -227,7 +265,7 @@ func checkEdit(t testing.TB, before []byte, o Options) {
 		if _, there := runtimes[r.Name]; there {
 			fresh = false
 		} else {
-			runtimes[r.Name] = map[string]any{"path": r.Path}
+			runtimes[r.Name] = decodedEntry(o, r)
 		}
 	}
 	emptyBefore := decoded(t, before)["runtimes"] != nil && len(decoded(t, before)["runtimes"].(map[string]any)) == 0
@@ -279,6 +317,7 @@ func TestAwkwardFiles(t *testing.T) {
 		checkEdit(t, []byte(text), opts())
 		checkEdit(t, []byte(text), opts(agentjail, strict))
 		checkEdit(t, []byte(text), Options{Runtimes: []Runtime{strict, agentjail}, Default: "agentjail"})
+		checkEdit(t, []byte(text), byShim)
 		if _, err := register([]byte(text), opts()); err != nil {
 			t.Errorf("%v in\n%s", err, text)
 		}
@@ -314,10 +353,12 @@ func TestRefusedFiles(t *testing.T) {
 		}
 	}
 	for text, o := range map[string]Options{
-		`{"runtimes": {"agentjail": {"path": "/opt/agentjail"}}}`:                                       opts(),
-		`{"runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail", "runtimeArgs": ["--debug"]}}}`: opts(),
-		`{"runtimes": {"agentjail": {"runtimeType": "io.containerd.agentjail.v2"}}}`:                    opts(),
-		`{"default-runtime": "nvidia"}`:                                                                 {Runtimes: []Runtime{agentjail}, Default: "agentjail"},
+		`{"runtimes": {"agentjail": {"runtimeType": "/opt/containerd-shim-agentjail-v2"}}}`:                                               byShim,
+		`{"runtimes": {"agentjail": {"runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2", "options": {"ConfigPath": "other"}}}}`: byShim,
+		`{"runtimes": {"agentjail": {"path": "/opt/agentjail"}}}`:                                                                         opts(),
+		`{"runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail", "runtimeArgs": ["--debug"]}}}`:                                   opts(),
+		`{"runtimes": {"agentjail": {"runtimeType": "io.containerd.agentjail.v2"}}}`:                                                      opts(),
+		`{"default-runtime": "nvidia"}`: {Runtimes: []Runtime{agentjail}, Default: "agentjail"},
 	} {
 		if _, err := register([]byte(text), o); !errors.Is(err, ErrConflict) {
 			t.Errorf("%s: %v", text, err)

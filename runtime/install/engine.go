@@ -50,6 +50,16 @@ type Runtime struct {
 	Path string
 }
 
+// By is a way in which an engine calls agentjail.
+type By string
+
+// The ways: as containerd's shim, in one process for a container, or by its command line, below
+// containerd's own shim.
+const (
+	ByShim By = "shim"
+	ByPath By = "path"
+)
+
 // Options report what to register and where. Empty fields get the engine's defaults.
 type Options struct {
 	// Undo takes out what a plan without it adds.
@@ -70,8 +80,10 @@ type Options struct {
 	PIDFile, Socket string
 	// Timeout bounds the wait for a running daemon to have read its configuration (Docker).
 	Timeout time.Duration
-	// Shim is the path of agentjail's shim, beside the program (containerd).
+	// Shim is the path of agentjail's shim, beside the program (containerd, Docker).
 	Shim string
+	// By is how Docker calls agentjail; empty is by the shim where Docker can.
+	By By
 	// Program is containerd's, which prints its effective configuration; "" searches the usual
 	// directories. Without the program, only the file is known.
 	Program string

@@ -51,7 +51,7 @@ func (docker) registered(p *Plan) ([]Runtime, error) {
 		if json.Unmarshal(text, &e) != nil {
 			continue // not agentjail's: Docker would not start with it
 		}
-		if r := (Runtime{Name: name, Path: e.Path}); e.is(r) {
+		if r := (Runtime{Name: name, Path: e.program()}); e.leadsTo(p.options, r) {
 			out = append(out, r)
 		}
 	}

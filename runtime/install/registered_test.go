@@ -56,6 +56,45 @@ func TestRegistered(t *testing.T) {
     }
 }
 `},
+		{Docker, "daemon.json", `{
+    "runtimes": {
+        "agentjail": {
+            "runtimeType": "/usr/bin/containerd-shim-agentjail-v2"
+        },
+        "agentjail-strict": {
+            "runtimeType": "/usr/bin/containerd-shim-agentjail-v2",
+            "options": {
+                "ConfigPath": "strict",
+                "TypeUrl": "agentjail"
+            }
+        },
+        "built": {
+            "runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2"
+        },
+        "changed": {
+            "runtimeType": "/usr/bin/containerd-shim-agentjail-v2",
+            "options": {"Root": "/elsewhere"}
+        },
+        "other": {
+            "runtimeType": "io.containerd.kata.v2"
+        }
+    }
+}
+`, []string{"agentjail", "agentjail-strict"}, `{
+    "runtimes": {
+        "built": {
+            "runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2"
+        },
+        "changed": {
+            "runtimeType": "/usr/bin/containerd-shim-agentjail-v2",
+            "options": {"Root": "/elsewhere"}
+        },
+        "other": {
+            "runtimeType": "io.containerd.kata.v2"
+        }
+    }
+}
+`},
 		{Docker, "daemon.json", `{"log-driver": "local"}`, nil, `{"log-driver": "local"}`},
 		{Podman, "agentjail.conf", "# Written by `agentjail install podman`.\n[engine.runtimes]\nagentjail = [\"/usr/bin/agentjail\"]\n", []string{"agentjail"}, ""},
 		{CRIO, "agentjail.conf", "# Written by `agentjail install crio`.\n" + crioText("agentjail", "/usr/bin/agentjail") + "\n" + crioText("other", "/usr/bin/crun"),
