@@ -1,8 +1,9 @@
-package lifecycle
+package account
 
 import (
 	"time"
 
+	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/inside"
 	"agentjail.dev/runtime/rootfs"
@@ -11,13 +12,13 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// insideFile returns the text of the file in which a new jail reads its refusals, if policy allows
+// InsideFile returns the text of the file in which a new jail reads its refusals, if policy allows
 // one: what was denied when the jail was made.
-func insideFile(p policy.Policy, rep *report.Report) string {
+func InsideFile(p policy.Policy, rep *report.Report) string {
 	if p.Journal.Inside != policy.InsideOn {
 		return ""
 	}
-	return string(inside.Of(changed(rep.Changes), time.Now()))
+	return string(inside.Of(Changed(rep.Changes), time.Now()))
 }
 
 // WriteInside writes the file in which a running jail reads its refusals, if the jail has one.
@@ -31,5 +32,5 @@ func WriteInside(j *state.Jail, events func() ([]journal.Event, error)) error {
 		return err
 	}
 	text := inside.Of(list, time.Now())
-	return rootfs.RewriteInside(j.ViewsDev, text, func(f func() error) error { return inMountNS(j.InitPid, f) })
+	return rootfs.RewriteInside(j.ViewsDev, text, func(f func() error) error { return namespace.InMount(j.InitPid, f) })
 }

@@ -1,4 +1,4 @@
-package lifecycle
+package account
 
 import (
 	"fmt"
@@ -10,21 +10,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/rootfs/changes"
+	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/state"
 )
 
-// maxMounted bounds the mounted directories that are noted of a jail.
-const maxMounted = 32
-
-// Bounds of the look at them, all together: what delete may take longer for it, and with
-// journal.receipt = "full".
+// Bounds of the look at mounted directories, all together: what delete may take longer for it, and
+// with journal.receipt = "full".
 const (
 	mountedEntries, mountedTime         = 4096, 5 * time.Millisecond
 	mountedEntriesFull, mountedTimeFull = 20_000, 50 * time.Millisecond
@@ -34,27 +31,14 @@ const (
 // server.
 var local = map[string]bool{"ext4": true, "xfs": true, "btrfs": true, "tmpfs": true, "overlay": true, "f2fs": true, "zfs": true}
 
-// mounted notes the directories of the host's that the jail may write to, for the look at its end.
-func (a *attempt) mounted() []state.Mounted {
-	if !a.j.Policy.Journal.Enabled {
-		return nil
+// NewMounted describes a mounted directory of the host's for the look at the jail's end.
+func NewMounted(at string, src *bindsource.Source, storage plan.Storage) state.Mounted {
+	m := state.Mounted{At: filepath.Clean(at)}
+	if src != nil && src.File != nil {
+		m.Source = src.Path
+		m.Unseen = unseen(src.File, storage, &m)
 	}
-	var out []state.Mounted
-	for _, b := range a.res.Plan.Binds {
-		if b.ReadOnly || b.Copy || b.Index >= len(a.spec.Mounts) || !harden.IsBind(a.spec.Mounts[b.Index]) {
-			continue
-		}
-		if len(out) == maxMounted {
-			break
-		}
-		m := state.Mounted{At: filepath.Clean(a.spec.Mounts[b.Index].Destination)}
-		if src := a.in.Sources[b.Index]; src != nil && src.File != nil {
-			m.Source = src.Path
-			m.Unseen = unseen(src.File, b.Storage, &m)
-		}
-		out = append(out, m)
-	}
-	return out
+	return m
 }
 
 // unseen reports why what is changed in a source will not be looked at; "" where it will be: then m

@@ -1,4 +1,4 @@
-package lifecycle
+package account
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,7 @@ import (
 
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/version"
 )
 
@@ -21,18 +22,18 @@ var places = []struct{ part, engine string }{
 	{"/buildkit/", "buildkit"}, {"/overlay-containers/", "podman or cri-o"}, {"/vfs-containers/", "podman or cri-o"},
 }
 
-// identity is what the journal records of a jail at its beginning, beside what every event has. It
-// needs no look at anything.
-func (a *attempt) identity() journal.Created {
-	j, u := a.j, a.spec.Process.User
+// Identity is what the journal records of a jail at its beginning, beside what every event has. It
+// needs no look at anything. annotations are the bundle's, and root is the path of its root.
+func Identity(j *state.Jail, annotations map[string]string, root string, rep *report.Report) journal.Created {
+	u := j.Process.User
 	out := journal.Created{
-		Name: a.engineName(), Engine: engineOf(j.Bundle), Root: a.in.Root.Name(), Bundle: j.Bundle, Seccomp: j.Policy.Seccomp.Profile, Network: j.Network.Mode,
+		Name: engineName(annotations), Engine: engineOf(j.Bundle), Root: root, Bundle: j.Bundle, Seccomp: j.Policy.Seccomp.Profile, Network: j.Network.Mode,
 		Delegate: j.Delegate, Version: version.Version, User: strconv.FormatUint(uint64(u.UID), 10) + ":" + strconv.FormatUint(uint64(u.GID), 10),
 	}
 	if j.Policy.Origin != nil {
 		out.PolicyName = j.Policy.Origin.Name
 	}
-	for _, c := range a.rep.Changes {
+	for _, c := range rep.Changes {
 		if c.Kind == report.Set || c.Kind == report.Lowered {
 			out.Set[c.Ring]++
 		}
@@ -44,9 +45,9 @@ func (a *attempt) identity() journal.Created {
 }
 
 // engineName is the container's name, where the engine's annotations have one.
-func (a *attempt) engineName() string {
+func engineName(annotations map[string]string) string {
 	for _, name := range nameAnnotations {
-		if v := a.in.Bundle.Spec.Annotations[name]; v != "" {
+		if v := annotations[name]; v != "" {
 			return v
 		}
 	}

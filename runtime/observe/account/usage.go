@@ -1,4 +1,4 @@
-package lifecycle
+package account
 
 import (
 	"cmp"
@@ -19,9 +19,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// FinalState is what is seen of a jail just before it is removed, for its journal: afterwards there
+// Final is what is seen of a jail just before it is removed, for its journal: afterwards there
 // is nothing to look at. It costs each delete some reads of small files and no process.
-type FinalState struct {
+type Final struct {
 	// Used is the most that was used, and how full the layer is.
 	Used journal.Used
 	// Files are the first files of the layer, and More reports that there are others.
@@ -33,8 +33,8 @@ type FinalState struct {
 	Mounted []MountedLook
 }
 
-// A part is something that was made for a jail and goes with it.
-type part struct {
+// A Part is something that was made for a jail and goes with it.
+type Part struct {
 	kind, what string
 	// left reports whether it is still there.
 	left func() bool
@@ -46,14 +46,14 @@ const (
 	maxFilesFull = 4096
 )
 
-// CollectFinalState looks at a jail that exists.
-func CollectFinalState(s state.Store, j *state.Brief) *FinalState {
-	return collectFinalState(s, j, cgroups.Read)
+// Collect looks at a jail that exists.
+func Collect(s state.Store, j *state.Brief) *Final {
+	return collect(s, j, cgroups.Read)
 }
 
-// collectFinalState is CollectFinalState with a reader of control groups.
-func collectFinalState(s state.Store, j *state.Brief, read func(dir, file string) (string, error)) *FinalState {
-	l := &FinalState{Used: journal.Used{Amounts: groupUse(j.CgroupDirs, read)}, Mounted: lookMounted(j)}
+// collect is Collect with a reader of control groups.
+func collect(s state.Store, j *state.Brief, read func(dir, file string) (string, error)) *Final {
+	l := &Final{Used: journal.Used{Amounts: groupUse(j.CgroupDirs, read)}, Mounted: lookMounted(j)}
 	layer, err := rootfs.OpenChanges(s.Dir(j.Key))
 	if err != nil {
 		return l
@@ -79,7 +79,7 @@ func collectFinalState(s state.Store, j *state.Brief, read func(dir, file string
 const perEvent = 60
 
 // events are what the journal keeps of the look.
-func (l *FinalState) events() []journal.Event {
+func (l *Final) events() []journal.Event {
 	var out []journal.Event
 	if l.Used != (journal.Used{}) {
 		out = append(out, journal.Event{Kind: journal.JailUsed, Detail: l.Used})
@@ -138,22 +138,22 @@ func groupUse(dirs []string, read func(dir, file string) (string, error)) (out j
 	return out
 }
 
-// parts are all that was made for a jail and goes with it. Directories are not read: whether they
+// Parts are all that was made for a jail and goes with it. Directories are not read: whether they
 // are there is looked at before and after. A jail without a journal, where no part would be
 // recorded, has none.
-func (rt *Runtime) parts(j *state.Brief) []part {
+func (b Book) Parts(j *state.Brief) []Part {
 	if j.Journal == "" {
 		return nil
 	}
-	var out []part
-	add := func(kind, what string, left func() bool) { out = append(out, part{kind, what, left}) }
+	var out []Part
+	add := func(kind, what string, left func() bool) { out = append(out, Part{kind, what, left}) }
 	path := func(p string) func() bool {
 		return func() bool { return !errors.Is(unix.Lstat(p, new(unix.Stat_t)), unix.ENOENT) }
 	}
 	if j.InitPid != 0 {
 		add("process", strconv.Itoa(j.InitPid)+" and all in its process namespace", j.InitAlive)
 	}
-	if r, err := helper.Load(rt.Store.Dir(j.Key)); err == nil && r != nil {
+	if r, err := helper.Load(b.Store.Dir(j.Key)); err == nil && r != nil {
 		add("helper", r.Name+", process "+strconv.Itoa(r.Pid), r.Alive)
 		for _, dir := range r.Cgroups {
 			add("control group", dir, path(dir))
@@ -165,7 +165,7 @@ func (rt *Runtime) parts(j *state.Brief) []part {
 			var st unix.Stat_t
 			return unix.Stat(root, &st) == nil && st.Dev == dev
 		})
-		changes := filepath.Join(rt.Store.Dir(j.Key), "changes")
+		changes := filepath.Join(b.Store.Dir(j.Key), "changes")
 		add("mount", changes, path(changes))
 	}
 	for _, dir := range j.CgroupDirs {
@@ -175,20 +175,20 @@ func (rt *Runtime) parts(j *state.Brief) []part {
 		add("control group", dir, func() bool { return false }) // the kernel reported it when it was removed
 	}
 	add("delegate's record", j.DelegateState(), path(j.DelegateState()))
-	add("record", rt.Store.Dir(j.Key), path(rt.Store.Dir(j.Key)))
+	add("record", b.Store.Dir(j.Key), path(b.Store.Dir(j.Key)))
 	if !j.IDs.Given && j.IDs.Block >= 0 {
-		member := rt.Store.Member(j.Userns, j.IDs, j.Key)
+		member := b.Store.Member(j.Userns, j.IDs, j.Key)
 		add("host ids", filepath.Base(filepath.Dir(member)), path(member))
 	}
 	return out
 }
 
-// noteTeardown reports what is gone of a jail that was removed, and what is not, by looking for it.
-func (r *Runtime) noteTeardown(j *state.Brief, parts []part) {
+// Teardown reports what is gone of a jail that was removed, and what is not, by looking for it.
+func (b Book) Teardown(j *state.Brief, parts []Part) {
 	if j.Journal == "" || unix.Access(j.Journal, unix.F_OK) != nil {
 		return // it has none, or it was never begun
 	}
-	defer r.step("teardown")()
+	defer b.Step("teardown")()
 	var found journal.Teardown
 	for _, p := range parts {
 		to := &found.Gone
@@ -197,5 +197,5 @@ func (r *Runtime) noteTeardown(j *state.Brief, parts []part) {
 		}
 		*to = append(*to, journal.Part{Kind: p.kind, What: p.what})
 	}
-	r.note(j, journal.Event{Kind: journal.JailTeardown, Detail: found})
+	b.Note(j, journal.Event{Kind: journal.JailTeardown, Detail: found})
 }
