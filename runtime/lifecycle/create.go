@@ -276,13 +276,16 @@ func (r *Runtime) claim(j *state.Jail) error {
 	}
 	defer unlock()
 	old, lerr := r.Store.Brief(j.Key)
-	if lerr == nil && !r.complete(old).Dead() {
+	switch {
+	case errors.Is(lerr, state.ErrNotFound): // an interrupted Remove
+		lerr = r.Store.Remove(j.Key)
+	case lerr == nil && !r.complete(old).Dead():
 		return err
+	case lerr == nil:
+		lerr = r.cleanup(old)
 	}
-	if lerr == nil {
-		if rerr := r.cleanup(old); rerr != nil {
-			return rerr
-		}
+	if lerr != nil {
+		return lerr
 	}
 	return r.Store.Create(j)
 }

@@ -126,3 +126,18 @@ func TestCreationNames(t *testing.T) {
 		t.Errorf("%v", names)
 	}
 }
+
+// TestClaimAfterInterruptedRemove: what an interrupted removal left of a jail does not take its id.
+func TestClaimAfterInterruptedRemove(t *testing.T) {
+	r := &Runtime{Store: state.Store{Root: filepath.Join(t.TempDir(), "state")}}
+	j := &state.Jail{Brief: state.Brief{ID: "a", Key: state.Key("", "a")}}
+	if err := os.MkdirAll(filepath.Join(r.Store.Dir(j.Key), "layer"), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.claim(j); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Store.Brief(j.Key); err != nil {
+		t.Error(err)
+	}
+}
