@@ -213,6 +213,33 @@ func TestSharedByInheriting(t *testing.T) {
 	}
 }
 
+// TestRemovingAnEarlierRepository: a jail removes what it made itself, and of an earlier jail's repository all that is not protected; that stays so.
+func TestRemovingAnEarlierRepository(t *testing.T) {
+	dir := filepath.Join(project(t), "repo")
+	const git = "git -c user.name=a -c user.email=a@x "
+	for _, c := range []struct {
+		script string
+		code   int
+		says   string
+	}{
+		{"git init -q own; mkdir own/d; rm -rf own; test ! -e own", 0, ""},
+		{"git init -q r; cd r; echo 1 >f; git add f; " + git + "commit -qm one", 0, ""},
+		{"rm -rf r", 1, "cannot remove 'r/.git/config': Device or resource busy"},
+		{"test ! -e r/f; test ! -e r/.git/HEAD; test ! -e r/.git/objects; git -C r rev-parse --show-toplevel | grep -q '/repo$'", 0, ""},
+		{"echo x >r/.git/hooks/post-commit", 2, "Read-only"},
+		{"mv r/.git r/old", 1, "busy"},
+		{"git init -q r; cd r; echo 2 >f; git add f; " + git + "commit -qm two; git fsck", 0, ""},
+	} {
+		code, out, errs := sandbox(t, "--workspace", dir, "--", "sh", "-ec", "export LC_ALL=C; "+c.script)
+		if code != c.code || !strings.Contains(errs, c.says) {
+			t.Errorf("%s: status %d: %s%s", c.script, code, out, errs)
+		}
+	}
+	if got := asOwner(t, dir, "git -C r log --format=%s; ls -A r; ls r/.git/commondir 2>/dev/null || :; rm -r r"); got != "two\n.git\nf\n" {
+		t.Errorf("the host has %q", got)
+	}
+}
+
 // setIDAttempts tries each way to give a file a mode, with each of the bits; it prints those that succeeded.
 const setIDAttempts = `
 import ctypes, os, platform, shutil
