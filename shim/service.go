@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"sync"
 
 	taskAPI "github.com/containerd/containerd/api/runtime/task/v3"
 	taskTypes "github.com/containerd/containerd/api/types/task"
@@ -27,6 +26,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/state"
 )
 
@@ -51,9 +51,8 @@ func register(events **publisher) {
 			if err != nil {
 				return nil, err
 			}
-			statuses := new(sync.Map)
-			runc.Monitor = monitor{statuses} // it has set its own
-			return &service{inner, *events, &taskPolicies{}, statuses}, nil
+			runc.Monitor = monitor{} // it has set its own
+			return &service{inner, *events, &taskPolicies{}}, nil
 		},
 	})
 }
@@ -61,9 +60,8 @@ func register(events **publisher) {
 // service is containerd's task service, whose requests are made safe before it gets them.
 type service struct {
 	taskAPI.TTRPCTaskService
-	events   *publisher
-	tasks    *taskPolicies
-	statuses *sync.Map // of monitor
+	events *publisher
+	tasks  *taskPolicies
 }
 
 // Create normalises the options: the service takes only those of its own kind.
@@ -127,7 +125,7 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 	}
 	if st, err := s.State(ctx, &taskAPI.StateRequest{ID: r.ID, ExecID: r.ExecID}); err == nil && st.Status == taskTypes.Status_STOPPED {
 		if r.ExecID == "" {
-			s.statuses.Store(r.ID, st.ExitStatus)
+			lifecycle.RecordExitStatus(r.ID, st.ExitStatus)
 		}
 		await(ctx, s.events.exit(p), deletePatience)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/spec/sandbox/git"
 )
 
@@ -123,7 +124,7 @@ const noEditor = `echo "agentjail git: there is no terminal for an editor: use -
 
 // inJail returns a command line whose program is found as in a jail.
 func inJail(program string, args []string) ([]string, error) {
-	path, err := lookPath(program, "")
+	path, err := lookPath(program, sandbox.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("there is no %s in the directories of the system's programs, which the jail has (remedy: install the package %s)", program, program)
 	}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +22,7 @@ import (
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
+	"agentjail.dev/runtime/spec/sandbox/git"
 )
 
 func sandboxCommand() *cli.Command {
@@ -32,28 +35,32 @@ that only root can read stay unreadable; /home, /root, /tmp and /run are empty.
 
 With --workspace DIR that directory can be written, at the same path: what the
 command makes there belongs to the directory's owner. The command runs as that
-owner's name, with nothing of the owner's power elsewhere. Environment variables
-are not passed on, other than by --env.
+owner's name, with nothing of the owner's power elsewhere. A linked work tree of
+git's brings its repository's git directory along. Environment variables are not
+passed on, other than by --env; a PATH given so is where the command is found.
 
 With --allow NAME the command reaches that name, by any resolver and without a
 proxy, and nothing else. With --publish 8080:80 the command's port 80 is
 connected to at port 8080 of 127.0.0.1.
 
 The jail ends with this call, however that ends. The status is the command's own,
-128 + n where signal n ended it, or 125 for a failure of agentjail's.
+128 + n where signal n ended it, 124 after --timeout, or 125 for a failure of
+agentjail's.
 
    agentjail sandbox --workspace . -- make test
    agentjail sandbox --allow @pypi --allow files.example.org -- pip download six
    agentjail sandbox --workspace . --tighten limits.memory=512MiB -- python3 agent.py`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable"},
-			&cli.BoolFlag{Name: "read-only", Usage: "the workspace can only be read"},
+			&cli.StringSliceFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable, at its own path; the command starts in the first one"},
+			&cli.BoolFlag{Name: "read-only", Usage: "workspaces can only be read"},
+			&cli.StringSliceFlag{Name: "volume", Aliases: []string{"v"}, Usage: "mount the directory or file SRC at DST, as `SRC:DST[:ro]`"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`, [policies.NAME] of the policy file"},
 			&cli.StringFlag{Name: "config", Usage: "policy `FILE`; only root may be able to write it"},
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + tightenKeys()},
 			&cli.StringSliceFlag{Name: "allow", Usage: "allow connections to `NAME[:PORT,...]`, instead of policy's names"},
 			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "publish a port of the jail, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
+			&cli.DurationFlag{Name: "timeout", Usage: "end the command after `TIME` (90s, 10m), by SIGTERM and ten seconds later by SIGKILL; the status is 124"},
 			&cli.BoolFlag{Name: "no-init", Usage: "run the command as process 1, which receives no signal that it does not handle"},
 			&cli.BoolFlag{Name: "no-tty", Usage: "allocate no terminal, also when called from one"},
 		},
@@ -81,8 +88,22 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	if err != nil {
 		return lifecycle.OwnFailure(err)
 	}
-	return launch(c, r, o, lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
+	limit := c.Duration("timeout")
+	if limit < 0 {
+		return lifecycle.OwnFailure(fmt.Errorf("--timeout %s: less than no time", limit))
+	} else if limit > 0 {
+		signals.EndAfter(limit)
+	}
+	err = launch(c, r, o, lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
+	if signals.Expired() {
+		fmt.Fprintf(os.Stderr, "agentjail: ended after %s (--timeout)\n", limit)
+		return &lifecycle.ExitError{Code: expiredStatus}
+	}
+	return err
 }
+
+// expiredStatus is timeout(1)'s.
+const expiredStatus = 124
 
 // launch runs a sandbox. It sets those options of the life cycle that are the same for all
 // sandboxes. The jail ends with this process, also where this process is killed.
@@ -178,19 +199,39 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 	o.Terminal = !c.Bool("no-tty") && isTerminal(os.Stdin) && isTerminal(os.Stdout)
 	o.ReadOnly = c.Bool("read-only")
 
-	if err := whose(&o, c.String("workspace")); err != nil {
+	workspaces := c.StringSlice("workspace")
+	for i, w := range workspaces {
+		if workspaces[i], err = directory(w); err != nil {
+			return o, fmt.Errorf("--workspace %s: %w", w, err)
+		}
+	}
+	first := ""
+	if len(workspaces) > 0 {
+		first, o.Further = workspaces[0], workspaces[1:]
+	}
+	if err := whose(&o, first); err != nil {
+		return o, err
+	}
+	for _, text := range c.StringSlice("volume") {
+		v, err := sandbox.ParseVolume(text)
+		if err != nil {
+			return o, fmt.Errorf("--volume %w", err)
+		}
+		o.Volumes = append(o.Volumes, v)
+	}
+	o.Env = environment(c.StringSlice("env"))
+	if err := addGit(&o); err != nil {
 		return o, err
 	}
 	args := c.Args().Slice()
 	if len(args) == 0 {
 		args = []string{"/bin/sh"}
 	}
-	path, err := lookPath(args[0], o.Workspace)
+	path, err := lookPath(args[0], o)
 	if err != nil {
 		return o, err
 	}
 	o.Args = append([]string{path}, args[1:]...)
-	o.Env = environment(c.StringSlice("env"))
 	if o.Tighten, err = tightened(c.StringSlice("tighten")); err != nil {
 		return o, err
 	}
@@ -198,19 +239,61 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 	return o, nil
 }
 
+// directory returns the absolute path of a directory that can be a workspace.
+func directory(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	switch fi, err := os.Stat(abs); {
+	case err != nil:
+		return "", err
+	case !fi.IsDir():
+		return "", errors.New("it is not a directory (remedy: name the directory that it is in, or mount it by --volume)")
+	case abs == "/":
+		return "", errors.New("it is the whole machine (remedy: name the directory of one project)")
+	}
+	return abs, nil
+}
+
+// addGit adds what git needs in a workspace that is a work tree: the git directories elsewhere
+// that a linked work tree leads to, and the name of the caller for commits.
+func addGit(o *sandbox.Options) error {
+	program, err := exec.LookPath("git")
+	if err != nil || o.Workspace == "" {
+		return nil
+	}
+	if _, err := os.Lstat(filepath.Join(o.Workspace, ".git")); err != nil {
+		return nil
+	}
+	person := git.Caller(os.Getenv)
+	place, err := git.Find(o.Workspace, o.Further, person.WorkTree(program))
+	if err != nil {
+		return fmt.Errorf("%w; the command can do without: --volume %s:%s", err, o.Workspace, o.Workspace)
+	}
+	for _, dir := range place.Dirs[1:] {
+		if !slices.Contains(o.Further, dir) {
+			o.Further = append(o.Further, dir)
+		}
+	}
+	name, mail, err := person.Signature(program, git.Call{})
+	if err != nil {
+		return err
+	}
+	// The variables of --env come later, and count.
+	o.Env = append(git.Identity(name, mail), o.Env...)
+	return nil
+}
+
 // whose sets the user that a sandbox works as: the owner of its workspace, or the user who called
 // sudo.
 func whose(o *sandbox.Options, workspace string) error {
 	if workspace != "" {
-		abs, err := filepath.Abs(workspace)
-		if err != nil {
-			return fmt.Errorf("workspace %q: %w", workspace, err)
-		}
 		var st unix.Stat_t
-		if err := unix.Stat(abs, &st); err != nil {
-			return fmt.Errorf("workspace %s: %w", abs, err)
+		if err := unix.Stat(workspace, &st); err != nil {
+			return fmt.Errorf("workspace %s: %w", workspace, err)
 		}
-		o.Workspace, o.UID, o.GID = abs, st.Uid, st.Gid
+		o.Workspace, o.UID, o.GID = workspace, st.Uid, st.Gid
 	} else if uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 16); err == nil {
 		gid, _ := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 16)
 		o.UID, o.GID = uint32(uid), uint32(gid)
@@ -255,22 +338,28 @@ func tightened(given []string) (map[string]string, error) {
 	return out, nil
 }
 
-// lookPath finds the command as a shell would, with a shell's exit codes.
-func lookPath(name, workspace string) (string, error) {
+// lookPath finds the command as a shell in the sandbox would, with a shell's exit codes.
+func lookPath(name string, o sandbox.Options) (string, error) {
 	try := []string{name}
 	switch {
 	case filepath.IsAbs(name):
 	case strings.Contains(name, "/"):
-		try = []string{filepath.Join(workspace, name)}
+		try = []string{filepath.Join(o.Workspace, name)}
 	default:
+		path := sandbox.Path
+		for _, e := range o.Env {
+			if v, ok := strings.CutPrefix(e, "PATH="); ok {
+				path = v
+			}
+		}
 		try = nil
-		for _, d := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/go/bin"} {
+		for _, d := range filepath.SplitList(path) {
 			try = append(try, filepath.Join(d, name))
 		}
 	}
 	found := ""
 	for _, p := range try {
-		fi, err := os.Stat(p)
+		fi, err := os.Stat(o.OnHost(p))
 		if err != nil || fi.IsDir() {
 			continue
 		}

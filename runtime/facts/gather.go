@@ -66,7 +66,7 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 	if err := refuseBuild(id, b.Dir, s); err != nil {
 		return nil, err
 	}
-	p.Facts = harden.Facts{ID: id, Host: Host(), Unknown: b.Unknown}
+	p.Facts = harden.Facts{ID: id, Host: Host(), Unknown: b.Unknown, OwnBundle: g.PlainRoot}
 	if err := harden.CheckRoot(s); err != nil {
 		return nil, err
 	}

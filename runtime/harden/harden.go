@@ -26,7 +26,10 @@ import (
 type Facts struct {
 	ID   string // the container's
 	Host hostfacts.Facts
-	IDs  idmap.Map
+	// OwnBundle reports that agentjail itself wrote the incoming spec (agentjail sandbox). What is
+	// not in that spec no caller requested.
+	OwnBundle bool
+	IDs       idmap.Map
 	// Sources has the facts about the source of each bind mount of the incoming spec, by index in
 	// Spec.Mounts; nil for other mounts.
 	Sources []*bindsource.Fact

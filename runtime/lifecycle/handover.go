@@ -10,7 +10,6 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/kernel/thread"
-	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/state"
@@ -55,7 +54,7 @@ func (a *attempt) delegate() error {
 	}
 	a.onFailure(a.abandon)
 	launched := a.launch()
-	beside := r.whileDelegateRuns(a.ctx, a.j, a.rep, account.Identity(a.j, a.in.Bundle.Spec.Annotations, a.in.Root.Name(), a.rep), a.bundle.Saved)
+	beside := r.whileDelegateRuns(a.ctx, a.j, a.rep, a.identity(), a.bundle.Saved)
 	args := delegate.StartArgs{
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(r.Store.Dir(a.j.Key), pidFile),
 		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),
@@ -120,7 +119,7 @@ func (r *Runtime) whileDelegateRuns(ctx context.Context, j *state.Jail, rep *rep
 			if err := r.Store.SaveReport(&j.Brief, rep); err != nil {
 				return err
 			}
-			r.book().Begin(j, rep, identity, config)
+			r.beginJournal(j, rep, identity, config)
 			_, _ = r.gc(ctx, 2, j.Key)
 			return nil
 		})

@@ -23,7 +23,9 @@ type Signals struct {
 	came unix.Signal // the first that came while the jail was made
 	// held are the signals that came since the program is started, and that cannot be passed on
 	// yet; nil before.
-	held []unix.Signal
+	held    []unix.Signal
+	expired bool          // EndAfter's time is over
+	timers  []*time.Timer // EndAfter's
 }
 
 // ending are the signals that end a program without a handler, and that terminals, engines and
@@ -67,6 +69,28 @@ func (s *Signals) take(sig unix.Signal) {
 	case s.came == 0 && sig != unix.SIGUSR1 && sig != unix.SIGUSR2:
 		s.came = sig
 	}
+}
+
+// killPatience is how long a program may take to end after EndAfter's SIGTERM.
+const killPatience = 10 * time.Second
+
+// EndAfter ends the jail after d as timeout(1) does: by SIGTERM, and by SIGKILL ten seconds later.
+func (s *Signals) EndAfter(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timers = append(s.timers, time.AfterFunc(d, func() {
+		s.mu.Lock()
+		s.expired = true
+		s.mu.Unlock()
+		s.take(unix.SIGTERM)
+	}), time.AfterFunc(d+killPatience, func() { s.take(unix.SIGKILL) }))
+}
+
+// Expired reports whether EndAfter's time was over before the jail's end.
+func (s *Signals) Expired() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.expired
 }
 
 // hangupPatience is how long a program may take to end after its terminal is gone.
@@ -119,10 +143,17 @@ func (s *Signals) passTo(pid int, tty *terminal) {
 
 // stop restores the signals.
 func (s *Signals) stop() {
-	if s != nil {
-		signal.Stop(s.ch)
-		close(s.ch)
+	if s == nil {
+		return
 	}
+	signal.Stop(s.ch)
+	close(s.ch)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.timers {
+		t.Stop()
+	}
+	s.pid = 0 // another process may have the number by now
 }
 
 // awaitInit waits until the init step that stays as the first process has started the program: from

@@ -66,9 +66,8 @@ func (s *search) gitAt(work, name string) error {
 	return s.gitDir(t.end, work)
 }
 
-// lead returns the target of a path that git reads in a file or uses by its name. It protects the
-// links on the way. Where a target does not exist, it is kept absent.
-func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error) {
+// way follows a path that git reads in a file or uses by its name, and protects the links on it.
+func (s *search) way(dir, p string, e *Entry) (t trail, err error) {
 	if t, err = s.follow(dir, p); err != nil {
 		return t, err
 	}
@@ -82,9 +81,18 @@ func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error)
 			s.add(Path{Rel: d, Treatment: Placeholder, Dir: true, Why: e.Why})
 		}
 	}
+	return t, nil
+}
+
+// lead returns the target of a path that leads git to a git directory. Where a target does not
+// exist, it is kept absent; one in another mounted directory is protected there as a git directory.
+func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error) {
+	if t, err = s.way(dir, p, e); err != nil {
+		return t, err
+	}
 	switch {
 	case t.outside != "":
-		s.found.Outside = append(s.found.Outside, Demand{Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: e.Absent != EmptyFile})
+		s.found.Outside = append(s.found.Outside, Demand{Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: true, Git: true})
 	case t.end != "" && !t.there && (absent || t.dangling) && !s.left(e, t.end):
 		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Copy: e.Copy, Why: e.Why})
 	}
@@ -408,7 +416,7 @@ func (r *reading) settings(text, rel string, depth int) error {
 // setting protects the files that a setting names.
 func (r *reading) setting(set gitconfig.Setting, file string, depth int) error {
 	if set.Section == "core" && set.Key == "worktree" {
-		t, err := r.lead(r.g.rel, set.Value, gitFile, false)
+		t, err := r.way(r.g.rel, set.Value, gitFile)
 		if err == nil && t.there && t.typ == unix.DT_DIR && !slices.Contains(r.g.works, t.end) {
 			r.g.works = append(r.g.works, t.end)
 		}

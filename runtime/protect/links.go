@@ -194,6 +194,9 @@ type Demand struct {
 	Why  string
 	// Dir is the type of a placeholder; an existing file stays as it is.
 	Dir bool
+	// Git reports that git takes the path for a git directory: an existing one is protected as
+	// such, and not as a whole.
+	Git bool
 }
 
 // hold protects a path of a directory: each link on its way, and the target. A missing file gets

@@ -137,11 +137,14 @@ func (s *search) search() error {
 	if err != nil || s.met != "" {
 		return err
 	}
+	if err := s.demandedGits(); err != nil {
+		return err
+	}
 	if err := s.named(); err != nil {
 		return err
 	}
 	for _, d := range s.o.Demands {
-		if rel, ok := s.inTree(d.Path); ok {
+		if rel, ok := s.inTree(d.Path); ok && s.gits[rel] == nil {
 			e := Entry{Path: rel, Why: d.Why, Absent: EmptyFile}
 			if d.Dir {
 				e.Absent = EmptyDir
@@ -152,6 +155,26 @@ func (s *search) search() error {
 		}
 	}
 	return s.absents()
+}
+
+// demandedGits protects the git directories that files in other mounted directories lead to.
+func (s *search) demandedGits() error {
+	for _, d := range s.o.Demands {
+		rel, ok := s.inTree(d.Path)
+		if !ok || !d.Git {
+			continue
+		}
+		st, err := s.stat(rel)
+		switch {
+		case err != nil && !gone(err):
+			return err
+		case err == nil && kind(st.Mode) == unix.DT_DIR:
+			if err := s.gitDir(rel, ""); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // refuse is the answer where a limit was met.

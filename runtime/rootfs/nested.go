@@ -75,6 +75,9 @@ func (s *stager) copied(i int) bool {
 // The delegate would create them as container root, which the directory's file system does not
 // know.
 func (s *stager) createMountpoints() error {
+	if err := s.createInHostTree(); err != nil {
+		return err
+	}
 	for i := range s.Spec.Mounts {
 		k, ok := s.enclosing[i]
 		if !ok || s.binds[k] == nil || s.readOnly(k) {
@@ -83,6 +86,29 @@ func (s *stager) createMountpoints() error {
 		rel := strings.TrimPrefix(s.places[i], s.places[k]+"/")
 		if err := createMountpoint(s.Sources[k], rel, s.isFile(i)); err != nil {
 			return fmt.Errorf("mount point %s: %w", s.Spec.Mounts[i].Destination, err)
+		}
+	}
+	return nil
+}
+
+// createInHostTree creates the mount points that are in no other mount where the root is the
+// host's own file tree: its directories are not container root's. They are made in the ephemeral
+// layer.
+func (s *stager) createInHostTree() error {
+	if !s.Plan.KeepHostOwners {
+		return nil
+	}
+	root, err := OpenDir(s.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for i, m := range s.Spec.Mounts {
+		if s.inner(i) >= 0 {
+			continue
+		}
+		if err := makeBelow(root, strings.TrimPrefix(s.places[i], "/"), s.isFile(i)); err != nil {
+			return fmt.Errorf("mount point %s: %w", m.Destination, err)
 		}
 	}
 	return nil

@@ -158,6 +158,9 @@ func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
 		}
 		for _, want := range all[i].demands() {
 			rel, in := strings.CutPrefix(want.Path, o.Source+"/")
+			if want.Git && want.Path == o.Source {
+				rel, in = ".", true
+			}
 			if in && !all[to].Found.Keeps(rel) && !slices.Contains(o.Demands, want) {
 				o.Demands = append(o.Demands, want)
 				fresh = true
@@ -172,6 +175,9 @@ func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
 func exposed(all []Protected, binds []plan.Bind) error {
 	for _, p := range all {
 		for _, want := range p.demands() {
+			if want.Git {
+				continue // that mount is protected as a git directory
+			}
 			i := slices.IndexFunc(binds, func(b plan.Bind) bool { return !b.ReadOnly && b.Protect && b.Source == want.Path && b.Index != p.Mount })
 			if i >= 0 {
 				return refusal.New(refusal.BindSearch, "%s has the host run programs in %s, which is mounted writable, too: %s", want.From, want.Path, want.Why).

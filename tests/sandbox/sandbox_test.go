@@ -3,12 +3,14 @@ package sandbox
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -177,6 +179,111 @@ func TestMistakes(t *testing.T) {
 	// Another policy's mistakes are not this one's.
 	if code, out, errs := sandbox(t, "--config", file("[policies.a]\nlimits.pids = \"many\"\nnonsense = 1\n[policies.b]\nlimits.pids = 77\n"), "--policy", "b", "--", "echo", "it ran"); code != 0 || out != "it ran\n" {
 		t.Errorf("beside a wrong policy: %d, %q, %q", code, out, errs)
+	}
+}
+
+// TestNothingDenied: a sandbox that requests nothing has no refusals in its journal, and starts
+// where refusals stop a start.
+func TestNothingDenied(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.toml")
+	if err := os.WriteFile(path, []byte("on_loosen = \"refuse\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := sandbox(t, "--config", path, "--", "hostname"); code != 0 || errs != "" {
+		t.Errorf("on_loosen = refuse: status %d, %q, %q", code, out, errs)
+	}
+	out, err := exec.Command(bin, "journal", "--json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []struct{ Name string }
+	if err := json.Unmarshal(out, &all); err != nil || len(all) == 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err = exec.Command(bin, "denied", "--json", all[0].Name).Output()
+	var denied struct{ Denied []any }
+	if err != nil || json.Unmarshal(out, &denied) != nil || len(denied.Denied) != 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestTimeout: a command that outlives its time is ended, also one that ignores SIGTERM's friends.
+func TestTimeout(t *testing.T) {
+	if code, out, errs := sandbox(t, "--timeout", "1s", "--", "sh", "-c", "trap 'echo ended; exit 3' TERM; sleep 1000 & wait"); code != 124 || out != "ended\n" || !strings.Contains(errs, "--timeout") {
+		t.Errorf("status %d, %q, %q", code, out, errs)
+	}
+	if code, out, errs := sandbox(t, "--timeout", "10m", "--", "sh", "-c", "echo early; exit 7"); code != 7 || out != "early\n" {
+		t.Errorf("in time: status %d, %q, %q", code, out, errs)
+	}
+	if code, _, errs := sandbox(t, "--timeout", "-1s", "--", "true"); code != 125 {
+		t.Errorf("less than no time: status %d, %q", code, errs)
+	}
+}
+
+// TestVolumes: directories and files at other places, read-only or not, programs in them, and
+// several workspaces.
+func TestVolumes(t *testing.T) {
+	dirs := make([]string, 3)
+	for i := range dirs {
+		dirs[i] = t.TempDir()
+		if err := os.Chown(dirs[i], 1000, 1000); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dirs[i], "tool"), fmt.Appendf(nil, "#!/bin/sh\necho tool %d\n", i), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, out, errs := sandbox(t, "-w", dirs[0], "-w", dirs[1], "-v", dirs[2]+":/srv/data:ro", "--", "sh", "-c",
+		"pwd; ./tool; "+dirs[1]+"/tool; /srv/data/tool; touch here "+dirs[1]+"/there; touch /srv/data/x 2>/dev/null || echo read-only"); code != 0 ||
+		out != dirs[0]+"\ntool 0\ntool 1\ntool 2\nread-only\n" {
+		t.Errorf("status %d, %q, %q", code, out, errs)
+	}
+	for _, made := range []string{dirs[0] + "/here", dirs[1] + "/there"} {
+		if fi, err := os.Stat(made); err != nil || fi.Sys().(*syscall.Stat_t).Uid != 1000 {
+			t.Errorf("%s: %v, %+v", made, err, fi)
+		}
+	}
+	if code, out, errs := sandbox(t, "-v", dirs[2]+":/srv/data:ro", "--env", "PATH=/srv/data:/usr/bin", "--", "tool"); code != 0 || out != "tool 2\n" {
+		t.Errorf("by PATH: status %d, %q, %q", code, out, errs)
+	}
+	for _, bad := range []string{"x", ":/x", "/tmp:x", "/tmp:/", "/tmp:/x:z", "/tmp:/x:ro:ro", "/nonexistent:/x"} {
+		if code, _, errs := sandbox(t, "-v", bad, "--", "true"); code != 125 || errs == "" {
+			t.Errorf("-v %s: status %d, %q", bad, code, errs)
+		}
+	}
+	for _, bad := range []string{"/", dirs[0] + "/tool"} {
+		if code, _, errs := sandbox(t, "-w", bad, "--", "true"); code != 125 || !strings.Contains(errs, "remedy") {
+			t.Errorf("-w %s: status %d, %q", bad, code, errs)
+		}
+	}
+}
+
+// TestLinkedWorkTree: commits in a linked work tree reach its repository, in the caller's name.
+func TestLinkedWorkTree(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(dir, "home")
+	script := `set -e; mkdir home repo; git config --file home/.gitconfig user.name "A Caller"; git config --file home/.gitconfig user.email caller@example.test
+		export HOME=$PWD/home; cd repo; git init -q; echo 1 >f; git add f; git commit -qm first; git worktree add -q ../tree; cd ..; chown -R 1000:1000 .`
+	if out, err := exec.Command("sh", "-c", "cd "+dir+"; "+script).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Setenv("HOME", home)
+	tree := filepath.Join(dir, "tree")
+	code, out, errs := sandbox(t, "-w", tree, "--", "sh", "-c", "echo 2 >f && git commit -qam second && git log -1 --format='%an <%ae> %s'")
+	if code != 0 || out != "A Caller <caller@example.test> second\n" {
+		t.Errorf("status %d, %q, %q", code, out, errs)
+	}
+	// What the host's git reads and runs stays out of reach.
+	common := filepath.Join(dir, "repo/.git")
+	for _, path := range []string{common + "/hooks/pre-commit", common + "/config.worktree", common + "/worktrees/tree/commondir", common + "/worktrees/tree/config.worktree", tree + "/.git"} {
+		before, err1 := os.ReadFile(path)
+		_, _, _ = sandbox(t, "-w", tree, "--", "sh", "-c", "echo evil >>"+path)
+		if after, err2 := os.ReadFile(path); (err1 == nil) != (err2 == nil) || !bytes.Equal(before, after) {
+			t.Errorf("%s was %q, %v and is %q, %v", path, before, err1, after, err2)
+		}
 	}
 }
 

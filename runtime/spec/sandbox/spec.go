@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -21,6 +22,7 @@ type Options struct {
 	// starts: the workspace, or with "" the home.
 	Further  []string
 	Dir      string
+	Volumes  []Volume
 	UID, GID uint32
 	User     string // the user's name
 	Home     string // absolute
@@ -31,6 +33,43 @@ type Options struct {
 	// Directories are file systems of their own on this machine that hold programs,
 	// such as a separate /usr.
 	Directories []string
+}
+
+// A Volume is a further mount. Both paths are absolute.
+type Volume struct {
+	Source, Destination string
+	ReadOnly            bool
+}
+
+// ParseVolume reads SRC:DST[:ro|rw]. SRC may be relative to this process's directory.
+func ParseVolume(text string) (v Volume, err error) {
+	parts := strings.Split(text, ":")
+	if len(parts) == 3 && (parts[2] == "ro" || parts[2] == "rw") {
+		v.ReadOnly, parts = parts[2] == "ro", parts[:2]
+	}
+	if len(parts) != 2 || parts[0] == "" {
+		return v, fmt.Errorf("%q is not SRC:DST, SRC:DST:ro or SRC:DST:rw", text)
+	}
+	if v.Source, err = filepath.Abs(parts[0]); err != nil {
+		return v, fmt.Errorf("%q: %w", text, err)
+	}
+	if v.Destination = filepath.Clean(parts[1]); !filepath.IsAbs(v.Destination) || v.Destination == "/" {
+		return v, fmt.Errorf("%q: %s must be an absolute path below /", text, parts[1])
+	}
+	return v, nil
+}
+
+// Path is $PATH in a sandbox.
+const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin"
+
+// OnHost returns the place on the host of a path in the sandbox.
+func (o Options) OnHost(path string) string {
+	for _, v := range slices.Backward(o.Volumes) {
+		if rest, ok := strings.CutPrefix(path, v.Destination); ok && (rest == "" || rest[0] == '/') {
+			return v.Source + rest
+		}
+	}
+	return path
 }
 
 // hidden are directories of the host that are empty in a sandbox, with their modes: they hold
@@ -76,18 +115,21 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 		}
 		mounts = append(mounts, tmpfs(o.Home, "mode=0700", fmt.Sprintf("uid=%d", o.UID), fmt.Sprintf("gid=%d", o.GID)))
 	}
+	var binds []Volume
 	for _, dir := range append([]string{o.Workspace}, o.Further...) {
-		if dir == "" {
-			continue
+		if dir != "" {
+			binds = append(binds, Volume{dir, dir, o.ReadOnly})
 		}
+	}
+	for _, v := range append(binds, o.Volumes...) {
 		opts := []string{"rbind"}
-		if o.ReadOnly {
+		if v.ReadOnly {
 			opts = append(opts, "ro")
 		}
-		mounts = append(mounts, specs.Mount{Destination: dir, Type: "bind", Source: dir, Options: opts})
+		mounts = append(mounts, specs.Mount{Destination: v.Destination, Type: "bind", Source: v.Source, Options: opts})
 	}
 	env := []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin",
+		"PATH=" + Path,
 		"HOME=" + o.Home, "USER=" + o.User, "LOGNAME=" + o.User, "LANG=C.UTF-8", "container=agentjail",
 	}
 	if o.Terminal && o.Term != "" {
@@ -98,7 +140,7 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 		Hostname: "agentjail",
 		Root:     &specs.Root{Path: "/"},
 		Process: &specs.Process{
-			Terminal: o.Terminal, Args: o.Args, Cwd: cwd, Env: append(env, o.Env...),
+			Terminal: o.Terminal, Args: o.Args, Cwd: cwd, Env: override(env, o.Env),
 			User: specs.User{UID: o.UID, GID: o.GID},
 		},
 		Mounts:      mounts,
@@ -116,6 +158,16 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 			ReadonlyPaths: []string{"/proc/sys"},
 		},
 	}, nil
+}
+
+// override adds variables in place of those of the same name: getenv(3) returns the first.
+func override(env, more []string) []string {
+	for _, e := range more {
+		name, _, _ := strings.Cut(e, "=")
+		env = slices.DeleteFunc(env, func(had string) bool { return strings.HasPrefix(had, name+"=") })
+		env = append(env, e)
+	}
+	return env
 }
 
 func tmpfs(at string, opts ...string) specs.Mount {

@@ -11,7 +11,8 @@ import (
 
 	"agentjail.dev/runtime/kernel/callfilter"
 	"agentjail.dev/runtime/kernel/landlock"
-	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/callfilters"
+	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 // Bounds of the helper's process.
@@ -47,7 +48,7 @@ func confine(s helperproto.Setup) error {
 	if err := enterDomain(); err != nil {
 		return fmt.Errorf("entering a Landlock domain: %w", err)
 	}
-	return callfilter.Load(helperproto.ServingFilter(os.Getpid()))
+	return callfilter.Load(callfilters.Serving(os.Getpid()))
 }
 
 func limits() error {

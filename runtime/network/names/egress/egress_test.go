@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/thread"
-	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/tests/env"
 )
@@ -87,11 +87,11 @@ func TestHalfClose(t *testing.T) {
 	}
 	<-done
 	text, err := os.ReadFile(log)
-	var e decisions.Event
+	var e helperproto.Event
 	if err == nil {
 		err = json.Unmarshal(text, &e)
 	}
-	if err != nil || e.What != decisions.End || e.Sent != 8 || e.Got != 6 {
+	if err != nil || e.What != helperproto.End || e.Sent != 8 || e.Got != 6 {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
@@ -154,7 +154,7 @@ func TestLogBounds(t *testing.T) {
 	e := newEvents(max, 0, 0, f)
 	e.limit.now = func() time.Time { return e.limit.last } // no time passes, in which events would be allowed again
 	for range 3 * logBurst {
-		e.add(decisions.Event{What: decisions.Connect, Verdict: refused, Name: "x.example.org"})
+		e.add(helperproto.Event{What: helperproto.Connect, Verdict: refused, Name: "x.example.org"})
 		if fi, err := f.Stat(); err != nil || fi.Size() > max {
 			t.Fatalf("%d bytes, %v", fi.Size(), err)
 		}

@@ -7,8 +7,9 @@ import (
 	"net/netip"
 	"time"
 
-	"agentjail.dev/runtime/network/names/internal/helperproto"
-	"agentjail.dev/runtime/network/names/internal/wire"
+	"agentjail.dev/runtime/network/names/addrpool"
+	"agentjail.dev/runtime/network/names/dns"
+	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -21,6 +22,7 @@ const (
 	dnsPerSecond  = 2000 // the rest waits in the socket's queue, and what has no room there is lost
 	maxDNSConns   = 16
 	dnsTime       = 5 * time.Second
+	maxQuery      = 4096 // bytes
 )
 
 // server serves a jail.
@@ -28,7 +30,7 @@ type server struct {
 	set      *live
 	flows    flows
 	served   []uint16 // ports at which connections arrive; nil is all
-	pool     *addrPool
+	pool     *addrpool.Pool
 	resolver *resolver
 	events   *events
 	rate     *bucket
@@ -53,27 +55,27 @@ func newServer(w *helperproto.Work, c *credentials, e *events, rt *routes) (*ser
 }
 
 // addresses returns the addresses of the exact names. Names that had an address before keep it.
-func addresses(pinned, exact []string) *addrPool {
-	p := newAddrPool(pinned)
-	p.pin(exact)
+func addresses(pinned, exact []string) *addrpool.Pool {
+	p := addrpool.New(pinned)
+	p.Add(exact)
 	return p
 }
 
 // name returns the address that stands for an allowed name in this jail, for the name service.
 func (s *server) name(name string) (netip.Addr, bool) {
 	if s.routed(name) != "" {
-		return s.pool.addr(name)
+		return s.pool.Addr(name)
 	}
 	if !s.set.Allowed(name) {
 		s.events.refusedName(name, "no rule allows it", "network.allow in the policy")
 		return netip.Addr{}, false
 	}
-	return s.pool.addr(name)
+	return s.pool.Addr(name)
 }
 
 // answerUDP answers queries over UDP until the socket is closed.
 func (s *server) answerUDP(c *net.UDPConn, reply func([]byte, netip.AddrPort) error) {
-	buf := make([]byte, wire.MaxQuery)
+	buf := make([]byte, maxQuery)
 	for {
 		time.Sleep(s.queries.take())
 		n, from, err := c.ReadFromUDPAddrPort(buf)
@@ -83,7 +85,7 @@ func (s *server) answerUDP(c *net.UDPConn, reply func([]byte, netip.AddrPort) er
 			}
 			continue
 		}
-		if out := wire.AnswerDNS(buf[:n], true, s.name); out != nil {
+		if out := dns.Answer(buf[:n], true, s.name); out != nil {
 			_ = reply(out, from)
 		}
 	}
@@ -120,7 +122,7 @@ func (s *server) answerStream(c *net.TCPConn) {
 			return
 		}
 		n := int(binary.BigEndian.Uint16(length[:]))
-		if n > wire.MaxQuery {
+		if n > maxQuery {
 			return
 		}
 		time.Sleep(s.queries.take())
@@ -128,7 +130,7 @@ func (s *server) answerStream(c *net.TCPConn) {
 		if _, err := io.ReadFull(c, query); err != nil {
 			return
 		}
-		out := wire.AnswerDNS(query, false, s.name)
+		out := dns.Answer(query, false, s.name)
 		if out == nil {
 			return
 		}

@@ -192,12 +192,18 @@ func (c Call) Environment(name, mail string) []string {
 	if c.Reads {
 		env = append(env, "GIT_OPTIONAL_LOCKS=0") // no index is written (git(1))
 	}
+	env = append(env, Identity(name, mail)...)
+	slices.Sort(env)
+	return env
+}
+
+// Identity are the variables of git with the person's name in commits, as far as it is known.
+func Identity(name, mail string) (env []string) {
 	for key, value := range map[string]string{"NAME": name, "EMAIL": mail} {
 		if value != "" {
 			env = append(env, "GIT_AUTHOR_"+key+"="+value, "GIT_COMMITTER_"+key+"="+value)
 		}
 	}
-	slices.Sort(env)
 	return env
 }
 
