@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // What the lab's servers are, for hosts in it. Nothing of it is seen outside.
@@ -33,16 +35,16 @@ type lab struct {
 // inLab calls f in a lab's host: what f runs from its own goroutine is there, with a resolv.conf
 // that names the lab's name server.
 func inLab(f func(*lab) error) error {
-	servers, err := newPlace()
+	servers, err := env.NewPlace()
 	if err != nil {
 		return err
 	}
-	defer close(servers.work)
-	container, err := newPlace()
+	defer servers.Close()
+	container, err := env.NewPlace()
 	if err != nil {
 		return err
 	}
-	defer close(container.work)
+	defer container.Close()
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the thread ends with this goroutine, and the namespaces with the thread
@@ -52,7 +54,7 @@ func inLab(f func(*lab) error) error {
 }
 
 // beHost makes the calling thread the host.
-func beHost(servers, container *place, f func(*lab) error) error {
+func beHost(servers, container *env.Place, f func(*lab) error) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("make a host: %w", err)
 	}
@@ -71,27 +73,23 @@ func beHost(servers, container *place, f func(*lab) error) error {
 	if err := unix.Mount(conf.Name(), "/etc/resolv.conf", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("the lab's resolv.conf: %w", err)
 	}
-	if err := ip([][]string{
-		{"link", "set", "lo", "up"},
-		{"link", "add", "wan", "type", "veth", "peer", "name", "eth0", "netns", servers.id}, {"addr", "add", "5.5.5.2/24", "dev", "wan"}, {"link", "set", "wan", "up"},
-		{"link", "add", "box", "type", "veth", "peer", "name", "eth0", "netns", container.id}, {"addr", "add", "5.5.6.1/24", "dev", "box"}, {"link", "set", "box", "up"},
-	}); err != nil {
+	if err := env.IP(
+		"link set lo up",
+		fmt.Sprintf("link add wan type veth peer name eth0 netns %d", servers.TID), "addr add 5.5.5.2/24 dev wan", "link set wan up",
+		fmt.Sprintf("link add box type veth peer name eth0 netns %d", container.TID), "addr add 5.5.6.1/24 dev box", "link set box up",
+	); err != nil {
 		return err
 	}
-	if err := servers.do(func() error {
-		if err := ip([][]string{
-			{"link", "set", "lo", "up"}, {"addr", "add", serverAddr + "/24", "dev", "eth0"}, {"link", "set", "eth0", "up"}, {"route", "add", "5.5.6.0/24", "via", "5.5.5.2"},
-		}); err != nil {
+	if err := servers.Do(func() error {
+		if err := env.IP("addr add "+serverAddr+"/24 dev eth0", "link set eth0 up", "route add 5.5.6.0/24 via 5.5.5.2"); err != nil {
 			return err
 		}
 		return serve()
 	}); err != nil {
 		return err
 	}
-	if err := container.do(func() error {
-		return ip([][]string{
-			{"link", "set", "lo", "up"}, {"addr", "add", "5.5.6.2/24", "dev", "eth0"}, {"link", "set", "eth0", "up"}, {"route", "add", "default", "via", "5.5.6.1"},
-		})
+	if err := container.Do(func() error {
+		return env.IP("addr add 5.5.6.2/24 dev eth0", "link set eth0 up", "route add default via 5.5.6.1")
 	}); err != nil {
 		return err
 	}
@@ -99,47 +97,7 @@ func beHost(servers, container *place, f func(*lab) error) error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return fmt.Errorf("have the lab's host forward: %w", err)
 	}
-	return f(&lab{container: fmt.Sprintf("/proc/%d/task/%s/ns/net", os.Getpid(), container.id)})
-}
-
-// A place is a thread in a network namespace of its own.
-type place struct {
-	id   string
-	work chan func() error
-	done chan error
-}
-
-func newPlace() (*place, error) {
-	p := &place{work: make(chan func() error), done: make(chan error)}
-	id := make(chan int, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the namespace ends with the thread
-		id <- unix.Gettid()
-		for f := range p.work {
-			p.done <- f()
-		}
-	}()
-	p.id = strconv.Itoa(<-id)
-	if err := p.do(func() error { return unix.Unshare(unix.CLONE_NEWNET) }); err != nil {
-		close(p.work)
-		return nil, fmt.Errorf("make a network namespace: %w", err)
-	}
-	return p, nil
-}
-
-func (p *place) do(f func() error) error {
-	p.work <- f
-	return <-p.done
-}
-
-// ip calls ip(8) in the calling thread's network.
-func ip(calls [][]string) error {
-	for _, args := range calls {
-		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %v: %w: %s", args, err, out)
-		}
-	}
-	return nil
+	return f(&lab{container: fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), container.TID)})
 }
 
 // serve starts the servers in the calling thread's network. They end with the program.
@@ -148,7 +106,9 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	go answer(names)
+	go env.ServeNames(names, func(q dnsmessage.Question) ([]dnsmessage.Resource, bool) {
+		return env.Address(q, 60, netip.MustParseAddr(serverAddr)), q.Name.String() == serverName+"."
+	})
 	for port, serve := range map[int]func(net.Conn){
 		greetsPort: func(c net.Conn) {
 			_, _ = c.Write([]byte{1})
@@ -171,43 +131,7 @@ func serve() error {
 		if err != nil {
 			return err
 		}
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer c.Close()
-					serve(c)
-				}()
-			}
-		}()
+		go env.Serve(l, serve)
 	}
 	return nil
-}
-
-// answer is the name server: it knows one name.
-func answer(c net.PacketConn) {
-	buf := make([]byte, 1500)
-	for {
-		n, from, err := c.ReadFrom(buf)
-		if err != nil {
-			return
-		}
-		var m dnsmessage.Message
-		if m.Unpack(buf[:n]) != nil || len(m.Questions) != 1 {
-			continue
-		}
-		q := m.Questions[0]
-		r := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
-		if q.Name.String() != serverName+"." {
-			r.RCode = dnsmessage.RCodeNameError
-		} else if q.Type == dnsmessage.TypeA {
-			r.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 60}, Body: &dnsmessage.AResource{A: [4]byte{5, 5, 5, 10}}}}
-		}
-		if out, err := r.Pack(); err == nil {
-			_, _ = c.WriteTo(out, from)
-		}
-	}
 }

@@ -32,27 +32,12 @@ func (n *node) nameServer(t *testing.T, web string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	go func() {
-		buf := make([]byte, 1500)
-		for {
-			k, from, err := c.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			var m dnsmessage.Message
-			if m.Unpack(buf[:k]) != nil || len(m.Questions) != 1 {
-				continue
-			}
-			q := m.Questions[0]
-			r := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true}, Questions: m.Questions}
-			if q.Type == dnsmessage.TypeA && q.Name.String() == "web.example.test." {
-				r.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: netip.MustParseAddr(web).As4()}}}
-			}
-			if out, err := r.Pack(); err == nil {
-				_, _ = c.WriteTo(out, from)
-			}
+	go env.ServeNames(c, func(q dnsmessage.Question) ([]dnsmessage.Resource, bool) {
+		if q.Name.String() != "web.example.test." {
+			return nil, true
 		}
-	}()
+		return env.Address(q, 1, netip.MustParseAddr(web)), true
+	})
 }
 
 // A pod whose network is by name has nothing but lo, and its helper is in the network that CNI gave the pod: what policy names is

@@ -63,16 +63,7 @@ func listenOnHost(d *engine.T, address string) (port int, count func() int) {
 	}
 	d.Cleanup(func() { l.Close() })
 	seen := make(chan struct{}, 100)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			seen <- struct{}{}
-			c.Close()
-		}
-	}()
+	go env.Serve(l, func(net.Conn) { seen <- struct{}{} })
 	return l.Addr().(*net.TCPAddr).Port, func() int { return len(seen) }
 }
 

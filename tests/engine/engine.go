@@ -172,7 +172,8 @@ func (e *Engine) makeDir() error {
 	if e.janitor, err = startJanitor(dir); err != nil {
 		return err
 	}
-	e.spawn, err = newSpawner()
+	place, err := env.NewPlace()
+	e.spawn = &spawner{place}
 	return err
 }
 
@@ -434,7 +435,7 @@ func (d *daemon) stop(sig syscall.Signal) error {
 }
 
 // InNetns runs f in the engine's network namespace: there its bridges and published ports are.
-func (e *Engine) InNetns(f func() error) error { return e.spawn.do(f) }
+func (e *Engine) InNetns(f func() error) error { return e.spawn.Do(f) }
 
 // CgroupParent is the name of the cgroup below which every container's lies.
 func (e *Engine) CgroupParent() string { return cgroupParent(e.Dir) }
@@ -484,7 +485,7 @@ func (e *Engine) Close() error {
 		}
 		errs = append(errs, e.containerd.stop(unix.SIGTERM))
 		if e.spawn != nil {
-			e.spawn.stop()
+			e.spawn.Close()
 		}
 		errs = append(errs, sweep(e.Dir))
 		if e.janitor != nil {

@@ -272,7 +272,7 @@ func (p *PodmanPlace) Close() error {
 		_ = p.init.stop(unix.SIGKILL) // and with the first process all others of its namespace (pid_namespaces(7))
 	}
 	if p.place.spawn != nil {
-		p.place.spawn.stop()
+		p.place.spawn.Close()
 	}
 	errs = append(errs, sweep(p.Dir), p.removeCgroups())
 	if p.place.janitor != nil {

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -89,13 +87,9 @@ func empty(dir string) error {
 
 // addresses gives the node's network namespace lo and an address.
 func addresses() error {
-	for _, args := range []string{
-		"link set lo up", "link add node0 type bridge", "addr add " + nodeAddress + "/24 dev node0", "link set node0 up",
-		"route add default dev node0",
-	} {
-		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w\n%s", args, err, out)
-		}
+	if err := env.IP("link set lo up", "link add node0 type bridge", "addr add "+nodeAddress+"/24 dev node0", "link set node0 up",
+		"route add default dev node0"); err != nil {
+		return err
 	}
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
 }

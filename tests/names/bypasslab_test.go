@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,12 +93,12 @@ func (n *internet) widen(t *testing.T) {
 		ip(t, "route", "del", "blackhole", "6.6.6.0/24")
 	})
 	n.do(func() error {
-		if out, err := exec.Command("ip", "-6", "addr", "add", serverSix+"/64", "dev", "net", "nodad").CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+		if err := env.IP("-6 addr add " + serverSix + "/64 dev net nodad"); err != nil {
+			return err
 		}
 		l, err := net.Listen("tcp6", "["+serverSix+"]:22")
 		if err == nil {
-			go greet(l)
+			go env.Serve(l, greet)
 		}
 		return err
 	})
@@ -110,7 +109,7 @@ func (n *internet) widen(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { l.Close() })
-		go greet(l)
+		go env.Serve(l, greet)
 	}
 }
 

@@ -1,12 +1,11 @@
 package names
 
 import (
-	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestDockerNetwork: over Docker up to 27 the helper connects from the container's own network, by the address that Docker gave the
@@ -33,16 +32,7 @@ func TestDockerNetwork(t *testing.T) {
 	if err := e.ImportBusybox(); err != nil {
 		t.Fatal(err)
 	}
-	ips := func(lines ...string) func() error {
-		return func() error {
-			for _, line := range lines {
-				if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-					return fmt.Errorf("ip %s: %w: %s", line, err, out)
-				}
-			}
-			return nil
-		}
-	}
+	ips := func(lines ...string) func() error { return func() error { return env.IP(lines...) } }
 	// The engine has a network of its own, which has a way to the lab, and the lab one to its containers.
 	const engineAddr, containerAddr = podAddr, "5.5.7.9"
 	if err := e.InNetns(ips("link add up0 type veth peer name dk netns "+n.tid, "addr add "+engineAddr+"/24 dev up0", "link set up0 up")); err != nil {

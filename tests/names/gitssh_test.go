@@ -3,7 +3,6 @@ package names
 import (
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // lendSSH are keys for git over ssh: DIR is where they are.
@@ -66,8 +67,8 @@ func forge(t *testing.T, n *internet) (dir string) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	n.do(func() error {
-		if out, err := exec.Command("ip", "addr", "add", "5.5.5.12/24", "dev", "net").CombinedOutput(); err != nil {
-			return fmt.Errorf("ip: %w: %s", err, out)
+		if err := env.IP("addr add 5.5.5.12/24 dev net"); err != nil {
+			return err
 		}
 		for _, port := range []string{"22", "2222"} {
 			l, err := listen("5.5.5.12", port)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +23,8 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+
+	"agentjail.dev/tests/env"
 )
 
 // lend2 is a credential for a server of HTTP/2.
@@ -47,8 +48,8 @@ func (n *internet) serveHTTP2(t *testing.T) {
 	g := grpc.NewServer()
 	grpc_health_v1.RegisterHealthServer(g, health.NewServer())
 	n.do(func() error {
-		if out, err := exec.Command("ip", "addr", "add", "5.5.5.11/24", "dev", "net").CombinedOutput(); err != nil {
-			return fmt.Errorf("ip: %w: %s", err, out)
+		if err := env.IP("addr add 5.5.5.11/24 dev net"); err != nil {
+			return err
 		}
 		l, err := listen("5.5.5.11", "443")
 		if err != nil {

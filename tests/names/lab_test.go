@@ -21,7 +21,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +31,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // Addresses of the lab. They are of no special range, and lead nowhere but to the lab.
@@ -62,8 +63,8 @@ type internet struct {
 	ca    []byte // PEM
 	mu    sync.Mutex
 	asked []string // names that the name server was requested
-	tid   string   // a thread in its network namespace
 	shown []string // values of Authorization that servers got
+	tid   string   // a thread in its network namespace
 	// do calls a function by that thread.
 	do func(func() error)
 }
@@ -85,46 +86,30 @@ func newInternet(t *testing.T) *internet {
 	}
 	n := &internet{}
 	cert := n.certificate(t)
-	work, ready := make(chan func() error), make(chan error)
-	tid := make(chan int, 1)
-	go func() {
-		runtime.LockOSThread() // the thread ends with the test's process
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		tid <- unix.Gettid()
-		ready <- err
-		for f := range work {
-			ready <- f()
-		}
-	}()
-	id := strconv.Itoa(<-tid)
-	if err := <-ready; err != nil {
+	place, err := env.NewPlace()
+	if err != nil {
 		t.Fatal(err)
 	}
-	do := func(f func() error) {
+	n.tid = strconv.Itoa(place.TID)
+	n.do = func(f func() error) {
 		t.Helper()
-		work <- f
-		if err := <-ready; err != nil {
+		if err := place.Do(f); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n.tid, n.do = id, do
 	ip(t, "link", "set", "lo", "up")
-	ip(t, "link", "add", "wan", "type", "veth", "peer", "name", "net", "netns", id)
+	ip(t, "link", "add", "wan", "type", "veth", "peer", "name", "net", "netns", n.tid)
 	ip(t, "addr", "add", hostAddr+"/24", "dev", "wan")
 	ip(t, "link", "set", "wan", "up")
 	ip(t, "route", "add", "default", "via", serverAddr)
-	do(func() error {
-		for _, args := range [][]string{
-			{"link", "set", "lo", "up"}, {"link", "set", "net", "up"}, {"addr", "add", serverAddr + "/24", "dev", "net"},
-			{"addr", "add", dnsAddr + "/24", "dev", "net"}, {"addr", "add", "10.5.5.10/24", "dev", "net"}, {"addr", "add", "169.254.169.254/32", "dev", "net"},
-		} {
-			if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-				return fmt.Errorf("ip %v: %w: %s", args, err, out)
-			}
+	n.do(func() error {
+		if err := env.IP("link set net up", "addr add "+serverAddr+"/24 dev net", "addr add "+dnsAddr+"/24 dev net", "addr add 10.5.5.10/24 dev net",
+			"addr add 169.254.169.254/32 dev net"); err != nil {
+			return err
 		}
 		return n.serve(cert)
 	})
-	t.Cleanup(func() { ip(t, "link", "del", "wan"); close(work) })
+	t.Cleanup(func() { ip(t, "link", "del", "wan"); place.Close() })
 	return n
 }
 
@@ -166,7 +151,7 @@ func (n *internet) serve(cert tls.Certificate) error {
 	if err != nil {
 		return err
 	}
-	go n.answer(dns)
+	go env.ServeNames(dns, n.answer)
 	handler := http.HandlerFunc(n.handle)
 	for _, port := range []string{"443", "8443"} {
 		l, err := listen("0.0.0.0", port)
@@ -186,12 +171,12 @@ func (n *internet) serve(cert tls.Certificate) error {
 	if err != nil {
 		return err
 	}
-	go greet(speaks)
+	go env.Serve(speaks, greet)
 	lines, err := listen("0.0.0.0", "7")
 	if err != nil {
 		return err
 	}
-	go echoes(lines)
+	go env.Serve(lines, echoes)
 	echo, err := net.ListenPacket("udp4", serverAddr+":443")
 	if err != nil {
 		return err
@@ -209,66 +194,29 @@ func (n *internet) serve(cert tls.Certificate) error {
 	return nil
 }
 
-// echoes speaks first, and then reports what it is told at once.
-func echoes(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer c.Close()
-			_, _ = io.WriteString(c, "hello\n")
-			_, _ = io.Copy(c, c)
-		}()
-	}
+// echoes sends a line first, and then what it receives, at once.
+func echoes(c net.Conn) {
+	_, _ = io.WriteString(c, "hello\n")
+	_, _ = io.Copy(c, c)
 }
 
-// greet speaks first, and then reports what it was told once that has ended.
-func greet(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer c.Close()
-			_, _ = io.WriteString(c, "hello\n")
-			said, _ := io.ReadAll(c)
-			_, _ = c.Write(said)
-		}()
-	}
+// greet sends a line first, and then what it received, once that has ended.
+func greet(c net.Conn) {
+	_, _ = io.WriteString(c, "hello\n")
+	said, _ := io.ReadAll(c)
+	_, _ = c.Write(said)
 }
 
-// answer is the name server.
-func (n *internet) answer(c net.PacketConn) {
-	buf := make([]byte, 1500)
-	for {
-		k, from, err := c.ReadFrom(buf)
-		if err != nil {
-			return
-		}
-		var m dnsmessage.Message
-		if m.Unpack(buf[:k]) != nil || len(m.Questions) != 1 {
-			continue
-		}
-		q := m.Questions[0]
-		n.mu.Lock()
-		n.asked = append(n.asked, q.Name.String())
-		n.mu.Unlock()
-		r := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
-		a, ok := zone[q.Name.String()]
-		if more, trap := trapped(q); trap {
-			r.Answers = more
-		} else if !ok {
-			r.RCode = dnsmessage.RCodeNameError
-		} else if q.Type == dnsmessage.TypeA {
-			r.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: a}}}
-		}
-		if out, err := r.Pack(); err == nil {
-			_, _ = c.WriteTo(out, from)
-		}
+// answer is the zone of the name server.
+func (n *internet) answer(q dnsmessage.Question) ([]dnsmessage.Resource, bool) {
+	n.mu.Lock()
+	n.asked = append(n.asked, q.Name.String())
+	n.mu.Unlock()
+	if answers, trap := trapped(q); trap {
+		return answers, true
 	}
+	a, known := zone[q.Name.String()]
+	return env.Address(q, 1, netip.AddrFrom4(a)), known
 }
 
 // beClient is a program in a jail, without a word about its network: WHAT HOST PORT [SERVERNAME]. It prints what it got.

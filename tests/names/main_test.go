@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // client is this test's program in a jail, and hosted the variable that says that this process is in a network of its own.
@@ -68,7 +69,7 @@ func resolveBy(t *testing.T, server string) {
 
 func ip(t *testing.T, args ...string) {
 	t.Helper()
-	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-		t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	if err := env.IP(strings.Join(args, " ")); err != nil {
+		t.Fatal(err)
 	}
 }

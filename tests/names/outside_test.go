@@ -14,6 +14,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // podAddr is the address in an engine's network.
@@ -42,14 +44,7 @@ func engineNetwork(t *testing.T, n *internet) string {
 		}
 	}
 	in("link", "add", "eth0", "type", "veth", "peer", "name", "pod", "netns", n.tid)
-	n.do(func() error {
-		for _, args := range [][]string{{"addr", "add", "5.5.6.1/24", "dev", "pod"}, {"link", "set", "pod", "up"}} {
-			if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-				return fmt.Errorf("ip %v: %w: %s", args, err, out)
-			}
-		}
-		return nil
-	})
+	n.do(func() error { return env.IP("addr add 5.5.6.1/24 dev pod", "link set pod up") })
 	in("link", "set", "lo", "up")
 	in("addr", "add", podAddr+"/24", "dev", "eth0")
 	in("link", "set", "eth0", "up")
@@ -63,18 +58,11 @@ func whoAsks(t *testing.T, n *internet) {
 	var l net.Listener
 	n.do(func() (err error) { l, err = net.Listen("tcp4", serverAddr+":23"); return err })
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			from, _, _ := net.SplitHostPort(c.RemoteAddr().String())
-			_, _ = io.ReadAll(c) // what is left unread makes a reset of the end
-			fmt.Fprint(c, "from ", from)
-			c.Close()
-		}
-	}()
+	go env.Serve(l, func(c net.Conn) {
+		from, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+		_, _ = io.ReadAll(c) // what is left unread makes a reset of the end
+		fmt.Fprint(c, "from ", from)
+	})
 }
 
 // joining is a jail to be started whose bundle names a network namespace.
@@ -175,7 +163,7 @@ func TestEngineNetworkGone(t *testing.T) {
 				t.Errorf("there is a helper: %v", left)
 			}
 			// In the next case it is another name's.
-			n.do(func() error { _ = exec.Command("ip", "link", "del", "pod").Run(); return nil })
+			n.do(func() error { _ = env.IP("link del pod"); return nil })
 		})
 	}
 }

@@ -19,28 +19,19 @@ func init() { programs["serve"] = serve }
 
 // serve is a jail's program with servers on loopback: at 8000, at 8001 of IPv6 only, and one that resets at 8002.
 func serve() (string, error) {
-	for at, f := range map[string]func(net.Listener){"127.0.0.1:8000": greet, "[::1]:8001": greet, "127.0.0.1:8002": resets} {
+	for at, f := range map[string]func(net.Conn){"127.0.0.1:8000": greet, "[::1]:8001": greet, "127.0.0.1:8002": resets} {
 		l, err := net.Listen("tcp", at)
 		if err != nil {
 			return "", err
 		}
-		go f(l)
+		go env.Serve(l, f)
 	}
 	select {}
 }
 
-func resets(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			_, _ = io.ReadFull(c, make([]byte, 4))
-			_ = c.(*net.TCPConn).SetLinger(0)
-			_ = c.Close()
-		}()
-	}
+func resets(c net.Conn) {
+	_, _ = io.ReadFull(c, make([]byte, 4))
+	_ = c.(*net.TCPConn).SetLinger(0)
 }
 
 // publishing is a jail to be started whose program serves, and whose annotation publishes.

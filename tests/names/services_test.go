@@ -38,6 +38,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // servicesAddr is where the servers of TestClients are.
@@ -70,8 +72,8 @@ func newServices(t *testing.T, n *internet) *services {
 		}
 	}
 	n.do(func() error {
-		if out, err := exec.Command("ip", "addr", "add", servicesAddr+"/24", "dev", "net").CombinedOutput(); err != nil {
-			return fmt.Errorf("ip addr add: %w: %s", err, out)
+		if err := env.IP("addr add " + servicesAddr + "/24 dev net"); err != nil {
+			return err
 		}
 		return s.listen(t)
 	})
@@ -126,7 +128,7 @@ func (s *services) listen(t *testing.T) error {
 		443: func(l net.Listener) {
 			_ = http.Serve(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{s.cert}, NextProtos: []string{"h2", "http/1.1"}}), s)
 		},
-		7: func(l net.Listener) { greet(l) },
+		7: each(greet),
 		22: inetd(func() *exec.Cmd {
 			return exec.Command("/usr/sbin/sshd", "-i", "-e", "-f", filepath.Join(s.dir, "sshd_config"))
 		}),
@@ -198,18 +200,7 @@ func inetd(program func() *exec.Cmd) func(net.Listener) {
 
 // each serves each connection.
 func each(serve func(net.Conn)) func(net.Listener) {
-	return func(l net.Listener) {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				serve(c)
-			}()
-		}
-	}
+	return func(l net.Listener) { env.Serve(l, serve) }
 }
 
 // postgres is as much of PostgreSQL's protocol 3.0 as a client needs for one row: it refuses encryption, and lets everybody in.

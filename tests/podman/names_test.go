@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,11 +13,10 @@ import (
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
-	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // Addresses of a network behind the place's. They are of no special range, and lead nowhere else.
@@ -29,48 +29,38 @@ const (
 func lab(t *testing.T, p *engine.PodmanT) {
 	t.Helper()
 	own := "--net=" + strings.TrimSuffix(p.Root(), "root") + "ns/net"
-	tids, served := make(chan int), make(chan error)
-	linked, end := make(chan struct{}), make(chan struct{})
-	go thread.Own(func() error {
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		tids <- unix.Gettid()
-		<-linked
-		if err == nil {
-			err = serveLab()
-		}
-		served <- err
-		<-end
-		return nil
-	})
+	servers, err := env.NewPlace()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ip := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("nsenter", append([]string{own, "ip"}, args...)...).CombinedOutput(); err != nil {
 			t.Errorf("ip %v: %v: %s", args, err, out)
 		}
 	}
-	t.Cleanup(func() { ip("link", "del", "wan"); close(end) })
+	t.Cleanup(func() { ip("link", "del", "wan"); servers.Close() })
 	ip("link", "set", "lo", "up")
-	ip("link", "add", "wan", "type", "veth", "peer", "name", "net", "netns", strconv.Itoa(<-tids))
+	ip("link", "add", "wan", "type", "veth", "peer", "name", "net", "netns", strconv.Itoa(servers.TID))
 	ip("addr", "add", labHost+"/24", "dev", "wan")
 	ip("link", "set", "wan", "up")
-	close(linked)
-	if err := <-served; err != nil {
+	if err := servers.Do(serveLab); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // serveLab listens in the calling thread's namespace.
 func serveLab() error {
-	for _, args := range [][]string{{"link", "set", "lo", "up"}, {"link", "set", "net", "up"}, {"addr", "add", labServer + "/24", "dev", "net"}} {
-		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %v: %w: %s", args, err, out)
-		}
+	if err := env.IP("link set net up", "addr add "+labServer+"/24 dev net"); err != nil {
+		return err
 	}
 	dns, err := net.ListenPacket("udp4", labServer+":53")
 	if err != nil {
 		return err
 	}
-	go answerLab(dns)
+	go env.ServeNames(dns, func(q dnsmessage.Question) ([]dnsmessage.Resource, bool) {
+		return env.Address(q, 1, netip.MustParseAddr(labServer)), true
+	})
 	web, err := net.Listen("tcp4", labServer+":80")
 	if err != nil {
 		return err
@@ -79,28 +69,6 @@ func serveLab() error {
 		_ = http.Serve(web, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "served %s", r.Host) }))
 	}()
 	return nil
-}
-
-func answerLab(c net.PacketConn) {
-	buf := make([]byte, 1500)
-	for {
-		k, from, err := c.ReadFrom(buf)
-		if err != nil {
-			return
-		}
-		var m dnsmessage.Message
-		if m.Unpack(buf[:k]) != nil || len(m.Questions) != 1 {
-			continue
-		}
-		q := m.Questions[0]
-		r := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
-		if q.Type == dnsmessage.TypeA {
-			r.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: [4]byte{5, 5, 5, 10}}}}
-		}
-		if out, err := r.Pack(); err == nil {
-			_, _ = c.WriteTo(out, from)
-		}
-	}
 }
 
 // TestRootlessNames: an ordinary user's jail reaches what policy names and nothing else, over each delegate, by a way that needs no

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -226,15 +224,13 @@ func TestOwnAddresses(t *testing.T) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}
-		for _, args := range []string{
+		if err := env.IP(
 			"link set lo up", "link add one type veth peer name two", "link set one up", "link set two up",
 			"addr add 5.5.5.2/24 dev one", "addr add 5.5.5.3/24 dev one", "addr add 5.5.5.4/32 dev one", "addr add 7.7.7.7/32 dev lo",
 			"-6 addr add 2a05:5::2/64 dev one nodad", "-6 addr add 2a05:5::3/64 dev one nodad", "route add default via 5.5.5.1",
 			"route add blackhole 6.6.6.0/24", "route add unreachable 6.6.7.0/24", "route add local 6.6.8.0/24 dev lo", "-6 route add blackhole 2a06::/64",
-		} {
-			if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-				return fmt.Errorf("ip %s: %w: %s", args, err, out)
-			}
+		); err != nil {
+			return err
 		}
 		rt, err := openRoutes()
 		if err != nil {

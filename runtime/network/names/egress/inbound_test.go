@@ -2,11 +2,9 @@ package egress
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/spec/publish"
+	"agentjail.dev/tests/env"
 )
 
 // TestFromEngine: connections in the engine's network arrive at the ports that may, with the port that they were made to, and no others
@@ -102,10 +101,8 @@ func emptyNetwork(t *testing.T) (ns *os.File) {
 		if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}
-		for _, args := range [][]string{{"link", "set", "lo", "up"}, {"addr", "add", "192.0.2.1/32", "dev", "lo"}} {
-			if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-				return fmt.Errorf("ip %v: %w: %s", args, err, out)
-			}
+		if err := env.IP("link set lo up", "addr add 192.0.2.1/32 dev lo"); err != nil {
+			return err
 		}
 		ns, err = os.Open("/proc/thread-self/ns/net")
 		return err
