@@ -18,7 +18,7 @@ func TestCaught(t *testing.T) {
 		}
 	}
 	want := errors.New("x")
-	if err := thread.Caught(func() error { return want }); err != want {
+	if err := thread.Caught(func() error { return want }); !errors.Is(err, want) {
 		t.Error(err)
 	}
 }

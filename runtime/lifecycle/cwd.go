@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -23,11 +24,11 @@ func checkExecCwd(j *state.Brief, cwd string) error {
 	}
 	defer root.Close()
 	fd, err := openat.Open(int(root.Fd()), cwd, openat.InRoot, unix.O_PATH)
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		unix.Close(fd)
 		return nil
-	case unix.ELOOP, unix.EXDEV:
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
 		return refusal.New(refusal.Cwd, "process.cwd %q leads out of the jail (CVE-2024-21626)", cwd)
 	}
 	// The delegate reports a directory that is missing or may not be entered. A link to /proc/self

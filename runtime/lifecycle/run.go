@@ -39,7 +39,7 @@ func (a *attempt) finishRun() error {
 	go r.watchLost(&watched)
 	var ws syscall.WaitStatus
 	for {
-		if _, err = syscall.Wait4(j.InitPid, &ws, 0, nil); err != syscall.EINTR {
+		if _, err = syscall.Wait4(j.InitPid, &ws, 0, nil); !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}

@@ -336,18 +336,18 @@ func (m *CreatedPlaceholder) makeIn(dir int, name string, uid uint32) (ok bool, 
 		fd, err = unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 		return err
 	}
-	if err = create(); err == unix.EACCES {
+	if err = create(); errors.Is(err, unix.EACCES) {
 		err = thread.AnyMode(create) // the owner can change the mode, and so can the jail
 	}
 	if err == nil && m.Dir {
 		afterMkdir(m.Path)
 		fd, err = unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP || err == unix.EACCES {
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EACCES) {
 			return false, nil // something else is there by now
 		}
 	}
 	switch {
-	case err == unix.EEXIST:
+	case errors.Is(err, unix.EEXIST):
 		return false, nil
 	case err != nil:
 		return false, err
@@ -555,13 +555,12 @@ func (m *CreatedPlaceholder) removeIn(dir int, since int64) (found bool, err err
 	}
 	err = thread.AsOwner(up.Uid, up.Gid, func() error {
 		unlink := func() error { return unix.Unlinkat(dir, name, flags) }
-		if err := unlink(); err != unix.EACCES {
+		if err := unlink(); !errors.Is(err, unix.EACCES) {
 			return err
 		}
 		return thread.AnyMode(unlink)
 	})
-	switch err {
-	case nil, unix.ENOENT, unix.EROFS, unix.ENOTEMPTY, unix.EEXIST:
+	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
 		return true, nil
 	}
 	return true, fmt.Errorf("removing the placeholder %s: %w", m.Path, err)

@@ -81,11 +81,10 @@ func All(err error) []*Error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := err.(*Error); ok {
-		return []*Error{e}
-	}
 	var out []*Error
-	switch err := err.(type) {
+	switch err := any(err).(type) { // level by level, since each may wrap several
+	case *Error:
+		return []*Error{err}
 	case interface{ Unwrap() error }:
 		out = All(err.Unwrap())
 	case interface{ Unwrap() []error }:

@@ -26,7 +26,7 @@ func TestError(t *testing.T) {
 	if (*Error)(nil).About("x") != nil {
 		t.Error("a refusal is made of none")
 	}
-	if Join(nil) != nil || Join([]*Error{e}) != error(e) {
+	if Join(nil) != nil || any(Join([]*Error{e})) != any(e) {
 		t.Error("none and one")
 	}
 	both := Join([]*Error{e, other})

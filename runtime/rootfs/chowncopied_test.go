@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -201,7 +202,7 @@ func TestAttachChanges(t *testing.T) {
 		st := staged(t, r)
 		must(t, os.Chmod(r.Dir, 0o711))
 		must(t, DetachChanges(r.Dir))
-		if _, err := OpenChanges(r.Dir); err != ErrNoChanges {
+		if _, err := OpenChanges(r.Dir); !errors.Is(err, ErrNoChanges) {
 			t.Errorf("before: %v", err)
 		}
 		must(t, AttachChanges(st.Changes, r.Dir))

@@ -249,7 +249,7 @@ func (s *stager) makeLayer() error {
 	if largePages(hostfacts.KernelRelease()) {
 		err = mount(opts + ",huge=within_size") // a tenth of the time for large writes
 	}
-	if err == unix.EINVAL { // a kernel without such pages does not know the option
+	if errors.Is(err, unix.EINVAL) { // a kernel without such pages does not know the option
 		err = mount(opts)
 	}
 	if err != nil {

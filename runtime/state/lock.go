@@ -21,13 +21,13 @@ func (s Store) lock(key string, how int) (unlock func(), err error) {
 	dir := s.Dir(key)
 	for {
 		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err == unix.ENOENT {
+		if errors.Is(err, unix.ENOENT) {
 			return nil, ErrNotFound
 		}
 		if err != nil {
 			return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 		}
-		for err = unix.Flock(fd, how); err == unix.EINTR; err = unix.Flock(fd, how) {
+		for err = unix.Flock(fd, how); errors.Is(err, unix.EINTR); err = unix.Flock(fd, how) {
 		}
 		var locked, there unix.Stat_t
 		if err == nil {
@@ -36,7 +36,7 @@ func (s Store) lock(key string, how int) (unlock func(), err error) {
 		switch {
 		case err == nil && locked.Dev == there.Dev && locked.Ino == there.Ino:
 			return func() { unix.Close(fd) }, nil
-		case err == unix.EWOULDBLOCK:
+		case errors.Is(err, unix.EWOULDBLOCK):
 			unix.Close(fd)
 			return nil, errBusy
 		case err != nil && !errors.Is(err, unix.ENOENT):

@@ -101,10 +101,10 @@ func dump(pid int) ([][]bpf.Insn, error) {
 	for i := uintptr(0); ; i++ {
 		// The oldest filter has index 0 (kernel/seccomp.c, get_nth_filter).
 		n, err := getFilter(pid, i, buf)
-		if err == unix.ENOENT || err == unix.EINVAL && i == 0 { // EINVAL: no filter at all
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) && i == 0 { // EINVAL: no filter at all
 			return progs, nil
 		}
-		if err == unix.EACCES || err == unix.EIO {
+		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EIO) {
 			return nil, fmt.Errorf("%w: %w", ErrCannot, err)
 		}
 		if err != nil {

@@ -134,7 +134,7 @@ func unpack(dir string) error {
 	}
 	for r := tar.NewReader(&buf); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package cri
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -54,7 +55,7 @@ func (n *node) channels(address string, stdin []byte, out *[256][]byte) error {
 	go func() { sent <- sendChannel(conn, 0, stdin) }()
 	for {
 		op, payload, err := readFrame(r)
-		if err == io.EOF || op == 8 {
+		if errors.Is(err, io.EOF) || op == 8 {
 			break
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -95,7 +96,7 @@ func (term *Terminal) listen() {
 	buf := make([]byte, 4096)
 	for !term.hung.Load() {
 		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(term.master.Fd()), Events: unix.POLLIN}}, 50)
-		if ready == 0 || err == unix.EINTR {
+		if ready == 0 || errors.Is(err, unix.EINTR) {
 			continue
 		}
 		n, err := term.master.Read(buf)

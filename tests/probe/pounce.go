@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,7 +51,7 @@ var waysInto = []struct {
 		var buf [1]byte
 		local, remote := [2]uintptr{uintptr(unsafe.Pointer(&buf[0])), 1}, [2]uintptr{8, 1}
 		err := sys(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
-		if err == unix.EFAULT {
+		if errors.Is(err, unix.EFAULT) {
 			err = nil
 		}
 		return err

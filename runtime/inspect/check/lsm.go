@@ -1,6 +1,7 @@
 package check
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,13 +89,13 @@ func labelsOf(delegates []string, attached func(string) ([]apparmor.Attached, er
 // landlockABI requests the version of the kernel's interface.
 func landlockABI(*env) answer {
 	abi, err := landlock.ABI()
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		if abi < plan.LandlockMin {
 			return fail("boot Linux 5.19 or later", "version %d, which refuses every rename between directories: not used", abi)
 		}
 		return ok("version %d", abi)
-	case unix.EOPNOTSUPP:
+	case errors.Is(err, unix.EOPNOTSUPP):
 		return fail("boot with lsm=...,landlock", "built into the kernel, but off")
 	}
 	return fail("boot Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK and lsm=...,landlock", "%v", err)

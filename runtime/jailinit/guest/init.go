@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -122,7 +123,7 @@ func (i *initial) start() (child int, at stage, n int, errno syscall.Errno) {
 	attr := &syscall.ProcAttr{Env: i.env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: i.tty}}
 	child, err := syscall.ForkExec(i.name, i.args, attr)
 	i.leads = err == nil
-	if err == unix.ENOSYS || err == unix.EPERM {
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 		// The jail's filter may refuse setsid(2), as profile strict does. Then the program is in
 		// the session of this process, which takes the terminal back.
 		if i.tty {
@@ -131,7 +132,7 @@ func (i *initial) start() (child int, at stage, n int, errno syscall.Errno) {
 		attr.Sys = nil
 		child, err = syscall.ForkExec(i.name, i.args, attr)
 	}
-	if e, ok := err.(syscall.Errno); ok {
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
 		errno = e
 	} else if err != nil {
 		errno = unix.EINVAL

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -15,10 +16,10 @@ import (
 // that cannot be run.
 func lookup(name string) (path string, status int, why string) {
 	if strings.ContainsRune(name, '/') {
-		switch err := executable(name); err {
-		case nil:
+		switch err := executable(name); {
+		case err == nil:
 			return name, 0, ""
-		case unix.ENOENT, unix.ENOTDIR:
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 			return "", jailinit.ExitNotFound, "exec: " + strconv.Quote(name) + ": stat " + name + ": " + err.Error()
 		default:
 			return "", jailinit.ExitNotExecutable, "exec: " + strconv.Quote(name) + ": " + err.Error()
@@ -33,10 +34,10 @@ func lookup(name string) (path string, status int, why string) {
 			continue // a program of the working directory is not meant
 		}
 		p := dir + "/" + name
-		switch executable(p) {
-		case nil:
+		switch err := executable(p); {
+		case err == nil:
 			return p, 0, ""
-		case unix.EACCES:
+		case errors.Is(err, unix.EACCES):
 			denied = true
 		}
 	}

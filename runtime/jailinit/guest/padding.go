@@ -2,6 +2,7 @@ package guest
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +42,7 @@ func pad(o *jailinit.Orders) error {
 			return nil
 		}
 		switch err := stack(p); {
-		case err == unix.ENOMEM: // the delegate's filter is longer: less is left
+		case errors.Is(err, unix.ENOMEM): // the delegate's filter is longer: less is left
 			return nil
 		case err != nil:
 			return err

@@ -132,7 +132,7 @@ func keep(path, label string, src *os.File) error {
 	}
 	prune(dir)
 	err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
-	if err != nil && err != unix.EEXIST {
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("naming it: %w", err)
 	}
 	return nil

@@ -113,7 +113,7 @@ func create(path string, data []byte, flags int, mode os.FileMode) error {
 	}
 	for len(data) > 0 && err == nil {
 		var n int
-		if n, err = unix.Write(fd, data); err == unix.EINTR {
+		if n, err = unix.Write(fd, data); errors.Is(err, unix.EINTR) {
 			err = nil
 		} else if err == nil {
 			data = data[n:]

@@ -82,7 +82,7 @@ func (m *Map[V]) Put(key uint32, v V) error { return element(unix.BPF_MAP_UPDATE
 // Delete removes an entry, if it is there.
 func (m *Map[V]) Delete(key uint32) error {
 	err := element[V](unix.BPF_MAP_DELETE_ELEM, m.fd, &key, nil)
-	if err == unix.ENOENT {
+	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	return err

@@ -476,7 +476,7 @@ func wait4(pid int, ws *syscall.WaitStatus) error {
 // (CVE-2024-21626 was such a file).
 func CloseOnExec() error {
 	err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
-	if err != unix.ENOSYS && err != unix.EINVAL { // before Linux 5.11
+	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) { // before Linux 5.11
 		return err
 	}
 	d, err := os.Open("/proc/self/fd")

@@ -378,7 +378,7 @@ func (c *conn) transaction(msgs []message) error {
 			}
 			return nil
 		})
-		if err == unix.EAGAIN {
+		if errors.Is(err, unix.EAGAIN) {
 			break
 		}
 		if err != nil {

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -118,7 +119,7 @@ func sendOut(l *lab, i int) (err error) {
 		}
 		to := sockaddr(dst, probePort, zone)
 		if p.kind == unix.SOCK_STREAM {
-			if err = unix.Connect(fd, to); err == unix.EINPROGRESS {
+			if err = unix.Connect(fd, to); errors.Is(err, unix.EINPROGRESS) {
 				err = nil
 			}
 		} else {
@@ -304,7 +305,7 @@ func TestNothingComesIn(t *testing.T) {
 					}
 				}
 				if p.kind == unix.SOCK_STREAM {
-					if sent = unix.Connect(fd, sockaddr(dst, probePort, l.portIndex)); sent == unix.EINPROGRESS {
+					if sent = unix.Connect(fd, sockaddr(dst, probePort, l.portIndex)); errors.Is(sent, unix.EINPROGRESS) {
 						sent = nil
 					}
 				} else {

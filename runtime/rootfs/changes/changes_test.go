@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -108,7 +109,7 @@ func TestListEnds(t *testing.T) {
 	change(t, merged.Name())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := List(ctx, upper, func(string) bool { return false }); err != context.Canceled {
+	if _, err := List(ctx, upper, func(string) bool { return false }); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path"
 	"slices"
@@ -54,7 +55,7 @@ func First(ctx context.Context, layer *os.File, below Below, most int) (out []Ch
 func firstIn(root int, dir string, most int) (out []entry, more bool) {
 	fd, err := beneath(root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return nil, err != unix.ENOENT
+		return nil, !errors.Is(err, unix.ENOENT)
 	}
 	f := os.NewFile(uintptr(fd), dir)
 	defer f.Close()

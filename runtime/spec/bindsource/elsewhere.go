@@ -1,6 +1,7 @@
 package bindsource
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,7 +64,7 @@ func (ms *Mounts) more() bool {
 	}
 	var buf [16 << 10]byte
 	n, err := unix.Read(ms.fd, buf[:])
-	if err == unix.EINTR {
+	if errors.Is(err, unix.EINTR) {
 		return true
 	}
 	if err != nil {

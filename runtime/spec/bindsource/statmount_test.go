@@ -1,6 +1,7 @@
 package bindsource
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestStatmount(t *testing.T) {
 		if id, err := mountOf(fd); err == nil && id == m.ID { // nothing is mounted over it
 			source, options, err := statmount(fd)
 			switch {
-			case err == unix.ENOSYS, err == errStatmount: // an old kernel, or a file system without options
+			case errors.Is(err, unix.ENOSYS), errors.Is(err, errStatmount): // an old kernel, or a file system without options
 			case err != nil:
 				t.Errorf("%s: %v", m.Point, err)
 			default:

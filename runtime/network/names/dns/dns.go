@@ -19,6 +19,7 @@
 package dns
 
 import (
+	"errors"
 	"net/netip"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -82,18 +83,18 @@ func read(p *dnsmessage.Parser) (q dnsmessage.Question, edns bool, version byte,
 	if err != nil {
 		return q, false, 0, false
 	}
-	if _, err := p.Question(); err != dnsmessage.ErrSectionDone {
+	if _, err := p.Question(); !errors.Is(err, dnsmessage.ErrSectionDone) {
 		return q, false, 0, false
 	}
-	if _, err := p.AnswerHeader(); err != dnsmessage.ErrSectionDone {
+	if _, err := p.AnswerHeader(); !errors.Is(err, dnsmessage.ErrSectionDone) {
 		return q, false, 0, false
 	}
-	if _, err := p.AuthorityHeader(); err != dnsmessage.ErrSectionDone {
+	if _, err := p.AuthorityHeader(); !errors.Is(err, dnsmessage.ErrSectionDone) {
 		return q, false, 0, false
 	}
 	for range maxRecords {
 		h, err := p.AdditionalHeader()
-		if err == dnsmessage.ErrSectionDone {
+		if errors.Is(err, dnsmessage.ErrSectionDone) {
 			return q, edns, version, true
 		}
 		if err != nil || p.SkipAdditional() != nil {

@@ -269,7 +269,7 @@ func (f *flow) look() ([]byte, error) {
 	buf := make([]byte, 4096)
 	n, err := f.client.Read(buf)
 	if n == 0 {
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = nil
 		}
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -213,7 +214,7 @@ func TestSession(t *testing.T) {
 			t.Errorf("%s: a terminal", what)
 		}
 		err = s.Run("git-upload-pack '/r.git'")
-		if e, ok := err.(*ssh.ExitError); !ok || e.ExitStatus() != 7 || out.Len() != 5<<20 || errs.String() != "err" {
+		if e, ok := errors.AsType[*ssh.ExitError](err); !ok || e.ExitStatus() != 7 || out.Len() != 5<<20 || errs.String() != "err" {
 			t.Errorf("%s: %v, %d, %q", what, err, out.Len(), errs.String())
 		}
 		l.mu.Lock()

@@ -188,7 +188,7 @@ func line(r *bufio.Reader, budget *int) (string, error) {
 		if err == nil {
 			break
 		}
-		if err != bufio.ErrBufferFull {
+		if !errors.Is(err, bufio.ErrBufferFull) {
 			if err == io.EOF && len(out) > 0 {
 				err = io.ErrUnexpectedEOF
 			}

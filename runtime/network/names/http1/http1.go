@@ -374,7 +374,7 @@ func (r *Reader) trailers(w *merger) error {
 
 // inBody wraps an error within a body.
 func inBody(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	return fmt.Errorf("reading a request's body: %w", err)
@@ -392,7 +392,7 @@ func Status(r *bufio.Reader) (code int, raw []byte, err error) {
 			if len(raw) > maxHead {
 				return 0, raw, fmt.Errorf("a response's head of more than %d bytes", maxHead)
 			}
-			if err == bufio.ErrBufferFull {
+			if errors.Is(err, bufio.ErrBufferFull) {
 				continue
 			}
 			if err != nil {
@@ -464,7 +464,7 @@ func (r *Reader) requests(m *merger, judged func(*Request) error, switched func(
 			return fmt.Errorf("sending requests: %w", err)
 		}
 		q, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -235,10 +235,10 @@ func FuzzCopy(f *testing.F) {
 		for ; ; n++ {
 			q, e := http.ReadRequest(r)
 			if e != nil {
-				if err == nil && e != io.EOF && !strings.Contains(e.Error(), "invalid URI") && !strings.Contains(e.Error(), "parse ") {
+				if err == nil && !errors.Is(e, io.EOF) && !strings.Contains(e.Error(), "invalid URI") && !strings.Contains(e.Error(), "parse ") {
 					t.Fatalf("net/http refuses what passed: %v", e)
 				}
-				if e != io.EOF {
+				if !errors.Is(e, io.EOF) {
 					return
 				}
 				break

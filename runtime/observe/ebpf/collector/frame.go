@@ -79,7 +79,7 @@ func readFrames(r io.Reader, s sink) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for {
 		kind, err := in.ReadByte()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {

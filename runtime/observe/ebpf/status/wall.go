@@ -4,6 +4,8 @@
 package status
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -27,5 +29,5 @@ func Acts(protocol int) bool {
 	if err == nil {
 		unix.Close(fd)
 	}
-	return err == Answer
+	return errors.Is(err, Answer)
 }
