@@ -13,7 +13,6 @@ func covered(a args, rules []args) bool {
 	for axis := range a {
 		var in []set
 		for _, r := range rules {
-			r := r
 			s := r[axis]
 			r[axis] = set{}
 			if a.within(r) {
@@ -87,7 +86,7 @@ func (s set) next(lo uint64) (uint64, bool) {
 	// A larger member differs from lo first at some bit that is 0 in lo and
 	// 1 in the member; the lowest such bit gives the smallest. Bits above it
 	// are lo's and must fit the mask, bits below take the smallest value.
-	for bit := 0; bit < 64; bit++ {
+	for bit := range 64 {
 		one := uint64(1) << bit
 		above := ^(one<<1 - 1)
 		if lo&one != 0 || s.mask&one != 0 && s.value&one == 0 || (lo^s.value)&s.mask&above != 0 {

@@ -143,12 +143,10 @@ func (s *stdio) output(w io.Writer) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.copies.Add(1)
-	go func() {
-		defer s.copies.Done()
+	s.copies.Go(func() {
 		_, _ = io.Copy(w, ours)
 		ours.Close()
-	}()
+	})
 	return theirs, nil
 }
 

@@ -132,8 +132,8 @@ func TestBootstrap(t *testing.T) {
 		{"options", old, true, ""},
 		{"options with our id", trick, true, ""},
 		{"garbage", []byte{0xff, 0xff}, true, ""},
-		{"parameters", params(&bootapi.BootstrapParams{InstanceID: "one", Namespace: "ns", SocketDir: proto.String("/d")}), false, "/d"},
-		{"parameters of another", params(&bootapi.BootstrapParams{InstanceID: "two", Namespace: "ns", SocketDir: proto.String("/d")}), true, ""},
+		{"parameters", params(&bootapi.BootstrapParams{InstanceID: "one", Namespace: "ns", SocketDir: new("/d")}), false, "/d"},
+		{"parameters of another", params(&bootapi.BootstrapParams{InstanceID: "two", Namespace: "ns", SocketDir: new("/d")}), true, ""},
 	} {
 		p, legacy := c.bootstrap(try.in)
 		if legacy != try.legacy || p.InstanceID != "one" || p.Namespace != "ns" || p.GetSocketDir() != try.dir {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -55,12 +56,7 @@ type options struct {
 }
 
 func (o options) has(measure string) bool {
-	for _, m := range strings.Split(o.only, ",") {
-		if m == measure {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Split(o.only, ","), measure)
 }
 
 func run(o options) int {

@@ -253,7 +253,7 @@ func (d demo) report() error {
 	}
 	prompt("agentjail inspect " + id[:12] + "...")
 	out, err := exec.Command(d.runtime, "inspect", id).CombinedOutput()
-	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
 		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if c := of(word); c != "" {
 			line = strings.Replace(line, word, paint(c, word), 1)

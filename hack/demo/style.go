@@ -56,7 +56,7 @@ func say(format string, args ...any) {
 func prompt(command string) { fmt.Println("  " + paint(typed, "$ "+command)) }
 
 func indent(s string) {
-	for _, line := range strings.Split(strings.TrimRight(s, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
 		fmt.Println("    " + line)
 	}
 }

@@ -80,7 +80,7 @@ var (
 func saveEnded(out, console string) error {
 	name := ""
 	var said strings.Builder
-	for _, line := range strings.Split(console, "\n") {
+	for line := range strings.SplitSeq(console, "\n") {
 		if m := stepBegins.FindStringSubmatch(line); m != nil {
 			name = filepath.Base(m[1])
 			said.Reset()

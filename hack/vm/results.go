@@ -220,7 +220,7 @@ func (r result) missing() []string {
 func relevant(output string) string {
 	const most = 60000
 	var keep []string
-	for _, line := range strings.Split(output, "\n") {
+	for line := range strings.SplitSeq(output, "\n") {
 		trimmed := strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(trimmed, "=== "), strings.HasPrefix(trimmed, "--- PASS"):

@@ -147,7 +147,7 @@ func addLog(tests map[string]*outcome.Test, path string) error {
 	}
 	var part []string
 	found := 0
-	for _, line := range strings.Split(string(text), "\n") {
+	for line := range strings.SplitSeq(string(text), "\n") {
 		m := packageLine.FindStringSubmatch(line)
 		if m == nil {
 			part = append(part, line)

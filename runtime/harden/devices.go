@@ -23,9 +23,9 @@ func devices(p *pass) {
 	var keep []specs.LinuxDevice
 	rules := []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}
 	for _, d := range plan.StandardDevices() {
-		r := specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: ptr(d.Major), Access: "rw"}
+		r := specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: new(d.Major), Access: "rw"}
 		if d.Minor >= 0 {
-			r.Minor = ptr(d.Minor)
+			r.Minor = new(d.Minor)
 		}
 		rules = append(rules, r)
 	}
@@ -47,7 +47,7 @@ func devices(p *pass) {
 			continue
 		}
 		keep = append(keep, d)
-		rules = append(rules, specs.LinuxDeviceCgroup{Allow: true, Type: kindOf(d), Major: ptr(d.Major), Minor: ptr(d.Minor), Access: access})
+		rules = append(rules, specs.LinuxDeviceCgroup{Allow: true, Type: kindOf(d), Major: new(d.Major), Minor: new(d.Minor), Access: access})
 	}
 	if len(gone) > 0 {
 		p.deny(rings.Access, "linux.devices", list(gone), "none", "device drivers are kernel surface (policy: devices.allow, which opens the driver of each device that it names)")
@@ -174,5 +174,3 @@ func beyond(asked, now []specs.LinuxDeviceCgroup) []string {
 	}
 	return slices.Compact(out)
 }
-
-func ptr[T any](v T) *T { return &v }

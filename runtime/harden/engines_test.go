@@ -104,7 +104,7 @@ func privileged() *specs.Spec {
 		Version: "1.3.0",
 		Root:    &specs.Root{Path: "/var/lib/docker/overlay2/x/merged"},
 		Process: &specs.Process{
-			Args: []string{"sh"}, Cwd: "/", Env: []string{"PATH=/bin"}, OOMScoreAdj: ptr(-1000), ApparmorProfile: "unconfined",
+			Args: []string{"sh"}, Cwd: "/", Env: []string{"PATH=/bin"}, OOMScoreAdj: new(-1000), ApparmorProfile: "unconfined",
 			Capabilities: &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all},
 		},
 		Mounts: []specs.Mount{
@@ -143,7 +143,7 @@ func TestPrivileged(t *testing.T) {
 	}
 	// It is the very jail that an unprivileged container of the same image is.
 	plain := clone(s)
-	plain.Process.Capabilities, plain.Process.OOMScoreAdj, plain.Process.ApparmorProfile = nil, ptr(0), "docker-default"
+	plain.Process.Capabilities, plain.Process.OOMScoreAdj, plain.Process.ApparmorProfile = nil, new(0), "docker-default"
 	plain.Linux = &specs.Linux{Namespaces: []specs.LinuxNamespace{{Type: "mount"}, {Type: "pid"}, {Type: "ipc"}, {Type: "uts"}, {Type: "network"}, {Type: "cgroup"}}, MaskedPaths: []string{"/proc/acpi"}, ReadonlyPaths: []string{"/proc/sys"}}
 	plain.Mounts = append(plain.Mounts[:3:3], specs.Mount{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 		specs.Mount{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "ro"}},

@@ -257,7 +257,7 @@ func TestUpdate(t *testing.T) {
 		{"memory without swap", r{Memory: &specs.LinuxMemory{Limit: i(gib)}}, r{Memory: &specs.LinuxMemory{Limit: i(gib), Swap: i(gib)}}},
 		{"swap alone", r{Memory: &specs.LinuxMemory{Swap: i(3 * gib)}}, r{}},
 		{"memory that is never reclaimed", r{Memory: &specs.LinuxMemory{Reservation: i(-1)}}, r{}},
-		{"no OOM killer", r{Memory: &specs.LinuxMemory{DisableOOMKiller: ptr(true)}}, r{}},
+		{"no OOM killer", r{Memory: &specs.LinuxMemory{DisableOOMKiller: new(true)}}, r{}},
 		{"quota alone, for the usual period", r{CPU: &specs.LinuxCPU{Quota: i(200000)}}, r{CPU: &specs.LinuxCPU{Quota: i(200000), Period: u(100000)}}},
 		{"period alone, by which a quota would grow", r{CPU: &specs.LinuxCPU{Period: u(1000)}}, r{}},
 		{"quota for a short period", r{CPU: &specs.LinuxCPU{Quota: i(400000), Period: u(1000)}}, r{CPU: &specs.LinuxCPU{Quota: i(4000), Period: u(1000)}}},

@@ -250,9 +250,9 @@ func fieldsOf(t reflect.Type, seen map[reflect.Type]bool) []string {
 	}
 	seen[t] = true
 	var out []string
-	for i := range t.NumField() {
-		out = append(out, t.Name()+"."+t.Field(i).Name)
-		out = append(out, fieldsOf(t.Field(i).Type, seen)...)
+	for field := range t.Fields() {
+		out = append(out, t.Name()+"."+field.Name)
+		out = append(out, fieldsOf(field.Type, seen)...)
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package harden
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -332,9 +333,7 @@ var mutations = []mutation{
 	func(g gen, s *specs.Spec) {
 		m := linuxOf(s).Sysctl
 		out := map[string]string{}
-		for k, v := range m {
-			out[k] = v
-		}
+		maps.Copy(out, m)
 		out[g.one("kernel.core_pattern", "kernel/core_pattern", "net.ipv4.ip_forward", "net/ipv4/ip_forward", "net.ipv4.conf.all.route_localnet", "net.core.somaxconn", "net/core/somaxconn", "net.ipv4.ping_group_range", "net.ipv4.ip_unprivileged_port_start",
 			"net.ipv4.tcp_syncookies", "net.../../kernel.core_pattern", "net./../kernel/core_pattern", "kernel.shmmax", "kernel.msgmax", "kernel.msgmax.x", "fs.mqueue.msg_max", "fs.mqueue", "kernel.domainname", "kernel.hostname", "vm.overcommit_memory", "user.max_user_namespaces", "", ".", "net.", "fs.mqueue./x")] = g.one("0", "1", "|/bin/sh")
 		linuxOf(s).Sysctl = out
@@ -447,9 +446,7 @@ func (g gen) env() string {
 
 func (g gen) annotate(m map[string]string) map[string]string {
 	out := map[string]string{}
-	for k, v := range m {
-		out[k] = v
-	}
+	maps.Copy(out, m)
 	for range 1 + g.IntN(4) {
 		k := g.one("run.oci.seccomp_bpf_data", "Run.OCI.keep_original_groups", "org.criu.config", "org.systemd.property.MemoryMax", "bundle", "Bundle", "krun.cpus", "module.wasm.image/variant", "io.kubernetes.cri-o.Devices",
 			"dev.agentjail.root.size", "dev.agentjail.limits.pids", "dev.agentjail.limits.memory", "dev.agentjail.tmpfs.size", "dev.agentjail.root.inodes", "dev.agentjail.on_loosen", "dev.agentjail.seccomp.profile", "com.example", "")

@@ -328,7 +328,7 @@ func checkCgroupsPath(p *pass, s string) {
 		return
 	}
 	// The systemd driver's form is slice:prefix:name.
-	for _, part := range strings.Split(s, ":") {
+	for part := range strings.SplitSeq(s, ":") {
 		if slices.Contains(strings.Split(part, "/"), "..") {
 			p.refuse(refusal.CgroupPath, "linux.cgroupsPath %q leaves its place", s)
 			return

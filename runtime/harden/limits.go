@@ -69,10 +69,10 @@ func pids(p *pass, r *specs.LinuxResources) {
 	case max == 0:
 	case given && (*r.Pids.Limit < 0 || *r.Pids.Limit > max):
 		p.bound(resources+"pids.limit", fmt.Sprint(*r.Pids.Limit), fmt.Sprint(max), "a fork bomb stays inside")
-		r.Pids = &specs.LinuxPids{Limit: ptr(max)}
+		r.Pids = &specs.LinuxPids{Limit: new(max)}
 	case !given && p.f.Host.Cgroup.Pids:
 		p.bound(resources+"pids.limit", "", fmt.Sprint(max), "a fork bomb stays inside")
-		r.Pids = &specs.LinuxPids{Limit: ptr(max)}
+		r.Pids = &specs.LinuxPids{Limit: new(max)}
 	case !given:
 		r.Pids = nil
 	}
@@ -113,10 +113,10 @@ func memory(p *pass, r *specs.LinuxResources) {
 	case limit == 0:
 	case given && (*m.Limit < 0 || *m.Limit > limit):
 		p.bound(field+"limit", policy.Size(*m.Limit).String(), policy.Size(limit).String(), "a memory bomb stays inside")
-		m.Limit = ptr(limit)
+		m.Limit = new(limit)
 	case !given && p.f.Host.Cgroup.Memory:
 		p.bound(field+"limit", "", policy.Size(limit).String(), "a memory bomb stays inside")
-		m.Limit = ptr(limit)
+		m.Limit = new(limit)
 	}
 	if limit > 0 && m.Limit != nil {
 		swap(p, m, field)
@@ -163,10 +163,10 @@ func swap(p *pass, m *specs.LinuxMemory, field string) {
 	total := *m.Limit + int64(p.pol.Limits.Swap)
 	switch {
 	case m.Swap == nil || *m.Swap < 0 || *m.Swap > total:
-		m.Swap = ptr(total)
+		m.Swap = new(total)
 		p.bound(field+"swap", "", policy.Size(total).String(), "memory and swap together")
 	case *m.Swap < *m.Limit:
-		m.Swap = ptr(*m.Limit) // less than memory alone is invalid
+		m.Swap = new(*m.Limit) // less than memory alone is invalid
 	}
 }
 
@@ -255,9 +255,9 @@ func quota(p *pass, c *specs.LinuxCPU, field string) {
 			was = fmt.Sprint(*c.Quota)
 		}
 		p.bound(field+"quota", was, fmt.Sprintf("%d of %d", most, period), why)
-		c.Quota = ptr(most)
+		c.Quota = new(most)
 	}
-	c.Period = ptr(period)
+	c.Period = new(period)
 }
 
 // bound reports a limit: lowered where there was a higher one, else set.

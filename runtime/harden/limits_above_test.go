@@ -18,8 +18,8 @@ func TestQuotaOfTheGroupAbove(t *testing.T) {
 		{CPUQuota{}, specs.LinuxCPU{}, 400000},
 		{CPUQuota{20000, 100000}, specs.LinuxCPU{}, 20000},
 		{CPUQuota{10000, 50000}, specs.LinuxCPU{}, 20000},
-		{CPUQuota{20000, 100000}, specs.LinuxCPU{Quota: ptr(int64(10000)), Period: ptr(uint64(100000))}, 10000},
-		{CPUQuota{20000, 100000}, specs.LinuxCPU{Quota: ptr(int64(-1))}, 20000},
+		{CPUQuota{20000, 100000}, specs.LinuxCPU{Quota: new(int64(10000)), Period: new(uint64(100000))}, 10000},
+		{CPUQuota{20000, 100000}, specs.LinuxCPU{Quota: new(int64(-1))}, 20000},
 		{CPUQuota{1000, 1000000}, specs.LinuxCPU{}, 1000},
 		{CPUQuota{800000, 100000}, specs.LinuxCPU{}, 400000},
 	} {

@@ -44,7 +44,7 @@ func TestLimits(t *testing.T) {
 		{"reservation", r{Memory: &specs.LinuxMemory{Reservation: i(gib)}}, usual(func(o *r) { o.Memory.Reservation = i(gib) })},
 		{"reservation of all", r{Memory: &specs.LinuxMemory{Reservation: i(-1)}}, usual(same)},
 		{"reservation beyond the limit", r{Memory: &specs.LinuxMemory{Limit: i(gib), Reservation: i(2 * gib)}}, usual(func(o *r) { o.Memory = &specs.LinuxMemory{Limit: i(gib), Swap: i(gib)} })},
-		{"OOM killer", r{Memory: &specs.LinuxMemory{DisableOOMKiller: ptr(true)}}, usual(same)},
+		{"OOM killer", r{Memory: &specs.LinuxMemory{DisableOOMKiller: new(true)}}, usual(same)},
 		{"many periods a second", r{CPU: &specs.LinuxCPU{Quota: i(400000), Period: u(1000)}}, usual(func(o *r) { o.CPU = &specs.LinuxCPU{Quota: i(4000), Period: u(1000)} })},
 		{"a period that the kernel does not have", r{CPU: &specs.LinuxCPU{Quota: i(5), Period: u(5)}}, usual(same)},
 		{"real time", r{CPU: &specs.LinuxCPU{RealtimeRuntime: i(5), RealtimePeriod: u(5)}}, usual(same)},
@@ -52,7 +52,7 @@ func TestLimits(t *testing.T) {
 		{"shares and processors", r{CPU: &specs.LinuxCPU{Shares: u(5), Cpus: "0", Mems: "0", Idle: i(1)}}, usual(func(o *r) {
 			o.CPU = &specs.LinuxCPU{Shares: u(5), Cpus: "0", Mems: "0", Idle: i(1), Quota: i(400000), Period: u(100000)}
 		})},
-		{"network classes", r{Network: &specs.LinuxNetwork{ClassID: ptr(uint32(5))}}, usual(same)},
+		{"network classes", r{Network: &specs.LinuxNetwork{ClassID: new(uint32(5))}}, usual(same)},
 		{"huge pages", r{HugepageLimits: []specs.LinuxHugepageLimit{{Pagesize: "2MB", Limit: 5}}}, usual(same)},
 		{"huge pages of another size", r{HugepageLimits: []specs.LinuxHugepageLimit{{Pagesize: "1GB", Limit: 5}}}, usual(func(o *r) {
 			o.HugepageLimits = []specs.LinuxHugepageLimit{{Pagesize: "1GB", Limit: 5}, {Pagesize: "2MB"}}
@@ -171,7 +171,7 @@ func TestLimitsWithoutControllers(t *testing.T) {
 	if r.Pids != nil || r.Memory != nil || r.CPU != nil || r.BlockIO != nil {
 		t.Errorf("what the delegate would stumble over: %s", jsonOf(t, r))
 	}
-	s.Linux.Resources = &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: ptr(int64(5000))}, Memory: &specs.LinuxMemory{Limit: ptr(int64(1 << 40)), Swap: ptr(int64(-1))}, CPU: &specs.LinuxCPU{Quota: ptr(int64(-1))}}
+	s.Linux.Resources = &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(5000))}, Memory: &specs.LinuxMemory{Limit: new(int64(1 << 40)), Swap: new(int64(-1))}, CPU: &specs.LinuxCPU{Quota: new(int64(-1))}}
 	res, _, err = Harden(s, policy.Default(), f)
 	r = res.Spec.Linux.Resources
 	if err != nil || *r.Pids.Limit != 1024 || *r.Memory.Limit != 4<<30 || r.Memory.Swap != nil || *r.CPU.Quota != 400000 {
@@ -194,7 +194,7 @@ func TestNoBounds(t *testing.T) {
 	if jsonOf(t, r) != "{"+denied+"}" {
 		t.Errorf("%s", jsonOf(t, r))
 	}
-	s.Linux.Resources = &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: ptr(int64(5)), Swap: ptr(int64(7)), DisableOOMKiller: ptr(true)}, CPU: &specs.LinuxCPU{Quota: ptr(int64(-1)), RealtimeRuntime: ptr(int64(1))}}
+	s.Linux.Resources = &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(5)), Swap: new(int64(7)), DisableOOMKiller: new(true)}, CPU: &specs.LinuxCPU{Quota: new(int64(-1)), RealtimeRuntime: new(int64(1))}}
 	res, _, err = Harden(s, pol, testFacts(s))
 	r = *res.Spec.Linux.Resources
 	r.Devices = nil

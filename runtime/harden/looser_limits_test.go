@@ -150,7 +150,7 @@ func (j *judge) unified(u map[string]string) {
 				j.say("unified %s is %s", k, v)
 			}
 		case "io.max":
-			for _, f := range strings.Fields(v) {
+			for f := range strings.FieldsSeq(v) {
 				key, n, _ := strings.Cut(f, "=")
 				b := map[string]policy.Size{"rbps": j.pol.Limits.IORead, "wbps": j.pol.Limits.IOWrite}[key]
 				if rate, err := strconv.ParseInt(n, 10, 64); b > 0 && (err != nil || rate > int64(b)) {

@@ -31,7 +31,7 @@ func oomScore(p *pass) {
 	default:
 		return
 	}
-	p.spec.Process.OOMScoreAdj = ptr(least)
+	p.spec.Process.OOMScoreAdj = new(least)
 }
 
 // priorities keep a jail behind the host's own processes, both for the OOM killer and for

@@ -96,8 +96,8 @@ func TestFactsAreData(t *testing.T) {
 			look(x.Key(), name+" key")
 			look(x.Elem(), name)
 		case reflect.Struct:
-			for i := range x.NumField() {
-				look(x.Field(i).Type, name+"."+x.Field(i).Name)
+			for field := range x.Fields() {
+				look(field.Type, name+"."+field.Name)
 			}
 		}
 	}

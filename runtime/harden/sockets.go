@@ -53,5 +53,5 @@ func setSockets(r *specs.LinuxResources, n int64) {
 	if r.Memory == nil {
 		r.Memory = &specs.LinuxMemory{}
 	}
-	r.Memory.KernelTCP = ptr(n)
+	r.Memory.KernelTCP = new(n)
 }

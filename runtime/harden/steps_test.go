@@ -362,8 +362,8 @@ func TestPriorities(t *testing.T) {
 		change func(*specs.Process)
 		lost   string // field, or "" where it stays
 	}{
-		{"spared by the OOM killer", func(p *specs.Process) { p.OOMScoreAdj = ptr(-1) }, "process.oomScoreAdj"},
-		{"killed first", func(p *specs.Process) { p.OOMScoreAdj = ptr(1000) }, ""},
+		{"spared by the OOM killer", func(p *specs.Process) { p.OOMScoreAdj = new(-1) }, "process.oomScoreAdj"},
+		{"killed first", func(p *specs.Process) { p.OOMScoreAdj = new(1000) }, ""},
 		{"nice", func(p *specs.Process) { p.Scheduler = sched(specs.SchedOther, 19) }, ""},
 		{"batch", func(p *specs.Process) { p.Scheduler = sched(specs.SchedBatch, 0) }, ""},
 		{"idle", func(p *specs.Process) { p.Scheduler = sched(specs.SchedIdle, 0) }, ""},
@@ -588,7 +588,7 @@ func TestSeccomp(t *testing.T) {
 func TestDevices(t *testing.T) {
 	fuse := specs.LinuxDevice{Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}
 	rule := func(access string) specs.LinuxDeviceCgroup {
-		return specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: ptr(int64(10)), Minor: ptr(int64(229)), Access: access}
+		return specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: new(int64(10)), Minor: new(int64(229)), Access: access}
 	}
 	pol := policy.Default()
 	pol.Devices.Allow = []string{"/dev/fuse", "/dev/null"}

@@ -223,7 +223,7 @@ func (c *cgroupState) rates(v1, v2 string) map[string]uint64 {
 	if c.v2 {
 		file = "io.max"
 	}
-	for _, line := range strings.Split(c.files[file], "\n") {
+	for line := range strings.SplitSeq(c.files[file], "\n") {
 		f := strings.Fields(line)
 		if len(f) < 2 {
 			continue

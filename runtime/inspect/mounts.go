@@ -300,7 +300,7 @@ func standardNode(dev string) bool {
 func propagation(_ *demands, s *seen) outcome {
 	var bad []string
 	for i := range s.mounts {
-		for _, t := range strings.Fields(s.mounts[i].Tags) {
+		for t := range strings.FieldsSeq(s.mounts[i].Tags) {
 			if strings.HasPrefix(t, "shared:") || strings.HasPrefix(t, "master:") {
 				bad = append(bad, s.mounts[i].Point+" is "+t)
 			}

@@ -151,7 +151,7 @@ func readLabel(p *proc) string {
 // parseStatus reads /proc/PID/status (proc_pid_status(5)).
 func parseStatus(text string) (*process, error) {
 	p := &process{caps: map[string]uint64{}, filters: -1, seccomp: -1}
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		key, value, ok := strings.Cut(line, ":")
 		if !ok {
 			continue
@@ -188,7 +188,7 @@ func parseStatus(text string) (*process, error) {
 
 func parseIDs(s string) ([]uint32, error) {
 	var out []uint32
-	for _, f := range strings.Fields(s) {
+	for f := range strings.FieldsSeq(s) {
 		n, err := strconv.ParseUint(f, 10, 32)
 		if err != nil {
 			return nil, err
@@ -215,7 +215,7 @@ var limitNames = map[string]string{
 // and the hard limit, and sometimes a unit.
 func parseLimits(text string) map[string]rlimit {
 	out := map[string]rlimit{}
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if len(line) < 26 {
 			continue
 		}
@@ -254,7 +254,7 @@ func parseCgroups(text string) map[string]string {
 // parseIDMap reads uid_map or gid_map (user_namespaces(7)).
 func parseIDMap(text string) ([]specs.LinuxIDMapping, error) {
 	var out []specs.LinuxIDMapping
-	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		n, err := parseIDs(line)
 		if err != nil || len(n) != 3 {
 			return nil, fmt.Errorf("%q is not an id mapping", line)
@@ -268,7 +268,7 @@ func parseIDMap(text string) ([]specs.LinuxIDMapping, error) {
 // seconds, nanoseconds.
 func parseOffsets(text string) map[string]int64 {
 	out := map[string]int64{}
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		f := strings.Fields(line)
 		if len(f) != 3 {
 			continue

@@ -272,7 +272,7 @@ func deviceRules(d *demands, s *seen) outcome {
 	}
 	var bad []string
 	n := 0
-	for _, line := range strings.Split(strings.TrimSpace(list), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(list), "\n") {
 		f := strings.Fields(line) // TYPE MAJOR:MINOR ACCESS
 		if len(f) != 3 || f[2] == "m" {
 			continue // making a node takes CAP_MKNOD outside of user namespaces

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -241,9 +242,7 @@ func rlimits(d *demands, s *seen) outcome {
 		limits := bounds
 		if i == 0 && d.jail.Process != nil {
 			limits = map[string]uint64{}
-			for n, v := range bounds {
-				limits[n] = v
-			}
+			maps.Copy(limits, bounds)
 			for _, r := range d.jail.Process.Rlimits {
 				if v, ok := limits[r.Type]; !ok || r.Hard < v {
 					limits[r.Type] = r.Hard

@@ -53,7 +53,7 @@ func (a *attempt) settle() error {
 		return err
 	}
 	if a.o.PidFile != "" {
-		if err := atomicfile.Write(a.o.PidFile, []byte(fmt.Sprint(pid)), 0o644); err != nil {
+		if err := atomicfile.Write(a.o.PidFile, fmt.Append(nil, pid), 0o644); err != nil {
 			return fmt.Errorf("writing the pid file: %w", err)
 		}
 	}

@@ -67,7 +67,7 @@ func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error
 		MountOptions:  plan.MountOptions(),
 		Linux: &features.Linux{
 			Namespaces: namespacesOf(h),
-			Cgroup:     &features.Cgroup{V1: ptr(!h.Cgroup.V2), V2: ptr(h.Cgroup.V2), Systemd: &yes, SystemdUser: &no, Rdma: &no},
+			Cgroup:     &features.Cgroup{V1: new(!h.Cgroup.V2), V2: new(h.Cgroup.V2), Systemd: &yes, SystemdUser: &no, Rdma: &no},
 			Seccomp: &features.Seccomp{
 				Enabled: &yes, Actions: seccomp.Actions(), Archs: archs, Operators: seccomp.Operators(),
 			},
@@ -87,5 +87,3 @@ func namespacesOf(h hostfacts.Facts) []string {
 		return kind == "time" && !h.TimeNS || kind == "cgroup" && !h.CgroupNS
 	})
 }
-
-func ptr[T any](v T) *T { return &v }

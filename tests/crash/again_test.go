@@ -21,9 +21,7 @@ func TestSameIDAgain(t *testing.T) {
 	for n := range workers {
 		id := fmt.Sprintf("crash%d-again%d", os.Getpid(), n)
 		defer cleanUp(t, id)
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for life := range lives {
 				for _, args := range [][]string{verbs(id)[0], verbs(id)[1], {"kill", id, "KILL"}, nil, {"delete", id}} {
 					if args == nil { // a jail that has ended is removed in other steps than one that is killed for it
@@ -36,7 +34,7 @@ func TestSameIDAgain(t *testing.T) {
 					}
 				}
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	close(errs)

@@ -201,7 +201,7 @@ func left(id string) []string {
 	asEngine := "/rootfs " + filepath.Join(bundle, "rootfs") + " "
 	var out []string
 	info, _ := os.ReadFile("/proc/self/mountinfo")
-	for _, line := range strings.Split(string(info), "\n") {
+	for line := range strings.SplitSeq(string(info), "\n") {
 		if strings.Contains(line, "-"+id+"/") || strings.Contains(line, bundle) && !strings.Contains(line, asEngine) {
 			out = append(out, "mount: "+line)
 		}

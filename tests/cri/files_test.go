@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,9 +121,7 @@ func TestConfigurations(t *testing.T) {
 			}
 			found := map[string]handler{}
 			for _, p := range dump.Plugins {
-				for name, h := range p.Containerd.Runtimes {
-					found[name] = h
-				}
+				maps.Copy(found, p.Containerd.Runtimes)
 			}
 			for _, name := range []string{"agentjail", "agentjail-net"} {
 				h := found[name]

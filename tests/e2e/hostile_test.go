@@ -156,7 +156,7 @@ func TestDiskFiller(t *testing.T) {
 func writableMounts(d *engine.T, id string) []string {
 	d.Helper()
 	var at []string
-	for _, line := range strings.Split(sh(d, id, "cat /proc/self/mountinfo"), "\n") {
+	for line := range strings.SplitSeq(sh(d, id, "cat /proc/self/mountinfo"), "\n") {
 		f := strings.Fields(line)
 		if len(f) > 5 && !slices.Contains(strings.Split(f[5], ","), "ro") && d.Docker("exec", id, "test", "-d", f[4]).Code == 0 {
 			at = append(at, f[4])
@@ -231,7 +231,7 @@ func TestSeesOthers(t *testing.T) {
 	// What the jail's own files tell of paths on the host is tried too: layers of images, the neighbour's root.
 	var hostPaths []string
 	pid := inspect(d, n.id, "{{.State.Pid}}")
-	for _, line := range strings.Split(content(t, "/proc/"+pid+"/mountinfo"), "\n") {
+	for line := range strings.SplitSeq(content(t, "/proc/"+pid+"/mountinfo"), "\n") {
 		for _, opt := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" ,:=", r) }) {
 			if strings.HasPrefix(opt, "/run/") || strings.HasPrefix(opt, "/var/") {
 				hostPaths = append(hostPaths, opt)

@@ -28,7 +28,7 @@ func TestMapNobody(t *testing.T) {
 	id := d.Detached(rt, engine.Busybox, "sleep", "3600")
 	eq(t, "exec", d.Must("exec", id, "sh", "-c", "echo out > /dev/stdout"), "out")
 	var uid string
-	for _, line := range strings.Split(content(t, "/proc/"+inspect(d, id, "{{.State.Pid}}")+"/status"), "\n") {
+	for line := range strings.SplitSeq(content(t, "/proc/"+inspect(d, id, "{{.State.Pid}}")+"/status"), "\n") {
 		if u, ok := strings.CutPrefix(line, "Uid:"); ok {
 			uid = strings.Fields(u)[0]
 		}

@@ -177,7 +177,7 @@ func TestMountTable(t *testing.T) {
 	if m := regexp.MustCompile(` /dev .* devtmpfs .*(size=\d+k)`).FindSubmatch(host); m != nil {
 		bad = append(bad, string(m[1]))
 	}
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		for _, b := range bad {
 			if strings.Contains(line, b) {
 				t.Errorf("%q shows %s", line, b)

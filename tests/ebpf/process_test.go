@@ -42,7 +42,7 @@ func children(t *testing.T, pid int) (all []int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range strings.Fields(string(text)) {
+		for f := range strings.FieldsSeq(string(text)) {
 			n, err := strconv.Atoi(f)
 			if err != nil {
 				t.Fatal(err)

@@ -87,7 +87,7 @@ func keeperOf(pid int) int {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, l := range lists {
 		text, _ := os.ReadFile(l)
-		for _, c := range strings.Fields(string(text)) {
+		for c := range strings.FieldsSeq(string(text)) {
 			if args, _ := os.ReadFile("/proc/" + c + "/cmdline"); strings.HasPrefix(string(args), "agentjail-keeper\x00") {
 				n, _ := strconv.Atoi(c)
 				return n

@@ -63,7 +63,7 @@ func librariesOf(programs []string) ([]string, error) {
 		return nil, fmt.Errorf("list libraries: %w", err)
 	}
 	var libs []string
-	for _, f := range strings.Fields(string(out)) {
+	for f := range strings.FieldsSeq(string(out)) {
 		if strings.HasPrefix(f, "/") && !strings.HasSuffix(f, ":") && strings.Contains(f, ".so") && !slices.Contains(libs, f) {
 			libs = append(libs, f)
 		}

@@ -251,7 +251,7 @@ func (c *Containerd) removeAll() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopWait)
 	defer cancel()
 	var errs []error
-	for _, ns := range strings.Fields(c.Ctr(ctx, "namespaces", "ls", "-q").Stdout) {
+	for ns := range strings.FieldsSeq(c.Ctr(ctx, "namespaces", "ls", "-q").Stdout) {
 		list := func(what string) []string {
 			return strings.Fields(RunCommand(ctx, c.CommandIn(ctx, ns, what, "ls", "-q"), nil).Stdout)
 		}

@@ -257,7 +257,7 @@ func cgroupPids(name string) []int {
 		if err != nil {
 			continue
 		}
-		for _, f := range strings.Fields(string(procs)) {
+		for f := range strings.FieldsSeq(string(procs)) {
 			if pid, err := strconv.Atoi(f); err == nil && pid > 0 && !seen[pid] {
 				seen[pid] = true
 				pids = append(pids, pid)

@@ -45,7 +45,7 @@ func newHost(t *testing.T, policy string) *host {
 	base := engine.TempDir(t, "/tmp", "agentjail-journal-")
 	h := &host{t: t, base: base, dir: filepath.Join(base, "journals")}
 	h.config = filepath.Join(base, "config.toml")
-	if err := os.WriteFile(h.config, []byte(fmt.Sprintf("journal.dir = %q\n%s", h.dir, policy)), 0o600); err != nil {
+	if err := os.WriteFile(h.config, fmt.Appendf(nil, "journal.dir = %q\n%s", h.dir, policy), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.caller = engine.Caller{Path: bin, Args: []string{"--config", h.config, "--root", filepath.Join(base, "root")}}

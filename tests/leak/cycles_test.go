@@ -37,15 +37,13 @@ func TestCycles(t *testing.T) {
 	ids := make(chan string)
 	var wg sync.WaitGroup
 	for range 2 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for id := range ids {
 				if !t.Failed() {
 					cycle(t, id)
 				}
 			}
-		}()
+		})
 	}
 	for i := range n {
 		ids <- newID(i + 1)
@@ -90,9 +88,7 @@ func TestParallel(t *testing.T) {
 	var mu sync.Mutex
 	pids := map[string]int{}
 	for i := range n {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			id := fmt.Sprintf("%s-p%d", newID(0), i)
 			c := caller{}
 			dir := bundle(t, spec(id, "/bin/sleep", "3600"))
@@ -108,16 +104,14 @@ func TestParallel(t *testing.T) {
 			mu.Lock()
 			pids[id] = pid
 			mu.Unlock()
-		}()
+		})
 	}
 	wg.Wait()
 	if len(pids) != n {
 		t.Errorf("%d of %d containers run", len(pids), n)
 	}
 	for id, pid := range pids {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			c := caller{}
 			if r := c.call(t, "kill", id, "KILL"); r.code != 0 {
 				t.Error(r)
@@ -129,7 +123,7 @@ func TestParallel(t *testing.T) {
 			if r := c.call(t, "delete", "--force", id); r.code != 0 {
 				t.Errorf("a second delete: %v", r)
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	unchanged(t, before)

@@ -237,7 +237,7 @@ func refuses(t *testing.T, id, dir string) {
 	// What docker shows is the last error in the log.
 	var last struct{ Level, Msg string }
 	data, _ := os.ReadFile(log)
-	for _, line := range bytes.Split(bytes.TrimSpace(data), []byte("\n")) {
+	for line := range bytes.SplitSeq(bytes.TrimSpace(data), []byte("\n")) {
 		var l struct{ Level, Msg string }
 		if err := json.Unmarshal(line, &l); err != nil {
 			t.Errorf("a line of the log is not JSON: %v: %.200q", err, line)

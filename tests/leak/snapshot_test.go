@@ -115,7 +115,7 @@ func slab(name string) int {
 	if err != nil {
 		return -1
 	}
-	for _, line := range strings.Split(string(text), "\n") {
+	for line := range strings.SplitSeq(string(text), "\n") {
 		f := strings.Fields(line)
 		if len(f) > 2 && f[0] == name {
 			n, _ := strconv.Atoi(f[1])

@@ -134,7 +134,7 @@ func (d *containerdDoor) pid(ctx context.Context, id string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, line := range strings.Split(out, "\n") {
+	for line := range strings.SplitSeq(out, "\n") {
 		if f := strings.Fields(line); len(f) > 2 && f[0] == id && f[2] == "RUNNING" {
 			return strconv.Atoi(f[1])
 		}
@@ -168,7 +168,7 @@ func (d *containerdDoor) gone(ids []string) []string {
 		if err != nil {
 			return []string{err.Error()}
 		}
-		for _, id := range strings.Fields(out) {
+		for id := range strings.FieldsSeq(out) {
 			ids = append(ids, id)
 			if err := d.remove(ctx, id); err != nil {
 				fmt.Fprintf(os.Stderr, "load: %v\n", err)

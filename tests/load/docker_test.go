@@ -124,11 +124,11 @@ func (d dockerDoor) forget(ctx context.Context) {
 		out, _ := exec.CommandContext(ctx, "ctr", append([]string{"-a", d.Dir + "/containerd.sock", "-n", "moby"}, args...)...).Output()
 		return string(out)
 	}
-	for _, id := range strings.Fields(ctr("tasks", "list", "-q")) {
+	for id := range strings.FieldsSeq(ctr("tasks", "list", "-q")) {
 		fmt.Fprintf(os.Stderr, "load: Docker has lost %s\n", id)
 		ctr("tasks", "rm", "-f", id)
 	}
-	for _, id := range strings.Fields(ctr("containers", "list", "-q")) {
+	for id := range strings.FieldsSeq(ctr("containers", "list", "-q")) {
 		ctr("containers", "rm", id)
 	}
 	lostShims(d.Dir)
@@ -167,7 +167,7 @@ func childrenOf(pid int) []int {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, t := range threads {
 		text, _ := os.ReadFile(t)
-		for _, c := range strings.Fields(string(text)) {
+		for c := range strings.FieldsSeq(string(text)) {
 			if n, err := strconv.Atoi(c); err == nil && n > 1 {
 				out = append(out, n)
 			}

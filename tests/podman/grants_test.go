@@ -60,7 +60,7 @@ func attempts(t *testing.T, p *engine.PodmanT, id string) {
 	for broke, how := range probeIn[map[string]string](p, id, "attack") {
 		t.Errorf("%s: %s", broke, how)
 	}
-	for _, dev := range strings.Fields(sh(p, id, "ls /dev")) {
+	for dev := range strings.FieldsSeq(sh(p, id, "ls /dev")) {
 		if dev == "fuse" || dev == "kvm" || dev == "mem" || strings.HasPrefix(dev, "vd") {
 			t.Errorf("the device %s", dev)
 		}

@@ -53,7 +53,7 @@ func TestQuadlet(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, line := range strings.Split(string(out), "\n") {
+	for line := range strings.SplitSeq(string(out), "\n") {
 		if strings.HasPrefix(line, "ExecStart=") {
 			has(t, "what the unit runs", line, "--runtime="+engine.Name)
 			return

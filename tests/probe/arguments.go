@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -9,7 +10,7 @@ import (
 
 // Tries whose calls ordinary work makes with other arguments: the filter looks at those.
 func init() {
-	for name, try := range map[string]func() error{
+	maps.Copy(tries, map[string]func() error{
 		"hugetlb_mmap": func() error {
 			// Not touched, so that a machine with such pages keeps them.
 			_, err := unix.Mmap(-1, 0, 2<<20, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_NORESERVE)
@@ -48,9 +49,7 @@ func init() {
 			allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 1}
 			return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &allow})
 		},
-	} {
-		tries[name] = try
-	}
+	})
 }
 
 // merge has a page merged with such of other processes.

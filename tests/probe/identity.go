@@ -17,7 +17,7 @@ func identity([]string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range strings.Split(string(text), "\n") {
+	for line := range strings.SplitSeq(string(text), "\n") {
 		if k, v, ok := strings.Cut(line, ":"); ok {
 			status[k] = strings.TrimSpace(v)
 		}

@@ -46,7 +46,7 @@ func release() string {
 	f := strings.SplitN(unix.ByteSliceToString(u.Release[:]), ".", 3)
 	version := strings.Join(f[:min(len(f), 2)], ".")
 	modules, _ := os.ReadFile("/sys/kernel/security/lsm")
-	for _, m := range strings.Split(strings.TrimSpace(string(modules)), ",") {
+	for m := range strings.SplitSeq(strings.TrimSpace(string(modules)), ",") {
 		if m == "apparmor" || m == "selinux" {
 			version += " with " + m
 		}
@@ -169,7 +169,7 @@ func atLeast(measured, documented string) bool {
 	}
 	_, by, _ := strings.Cut(measured, ", ")
 	_, old, _ := strings.Cut(documented, ", ")
-	for _, ring := range strings.Split(old, " or ") {
+	for ring := range strings.SplitSeq(old, " or ") {
 		if ring != together && !slices.Contains(strings.Split(by, " or "), ring) {
 			return false
 		}
@@ -183,7 +183,7 @@ const gets, together = "gets through", "both together"
 // rows are the cells of a table by attack.
 func rows(table string) map[string][3]string {
 	out := make(map[string][3]string)
-	for _, line := range strings.Split(table, "\n") {
+	for line := range strings.SplitSeq(table, "\n") {
 		f := strings.Split(line, "|")
 		if len(f) != 6 || strings.HasPrefix(f[1], "---") || strings.TrimSpace(f[1]) == "attack" {
 			continue

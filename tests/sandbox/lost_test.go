@@ -19,7 +19,7 @@ func journaled(t *testing.T, more string) (policy string, journal func() string)
 	dir := engine.TempDir(t, "/tmp", "agentjail-lost-")
 	at := filepath.Join(dir, "journal")
 	policy = filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(policy, []byte(fmt.Sprintf("journal.dir = %q\n%s\n", at, more)), 0o644); err != nil {
+	if err := os.WriteFile(policy, fmt.Appendf(nil, "journal.dir = %q\n%s\n", at, more), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return policy, func() string {

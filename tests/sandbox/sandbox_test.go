@@ -372,7 +372,7 @@ func traces(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range strings.Split(string(info), "\n") {
+	for l := range strings.SplitSeq(string(info), "\n") {
 		if sandboxID.MatchString(l) {
 			all[l] = true
 		}

@@ -70,7 +70,7 @@ func TestShim(t *testing.T) {
 
 func parentOf(t testing.TB, pid string) string {
 	t.Helper()
-	for _, line := range strings.Split(read(t, "/proc/"+pid+"/status"), "\n") {
+	for line := range strings.SplitSeq(read(t, "/proc/"+pid+"/status"), "\n") {
 		if p, ok := strings.CutPrefix(line, "PPid:"); ok {
 			return strings.TrimSpace(p)
 		}

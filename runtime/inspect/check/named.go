@@ -45,7 +45,7 @@ func named(table string) ([]string, error) {
 		if m.FS != "cgroup" {
 			continue
 		}
-		for _, o := range strings.Split(m.Super, ",") {
+		for o := range strings.SplitSeq(m.Super, ",") {
 			if strings.HasPrefix(o, "name=") && !slices.Contains(seen, o) {
 				seen = append(seen, o)
 				out = append(out, fmt.Sprintf("%s at %s", o, m.Point))

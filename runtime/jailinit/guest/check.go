@@ -128,7 +128,7 @@ func status(o *jailinit.Orders) string {
 	}
 	// Delegates may add the process's own group to the list.
 	have, _ := statusOf("Groups")
-	for _, g := range strings.Fields(have) {
+	for g := range strings.FieldsSeq(have) {
 		if g != gid && !slices.Contains(words, g) {
 			bad = append(bad, "the process is in group "+g)
 		}

@@ -93,7 +93,7 @@ func Procs(dir string) ([]int, error) {
 		err = nil
 	}
 	var out []int
-	for _, f := range strings.Fields(text) {
+	for f := range strings.FieldsSeq(text) {
 		if pid, perr := strconv.Atoi(f); perr == nil && pid > 0 {
 			out = append(out, pid)
 		}

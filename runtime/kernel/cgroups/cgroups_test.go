@@ -2,6 +2,7 @@ package cgroups
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,9 +43,7 @@ func tree(t *testing.T, files map[string]string) string {
 func TestLayouts(t *testing.T) {
 	v1 := map[string]string{"cpu,cpuacct/cgroup.procs": "", "memory/cgroup.procs": "", "systemd/cgroup.procs": "", "pids/a/pids.max": "5"}
 	hybrid := map[string]string{"unified/cgroup.procs": "", "unified/cgroup.controllers": ""}
-	for name, text := range v1 {
-		hybrid[name] = text
-	}
+	maps.Copy(hybrid, v1)
 	const table = "4:pids:/a\n3:cpu,cpuacct:/a\n2:memory:/a/b\n1:name=systemd:/a\n0::/c\n"
 	for _, c := range []struct {
 		name, table string

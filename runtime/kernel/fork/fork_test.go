@@ -199,9 +199,7 @@ func TestManyUserNS(t *testing.T) {
 	}()
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for range 50 {
 				f, err := UserNS("0 1000 1\n", "0 1000 1\n")
 				if err != nil {
@@ -210,7 +208,7 @@ func TestManyUserNS(t *testing.T) {
 				}
 				f.Close()
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	if _, err := syscall.Wait4(-1, nil, unix.WALL|syscall.WNOHANG, nil); err != syscall.ECHILD {

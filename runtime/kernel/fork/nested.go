@@ -12,7 +12,7 @@ import (
 // made from outside for `docker cp` and `docker update` as such, too.
 func NestedLimits() []string {
 	var out []string
-	for _, kind := range strings.Fields("cgroup ipc net pid time user uts") {
+	for kind := range strings.FieldsSeq("cgroup ipc net pid time user uts") {
 		path := "/proc/sys/user/max_" + kind + "_namespaces"
 		if unix.Access(path, unix.F_OK) == nil {
 			out = append(out, path)

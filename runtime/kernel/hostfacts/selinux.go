@@ -38,7 +38,7 @@ func assignments(path string) map[string]string {
 		return nil
 	}
 	all := map[string]string{}
-	for _, line := range strings.Split(string(b), "\n") {
+	for line := range strings.SplitSeq(string(b), "\n") {
 		name, value, ok := strings.Cut(line, "=")
 		if name = strings.TrimSpace(name); ok && !strings.HasPrefix(name, "#") {
 			all[name] = strings.Trim(strings.TrimSpace(value), `"`)

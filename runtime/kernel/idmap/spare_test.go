@@ -14,7 +14,7 @@ func TestSpare(t *testing.T) {
 			t.Errorf("host id %d: %+v", id, m)
 		}
 		left := 0
-		for c := uint32(0); c < RangeSize; c++ {
+		for c := range uint32(RangeSize) {
 			want, _ := all.HostUID(c)
 			got, ok := m.HostUID(c)
 			gid, gok := m.HostGID(c)

@@ -164,7 +164,7 @@ func walk(path string, r rules) (*walker, error) {
 // components splits a path and keeps "..".
 func components(path string) []string {
 	var out []string
-	for _, c := range strings.Split(path, "/") {
+	for c := range strings.SplitSeq(path, "/") {
 		if c != "" && c != "." {
 			out = append(out, c)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -130,12 +131,7 @@ func (a address) foreign() bool {
 	if a.link != loopback {
 		return true
 	}
-	for _, p := range loAddresses {
-		if a.prefix == p {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(loAddresses, a.prefix)
 }
 
 // addresses reads all IPv4 and IPv6 addresses.

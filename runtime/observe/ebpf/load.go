@@ -13,6 +13,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -277,9 +278,7 @@ func (l *loader) load(name string) error {
 
 func (l *loader) try(name string, reads int) error {
 	replaced := map[string]*ebpf.Map{constants: l.constants[reads]}
-	for n, m := range l.set.maps {
-		replaced[n] = m
-	}
+	maps.Copy(replaced, l.set.maps)
 	made, err := ebpf.NewCollectionWithOptions(l.only(name), ebpf.CollectionOptions{
 		MapReplacements: replaced, Programs: ebpf.ProgramOptions{KernelTypes: l.kernel},
 	})

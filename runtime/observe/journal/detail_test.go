@@ -32,8 +32,8 @@ func fill(v reflect.Value, text string, entries int) {
 			fill(v.Index(i), text, entries)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i), text, entries)
+		for _, field := range v.Fields() {
+			fill(field, text, entries)
 		}
 	default:
 		panic("a payload has a field of another sort: " + v.Type().String())

@@ -101,7 +101,7 @@ func errnoOf(v uint32) string {
 
 // OfCall answers for a system call.
 func (f *Filters) OfCall(text string, c Call) (*Answer, error) {
-	a := &Answer{Question: text, Kind: OfCall, Ring: ring(rings.Kernel)}
+	a := &Answer{Question: text, Kind: OfCall, Ring: new(rings.Kernel)}
 	p := c.partial(f.Arch)
 	inner, err := judge(f.Inner, p)
 	if err != nil {

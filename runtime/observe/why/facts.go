@@ -47,7 +47,7 @@ func (f *Facts) Answer(q Question) (*Answer, error) {
 // OfName answers for a name of the network: the answer of `agentjail network check`, and for a jail
 // without a network what to set.
 func (f *Facts) OfName(text, name string, port uint16) *Answer {
-	a := &Answer{Question: text, Kind: OfName, Verdict: Refused, Ring: ring(rings.Resources)}
+	a := &Answer{Question: text, Kind: OfName, Verdict: Refused, Ring: new(rings.Resources)}
 	entry := fmt.Sprintf("%s:%d", name, port)
 	switch {
 	case f.Network.Joined:

@@ -3,6 +3,7 @@ package why
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/spec/rings"
@@ -53,7 +54,7 @@ const (
 
 // OfPath answers for a path.
 func (f *Facts) OfPath(text string) *Answer {
-	a := &Answer{Question: text, Kind: OfPath, Verdict: Unknown, Ring: ring(rings.Resources)}
+	a := &Answer{Question: text, Kind: OfPath, Verdict: Unknown, Ring: new(rings.Resources)}
 	if f.Path == nil {
 		a.Rule = "a path is looked up in a running jail"
 		f.ofNoJail(a, text)
@@ -71,7 +72,7 @@ func (f *Facts) OfPath(text string) *Answer {
 		a.By, a.Rule = []string{"nothing is there"}, fmt.Sprintf("%s is not in the jail: %s ends at %s", p.Name, p.Kind, p.Above)
 		f.ofNoJail(a, p.Name)
 	case p.Protected != "":
-		a.Ring = ring(rings.Access)
+		a.Ring = new(rings.Access)
 		a.Verdict, a.Errno, a.By = Depends, "EROFS", []string{"protected paths (binds.protect), by a read-only mount; Landlock"}
 		a.Rule, a.Why = p.Protected+" can be read and not written", "the host runs it by itself, or is led by it"
 		a.Remedies = []Remedy{{Write: fmt.Sprintf("binds.unprotect = [%q]", p.Protected), Where: f.where(), Opens: "what the jail writes there may run on the host"}}
@@ -105,7 +106,7 @@ func (f *Facts) byMode(a *Answer, p *Path, can string) {
 		a.Then = p.full()
 		return
 	}
-	a.Ring = ring(rings.Access)
+	a.Ring = new(rings.Access)
 	a.Verdict, a.Errno, a.By = Depends, "EACCES", []string{"owner and mode of the file"}
 	if can == "" {
 		a.Verdict = Refused
@@ -158,12 +159,7 @@ func (p *Path) inGroup() bool {
 	if p.GID == p.User.GID {
 		return true
 	}
-	for _, g := range p.User.Groups {
-		if g == p.GID {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.User.Groups, p.GID)
 }
 
 // seen reports what was found, in lines.

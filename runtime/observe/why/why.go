@@ -60,9 +60,6 @@ type Answer struct {
 	Causes []Answer `json:"causes,omitempty"`
 }
 
-// ring is a pointer to one.
-func ring(r rings.Ring) *rings.Ring { return &r }
-
 // Text prints the answer for people. Everything in it may have come from a jail.
 func (a *Answer) Text(w io.Writer) error {
 	var b strings.Builder

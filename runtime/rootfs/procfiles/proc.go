@@ -63,7 +63,7 @@ func cpuinfo(j Jail, h Host) string {
 	part, _, _ := strings.Cut(h.CPUInfo, "\n\n")
 	var b strings.Builder
 	for i := range j.CPUs {
-		for _, line := range strings.Split(part, "\n") {
+		for line := range strings.SplitSeq(part, "\n") {
 			name, _, ok := strings.Cut(line, ":")
 			key := strings.TrimSpace(name)
 			if number, is := topology[key]; ok && is {

@@ -72,7 +72,7 @@ func list(n int) string {
 // per-CPU caches, Java's): with a smaller number they would write past the end.
 func last(possible string, cpus int) int {
 	n := cpus - 1
-	for _, part := range strings.Split(possible, ",") {
+	for part := range strings.SplitSeq(possible, ",") {
 		_, to, isRange := strings.Cut(part, "-")
 		if !isRange {
 			to = part

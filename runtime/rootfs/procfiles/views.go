@@ -113,7 +113,7 @@ const maxCPU = 1 << 16
 // that is no list.
 func listSize(s string) int {
 	seen := map[int]bool{}
-	for _, part := range strings.Split(strings.TrimSpace(s), ",") {
+	for part := range strings.SplitSeq(strings.TrimSpace(s), ",") {
 		from, to, isRange := strings.Cut(part, "-")
 		if !isRange {
 			to = from

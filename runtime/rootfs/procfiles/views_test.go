@@ -93,7 +93,7 @@ func fields(t *testing.T, text string) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}
 	line := regexp.MustCompile(`^([A-Za-z0-9_()]+): +([0-9]+)( kB)?$`)
-	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+	for l := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		m := line.FindStringSubmatch(l)
 		if m == nil {
 			t.Errorf("%q is no line of meminfo", l)
@@ -215,7 +215,7 @@ func TestCPUInfo(t *testing.T) {
 func TestStat(t *testing.T) {
 	got := stat(Jail{CPUs: 2, Born: time.Unix(1700000000, 5)})
 	sum := map[string][]int{}
-	for _, l := range strings.Split(strings.TrimSpace(got), "\n") {
+	for l := range strings.SplitSeq(strings.TrimSpace(got), "\n") {
 		f := strings.Fields(l)
 		for _, v := range f[1:] {
 			n, err := strconv.Atoi(v)

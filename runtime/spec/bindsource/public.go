@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -86,10 +87,8 @@ const maxPublic = 1 << 20
 // it was written, so that ".." after a link names none.
 func publicPlaceOf(path string) *publicPlace {
 	clean := filepath.Clean(path)
-	for _, part := range parts(path) {
-		if part == ".." {
-			return nil
-		}
+	if slices.Contains(parts(path), "..") {
+		return nil
 	}
 	for i, p := range publicPlaces {
 		if clean == p.path || p.as == PublicDir && pathWithin(clean, p.path) {

@@ -86,7 +86,7 @@ func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, l
 // parts splits a path and keeps "..".
 func parts(path string) []string {
 	var out []string
-	for _, c := range strings.Split(path, "/") {
+	for c := range strings.SplitSeq(path, "/") {
 		if c != "" && c != "." {
 			out = append(out, c)
 		}

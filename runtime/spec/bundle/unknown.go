@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -102,16 +103,13 @@ func fieldsOf(t reflect.Type) fieldMap {
 		return f.(fieldMap)
 	}
 	out := fieldMap{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "-" {
 			continue
 		}
 		if f.Anonymous && name == "" {
-			for k, v := range fieldsOf(deref(f.Type)) {
-				out[k] = v
-			}
+			maps.Copy(out, fieldsOf(deref(f.Type)))
 			continue
 		}
 		if name == "" {

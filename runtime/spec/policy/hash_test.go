@@ -30,8 +30,7 @@ func TestHash(t *testing.T) {
 func TestHashSeesEveryKey(t *testing.T) {
 	var walk func(t reflect.Type, path string) []string
 	walk = func(typ reflect.Type, path string) (out []string) {
-		for i := range typ.NumField() {
-			f := typ.Field(i)
+		for f := range typ.Fields() {
 			if f.Tag.Get("json") == "-" || f.Tag.Get("json") == "" && f.IsExported() && !f.Anonymous {
 				out = append(out, path+f.Name)
 			}

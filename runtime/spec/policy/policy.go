@@ -498,10 +498,8 @@ func PassingThrough(path string) []string {
 // wording.
 func (p Policy) Validate() error {
 	oneOf := func(key, v string, allowed ...string) error {
-		for _, a := range allowed {
-			if v == a {
-				return nil
-			}
+		if slices.Contains(allowed, v) {
+			return nil
 		}
 		return fmt.Errorf("%s = %q: must be one of %s", key, v, strings.Join(allowed, ", "))
 	}

@@ -19,7 +19,7 @@ var (
 )
 
 func TestAlwaysRefused(t *testing.T) {
-	for _, a := range strings.Fields(`
+	for a := range strings.FieldsSeq(`
 		0.0.0.0 0.1.2.3 127.0.0.1 127.64.0.1 127.255.255.254 169.254.169.254 169.254.170.2 100.100.100.200 168.63.129.16 192.0.0.192 192.0.0.8
 		192.0.2.1 198.51.100.7 203.0.113.255 192.88.99.1 198.18.0.1 198.19.255.255 224.0.0.1 239.255.255.250 240.0.0.1 255.255.255.255
 		93.184.216.1 10.0.0.1 ::ffff:10.0.0.1 ::ffff:93.184.216.1
@@ -39,7 +39,7 @@ func TestAlwaysRefused(t *testing.T) {
 }
 
 func TestPrivate(t *testing.T) {
-	for _, a := range strings.Fields("10.0.0.5 10.255.255.255 172.16.0.1 172.31.255.255 192.168.1.1 100.64.0.1 100.127.255.254 fd12::1 fc00::1 ::ffff:10.0.0.5") {
+	for a := range strings.FieldsSeq("10.0.0.5 10.255.255.255 172.16.0.1 172.31.255.255 192.168.1.1 100.64.0.1 100.127.255.254 fd12::1 fc00::1 ::ffff:10.0.0.5") {
 		addr := netip.MustParseAddr(a)
 		for _, c := range []struct {
 			r  *netrules.Rule
@@ -53,7 +53,7 @@ func TestPrivate(t *testing.T) {
 }
 
 func TestPublic(t *testing.T) {
-	for _, a := range strings.Fields("8.8.8.8 93.184.216.34 ::ffff:8.8.8.8 172.15.0.1 172.32.0.1 100.63.255.255 100.128.0.1 11.0.0.1 192.0.1.1 198.17.0.1 198.20.0.1 223.255.255.1 2606:4700::1111 2a00:1450::1 2001:4860:4860::8888 2003::1") {
+	for a := range strings.FieldsSeq("8.8.8.8 93.184.216.34 ::ffff:8.8.8.8 172.15.0.1 172.32.0.1 100.63.255.255 100.128.0.1 11.0.0.1 192.0.1.1 198.17.0.1 198.20.0.1 223.255.255.1 2606:4700::1111 2a00:1450::1 2001:4860:4860::8888 2003::1") {
 		for _, r := range []*netrules.Rule{plain, priv, wild} {
 			if err := Judge(netip.MustParseAddr(a), r, own); err != nil {
 				t.Errorf("%s: %v", a, err)
