@@ -73,7 +73,7 @@ if __name__ == "__main__":
     print(os.read(fd, 99)); os.waitpid(pid, 0)
     open("/tmp/big", "wb").write(b"z" * 3000000); shutil.copyfile("/tmp/big", "/tmp/big2"); print(os.path.getsize("/tmp/big2")); shutil.copy2("/tmp/big", "/tmp/big3"); shutil.copystat("/tmp/big", "/tmp/big2")
     print(ssl.create_default_context() is not None, os.sched_getaffinity(0) is not None, os.cpu_count() > 0, os.getloadavg() is not None, time.get_clock_info("monotonic").monotonic)
-    os.mkfifo("/tmp/ff"); os.link("/tmp/ff", "/tmp/fg"); os.symlink("ff", "/tmp/fh"); print(os.readlink("/tmp/fh")); os.setpriority(os.PRIO_PROCESS, 0, 2); print(os.getpriority(os.PRIO_PROCESS, 0)); fd = os.memfd_create("m"); os.write(fd, b"1"); os.close(fd)
+    os.mkfifo("/tmp/ff"); os.link("/tmp/ff", "/tmp/fg"); os.symlink("ff", "/tmp/fh"); print(os.readlink("/tmp/fh")); os.setpriority(os.PRIO_PROCESS, 0, 19); print(os.getpriority(os.PRIO_PROCESS, 0)); fd = os.memfd_create("m"); os.write(fd, b"1"); os.close(fd)
     os.umask(0o77); os.mkdir("/tmp/dd"); print(oct(os.stat("/tmp/dd").st_mode)); print(os.getpgid(0) == os.getpgrp(), os.getsid(0) >= 0 if hasattr(os, "zz") else "")
 EOF
 python3 n.py 2>&1`
