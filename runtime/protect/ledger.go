@@ -390,7 +390,7 @@ func (l Ledger) known() (map[identity]CreatedPlaceholder, error) {
 			return nil, err
 		}
 		for _, m := range a.Made {
-			if m.Ino != 0 {
+			if m.locate(a.Since); m.Ino != 0 {
 				out[m.identity()] = m
 			}
 		}
@@ -479,11 +479,16 @@ func (l Ledger) remove(key string) error {
 			return err
 		}
 		for _, m := range other.Made {
+			m.locate(other.Since)
 			used[m.identity()] = m.Ino != 0
 			at[m.Path] = true
 		}
 	}
-	inUse := func(m CreatedPlaceholder) bool { return used[m.identity()] || m.Ino == 0 && at[m.Path] }
+	inUse := func(m CreatedPlaceholder) bool {
+		unnoted := m.Ino == 0
+		m.locate(a.Since)
+		return used[m.identity()] || unnoted && at[m.Path]
+	}
 	if err := removeAll(slices.DeleteFunc(a.Made, inUse), a.Since); err != nil {
 		return err
 	}
@@ -564,6 +569,27 @@ func (m *CreatedPlaceholder) removeIn(dir int, since int64) (found bool, err err
 		return true, nil
 	}
 	return true, fmt.Errorf("removing the placeholder %s: %w", m.Path, err)
+}
+
+// locate notes what a crash kept from being noted of a placeholder that is there: its identity, and
+// how much of its text it has. No process makes any while the ledger is locked.
+func (m *CreatedPlaceholder) locate(since int64) {
+	if m.Ino != 0 {
+		return
+	}
+	fd, err := openat.Open(unix.AT_FDCWD, m.Path, openat.NoLinks, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	var st unix.Statx_t
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil || !m.is(&st, since) {
+		return
+	}
+	if text := m.text(); !m.Dir && st.Size < uint64(len(text)) {
+		m.Text = text[:st.Size]
+	}
+	m.note(&st)
 }
 
 // is reports whether a file is this placeholder and no other file of its name.

@@ -328,3 +328,37 @@ func TestVanishingDirectory(t *testing.T) {
 		})
 	}
 }
+
+// TestCrashedBeside: what a crash kept from being noted stays while another jail stands on it, and goes with that.
+func TestCrashedBeside(t *testing.T) {
+	for _, last := range []string{"crashed", "two"} {
+		l := newLedger(t)
+		dir, root := plant(t, ".git/HEAD", ".git/objects/", ".git/refs/", "main.go")
+		before := everything(t, dir)
+		prepare(t, l, "crashed", dir, root)
+		a, err := l.read("crashed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range a.Made {
+			a.Made[i].Dev, a.Made[i].Ino, a.Made[i].Born, a.Made[i].Up = 0, 0, 0, ""
+		}
+		if err := errors.Join(l.write("crashed", a), os.Truncate(filepath.Join(dir, ".git/commondir"), 0)); err != nil {
+			t.Fatal(err)
+		}
+		with := everything(t, dir)
+		prepare(t, l, "two", dir, root)
+		keys := []string{"two", "crashed"}
+		if last == "two" {
+			slices.Reverse(keys)
+		}
+		remove(t, l, keys[0])
+		if got := everything(t, dir); got != with {
+			t.Errorf("the end of %s left %s\nof %s", keys[0], got, with)
+		}
+		remove(t, l, keys[1])
+		if got := everything(t, dir); got != before {
+			t.Errorf("left: %s", got)
+		}
+	}
+}
