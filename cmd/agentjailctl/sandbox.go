@@ -180,13 +180,16 @@ func sandboxRuntime(c *cli.Context) (*lifecycle.Runtime, error) {
 	return r, nil
 }
 
+// sandboxPrefix begins the ids of sandboxes.
+const sandboxPrefix = "sandbox-"
+
 // namedSandbox returns the options of a sandbox with a new id.
 func namedSandbox() (o sandbox.Options, err error) {
 	id := make([]byte, 6)
 	if _, err := rand.Read(id); err != nil {
 		return o, err
 	}
-	o.ID = "sandbox-" + hex.EncodeToString(id)
+	o.ID = sandboxPrefix + hex.EncodeToString(id)
 	return o, nil
 }
 

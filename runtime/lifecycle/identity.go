@@ -6,14 +6,11 @@ import (
 	"strconv"
 	"strings"
 
+	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/version"
 )
-
-// nameAnnotations have a container's name: containerd's CRI and CRI-O (pkg/annotations), nerdctl
-// (pkg/labels).
-var nameAnnotations = []string{"io.kubernetes.cri.container-name", "io.kubernetes.cri-o.ContainerName", "io.kubernetes.cri-o.Name", "nerdctl/name"}
 
 // places are parts of a bundle's path by which an engine is known.
 var places = []struct{ part, engine string }{
@@ -21,12 +18,12 @@ var places = []struct{ part, engine string }{
 	{"/buildkit/", "buildkit"}, {"/overlay-containers/", "podman or cri-o"}, {"/vfs-containers/", "podman or cri-o"},
 }
 
-// identity is what the journal records of a jail at its beginning, beside what every event has. It
-// needs no look at anything.
+// identity is what the journal records of a jail at its beginning, beside what every event has.
 func (a *attempt) identity() journal.Created {
 	j, u := a.j, a.spec.Process.User
+	name, image := facts.EngineNames(j.ID, a.in.Bundle.Spec)
 	out := journal.Created{
-		Name: a.engineName(), Engine: engineOf(j.Bundle), Root: a.in.Root.Name(), Bundle: j.Bundle, Seccomp: j.Policy.Seccomp.Profile, Network: j.Network.Mode,
+		Name: name, Image: image, Engine: engineOf(j.Bundle), Root: a.in.Root.Name(), Bundle: j.Bundle, Seccomp: j.Policy.Seccomp.Profile, Network: j.Network.Mode,
 		Delegate: j.Delegate, Version: version.Version, User: strconv.FormatUint(uint64(u.UID), 10) + ":" + strconv.FormatUint(uint64(u.GID), 10),
 	}
 	if j.Policy.Origin != nil {
@@ -41,16 +38,6 @@ func (a *attempt) identity() journal.Created {
 		out.Writable = append(out.Writable, m.At)
 	}
 	return out
-}
-
-// engineName is the container's name, where the engine's annotations have one.
-func (a *attempt) engineName() string {
-	for _, name := range nameAnnotations {
-		if v := a.in.Bundle.Spec.Annotations[name]; v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 // engineOf is the engine that made a bundle, by the bundle's path; "" for an unknown one.

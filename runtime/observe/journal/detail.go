@@ -22,6 +22,7 @@ type Detail interface {
 // Created is the identity of a jail.
 type Created struct {
 	Name       string `json:"name,omitempty"`       // the engine's
+	Image      string `json:"image,omitempty"`      // the engine's name of it
 	Engine     string `json:"engine,omitempty"`     // by the bundle's place
 	Root       string `json:"root,omitempty"`       // the image's root file system
 	Bundle     string `json:"bundle,omitempty"`     // the engine's

@@ -164,7 +164,8 @@ func (p Place) Jails() ([]*Jail, error) {
 	return out, nil
 }
 
-// Open finds a jail by its id or the unique beginning of one, also one that was deleted. One that
+// Open finds a jail by its id or the unique beginning of one, or else by the name that its engine
+// gave it, also one that was deleted. One that
 // exists goes before those that ended, and of several that ended with the same id the last counts.
 // "ID@TIME", as `agentjail journal` lists them, names one of those.
 func (p Place) Open(id string) (*Jail, error) {
@@ -198,7 +199,7 @@ func (p Place) Open(id string) (*Jail, error) {
 	case 1:
 		return prefix[0], nil
 	case 0:
-		return nil, fmt.Errorf("%q: %w, and there is no journal of it", id, state.ErrNotFound)
+		return named(jails, id)
 	}
 	return nil, fmt.Errorf("%q is the beginning of %d jails' ids: say more of it", id, len(prefix))
 }

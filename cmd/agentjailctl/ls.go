@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/observe/journal"
+)
+
+func lsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "ls", Usage: "list the jails of all engines, and those that ended",
+		Description: `The newest first. NAME and IMAGE are the engine's, where it records them in a place
+that is known; a sandbox has its command there. Of jails that ended the journal is left
+(policy: journal.keep). REFUSED counts the journal's refusals: agentjail denied ID.
+
+Commands take an id, its unique beginning, a name, or ID@TIME for one of several.`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "running", Aliases: []string{"r"}, Usage: "only jails that were not deleted"},
+			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+		},
+		Action: runLs,
+	}
+}
+
+// jailRow is a jail of the list.
+type jailRow struct {
+	ID      string   `json:"id"`
+	At      string   `json:"at"` // ID@TIME
+	Name    string   `json:"name,omitempty"`
+	Image   string   `json:"image,omitempty"`
+	Command []string `json:"command,omitempty"`
+	Engine  string   `json:"engine,omitempty"`
+	Policy  string   `json:"policy,omitempty"`
+	Made    string   `json:"made"`
+	State   string   `json:"state"` // created, running, stopped, ended
+	Exit    string   `json:"exit,omitempty"`
+	Refused uint64   `json:"refused"`
+	made    time.Time
+}
+
+func runLs(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return errors.New("ls takes no arguments: see `agentjail ls --help`")
+	}
+	p, err := place(c)
+	if err != nil {
+		return err
+	}
+	jails, err := p.Jails()
+	if err != nil {
+		return err
+	}
+	rows := []jailRow{}
+	for _, j := range jails {
+		if j.Brief == nil && c.Bool("running") {
+			continue
+		}
+		rows = append(rows, rowOf(j))
+	}
+	if c.Bool("json") {
+		return printJSON(c, struct {
+			Schema string    `json:"schema"`
+			Jails  []jailRow `json:"jails"`
+		}{"agentjail.ls/1", rows})
+	}
+	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tNAME\tIMAGE\tENGINE\tPOLICY\tAGE\tSTATE\tREFUSED")
+	for _, r := range rows {
+		state := r.State
+		if r.Exit != "" {
+			state += " " + r.Exit
+		}
+		cells := []string{shortID(r.ID), cmp.Or(r.Name, strings.Join(r.Command, " ")), r.Image, r.Engine, r.Policy, age(time.Since(r.made)), state, fmt.Sprint(r.Refused)}
+		for i, cell := range cells {
+			cells[i] = cmp.Or(printable.Line(cell, 32), "-")
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	return w.Flush()
+}
+
+func rowOf(j *journal.Jail) jailRow {
+	s, _ := j.Summary() // without a journal the rest of the row is known all the same
+	r := jailRow{
+		ID: j.ID, At: j.Name(), Name: s.Name, Image: s.Image, Command: s.Argv, Engine: s.Engine, Policy: s.PolicyName,
+		Made: journal.At(j.Born), State: "ended", Exit: s.Exit, Refused: s.Refused, made: j.Born,
+	}
+	if strings.HasPrefix(j.ID, sandboxPrefix) && r.Engine == "" {
+		r.Engine = "sandbox"
+	}
+	switch b := j.Brief; {
+	case b == nil:
+	case !b.InitAlive():
+		r.State = "stopped"
+	case b.Started:
+		r.State = "running"
+	default:
+		r.State = "created"
+	}
+	return r
+}
+
+// shortID is as long as Docker's for the ids of engines.
+func shortID(id string) string {
+	if len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" {
+		return id[:12]
+	}
+	return id
+}
+
+// age is a duration in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

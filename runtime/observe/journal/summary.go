@@ -1,0 +1,89 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+
+	"agentjail.dev/runtime/state"
+)
+
+// A Summary is what a list of jails shows of one, from its journal.
+type Summary struct {
+	Created
+	Argv []string
+	// Exit is the first process's exit status, or the name of the signal that ended it; "" while
+	// it runs, or where no program saw its end.
+	Exit string
+	// Refused is how many refusals the jail's journal counts. Those that only other sources have
+	// (the log of its network, counters) are not among them.
+	Refused uint64
+}
+
+// Summary reads the jail's journal.
+func (j *Jail) Summary() (s Summary, err error) {
+	if j.Path == "" {
+		return s, ErrNone
+	}
+	_, err = scan(j.Path, func(e Event) {
+		switch {
+		case e.Kind == JailCreate:
+			s.created(e)
+		case e.Kind == JailExit && e.Status != "":
+			s.Exit = e.Status
+		case e.Refused():
+			s.Refused += max(1, e.Count)
+		}
+	})
+	return s, err
+}
+
+func (s *Summary) created(e Event) {
+	s.Argv = e.Argv
+	if d, ok := e.Detail.(Created); ok {
+		s.Created = d
+	}
+}
+
+// created is the Summary of the journal's first event alone.
+func (j *Jail) created() (s Summary) {
+	if j.Path == "" {
+		return s
+	}
+	files, err := openAll(j.Path)
+	if err != nil {
+		return s
+	}
+	for _, f := range files {
+		defer f.Close()
+	}
+	line, err := readLine(bufio.NewReader(io.LimitReader(files[0], maxLine)))
+	if err != nil {
+		return s
+	}
+	if e, ok := decode(bytes.TrimSuffix(line, []byte("\n"))); ok && e.Kind == JailCreate {
+		s.created(e)
+	}
+	return s
+}
+
+// named finds a jail by the name that its engine gave it. One that exists goes before those that
+// ended.
+func named(jails []*Jail, name string) (*Jail, error) {
+	for _, lives := range []bool{true, false} {
+		var found []*Jail
+		for _, j := range jails {
+			if (j.Brief != nil) == lives && j.created().Name == name {
+				found = append(found, j)
+			}
+		}
+		switch {
+		case len(found) == 1, len(found) > 0 && !lives:
+			return found[0], nil // of those that ended, the last
+		case len(found) > 1:
+			return nil, fmt.Errorf("%q is the name of %d jails: write an id (agentjail ls)", name, len(found))
+		}
+	}
+	return nil, fmt.Errorf("%q: %w, and there is no journal of it (agentjail ls lists all)", name, state.ErrNotFound)
+}

@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// TestLs: a container is listed by the engine's names for it, while it runs and after its end, and
+// commands find it by them.
+func TestLs(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	const name = "agentjail-test-ls"
+	id := d.Detached("--name", name, jail, "--privileged", engine.Busybox, "sleep", "3600")
+	type row struct {
+		ID, Name, Image, Engine, State, Exit, At string
+		Refused                                  int
+	}
+	listed := func() row {
+		t.Helper()
+		out, code := agentjail(t, "ls", "--json")
+		var list struct {
+			Schema string
+			Jails  []row
+		}
+		if err := json.Unmarshal([]byte(out), &list); code != 0 || err != nil || list.Schema == "" {
+			t.Fatalf("status %d, %v: %s", code, err, out)
+		}
+		i := slices.IndexFunc(list.Jails, func(r row) bool { return r.ID == id })
+		if i < 0 {
+			t.Fatalf("%s is not in %s", id, out)
+		}
+		return list.Jails[i]
+	}
+	if r := listed(); r.Name != name || r.Image != engine.Busybox || r.Engine != "docker" || r.State != "running" || r.Refused == 0 {
+		t.Errorf("while it runs: %+v", r)
+	}
+	if out, code := agentjail(t, "ls"); code != 0 || !strings.Contains(out, id[:12]) || !strings.Contains(out, name) {
+		t.Errorf("status %d: %s", code, out)
+	}
+	find := func() {
+		t.Helper()
+		for _, n := range []string{name, id[:12], id, listed().At} {
+			if out, code := agentjail(t, "denied", n); code != 0 || !strings.Contains(out, "process.capabilities") {
+				t.Errorf("denied %s: %d, %s", n, code, out)
+			}
+		}
+	}
+	find()
+	d.Must("rm", "-f", name)
+	if r := listed(); r.Name != name || r.State != "ended" {
+		t.Errorf("after its end: %+v", r)
+	}
+	if out, code := agentjail(t, "ls", "--running"); code != 0 || strings.Contains(out, id[:12]) {
+		t.Errorf("of those that run: %d, %s", code, out)
+	}
+	find()
+}
