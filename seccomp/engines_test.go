@@ -63,7 +63,8 @@ func TestEngineDefaults(t *testing.T) {
 			rule(specs.ActAllow, "socket", arg(2, specs.OpNotEqual, 9)), rule(specs.ActAllow, "socket", arg(0, specs.OpNotEqual, 16)),
 			rule(specs.ActAllow, "socket", arg(2, specs.OpNotEqual, 9)))...),
 		"only terminal input refused": {DefaultAction: specs.ActAllow, Syscalls: []specs.LinuxSyscall{
-			rule(specs.ActErrno, "ioctl", specs.LinuxSeccompArg{Index: 1, Op: specs.OpMaskedEqual, Value: 0xffffffff, ValueTwo: 0x5412})}},
+			rule(specs.ActErrno, "ioctl", specs.LinuxSeccompArg{Index: 1, Op: specs.OpMaskedEqual, Value: 0xffffffff, ValueTwo: 0x5412}),
+		}},
 		"logging": {DefaultAction: specs.ActLog},
 		"nothing": {},
 	} {
@@ -112,16 +113,21 @@ func TestTighterIncoming(t *testing.T) {
 		note     string
 	}{
 		{"a call refused", everything(specs.LinuxSyscall{Names: []string{"chmod"}, Action: specs.ActErrno, ErrnoRet: &two}), "chmod", nil, "does not allow them: chmod"},
-		{"a plain call restricted", everything(rule(specs.ActErrno, "kill", arg(1, specs.OpEqualTo, 9))), "kill",
-			[]specs.LinuxSyscall{rule(specs.ActAllow, "kill", arg(1, specs.OpNotEqual, 9))}, "fewer arguments since the incoming filter allows fewer: kill"},
+		{
+			"a plain call restricted", everything(rule(specs.ActErrno, "kill", arg(1, specs.OpEqualTo, 9))), "kill",
+			[]specs.LinuxSyscall{rule(specs.ActAllow, "kill", arg(1, specs.OpNotEqual, 9))},
+			"fewer arguments since the incoming filter allows fewer: kill",
+		},
 		{"a plain call restricted by an allowlist", engineFilter(t, 1, rule(specs.ActAllow, "socket", arg(0, specs.OpEqualTo, 1))), "clone", nil, "clone"},
 		{"a killing rule", everything(rule(specs.ActKillProcess, "getcwd")), "getcwd", []specs.LinuxSyscall{rule(specs.ActKillProcess, "getcwd")}, "ends the process on these, kept: getcwd"},
 		{"a killing rule for a call that we do not list", everything(rule(specs.ActKill, "ptrace")), "ptrace", []specs.LinuxSyscall{rule(specs.ActKillThread, "ptrace")}, "kept: ptrace"},
 		{"a listener", everything(rule(specs.ActNotify, "getcwd")), "getcwd", nil, "listener"},
 		{"a tracer", everything(rule(specs.ActTrace, "getcwd")), "getcwd", nil, "getcwd"},
 		{"an operator that does not exist", everything(rule(specs.ActErrno, "getcwd", arg(0, "SCMP_CMP_ODD", 1))), "getcwd", nil, "getcwd"},
-		{"conditions on one argument are alternatives", engineFilter(t, 1, rule(specs.ActAllow, "personality"), rule(specs.ActErrno, "getcwd", arg(0, specs.OpEqualTo, 1), arg(0, specs.OpEqualTo, 2))), "getcwd",
-			nil, "getcwd"},
+		{
+			"conditions on one argument are alternatives", engineFilter(t, 1, rule(specs.ActAllow, "personality"), rule(specs.ActErrno, "getcwd", arg(0, specs.OpEqualTo, 1), arg(0, specs.OpEqualTo, 2))), "getcwd",
+			nil, "getcwd",
+		},
 		{"io_uring allowed", everything(), "io_uring_setup", nil, ""},
 	} {
 		got, notes := Intersect(ours, c.incoming)

@@ -142,9 +142,11 @@ func startIn(runc, dir, script string, filter *specs.LinuxSeccomp) (string, erro
 		Process: &specs.Process{
 			Args: []string{"/bin/sh", "-c", script},
 			Cwd:  "/tmp",
-			Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=/tmp", "TMPDIR=/tmp", "LC_ALL=C.UTF-8", "GOFLAGS=-mod=mod", "GOPROXY=off",
+			Env: []string{
+				"PATH=" + os.Getenv("PATH"), "HOME=/tmp", "TMPDIR=/tmp", "LC_ALL=C.UTF-8", "GOFLAGS=-mod=mod", "GOPROXY=off",
 				"GOTOOLCHAIN=local", "GOCACHE=/cache", "PYENV_ROOT=" + os.Getenv("PYENV_ROOT"), "PYTHONDONTWRITEBYTECODE=1",
-				"CARGO_HOME=/tmp/cargo", "RUSTUP_HOME=" + filepath.Join(os.Getenv("HOME"), ".rustup")},
+				"CARGO_HOME=/tmp/cargo", "RUSTUP_HOME=" + filepath.Join(os.Getenv("HOME"), ".rustup"),
+			},
 			NoNewPrivileges: true,
 			Capabilities:    &specs.LinuxCapabilities{Bounding: workCaps, Effective: workCaps, Permitted: workCaps},
 		},

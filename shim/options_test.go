@@ -48,8 +48,10 @@ func TestNormalise(t *testing.T) {
 	}{
 		{"nothing", nil, &options.Options{BinaryName: "agentjail"}},
 		{"empty", &anypb.Any{}, &options.Options{BinaryName: "agentjail"}},
-		{"runc's", packed(t, runcKind, &options.Options{SystemdCgroup: true, Root: "/r", ShimCgroup: "/s", BinaryName: "/usr/bin/crun", CriuWorkPath: "/c", CriuImagePath: "/i"}),
-			&options.Options{SystemdCgroup: true, Root: "/r", ShimCgroup: "/s", BinaryName: "agentjail"}},
+		{
+			"runc's", packed(t, runcKind, &options.Options{SystemdCgroup: true, Root: "/r", ShimCgroup: "/s", BinaryName: "/usr/bin/crun", CriuWorkPath: "/c", CriuImagePath: "/i"}),
+			&options.Options{SystemdCgroup: true, Root: "/r", ShimCgroup: "/s", BinaryName: "agentjail"},
+		},
 		{"runc's with an address", packed(t, "types.containerd.io/"+runcKind, &options.Options{IoUid: 7}), &options.Options{IoUid: 7, BinaryName: "agentjail"}},
 		{"a profile as binary", packed(t, runcKind, &options.Options{BinaryName: "/usr/local/bin/agentjail-strict"}), &options.Options{BinaryName: "agentjail-strict"}},
 		{"no profile as binary", packed(t, runcKind, &options.Options{BinaryName: "agentjail-a b"}), nil},
@@ -63,10 +65,14 @@ func TestNormalise(t *testing.T) {
 		{"profile with a path", path("../../etc/passwd"), nil},
 		{"policy with a colon", path("/a:b"), nil},
 		{"policy with a way back", path("/a/../b"), nil},
-		{"table", body("TypeUrl = 'x'\npolicy = 'strict'\nSystemdCgroup = true\nroot = '/r'\nBinaryName = 'runc'\nNoPivotRoot = true\nIoUid = 5"),
-			&options.Options{SystemdCgroup: true, Root: "/r", BinaryName: "agentjail-strict"}},
-		{"table, other names", body("systemd_cgroup = true\nbinary_name = 'agentjail-x'\nconfig = '/p'\nshim_cgroup = '/s'"),
-			&options.Options{SystemdCgroup: true, ShimCgroup: "/s", BinaryName: "agentjail-x:/p"}},
+		{
+			"table", body("TypeUrl = 'x'\npolicy = 'strict'\nSystemdCgroup = true\nroot = '/r'\nBinaryName = 'runc'\nNoPivotRoot = true\nIoUid = 5"),
+			&options.Options{SystemdCgroup: true, Root: "/r", BinaryName: "agentjail-strict"},
+		},
+		{
+			"table, other names", body("systemd_cgroup = true\nbinary_name = 'agentjail-x'\nconfig = '/p'\nshim_cgroup = '/s'"),
+			&options.Options{SystemdCgroup: true, ShimCgroup: "/s", BinaryName: "agentjail-x:/p"},
+		},
 		{"table with a path", body("ConfigPath = 'server'"), &options.Options{BinaryName: "agentjail-server"}},
 		{"misspelt table", body("polic = 'strict'"), nil},
 		{"what policy was called", body("profile = 'strict'"), nil},

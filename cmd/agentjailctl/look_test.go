@@ -155,8 +155,14 @@ func TestWhyStatus(t *testing.T) {
 		args string
 		want int
 	}{
-		{"--seccomp-profile default read", 0}, {"--seccomp-profile default mount", 1}, {"--seccomp-profile default what-is-it", 2},
-		{"--config " + bad + " openat", 125}, {"--seccomp-profile nonsense read", 125}, {"read", 125}, {"--profile x read", 125}, {"--seccomp-profile default socket(1", 125},
+		{"--seccomp-profile default read", 0},
+		{"--seccomp-profile default mount", 1},
+		{"--seccomp-profile default what-is-it", 2},
+		{"--config " + bad + " openat", 125},
+		{"--seccomp-profile nonsense read", 125},
+		{"read", 125},
+		{"--profile x read", 125},
+		{"--seccomp-profile default socket(1", 125},
 	} {
 		if _, err := call(t, append([]string{"why"}, strings.Fields(c.args)...)...); lifecycle.Status(err) != c.want {
 			t.Errorf("why %s: status %d, want %d: %v", c.args, lifecycle.Status(err), c.want, err)

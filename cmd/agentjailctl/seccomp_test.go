@@ -97,8 +97,15 @@ func TestSeccompProve(t *testing.T) {
 		t.Errorf("%v: %d proofs", err, len(all))
 	}
 	for _, args := range [][]string{
-		{"none"}, {"--arch", "riscv64"}, {"default", "strict"}, {"--all", "strict"}, {"--all", "--arch", "amd64"},
-		{"--jail", "no-such-jail-as-this"}, {"--jail", "x", "--all"}, {"--jail", "x", "strict"}, {"--jail", "../../etc"},
+		{"none"},
+		{"--arch", "riscv64"},
+		{"default", "strict"},
+		{"--all", "strict"},
+		{"--all", "--arch", "amd64"},
+		{"--jail", "no-such-jail-as-this"},
+		{"--jail", "x", "--all"},
+		{"--jail", "x", "strict"},
+		{"--jail", "../../etc"},
 	} {
 		if args[0] == "--jail" && os.Geteuid() != 0 {
 			continue // see joinsPodman

@@ -14,19 +14,25 @@ const workRounds = 8
 type task struct{ name, prepare, work string }
 
 var tasks = []task{
-	{"go build", `export GOPATH=$PWD/gp GOFLAGS=-mod=mod CGO_ENABLED=0 GO111MODULE=on GOTOOLCHAIN=local
+	{
+		"go build", `export GOPATH=$PWD/gp GOFLAGS=-mod=mod CGO_ENABLED=0 GO111MODULE=on GOTOOLCHAIN=local
 mkdir m m/p; printf 'module m\n\ngo 1.19\n' > m/go.mod
 for i in 1 2 3 4; do mkdir m/p/p$i; { echo "package p$i"; for j in $(seq 120); do echo "func F$j(a []int) (n int) { for i, v := range a { if v > i*$j { n += v ^ $j } else { n -= i % ($j+1) } }; return }"; done; } > m/p/p$i/f.go; done
 { echo 'package main'; echo 'import ('; for i in 1 2 3 4; do echo "\"m/p/p$i\""; done; echo ')'; echo 'func main() {'; for i in 1 2 3 4; do echo "println(p$i.F1(nil))"; done; echo '}'; } > m/main.go
 GOCACHE=$PWD/base go build -o /dev/null ./m 2>/dev/null || (cd m && GOCACHE=$PWD/../base go build -o /dev/null .)`,
-		`export GOPATH=$PWD/gp CGO_ENABLED=0 GOCACHE=$PWD/base; cd m; n=$(date +%N); for i in 1 2 3 4; do echo "func G$n() {}" >> p/p$i/f.go; done; go build -o x . && ./x 2>/dev/null; rm x; for i in 1 2 3 4; do sed -i '$d' p/p$i/f.go; done`},
-	{"gcc build", `for i in $(seq 5); do { echo '#include <stdio.h>'; echo '#include <stdlib.h>'; echo '#include <string.h>'; for j in $(seq 30); do echo "int f${i}_$j(const char *s) { int n = 0; while (*s) { n = n * 31 + *s++; if (n % $j == 0) n ^= $i; } return n + (int)strlen(s); }"; done; } > f$i.c; done
+		`export GOPATH=$PWD/gp CGO_ENABLED=0 GOCACHE=$PWD/base; cd m; n=$(date +%N); for i in 1 2 3 4; do echo "func G$n() {}" >> p/p$i/f.go; done; go build -o x . && ./x 2>/dev/null; rm x; for i in 1 2 3 4; do sed -i '$d' p/p$i/f.go; done`,
+	},
+	{
+		"gcc build", `for i in $(seq 5); do { echo '#include <stdio.h>'; echo '#include <stdlib.h>'; echo '#include <string.h>'; for j in $(seq 30); do echo "int f${i}_$j(const char *s) { int n = 0; while (*s) { n = n * 31 + *s++; if (n % $j == 0) n ^= $i; } return n + (int)strlen(s); }"; done; } > f$i.c; done
 echo 'int main(void) { return 0; }' > main.c`,
-		`for f in *.c; do gcc -O1 -c $f || exit 1; done; gcc -o x *.o && ./x && rm x *.o`},
-	{"npm install", `mkdir pack app; for i in $(seq 300); do mkdir -p pack/package/lib/d$((i%20)); echo "module.exports = $i" > pack/package/lib/d$((i%20))/f$i.js; done
+		`for f in *.c; do gcc -O1 -c $f || exit 1; done; gcc -o x *.o && ./x && rm x *.o`,
+	},
+	{
+		"npm install", `mkdir pack app; for i in $(seq 300); do mkdir -p pack/package/lib/d$((i%20)); echo "module.exports = $i" > pack/package/lib/d$((i%20))/f$i.js; done
 echo '{"name":"local","version":"1.0.0"}' > pack/package/package.json; tar -C pack -czf local.tgz package
 echo '{"name":"app","version":"1.0.0"}' > app/package.json`,
-		`cd app && npm_config_cache=$PWD/../cache npm install --offline --no-audit --no-fund --no-update-notifier ../local.tgz && rm -rf node_modules package-lock.json && echo '{"name":"app","version":"1.0.0"}' > package.json`},
+		`cd app && npm_config_cache=$PWD/../cache npm install --offline --no-audit --no-fund --no-update-notifier ../local.tgz && rm -rf node_modules package-lock.json && echo '{"name":"app","version":"1.0.0"}' > package.json`,
+	},
 	{"python unittest", `cat > t.py <<'EOF'
 import json, os, re, subprocess, tempfile, threading, unittest
 class T(unittest.TestCase):
@@ -55,8 +61,10 @@ for i in range(200):
 c.executemany("insert into t(b) values(?)", ((str(i * 7919 % 100003),) for i in range(60000))); c.commit()
 print(c.execute("select count(*) from t where b > '5'").fetchone()); c.close(); os.unlink("x.db")
 EOF`, `python3 s.py`},
-	{"git status of 10000 files", `git init -q r; cd r; for d in $(seq 100); do mkdir d$d; for f in $(seq 100); do echo $f > d$d/f$f; done; done; git -c gc.auto=0 add . ; git -c user.email=a@example.org -c user.name=a -c gc.auto=0 commit -qm one`,
-		`cd r; for i in 1 2 3 4 5; do git status --short || exit 1; done`},
+	{
+		"git status of 10000 files", `git init -q r; cd r; for d in $(seq 100); do mkdir d$d; for f in $(seq 100); do echo $f > d$d/f$f; done; done; git -c gc.auto=0 add . ; git -c user.email=a@example.org -c user.name=a -c gc.auto=0 commit -qm one`,
+		`cd r; for i in 1 2 3 4 5; do git status --short || exit 1; done`,
+	},
 }
 
 // script is what runs a task, for bash: its output is dropped, and the time that it took is printed

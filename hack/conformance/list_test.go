@@ -36,8 +36,18 @@ func TestLike(t *testing.T) {
 		pattern, text string
 		want          bool
 	}{
-		{"a", "a", true}, {"a", "ab", false}, {"*", "", true}, {"*", "abc", true}, {"a*", "abc", true}, {"*c", "abc", true}, {"a*c", "abc", true},
-		{"a*b*c", "a-c", false}, {"a*b*c", "a-b-c", true}, {"b*", "abc", false}, {"a*a", "a", false}, {"set (*)", "set (2)", true},
+		{"a", "a", true},
+		{"a", "ab", false},
+		{"*", "", true},
+		{"*", "abc", true},
+		{"a*", "abc", true},
+		{"*c", "abc", true},
+		{"a*c", "abc", true},
+		{"a*b*c", "a-c", false},
+		{"a*b*c", "a-b-c", true},
+		{"b*", "abc", false},
+		{"a*a", "a", false},
+		{"set (*)", "set (2)", true},
 	} {
 		if got := like(c.pattern, c.text); got != c.want {
 			t.Errorf("like(%q, %q) = %v", c.pattern, c.text, got)

@@ -63,11 +63,15 @@ var kinds = map[string]struct {
 	file                          func(version, arch string) string
 }{
 	"deb": {
-		[]string{"runc | crun"}, []string{"apparmor"}, []string{"docker.io | docker-ce | podman | containerd", "criu"},
+		[]string{"runc | crun"},
+		[]string{"apparmor"},
+		[]string{"docker.io | docker-ce | podman | containerd", "criu"},
 		func(version, arch string) string { return "agentjail_" + version + "_" + arch + ".deb" },
 	},
 	"rpm": {
-		[]string{"(runc or crun)"}, nil, []string{"podman"},
+		[]string{"(runc or crun)"},
+		nil,
+		[]string{"podman"},
 		func(version, arch string) string {
 			return "agentjail-" + version + "-1." + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch] + ".rpm"
 		},

@@ -122,8 +122,10 @@ func TestToys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var shown, log bytes.Buffer
-			s := suite{lane: "toys", out: "dist", show: &shown, log: &log, packages: []string{"toy/" + name}, args: []string{"argument"},
-				command: []string{"env", "CGO_ENABLED=0", "go", "test", "-v", "-timeout=4s"}}
+			s := suite{
+				lane: "toys", out: "dist", show: &shown, log: &log, packages: []string{"toy/" + name}, args: []string{"argument"},
+				command: []string{"env", "CGO_ENABLED=0", "go", "test", "-v", "-timeout=4s"},
+			}
 			lane, err := s.run(context.Background())
 			got := brief(lane)
 			for _, w := range want {

@@ -110,8 +110,10 @@ func TestGoesOn(t *testing.T) {
 	socket, got := monitorOf(t, func(string) string { return `{"return": {}}` })
 	var others atomic.Bool
 	others.Store(true)
-	y := yielder{name: "test", others: func() bool { return others.Swap(false) }, pid: os.Getpid(), still: true,
-		control: func() (*qmp, error) { return dialMonitor(socket) }}
+	y := yielder{
+		name: "test", others: func() bool { return others.Swap(false) }, pid: os.Getpid(), still: true,
+		control: func() (*qmp, error) { return dialMonitor(socket) },
+	}
 	if err := y.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}

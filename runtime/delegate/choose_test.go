@@ -168,7 +168,11 @@ func TestChoiceKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, change := range [][2]string{
-		{`"Boot":"`, `"Boot":"x`}, {`"Layout":"`, `"Layout":"x`}, {`"Form":`, `"Form":9`}, {`"Until":0`, `"Until":1`}, {"{", ""},
+		{`"Boot":"`, `"Boot":"x`},
+		{`"Layout":"`, `"Layout":"x`},
+		{`"Form":`, `"Form":9`},
+		{`"Until":0`, `"Until":1`},
+		{"{", ""},
 		{`"Path":"` + dir + "/crun\",\"Until", `"Path":"/elsewhere/crun","Until`},
 	} {
 		bad := strings.Replace(string(good), change[0], change[1], 1)

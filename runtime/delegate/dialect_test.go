@@ -40,8 +40,14 @@ func TestNewer(t *testing.T) {
 		version, most string
 		want          bool
 	}{
-		{"1.3.0", "", true}, {"1.1.0", "", true}, {"1.0.2-dev", "", false}, {"1.0.2", "1.0.2-dev", false},
-		{"1.3.0", "1.2.0", true}, {"1.2.1", "1.2.0", false}, {"2.0.0", "1.3.0", true}, {"", "", false},
+		{"1.3.0", "", true},
+		{"1.1.0", "", true},
+		{"1.0.2-dev", "", false},
+		{"1.0.2", "1.0.2-dev", false},
+		{"1.3.0", "1.2.0", true},
+		{"1.2.1", "1.2.0", false},
+		{"2.0.0", "1.3.0", true},
+		{"", "", false},
 	} {
 		if got := newer(c.version, c.most); got != c.want {
 			t.Errorf("%q of %q: %v", c.version, c.most, got)

@@ -22,9 +22,11 @@ var buildSteps = []struct {
 	remedy string
 }{
 	{func(id, bundle string, _ *specs.Spec) bool { return id == buildID(bundle) }, "`podman build --runtime=crun`"},
-	{func(id, _ string, s *specs.Spec) bool { return dockerBuildStep(id, s) },
+	{
+		func(id, _ string, s *specs.Spec) bool { return dockerBuildStep(id, s) },
 		"build with BuildKit, which runs its steps itself: `DOCKER_BUILDKIT=1 docker build`, `docker buildx build`, docker compose 2; " +
-			"for programs that know only the old builder, leave Docker's default runtime as it was and start jails with `--runtime=agentjail`"},
+			"for programs that know only the old builder, leave Docker's default runtime as it was and start jails with `--runtime=agentjail`",
+	},
 	{buildKitStep, "leave BuildKit its runc: `worker.oci.binary` and `worker.containerd.runtime` in buildkitd.toml, DOCKER_BUILDKIT_RUNC_COMMAND of dockerd, a program named runc before the real one in PATH"},
 }
 

@@ -53,7 +53,12 @@ func TestFindUser(t *testing.T) {
 		{"node:5", "1000:5"},
 		{"0", "0:0"},
 		{"wide", "70000:5"}, // hardening finds that the jail lacks it
-		{"nobody", ""}, {"short", ""}, {"bad", ""}, {"big", ""}, {"node:none", ""}, {"node:bad", ""},
+		{"nobody", ""},
+		{"short", ""},
+		{"bad", ""},
+		{"big", ""},
+		{"node:none", ""},
+		{"node:bad", ""},
 	} {
 		got, err := findUser(root, c.text)
 		if c.want == "" {

@@ -259,8 +259,10 @@ func TestPathsAreASuperset(t *testing.T) {
 			t.Errorf("/proc/%s is not masked", p)
 		}
 	}
-	for _, p := range []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/cgroups", "/proc/self", "/proc/sys", "/proc/sys/kernel/random/uuid",
-		"/proc/sys/kernel/osrelease", "/proc/sys/net/core/somaxconn", "/sys/devices/system/cpu/online", "/sys/fs/cgroup"} {
+	for _, p := range []string{
+		"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/cgroups", "/proc/self", "/proc/sys", "/proc/sys/kernel/random/uuid",
+		"/proc/sys/kernel/osrelease", "/proc/sys/net/core/somaxconn", "/sys/devices/system/cpu/online", "/sys/fs/cgroup",
+	} {
 		for _, m := range l.MaskedPaths {
 			if p == m || strings.HasPrefix(p, m+"/") {
 				t.Errorf("%s cannot be read: %s is masked", p, m)

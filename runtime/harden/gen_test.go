@@ -360,8 +360,7 @@ var mutations = []mutation{
 	func(g gen, s *specs.Spec) {
 		out := map[string]string{}
 		for range 1 + g.IntN(4) {
-			out[g.one("pids.max", "memory.max", "memory.swap.max", "memory.high", "memory.low", "memory.min", "cpu.max", "cpu.max.burst", "cpu.weight", "io.max", "io.latency", "cpuset.cpus.partition", "cgroup.kill", "cgroup.procs", "hugetlb.2MB.max", "../x", "hugetlb./../.max", "cpu.uclamp.min", "memory.oom.group", "cpu.idle")] =
-				g.one("max", "0", "1", "-1", "1000", "max 100000", "100000 100000", "999999999 100000", "100 0", "8:0 wbps=max", "8:0 rbps=1 wbps=1", "8:0 rbps=1\n8:0 rbps=max", "99999999999999999999", "9223372036854775807")
+			out[g.one("pids.max", "memory.max", "memory.swap.max", "memory.high", "memory.low", "memory.min", "cpu.max", "cpu.max.burst", "cpu.weight", "io.max", "io.latency", "cpuset.cpus.partition", "cgroup.kill", "cgroup.procs", "hugetlb.2MB.max", "../x", "hugetlb./../.max", "cpu.uclamp.min", "memory.oom.group", "cpu.idle")] = g.one("max", "0", "1", "-1", "1000", "max 100000", "100000 100000", "999999999 100000", "100 0", "8:0 wbps=max", "8:0 rbps=1 wbps=1", "8:0 rbps=1\n8:0 rbps=max", "99999999999999999999", "9223372036854775807")
 		}
 		resourcesOf(s).Unified = out
 	},

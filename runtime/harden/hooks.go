@@ -28,8 +28,12 @@ func hooks(p *pass) {
 		hooks []specs.Hook
 	}{
 		//lint:ignore SA1019 prestart is what Docker uses
-		{"prestart", h.Prestart}, {"createRuntime", h.CreateRuntime}, {"createContainer", h.CreateContainer},
-		{"startContainer", h.StartContainer}, {"poststart", h.Poststart}, {"poststop", h.Poststop},
+		{"prestart", h.Prestart},
+		{"createRuntime", h.CreateRuntime},
+		{"createContainer", h.CreateContainer},
+		{"startContainer", h.StartContainer},
+		{"poststart", h.Poststart},
+		{"poststop", h.Poststop},
 	} {
 		for _, hk := range k.hooks {
 			if k.name == "prestart" && p.network.EngineHook && isSetKey(hk, p.f.ID) {

@@ -207,8 +207,10 @@ func (j *judge) io() {
 		name     string
 		out, was []specs.LinuxThrottleDevice
 	}{
-		{"read", b.ThrottleReadBpsDevice, was.ThrottleReadBpsDevice}, {"write", b.ThrottleWriteBpsDevice, was.ThrottleWriteBpsDevice},
-		{"read operations", b.ThrottleReadIOPSDevice, was.ThrottleReadIOPSDevice}, {"write operations", b.ThrottleWriteIOPSDevice, was.ThrottleWriteIOPSDevice},
+		{"read", b.ThrottleReadBpsDevice, was.ThrottleReadBpsDevice},
+		{"write", b.ThrottleWriteBpsDevice, was.ThrottleWriteBpsDevice},
+		{"read operations", b.ThrottleReadIOPSDevice, was.ThrottleReadIOPSDevice},
+		{"write operations", b.ThrottleWriteIOPSDevice, was.ThrottleWriteIOPSDevice},
 	} {
 		for _, t := range p.was {
 			before, now := rate(p.was, t.Major, t.Minor), rate(p.out, t.Major, t.Minor)

@@ -64,9 +64,11 @@ func startDocker(t *testing.T, withFile bool) *privateDocker {
 
 	// A mount namespace of its own, so that /etc/docker is the test's, and the daemon's own mounts
 	// go with it.
-	args := []string{"-c", `mount --make-rprivate / && mount --bind "$1" /etc/docker && shift && exec dockerd "$@"`, "sh", path("etc"),
+	args := []string{
+		"-c", `mount --make-rprivate / && mount --bind "$1" /etc/docker && shift && exec dockerd "$@"`, "sh", path("etc"),
 		"--containerd", path("cd.sock"), "--data-root", path("data"), "--exec-root", path("exec"), "--host", "unix://" + path("docker.sock"),
-		"--pidfile", path("docker.pid"), "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver", "vfs"}
+		"--pidfile", path("docker.pid"), "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver", "vfs",
+	}
 	if withFile {
 		write(t, d.opts.Config, "{}\n", 0o644)
 		args = append(args, "--config-file", d.opts.Config)

@@ -97,8 +97,11 @@ func TestRegistered(t *testing.T) {
 `},
 		{Docker, "daemon.json", `{"log-driver": "local"}`, nil, `{"log-driver": "local"}`},
 		{Podman, "agentjail.conf", "# Written by `agentjail install podman`.\n[engine.runtimes]\nagentjail = [\"/usr/bin/agentjail\"]\n", []string{"agentjail"}, ""},
-		{CRIO, "agentjail.conf", "# Written by `agentjail install crio`.\n" + crioText("agentjail", "/usr/bin/agentjail") + "\n" + crioText("other", "/usr/bin/crun"),
-			[]string{"agentjail"}, "# Written by `agentjail install crio`.\n" + crioText("other", "/usr/bin/crun")},
+		{
+			CRIO, "agentjail.conf", "# Written by `agentjail install crio`.\n" + crioText("agentjail", "/usr/bin/agentjail") + "\n" + crioText("other", "/usr/bin/crun"),
+			[]string{"agentjail"},
+			"# Written by `agentjail install crio`.\n" + crioText("other", "/usr/bin/crun"),
+		},
 		{Containerd, "agentjail.toml", handlersText(bin), []string{"agentjail", "agentjail-net"}, ""},
 	} {
 		dir := t.TempDir()

@@ -58,9 +58,13 @@ func TestUmaskOf(t *testing.T) {
 		p, first *specs.Process
 		want     uint32
 	}{
-		{none, none, 0o022}, {none, nil, 0o022},
-		{none, with(0), 0}, {none, with(0o777), 0o777},
-		{with(0), with(0o777), 0}, {with(0o777), none, 0o777}, {with(0o27), nil, 0o27},
+		{none, none, 0o022},
+		{none, nil, 0o022},
+		{none, with(0), 0},
+		{none, with(0o777), 0o777},
+		{with(0), with(0o777), 0},
+		{with(0o777), none, 0o777},
+		{with(0o27), nil, 0o27},
 		{with(0o7027), nil, 0o27},
 	} {
 		if got := umaskOf(c.p, c.first); got != c.want {

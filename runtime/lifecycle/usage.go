@@ -104,8 +104,10 @@ var counters = []struct {
 	controller, file string
 	set              func(*journal.Amounts, int64)
 }{
-	{"", "memory.peak", setMemory}, {"memory", "memory.max_usage_in_bytes", setMemory},
-	{"", "pids.peak", setPids}, {"pids", "pids.peak", setPids},
+	{"", "memory.peak", setMemory},
+	{"memory", "memory.max_usage_in_bytes", setMemory},
+	{"", "pids.peak", setPids},
+	{"pids", "pids.peak", setPids},
 	{"", "cpu.stat", func(a *journal.Amounts, n int64) { a.CPU = cmp.Or(a.CPU, float64(n)/1e6) }},
 	{"cpuacct", "cpuacct.usage", func(a *journal.Amounts, n int64) { a.CPU = cmp.Or(a.CPU, float64(n)/1e9) }},
 }

@@ -17,14 +17,26 @@ func TestLinks(t *testing.T) {
 		tree []string
 		want want
 	}{
-		{"a directory of settings, which is there", []string{".claude -> .agents", ".agents/settings.json", ".agents/skills/x"},
-			want{readOnly: ".agents .claude"}},
-		{"another one, with and without settings", []string{".claude -> ai/claude", "ai/claude/settings.json"},
-			want{".claude ai/claude/settings.json", "", "", ""}}, // the rest with absent paths, in TestAbsent
-		{"one that is not there", []string{".claude -> ai/claude"},
-			want{".claude", "ai/claude/agents ai/claude/commands ai/claude/hooks ai/claude/settings.json ai/claude/settings.local.json ai/claude/skills", "", ""}},
-		{"targets that are not there", []string{".vscode -> missing", ".mcp.json -> x/missing.json", ".husky -> .config/husky", ".cursor -> nowhere"},
-			want{".cursor .husky .mcp.json .vscode", ".config/husky missing nowhere x/missing.json", "", ""}},
+		{
+			"a directory of settings, which is there",
+			[]string{".claude -> .agents", ".agents/settings.json", ".agents/skills/x"},
+			want{readOnly: ".agents .claude"},
+		},
+		{
+			"another one, with and without settings",
+			[]string{".claude -> ai/claude", "ai/claude/settings.json"},
+			want{".claude ai/claude/settings.json", "", "", ""},
+		}, // the rest with absent paths, in TestAbsent
+		{
+			"one that is not there",
+			[]string{".claude -> ai/claude"},
+			want{".claude", "ai/claude/agents ai/claude/commands ai/claude/hooks ai/claude/settings.json ai/claude/settings.local.json ai/claude/skills", "", ""},
+		},
+		{
+			"targets that are not there",
+			[]string{".vscode -> missing", ".mcp.json -> x/missing.json", ".husky -> .config/husky", ".cursor -> nowhere"},
+			want{".cursor .husky .mcp.json .vscode", ".config/husky missing nowhere x/missing.json", "", ""},
+		},
 		{"a file in a directory", []string{".claude/settings.json -> ../missing.json"}, want{".claude/settings.json", "missing.json", "", ""}},
 		{"not at the top", []string{"sub/.claude -> ../ai", "ai/settings.json"}, want{"ai/settings.json sub/.claude", "", "", ""}},
 		{"a chain", []string{".vscode -> a", "a -> b/c", "b -> d", "d/c/tasks.json"}, want{".vscode a b d/c", "", "", ""}},
@@ -38,15 +50,24 @@ func TestLinks(t *testing.T) {
 		{"a git directory that is not there", []string{".git -> real"}, want{".git", "real", "", ""}},
 		{"a file that leads to one that is not there", []string{".git=gitdir: a/real\n"}, want{".git", "a/real", "", ""}},
 		{"a file that leads by a link", append(repository("real"), ".git=gitdir: l\n", "l -> real"), want{".git l real/hooks", "real/commondir real/config.worktree real/info/attributes", "", ""}},
-		{"git's hooks", append(slices.Clip(slices.DeleteFunc(slices.Clone(git), func(n string) bool { return n == ".git/hooks/" })), ".git/hooks -> ../tools/hooks"),
-			want{".git/hooks", "tools/hooks .git/commondir .git/config.worktree .git/info/attributes", "", ""}},
-		{"a hook", append(slices.Clone(git), ".git/hooks/pre-commit -> ../../tools/pre-commit", ".git/hooks/post-commit -> ../../missing", "tools/pre-commit"),
-			want{".git/hooks tools/pre-commit", "missing .git/commondir .git/config.worktree .git/info/attributes", "", ""}},
+		{
+			"git's hooks", append(slices.Clip(slices.DeleteFunc(slices.Clone(git), func(n string) bool { return n == ".git/hooks/" })), ".git/hooks -> ../tools/hooks"),
+			want{".git/hooks", "tools/hooks .git/commondir .git/config.worktree .git/info/attributes", "", ""},
+		},
+		{
+			"a hook", append(slices.Clone(git), ".git/hooks/pre-commit -> ../../tools/pre-commit", ".git/hooks/post-commit -> ../../missing", "tools/pre-commit"),
+			want{".git/hooks tools/pre-commit", "missing .git/commondir .git/config.worktree .git/info/attributes", "", ""},
+		},
 		{"git's attributes", append(slices.Clone(git), ".git/info/attributes -> ../../attributes"), want{".git/hooks .git/info/attributes", "attributes .git/commondir .git/config.worktree", "", ""}},
-		{"in a protected directory, to what it lies in", []string{"a/.vscode/up -> ..", "a/.vscode/top -> ../..", "a/.vscode/tasks.json -> ../tasks.json", "a/.vscode/modules -> ../node_modules", "a/node_modules/x"},
-			want{"a/.vscode", "a/tasks.json", "", "a/.vscode/modules a/.vscode/top a/.vscode/up"}},
-		{"a common directory", append(repository("common"), ".git/HEAD=ref", ".git/commondir=../common\n"),
-			want{".git/commondir common/hooks", ".git/config.worktree common/commondir common/config.worktree common/info/attributes", "", ""}},
+		{
+			"in a protected directory, to what it lies in",
+			[]string{"a/.vscode/up -> ..", "a/.vscode/top -> ../..", "a/.vscode/tasks.json -> ../tasks.json", "a/.vscode/modules -> ../node_modules", "a/node_modules/x"},
+			want{"a/.vscode", "a/tasks.json", "", "a/.vscode/modules a/.vscode/top a/.vscode/up"},
+		},
+		{
+			"a common directory", append(repository("common"), ".git/HEAD=ref", ".git/commondir=../common\n"),
+			want{".git/commondir common/hooks", ".git/config.worktree common/commondir common/config.worktree common/info/attributes", "", ""},
+		},
 		{"a common directory that is not there", []string{".git/HEAD=ref", ".git/commondir=../common\n"}, want{".git/commondir", ".git/config .git/config.worktree .git/hooks .git/info/attributes common", "", ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -83,45 +83,73 @@ func TestSearch(t *testing.T) {
 		want want
 	}{
 		{name: "nothing", tree: []string{"a/b/c", "README"}},
-		{name: "settings of editors and agents, at any depth",
+		{
+			name: "settings of editors and agents, at any depth",
 			tree: []string{".vscode/tasks.json", "a/b/.mcp.json", ".claude/settings.json", ".claude/memory", "a/.claude/agents/"},
-			want: want{ReadOnly: ".claude/settings.json .vscode a/.claude/agents a/b/.mcp.json"}},
+			want: want{ReadOnly: ".claude/settings.json .vscode a/.claude/agents a/b/.mcp.json"},
+		},
 		{name: "whatever the case", tree: []string{".VSCode/tasks.json", ".MCP.json"}, want: want{ReadOnly: ".MCP.json .VSCode"}},
 		{name: "a home", tree: []string{".bashrc", ".ssh/", ".config/git/config", ".config/other"}, want: want{ReadOnly: ".bashrc .config/git .ssh"}},
 		{name: "not where tools build anew", tree: []string{"node_modules/x/.vscode/", "a/node_modules/y/.git/config"}},
-		{name: "a repository", tree: repository(".git"),
-			want: want{ReadOnly: ".git/hooks", Private: ".git/config", Placeholder: ".git/commondir .git/config.worktree .git/info/attributes"}},
-		{name: "a nested one of another case", tree: repository("a/.GIT"),
-			want: want{ReadOnly: "a/.GIT/hooks", Private: "a/.GIT/config", Placeholder: "a/.GIT/commondir a/.GIT/config.worktree a/.GIT/info/attributes"}},
-		{name: "a repository without a work tree", tree: repository("x.git"),
-			want: want{ReadOnly: "x.git/hooks", Private: "x.git/config", Placeholder: "x.git/commondir x.git/config.worktree x.git/info/attributes"}},
-		{name: "a submodule", tree: slices.Concat(repository(".git/modules/lib/net"), []string{"lib/net/.git=gitdir: ../../.git/modules/lib/net\n"}),
+		{
+			name: "a repository", tree: repository(".git"),
+			want: want{ReadOnly: ".git/hooks", Private: ".git/config", Placeholder: ".git/commondir .git/config.worktree .git/info/attributes"},
+		},
+		{
+			name: "a nested one of another case", tree: repository("a/.GIT"),
+			want: want{ReadOnly: "a/.GIT/hooks", Private: "a/.GIT/config", Placeholder: "a/.GIT/commondir a/.GIT/config.worktree a/.GIT/info/attributes"},
+		},
+		{
+			name: "a repository without a work tree", tree: repository("x.git"),
+			want: want{ReadOnly: "x.git/hooks", Private: "x.git/config", Placeholder: "x.git/commondir x.git/config.worktree x.git/info/attributes"},
+		},
+		{
+			name: "a submodule", tree: slices.Concat(repository(".git/modules/lib/net"), []string{"lib/net/.git=gitdir: ../../.git/modules/lib/net\n"}),
 			o: Options{Unprotect: []string{".git/commondir", ".git/config.worktree", ".git/info"}},
-			want: want{ReadOnly: ".git/modules/lib/net/hooks lib/net/.git", Private: ".git/modules/lib/net/config",
-				Placeholder: ".git/config .git/hooks"}},
-		{name: "a further work tree", tree: []string{".git/worktrees/w/HEAD=ref", ".git/worktrees/w/commondir=../..", "w/.git=gitdir: ../.git/worktrees/w"},
+			want: want{
+				ReadOnly: ".git/modules/lib/net/hooks lib/net/.git", Private: ".git/modules/lib/net/config",
+				Placeholder: ".git/config .git/hooks",
+			},
+		},
+		{
+			name: "a further work tree", tree: []string{".git/worktrees/w/HEAD=ref", ".git/worktrees/w/commondir=../..", "w/.git=gitdir: ../.git/worktrees/w"},
 			o:    Options{Unprotect: []string{".git/hooks", ".git/config"}},
-			want: want{ReadOnly: ".git/worktrees/w/commondir w/.git", Placeholder: ".git/commondir .git/config.worktree .git/info/attributes .git/worktrees/w/config.worktree"}},
-		{name: "a git directory of another name", tree: append(repository("store"), ".git=gitdir: ./store"),
+			want: want{ReadOnly: ".git/worktrees/w/commondir w/.git", Placeholder: ".git/commondir .git/config.worktree .git/info/attributes .git/worktrees/w/config.worktree"},
+		},
+		{
+			name: "a git directory of another name", tree: append(repository("store"), ".git=gitdir: ./store"),
 			o:    Options{Unprotect: []string{".git/commondir", ".git/config.worktree", ".git/info"}},
-			want: want{ReadOnly: ".git store/hooks", Private: "store/config"}},
-		{name: "a file that leads git to no git directory, which a jail could fill", tree: []string{"a/b", ".git=gitdir: a"},
-			want: want{ReadOnly: ".git", Placeholder: "a/commondir a/config a/config.worktree a/hooks a/info/attributes"}},
-		{name: "a file with line ends after the path", tree: append(repository("store"), ".git=gitdir: ./store"+strings.Repeat("\n", 9000)),
+			want: want{ReadOnly: ".git store/hooks", Private: "store/config"},
+		},
+		{
+			name: "a file that leads git to no git directory, which a jail could fill", tree: []string{"a/b", ".git=gitdir: a"},
+			want: want{ReadOnly: ".git", Placeholder: "a/commondir a/config a/config.worktree a/hooks a/info/attributes"},
+		},
+		{
+			name: "a file with line ends after the path", tree: append(repository("store"), ".git=gitdir: ./store"+strings.Repeat("\n", 9000)),
 			o:    Options{Unprotect: []string{".git/commondir", ".git/config.worktree", ".git/info"}},
-			want: want{ReadOnly: ".git store/hooks", Private: "store/config"}},
-		{name: "programs of a package in settings", tree: []string{".opencode/node_modules/.bin/x -> ../x/cli.js", ".opencode/node_modules/x/cli.js"}, o: Options{Limits: Limits{Entries: 100, Depth: 9, Paths: 1}},
-			want: want{ReadOnly: ".opencode"}},
+			want: want{ReadOnly: ".git store/hooks", Private: "store/config"},
+		},
+		{
+			name: "programs of a package in settings", tree: []string{".opencode/node_modules/.bin/x -> ../x/cli.js", ".opencode/node_modules/x/cli.js"}, o: Options{Limits: Limits{Entries: 100, Depth: 9, Paths: 1}},
+			want: want{ReadOnly: ".opencode"},
+		},
 		{name: "a file that leads out", tree: []string{".git=gitdir: ../../../etc"}, want: want{ReadOnly: ".git"}},
-		{name: "links", tree: []string{"dots/bashrc", ".bashrc -> dots/bashrc", ".profile -> /etc/profile", ".vscode -> ../..", ".idea -> .idea"},
-			want: want{ReadOnly: ".bashrc .idea .profile .vscode dots/bashrc"}},
-		{name: "what the config names",
+		{
+			name: "links", tree: []string{"dots/bashrc", ".bashrc -> dots/bashrc", ".profile -> /etc/profile", ".vscode -> ../..", ".idea -> .idea"},
+			want: want{ReadOnly: ".bashrc .idea .profile .vscode dots/bashrc"},
+		},
+		{
+			name: "what the config names",
 			tree: []string{".git/HEAD", ".git/hooks/", ".git/config=[core]\n\thooksPath = tools/hooks\n[include] path = ../shared.conf\n[includeIf \"gitdir:x\"]\n\tPath=\"../if.conf\"\n", "tools/hooks/pre-commit", "shared.conf", "if.conf"},
 			o:    Options{Unprotect: []string{".git/commondir", ".git/config.worktree", ".git/info"}},
-			want: want{ReadOnly: ".git/hooks if.conf shared.conf tools/hooks", Private: ".git/config"}},
+			want: want{ReadOnly: ".git/hooks if.conf shared.conf tools/hooks", Private: ".git/config"},
+		},
 		{name: "a part unprotected", tree: append(repository(".git"), ".vscode/"), o: Options{Unprotect: []string{".git", ".vscode"}}},
-		{name: "hidden", tree: []string{".env", "a/.ENV", "key.pem", "keys/id_rsa", ".env.d/x", "env"}, o: Options{Hide: []string{".env", "*.pem", "id_*", ".env.*"}},
-			want: want{Hidden: ".env .env.d a/.ENV key.pem keys/id_rsa"}},
+		{
+			name: "hidden", tree: []string{".env", "a/.ENV", "key.pem", "keys/id_rsa", ".env.d/x", "env"}, o: Options{Hide: []string{".env", "*.pem", "id_*", ".env.*"}},
+			want: want{Hidden: ".env .env.d a/.ENV key.pem keys/id_rsa"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, root := plant(t, c.tree...)
@@ -181,24 +209,42 @@ func TestAbsent(t *testing.T) {
 	}{
 		{name: "an empty directory must stay empty (git clone URL ., initdb)"},
 		{name: "a project", tree: []string{"main.go"}, want: project},
-		{name: "in part", tree: []string{"main.go", ".claude/agents/", ".vscode/", ".idea -> x"},
-			want: ".agents .claude/commands .claude/hooks .claude/settings.json .claude/settings.local.json .codex .husky .mcp.json x"},
-		{name: "a home by its files", tree: []string{".profile"}, o: Options{Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}},
-			want: ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .gitconfig .zlogin .zprofile .zshenv .zshrc"},
-		{name: "a home by its name", tree: []string{"x"}, o: Options{Home: true, Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}},
-			want: ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .gitconfig .profile .zlogin .zprofile .zshenv .zshrc"},
-		{name: "a link in place of a shared directory", tree: []string{".claude -> ai", "ai/agents/"}, o: nestedOnly,
-			want: "ai/commands ai/hooks ai/settings.json ai/settings.local.json"},
-		{name: "the same, in a repository", tree: []string{"a/.git/HEAD", "a/.claude -> ../ai", "ai/agents/"}, o: nestedOnly,
-			want: topAgent + " ai/commands ai/hooks ai/settings.json ai/settings.local.json"},
-		{name: "a nested repository", tree: []string{"a/.git/HEAD"}, o: Options{Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".git/info"}},
-			want: ".mcp.json a/.git/commondir a/.git/config a/.git/config.worktree a/.git/hooks a/.mcp.json"},
-		{name: "a nested repository's shared directory", tree: []string{"a/.git/HEAD"}, o: nestedOnly,
-			want: topAgent + " a/.claude"},
-		{name: "a shared directory that is there", tree: []string{"a/.git/HEAD", "a/.claude/agents/"}, o: nestedOnly,
-			want: topAgent + " a/.claude/commands a/.claude/hooks a/.claude/settings.json a/.claude/settings.local.json"},
-		{name: "a shared directory of which policy leaves a part", tree: []string{"a/.git/HEAD"}, o: Options{Unprotect: append([]string{".claude/skills", ".claude/hooks"}, nestedOnly.Unprotect...)},
-			want: ".claude/agents .claude/commands .claude/settings.json .claude/settings.local.json a/.claude/agents a/.claude/commands a/.claude/settings.json a/.claude/settings.local.json"},
+		{
+			name: "in part", tree: []string{"main.go", ".claude/agents/", ".vscode/", ".idea -> x"},
+			want: ".agents .claude/commands .claude/hooks .claude/settings.json .claude/settings.local.json .codex .husky .mcp.json x",
+		},
+		{
+			name: "a home by its files", tree: []string{".profile"}, o: Options{Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}},
+			want: ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .gitconfig .zlogin .zprofile .zshenv .zshrc",
+		},
+		{
+			name: "a home by its name", tree: []string{"x"}, o: Options{Home: true, Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}},
+			want: ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .gitconfig .profile .zlogin .zprofile .zshenv .zshrc",
+		},
+		{
+			name: "a link in place of a shared directory", tree: []string{".claude -> ai", "ai/agents/"}, o: nestedOnly,
+			want: "ai/commands ai/hooks ai/settings.json ai/settings.local.json",
+		},
+		{
+			name: "the same, in a repository", tree: []string{"a/.git/HEAD", "a/.claude -> ../ai", "ai/agents/"}, o: nestedOnly,
+			want: topAgent + " ai/commands ai/hooks ai/settings.json ai/settings.local.json",
+		},
+		{
+			name: "a nested repository", tree: []string{"a/.git/HEAD"}, o: Options{Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".git/info"}},
+			want: ".mcp.json a/.git/commondir a/.git/config a/.git/config.worktree a/.git/hooks a/.mcp.json",
+		},
+		{
+			name: "a nested repository's shared directory", tree: []string{"a/.git/HEAD"}, o: nestedOnly,
+			want: topAgent + " a/.claude",
+		},
+		{
+			name: "a shared directory that is there", tree: []string{"a/.git/HEAD", "a/.claude/agents/"}, o: nestedOnly,
+			want: topAgent + " a/.claude/commands a/.claude/hooks a/.claude/settings.json a/.claude/settings.local.json",
+		},
+		{
+			name: "a shared directory of which policy leaves a part", tree: []string{"a/.git/HEAD"}, o: Options{Unprotect: append([]string{".claude/skills", ".claude/hooks"}, nestedOnly.Unprotect...)},
+			want: ".claude/agents .claude/commands .claude/settings.json .claude/settings.local.json a/.claude/agents a/.claude/commands a/.claude/settings.json a/.claude/settings.local.json",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, root := plant(t, c.tree...)

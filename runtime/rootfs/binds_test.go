@@ -343,8 +343,14 @@ func TestImageLinks(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		proj := t.TempDir()
 		usual := []specs.Mount{
-			{Destination: "/proc", Type: "proc"}, {Destination: "/dev", Type: "tmpfs"}, {Destination: "/dev/pts", Type: "devpts"}, {Destination: "/sys", Type: "tmpfs"}, {Destination: "/sys/fs/cgroup", Type: "cgroup"},
-			{Destination: "/dev/shm", Type: "tmpfs"}, {Destination: "/dev/mqueue", Type: "mqueue"}, {Destination: "/run", Type: "tmpfs", Options: []string{"tmpcopyup"}},
+			{Destination: "/proc", Type: "proc"},
+			{Destination: "/dev", Type: "tmpfs"},
+			{Destination: "/dev/pts", Type: "devpts"},
+			{Destination: "/sys", Type: "tmpfs"},
+			{Destination: "/sys/fs/cgroup", Type: "cgroup"},
+			{Destination: "/dev/shm", Type: "tmpfs"},
+			{Destination: "/dev/mqueue", Type: "mqueue"},
+			{Destination: "/run", Type: "tmpfs", Options: []string{"tmpcopyup"}},
 		}
 		for _, c := range []struct {
 			name  string

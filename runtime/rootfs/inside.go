@@ -1,12 +1,13 @@
 package rootfs
 
 import (
-	"agentjail.dev/runtime/spec/plan"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"agentjail.dev/runtime/spec/plan"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"

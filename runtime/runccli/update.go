@@ -94,8 +94,10 @@ func update() Verb {
 	for _, f := range updateFlags {
 		flags = append(flags, Flag{Name: f.name, Usage: f.usage})
 	}
-	return Verb{Name: "update", Usage: "change a jail's limits, within policy", Args: "CONTAINER", Flags: flags, Run: runUpdate,
-		Description: "What is not named stays as it is. Values beyond policy are lowered to policy's."}
+	return Verb{
+		Name: "update", Usage: "change a jail's limits, within policy", Args: "CONTAINER", Flags: flags, Run: runUpdate,
+		Description: "What is not named stays as it is. Values beyond policy are lowered to policy's.",
+	}
 }
 
 func runUpdate(c *Call) error {

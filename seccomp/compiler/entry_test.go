@@ -97,8 +97,10 @@ func TestEntryAdds(t *testing.T) {
 		"server":  {"futex", "madvise", "mmap", "prctl", "prlimit64"},
 		"debug":   {"futex", "madvise", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
 		"tools":   {"futex", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "madvise", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
-		"strict": {"futex", "getrandom", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "madvise", "mmap",
-			"prctl", "prlimit64", "sched_getaffinity", "sched_setaffinity", "sched_yield"},
+		"strict": {
+			"futex", "getrandom", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "madvise", "mmap",
+			"prctl", "prlimit64", "sched_getaffinity", "sched_setaffinity", "sched_yield",
+		},
 	} {
 		for _, arch := range []string{"amd64", "arm64"} {
 			s, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: arch})

@@ -108,8 +108,16 @@ func TestErrorsReachTheEngine(t *testing.T) {
 
 func TestUnknownWordsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
-		{"frobnicate"}, {"create", "--frob", "x"}, {"--frob", "list"}, {"start"}, {"start", "a", "b"}, {"checkpoint", "x"},
-		{"restore", "x"}, {"exec", "x"}, {"create", "--bundle", "/nonexistent", "../x"}, {"--log-format", "xml", "list"},
+		{"frobnicate"},
+		{"create", "--frob", "x"},
+		{"--frob", "list"},
+		{"start"},
+		{"start", "a", "b"},
+		{"checkpoint", "x"},
+		{"restore", "x"},
+		{"exec", "x"},
+		{"create", "--bundle", "/nonexistent", "../x"},
+		{"--log-format", "xml", "list"},
 	} {
 		code, text := agentjail(t, nil, args...)
 		want := 1

@@ -134,8 +134,10 @@ func TestPodLimits(t *testing.T) {
 		if out, code := c.exec("dd if=/dev/zero of=/dev/null bs=150M count=1"); code == 0 {
 			t.Errorf("150 MiB fit into 64: %s", out)
 		}
-		_, err := p.UpdateContainerResources(callContext(t), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: c.id,
-			Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20, CpuPeriod: 100000, CpuQuota: 100000, CpuShares: 512}})
+		_, err := p.UpdateContainerResources(callContext(t), &runtimeapi.UpdateContainerResourcesRequest{
+			ContainerId: c.id,
+			Linux:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20, CpuPeriod: 100000, CpuQuota: 100000, CpuShares: 512},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,8 +79,10 @@ func TestPodNetwork(t *testing.T) {
 			t.Errorf("another pod reaches the sealed one: %q", out)
 		}
 		// The network is the pod's, and still nothing to take apart or to listen in on.
-		for _, attempt := range []string{"ip link set eth0 down", "ip addr add 10.77.9.9/16 dev eth0", "ip route add 1.2.3.4 dev eth0", "arping -c 1 -w 1 " + open.ip(), "ping -c 1 -W 1 " + open.ip(),
-			"echo 1 >/proc/sys/net/ipv4/ip_forward"} {
+		for _, attempt := range []string{
+			"ip link set eth0 down", "ip addr add 10.77.9.9/16 dev eth0", "ip route add 1.2.3.4 dev eth0", "arping -c 1 -w 1 " + open.ip(), "ping -c 1 -W 1 " + open.ip(),
+			"echo 1 >/proc/sys/net/ipv4/ip_forward",
+		} {
 			if out, code := client.exec("(" + attempt + ") 2>&1"); code == 0 {
 				t.Errorf("%q succeeds: %s", attempt, out)
 			}

@@ -31,8 +31,10 @@ func TestRefusals(t *testing.T) {
 				return c.worked(append([]string{"sh", "-c", `"$@" </dev/null >/dev/null 2>&1 &`, "detached"}, command...))
 			},
 			Update: func(_, memory int64) error {
-				_, err := c.UpdateContainerResources(callContext(t), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: c.id,
-					Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: memory}})
+				_, err := c.UpdateContainerResources(callContext(t), &runtimeapi.UpdateContainerResourcesRequest{
+					ContainerId: c.id,
+					Linux:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: memory},
+				})
 				return err
 			},
 			Denied: func() (all [][]refusal.Denial) {

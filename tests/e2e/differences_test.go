@@ -18,29 +18,51 @@ var differences = []struct {
 	jail    string
 	why     string
 }{
-	{"chown", nil, "touch /tmp/x; chown 1000 /tmp/x 2>/dev/null; stat -c %u /tmp/x", "1000", "0",
-		"container root has no capability, CAP_CHOWN among them"},
-	{"su", nil, "su app -c 'id -u' 2>/dev/null || echo no", "1000", "no",
-		"nor CAP_SETUID: what an image starts as root stays root; docker run -u starts it as a user"},
-	{"another user's files", nil, "touch /home/app/x 2>/dev/null && echo yes || echo no", "yes", "no",
-		"nor CAP_DAC_OVERRIDE: container root is bound by modes like anybody; the image's /home/app belongs to 1000"},
-	{"ping", nil, "ping -c 1 -W 1 127.0.0.1 >/dev/null 2>&1 && echo yes || echo no", "yes", "no",
-		"nor CAP_NET_RAW, and the filter knows no raw sockets"},
-	{"mknod", nil, "mknod /tmp/n c 1 3 2>/dev/null && echo yes || echo no", "yes", "no",
-		"nor CAP_MKNOD; devices are what the runtime put into /dev"},
+	{
+		"chown", nil, "touch /tmp/x; chown 1000 /tmp/x 2>/dev/null; stat -c %u /tmp/x", "1000", "0",
+		"container root has no capability, CAP_CHOWN among them",
+	},
+	{
+		"su", nil, "su app -c 'id -u' 2>/dev/null || echo no", "1000", "no",
+		"nor CAP_SETUID: what an image starts as root stays root; docker run -u starts it as a user",
+	},
+	{
+		"another user's files", nil, "touch /home/app/x 2>/dev/null && echo yes || echo no", "yes", "no",
+		"nor CAP_DAC_OVERRIDE: container root is bound by modes like anybody; the image's /home/app belongs to 1000",
+	},
+	{
+		"ping", nil, "ping -c 1 -W 1 127.0.0.1 >/dev/null 2>&1 && echo yes || echo no", "yes", "no",
+		"nor CAP_NET_RAW, and the filter knows no raw sockets",
+	},
+	{
+		"mknod", nil, "mknod /tmp/n c 1 3 2>/dev/null && echo yes || echo no", "yes", "no",
+		"nor CAP_MKNOD; devices are what the runtime put into /dev",
+	},
 	{"chroot", nil, "chroot / true 2>/dev/null && echo yes || echo no", "yes", "no", "nor CAP_SYS_CHROOT"},
-	{"set-user-id bit", nil, "cp /bin/busybox /tmp/b; chmod u+s /tmp/b 2>/dev/null; stat -c %a /tmp/b", "4755", "755",
-		"the filter refuses modes with set-id bits: such a file in a workspace would be run by the host"},
-	{"interfaces", nil, "ls /sys/class/net 2>/dev/null | grep -c eth0; grep -q eth0 /proc/net/route && echo route || echo none", "1\nroute", "0\nnone",
-		"no network: an interface that the engine plugs in is down, without address or route, and sysfs does not show it"},
-	{"disk", nil, "[ $(df -m / | tail -n 1 | awk '{print $2}') -le 1024 ] && echo capped || echo disk", "disk", "capped",
-		"changes go to an ephemeral layer in memory, at most 1 GiB"},
-	{"memory", nil, "f=/sys/fs/cgroup/memory/memory.limit_in_bytes; [ -e $f ] || f=/sys/fs/cgroup/memory.max; [ $(cat $f | tr -d max) -le 4294967296 ] 2>/dev/null && echo capped || echo host", "host", "capped",
-		"policy limits memory to 4 GiB where the bundle asks for more or nothing"},
-	{"uid map", nil, "awk '{print $2 == 0 ? \"host ids\" : \"own ids\"}' /proc/self/uid_map", "host ids", "own ids",
-		"container root is an unprivileged id of the host"},
-	{"uptime", nil, "[ $(cut -d. -f1 /proc/uptime) -lt 60 ] && echo fresh || echo machine", "machine", "fresh",
-		"a time namespace"},
+	{
+		"set-user-id bit", nil, "cp /bin/busybox /tmp/b; chmod u+s /tmp/b 2>/dev/null; stat -c %a /tmp/b", "4755", "755",
+		"the filter refuses modes with set-id bits: such a file in a workspace would be run by the host",
+	},
+	{
+		"interfaces", nil, "ls /sys/class/net 2>/dev/null | grep -c eth0; grep -q eth0 /proc/net/route && echo route || echo none", "1\nroute", "0\nnone",
+		"no network: an interface that the engine plugs in is down, without address or route, and sysfs does not show it",
+	},
+	{
+		"disk", nil, "[ $(df -m / | tail -n 1 | awk '{print $2}') -le 1024 ] && echo capped || echo disk", "disk", "capped",
+		"changes go to an ephemeral layer in memory, at most 1 GiB",
+	},
+	{
+		"memory", nil, "f=/sys/fs/cgroup/memory/memory.limit_in_bytes; [ -e $f ] || f=/sys/fs/cgroup/memory.max; [ $(cat $f | tr -d max) -le 4294967296 ] 2>/dev/null && echo capped || echo host", "host", "capped",
+		"policy limits memory to 4 GiB where the bundle asks for more or nothing",
+	},
+	{
+		"uid map", nil, "awk '{print $2 == 0 ? \"host ids\" : \"own ids\"}' /proc/self/uid_map", "host ids", "own ids",
+		"container root is an unprivileged id of the host",
+	},
+	{
+		"uptime", nil, "[ $(cut -d. -f1 /proc/uptime) -lt 60 ] && echo fresh || echo machine", "machine", "fresh",
+		"a time namespace",
+	},
 }
 
 // TestDifferences holds both sides of every difference: one that is gone has to leave the table.

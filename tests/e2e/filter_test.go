@@ -79,7 +79,8 @@ func TestLoadedFilters(t *testing.T) {
 				i := slices.IndexFunc(p.Claims, func(c struct {
 					Claim, Detail string
 					Holds         bool
-				}) bool {
+				},
+				) bool {
 					return strings.HasPrefix(c.Claim, "at most")
 				})
 				if i < 0 || p.Claims[i].Detail != count {

@@ -37,8 +37,18 @@ func TestPrinted(t *testing.T) {
 		t.Fatal(err, errOut)
 	}
 	for _, args := range [][]string{
-		{"state", id}, {"list", "--format", "json"}, {"list"}, {"inspect", "--json", id}, {"explain", "--json", b.Dir}, {"journal", "--json"}, {"denied", "--json", id},
-		{"receipt", "--json", id}, {"state", name}, {"delete", name}, {"create", "--bundle", base, "e2e-printed-none"}, {"kill", id, name},
+		{"state", id},
+		{"list", "--format", "json"},
+		{"list"},
+		{"inspect", "--json", id},
+		{"explain", "--json", b.Dir},
+		{"journal", "--json"},
+		{"denied", "--json", id},
+		{"receipt", "--json", id},
+		{"state", name},
+		{"delete", name},
+		{"create", "--bundle", base, "e2e-printed-none"},
+		{"kill", id, name},
 	} {
 		out, errOut, _ := b.Call(t, c, args...)
 		for _, r := range out + errOut {
@@ -72,9 +82,20 @@ func TestIDs(t *testing.T) {
 	c := engine.Caller{Path: under, Args: []string{"--root", filepath.Join(b.Dir, "state")}}
 	for _, id := range []string{"-x", "--help", "-", ".", "..", "a/b", "a b", "a\u202eb", strings.Repeat("a", 1025)} {
 		for _, args := range [][]string{
-			{"create", "--bundle", b.Dir, "--", id}, {"run", "--bundle", b.Dir, "--", id}, {"start", "--", id}, {"state", "--", id}, {"kill", "--", id, "KILL"}, {"kill", "--", id},
-			{"delete", "--", id}, {"delete", "--force", "--", id}, {"pause", "--", id}, {"resume", "--", id}, {"ps", "--", id}, {"events", "--stats", "--", id},
-			{"exec", "--", id, "true"}, {"update", "--memory", "67108864", "--", id},
+			{"create", "--bundle", b.Dir, "--", id},
+			{"run", "--bundle", b.Dir, "--", id},
+			{"start", "--", id},
+			{"state", "--", id},
+			{"kill", "--", id, "KILL"},
+			{"kill", "--", id},
+			{"delete", "--", id},
+			{"delete", "--force", "--", id},
+			{"pause", "--", id},
+			{"resume", "--", id},
+			{"ps", "--", id},
+			{"events", "--stats", "--", id},
+			{"exec", "--", id, "true"},
+			{"update", "--memory", "67108864", "--", id},
 		} {
 			out, errOut, err := b.Call(t, c, args...)
 			if err == nil || out != "" || !strings.Contains(errOut, "invalid container ID format") {

@@ -17,8 +17,10 @@ import (
 func TestPublicFiles(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
-	mounts := []string{"-v", "/etc/localtime:/etc/localtime:ro", "-v", "/etc/timezone:/etc/timezone", "-v", "/etc/ssl/certs:/etc/ssl/certs:ro",
-		"-v", "/etc/ssl/certs/ca-certificates.crt:/ca.crt:ro", "-v", "/etc/passwd:/etc/passwd:ro", "-v", "/etc/group:/etc/group:ro", "-u", "1234:1234"}
+	mounts := []string{
+		"-v", "/etc/localtime:/etc/localtime:ro", "-v", "/etc/timezone:/etc/timezone", "-v", "/etc/ssl/certs:/etc/ssl/certs:ro",
+		"-v", "/etc/ssl/certs/ca-certificates.crt:/ca.crt:ro", "-v", "/etc/passwd:/etc/passwd:ro", "-v", "/etc/group:/etc/group:ro", "-u", "1234:1234",
+	}
 	args := []string{"run", "--rm", jail}
 	for i := 0; i < len(mounts); i += 2 {
 		if from, _, ok := strings.Cut(mounts[i+1], ":/"); ok {

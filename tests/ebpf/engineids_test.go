@@ -236,7 +236,8 @@ try trace sh -c 'sleep 100 >/dev/null 2>&1 & exec 3</proc/$!/mem; s=$?; kill $!;
 	}{
 		{"exec", "written", "Operation not permitted", journal.ProcessWritten, journal.ExecBlocked},
 		{"trace", "trace", "Permission denied", journal.ProcessTraced, journal.TraceBlocked},
-		{"bind", "bind", "", journal.BindTried, journal.BindBlocked}, {"connect", "connect", "", journal.ConnectTried, journal.ConnectBlocked},
+		{"bind", "bind", "", journal.BindTried, journal.BindBlocked},
+		{"connect", "connect", "", journal.ConnectTried, journal.ConnectBlocked},
 	}
 	end := jail("")
 	for _, b := range blocks {

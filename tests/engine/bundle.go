@@ -54,8 +54,10 @@ func NewBundle(t testing.TB, base string) *Bundle {
 	b := &Bundle{Dir: dir, Rootfs: filepath.Join(dir, "rootfs"), base: base}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	unpack(t, b.Rootfs)
-	caps := []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID",
-		"CAP_SETFCAP", "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE"}
+	caps := []string{
+		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID",
+		"CAP_SETFCAP", "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE",
+	}
 	b.Spec = &specs.Spec{
 		Version: "1.0.2",
 		Root:    &specs.Root{Path: "rootfs"},

@@ -259,8 +259,10 @@ func (p *PodmanPlace) Inside(ctx context.Context, args ...string) *exec.Cmd {
 func (p *PodmanPlace) InsideAsUser(ctx context.Context, args ...string) *exec.Cmd {
 	id := fmt.Sprint(RootlessUID)
 	cmd := p.Inside(ctx, slices.Concat([]string{"setpriv", "--reuid=" + id, "--regid=" + id, "--clear-groups", "--inh-caps=-all", "--"}, args)...)
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + p.path("home"), "USER=" + RootlessUser,
-		"XDG_RUNTIME_DIR=/run/user/" + id, "LANG=C.UTF-8", "TERM=xterm"}
+	cmd.Env = []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + p.path("home"), "USER=" + RootlessUser,
+		"XDG_RUNTIME_DIR=/run/user/" + id, "LANG=C.UTF-8", "TERM=xterm",
+	}
 	cmd.Dir = p.path("home")
 	return cmd
 }

@@ -21,10 +21,14 @@ type VolumeEntry struct {
 // and directories of root's, of two users and of a group.
 func VolumeEntries(uid, gid int, mode os.FileMode) []VolumeEntry {
 	return []VolumeEntry{
-		{"db", 1000, 1000, fs.ModeDir | 0o700}, {"db/secret", 1000, 1000, 0o600},
-		{"rootonly", 0, 0, 0o600}, {"public", 0, 0, 0o644},
-		{"app", 999, 999, fs.ModeDir | 0o755}, {"app/secret", 999, 2000, 0o640},
-		{"team", 0, 2000, fs.ModeDir | fs.ModeSetgid | 0o775}, {"team/shared", 0, 2000, 0o664},
+		{"db", 1000, 1000, fs.ModeDir | 0o700},
+		{"db/secret", 1000, 1000, 0o600},
+		{"rootonly", 0, 0, 0o600},
+		{"public", 0, 0, 0o644},
+		{"app", 999, 999, fs.ModeDir | 0o755},
+		{"app/secret", 999, 2000, 0o640},
+		{"team", 0, 2000, fs.ModeDir | fs.ModeSetgid | 0o775},
+		{"team/shared", 0, 2000, 0o664},
 		{".", uid, gid, fs.ModeDir | mode},
 	}
 }

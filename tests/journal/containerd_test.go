@@ -67,7 +67,9 @@ func update(d *engine.Containerd, id string, pids, memory int64) error {
 	}
 	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(context.Background(), d.Namespace()), env.CommandWait)
 	defer cancel()
-	_, err = tasks.NewTasksClient(conn).Update(ctx, &tasks.UpdateTaskRequest{ContainerID: id,
-		Resources: &anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/LinuxResources", Value: text}})
+	_, err = tasks.NewTasksClient(conn).Update(ctx, &tasks.UpdateTaskRequest{
+		ContainerID: id,
+		Resources:   &anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/LinuxResources", Value: text},
+	})
 	return err
 }

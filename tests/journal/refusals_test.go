@@ -25,8 +25,10 @@ func TestRefusals(t *testing.T) {
 		needs  string
 		place  func(*host, *testing.T, []refusal.Row) *refusal.Place
 	}{
-		{refusal.CommandLine, bin, (*host).commandLine}, {refusal.Docker, "dockerd", (*host).docker},
-		{refusal.Podman, "podman", (*host).podman}, {refusal.Containerd, "containerd", (*host).containerd},
+		{refusal.CommandLine, bin, (*host).commandLine},
+		{refusal.Docker, "dockerd", (*host).docker},
+		{refusal.Podman, "podman", (*host).podman},
+		{refusal.Containerd, "containerd", (*host).containerd},
 	} {
 		t.Run(string(d.driver), func(t *testing.T) {
 			if _, err := exec.LookPath(d.needs); err != nil {

@@ -66,8 +66,11 @@ func startCluster(dir string) (*nodeCluster, error) {
 		do   func() error
 	}{
 		{"files", func() error { return first(c.link, c.identities, c.writeFiles) }},
-		{"containerd", c.startContainerd}, {"control plane", c.startControl}, {"kubelet", func() error { return first(c.startKubelet, c.startCSI) }},
-		{"images", c.images}, {"node", c.ready},
+		{"containerd", c.startContainerd},
+		{"control plane", c.startControl},
+		{"kubelet", func() error { return first(c.startKubelet, c.startCSI) }},
+		{"images", c.images},
+		{"node", c.ready},
 	} {
 		since := time.Now()
 		if err := s.do(); err != nil {

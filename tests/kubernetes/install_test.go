@@ -20,8 +20,10 @@ func file(t testing.TB, name string) {
 }
 
 // onceInstalled is whether agentjail is on the node.
-var onceInstalled sync.Mutex
-var isInstalled bool
+var (
+	onceInstalled sync.Mutex
+	isInstalled   bool
+)
 
 // installed has agentjail on the node, as an operator installs it.
 func installed(t testing.TB) {

@@ -248,8 +248,10 @@ func skeleton(root string) error {
 			}
 		}
 	}
-	for _, dir := range []string{"usr", "opt/bin", "root/.ssh", "root/.config/go", "root/.cargo", "etc/ssl/certs", "etc/apt/apt.conf.d", "etc/apt/preferences.d", "etc/apt/sources.list.d",
-		"etc/apt/trusted.gpg.d", "var/lib/dpkg", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "run"} {
+	for _, dir := range []string{
+		"usr", "opt/bin", "root/.ssh", "root/.config/go", "root/.cargo", "etc/ssl/certs", "etc/apt/apt.conf.d", "etc/apt/preferences.d", "etc/apt/sources.list.d",
+		"etc/apt/trusted.gpg.d", "var/lib/dpkg", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "run",
+	} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
 		}

@@ -111,8 +111,10 @@ func TestInstallDocker(t *testing.T) {
 	d := e.For(t)
 	ctl := func(verb string, args ...string) string {
 		t.Helper()
-		where := []string{verb, "docker", "--name", "agentjail", "--name", "agentjail-small", "--path", filepath.Join(dir, "agentjail"),
-			"--daemon-config", e.DaemonConfig(), "--pidfile", e.Pidfile(), "--socket", e.Socket()}
+		where := []string{
+			verb, "docker", "--name", "agentjail", "--name", "agentjail-small", "--path", filepath.Join(dir, "agentjail"),
+			"--daemon-config", e.DaemonConfig(), "--pidfile", e.Pidfile(), "--socket", e.Socket(),
+		}
 		out, err := exec.Command(filepath.Join(dir, "agentjailctl"), append(where, args...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", verb, err, out)

@@ -85,30 +85,42 @@ func changes(w string) []question {
 	trace := python(unix.SYS_PTRACE, "0,0,0,0")
 	send := `python3 -c 'import os; a=os.open("/etc/hostname",0); b=os.open("/tmp/o",66); os.sendfile(b,a,0,1)'`
 	return []question{
-		{name: "sendfile, and nothing else", do: send, ask: "sendfile", says: `seccomp.only = "/etc/agentjail/seccomp/default-sendfile.json"`,
-			after: server + `seccomp.only = "DIR/list.json"`, list: `{"extends": "default", "allow": [{"names": ["sendfile"], "why": "nginx"}]}`, not: shm},
+		{
+			name: "sendfile, and nothing else", do: send, ask: "sendfile", says: `seccomp.only = "/etc/agentjail/seccomp/default-sendfile.json"`,
+			after: server + `seccomp.only = "DIR/list.json"`, list: `{"extends": "default", "allow": [{"names": ["sendfile"], "why": "nginx"}]}`, not: shm,
+		},
 		{name: "shared memory", do: shm, ask: "could not create shared memory segment: Function not implemented", says: `seccomp.profile = "server"`, after: server, not: trace},
 		{name: "ptrace", do: trace, ask: "ptrace: Function not implemented.", says: `seccomp.profile = "debug"`, after: `seccomp.profile = "debug"`, not: shm},
 		{name: "own filters", do: python(unix.SYS_SECCOMP, "2,0,ctypes.byref(ctypes.c_uint32(0x7fff0000))"), ask: "seccomp(SECCOMP_SET_MODE_FILTER)", says: `seccomp.profile = "server"`, after: server, not: trace},
 		{name: "sockets", before: `seccomp.profile = "tools"`, do: `python3 -c 'import socket; socket.socket()'`, says: `seccomp.profile = "default"`, after: `seccomp.profile = "default"`, not: `python3 -c 'import socket; socket.socket(40)'`},
-		{name: "a list", before: "seccomp.only = \"DIR/short.json\"", do: `python3 -c 'import os; os.mkfifo("/tmp/p")'`, ask: "mknodat", says: "short.json",
-			after: `seccomp.only = "DIR/list.json"`, list: `{"extends": "strict", "allow": [{"names": ["mknodat", "mknod"], "why": "fifos"}]}`, not: `python3 -c 'import socket; socket.socket()'`},
+		{
+			name: "a list", before: "seccomp.only = \"DIR/short.json\"", do: `python3 -c 'import os; os.mkfifo("/tmp/p")'`, ask: "mknodat", says: "short.json",
+			after: `seccomp.only = "DIR/list.json"`, list: `{"extends": "strict", "allow": [{"names": ["mknodat", "mknod"], "why": "fifos"}]}`, not: `python3 -c 'import socket; socket.socket()'`,
+		},
 		{name: "kill", before: `seccomp.on_violation = "kill"`, do: python(unix.SYS_KEYCTL, "0,0") + "; test $? = 1", ask: "Bad system call (core dumped)", says: `seccomp.on_violation = "errno"`, after: `seccomp.on_violation = "errno"`, not: python(unix.SYS_KEYCTL, "0,0")},
 		{name: "memory", before: `limits.memory = "64MiB"`, do: `python3 -c 'b=bytearray(150<<20); print(len(b))'`, ask: "Killed", says: "limits.memory", after: `limits.memory = "512MiB"`, not: `python3 -c 'b=bytearray(600<<20)'`},
-		{name: "processes", before: "limits.pids = 16", do: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(40)]; [x.start() for x in t]'`, says: "limits.pids", after: "limits.pids = 100",
-			not: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(200)]; [x.start() for x in t]'`},
+		{
+			name: "processes", before: "limits.pids = 16", do: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(40)]; [x.start() for x in t]'`, says: "limits.pids", after: "limits.pids = 100",
+			not: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(200)]; [x.start() for x in t]'`,
+		},
 		{name: "tmpfs", before: `tmpfs.size = "1MiB"`, do: "head -c 3000000 /dev/zero > /tmp/f", says: "tmpfs.size", after: `tmpfs.size = "8MiB"`, not: "head -c 20000000 /dev/zero > /tmp/f"},
 		{name: "files of a tmpfs", before: "tmpfs.inodes = 64", do: "cd /tmp; for i in $(seq 200); do : > f$i || exit 1; done", says: "tmpfs.inodes", after: "tmpfs.inodes = 1000", not: "cd /tmp; for i in $(seq 2000); do : > f$i || exit 1; done"},
 		{name: "open files", before: "limits.nofile = 32", do: `python3 -c 'f=[open("/dev/null") for i in range(60)]'`, says: "limits.nofile", after: "limits.nofile = 128", not: `python3 -c 'f=[open("/dev/null") for i in range(200)]'`},
-		{name: "a name", do: "getent hosts pypi.example.com", ask: "curl: (6) Could not resolve host: pypi.example.com", says: `network.allow = ["pypi.example.com:443"]`,
-			after: "network.mode = \"names\"\nnetwork.allow = [\"pypi.example.com:443\"]", not: "getent hosts other.example.com"},
+		{
+			name: "a name", do: "getent hosts pypi.example.com", ask: "curl: (6) Could not resolve host: pypi.example.com", says: `network.allow = ["pypi.example.com:443"]`,
+			after: "network.mode = \"names\"\nnetwork.allow = [\"pypi.example.com:443\"]", not: "getent hosts other.example.com",
+		},
 		{name: "a read-only directory", args: []string{"--workspace", w, "--read-only"}, do: "touch " + w + "/f", says: ":ro", with: []string{"--workspace", w}, not: "touch /usr/f"},
 		{name: "protected", args: []string{"--workspace", w}, do: "touch " + w + "/.git/hooks/pre-commit", says: `binds.unprotect = [".git/hooks"]`, after: `binds.unprotect = [".git/hooks"]`, with: []string{"--workspace", w}, not: "touch " + w + "/.vscode/tasks.json"},
 		{name: "watching files", before: `seccomp.profile = "strict"`, do: python(unix.SYS_INOTIFY_INIT1, "0"), ask: "inotify_init1", says: `seccomp.profile = "tools"`, after: `seccomp.profile = "tools"`, not: `python3 -c 'import socket; socket.socket()'`},
-		{name: "another's memory, and nothing else", do: python(unix.SYS_PROCESS_VM_READV, "os.getpid(),0,0,0,0,0"), ask: "process_vm_readv", says: `seccomp.only = "/etc/agentjail/seccomp/default-process_vm_readv.json"`,
-			after: "seccomp.profile = \"debug\"\nseccomp.only = \"DIR/list.json\"", list: `{"extends": "default", "allow": [{"names": ["process_vm_readv"], "why": "py-spy"}]}`, not: trace},
-		{name: "a name that is denied", before: "network.mode = \"names\"\nnetwork.allow = [\"*.example.com:443\"]\nnetwork.deny = [\"pypi.example.com\", \"other.example.com\"]", do: "getent hosts pypi.example.com", ask: "pypi.example.com:443", says: `network.deny without "pypi.example.com"`,
-			after: "network.mode = \"names\"\nnetwork.allow = [\"*.example.com:443\"]\nnetwork.deny = [\"other.example.com\"]", not: "getent hosts other.example.com"},
+		{
+			name: "another's memory, and nothing else", do: python(unix.SYS_PROCESS_VM_READV, "os.getpid(),0,0,0,0,0"), ask: "process_vm_readv", says: `seccomp.only = "/etc/agentjail/seccomp/default-process_vm_readv.json"`,
+			after: "seccomp.profile = \"debug\"\nseccomp.only = \"DIR/list.json\"", list: `{"extends": "default", "allow": [{"names": ["process_vm_readv"], "why": "py-spy"}]}`, not: trace,
+		},
+		{
+			name: "a name that is denied", before: "network.mode = \"names\"\nnetwork.allow = [\"*.example.com:443\"]\nnetwork.deny = [\"pypi.example.com\", \"other.example.com\"]", do: "getent hosts pypi.example.com", ask: "pypi.example.com:443", says: `network.deny without "pypi.example.com"`,
+			after: "network.mode = \"names\"\nnetwork.allow = [\"*.example.com:443\"]\nnetwork.deny = [\"other.example.com\"]", not: "getent hosts other.example.com",
+		},
 		{name: "a name, by an option", do: "getent hosts pypi.example.com", ask: "pypi.example.com:443", says: "agentjail sandbox --allow pypi.example.com:443", with: []string{"--allow", "pypi.example.com:443"}, not: "getent hosts other.example.com"},
 		{name: "an editor's settings", args: []string{"--workspace", w}, do: "touch " + w + "/.vscode/tasks.json", says: `".vscode"`, after: `binds.unprotect = [".vscode"]`, with: []string{"--workspace", w}, not: "touch " + w + "/.git/hooks/pre-commit"},
 	}

@@ -67,15 +67,20 @@ func TestLimitFiles(t *testing.T) {
 	}{
 		{"defaults", nil, false, map[string]string{"io.max": "", "pids.max": "1024", "memory.swap.max": "0", "cpu.max": "400000 100000"}},
 		{"tighter", []string{"--pids-limit", "77", "-m", "64m", "--cpus", "0.5"}, false, map[string]string{
-			"pids.max": "77", "memory.max": fmt.Sprint(memory), "memory.swap.max": "0", "cpu.max": "50000 100000"}},
+			"pids.max": "77", "memory.max": fmt.Sprint(memory), "memory.swap.max": "0", "cpu.max": "50000 100000",
+		}},
 		{"swap refused", []string{"-m", "64m", "--memory-swap", "1g"}, true, map[string]string{
-			"memory.max": fmt.Sprint(memory), "memory.swap.max": "0"}},
+			"memory.max": fmt.Sprint(memory), "memory.swap.max": "0",
+		}},
 		{"none asked", []string{"--pids-limit", "-1", "--memory-swap", "-1"}, true, map[string]string{
-			"pids.max": "1024", "memory.swap.max": "0"}},
+			"pids.max": "1024", "memory.swap.max": "0",
+		}},
 		{"privileged", []string{"--privileged"}, true, map[string]string{
-			"pids.max": "1024", "memory.swap.max": "0", "cpu.max": "400000 100000"}},
+			"pids.max": "1024", "memory.swap.max": "0", "cpu.max": "400000 100000",
+		}},
 		{"a writable directory", []string{"-v", work + ":/work"}, false, map[string]string{
-			"io.max": disk(t, work) + " rbps=419430400 wbps=209715200 riops=max wiops=max"}},
+			"io.max": disk(t, work) + " rbps=419430400 wbps=209715200 riops=max wiops=max",
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			each(t, func(t *testing.T, runtime string) {

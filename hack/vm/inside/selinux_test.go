@@ -28,7 +28,11 @@ func TestLabel(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		seen := map[string]string{}
 		for _, options := range [][]string{
-			nil, {"--privileged"}, {"--pid=host"}, {"--security-opt", "label=disable"}, {"--security-opt", "label=type:spc_t"},
+			nil,
+			{"--privileged"},
+			{"--pid=host"},
+			{"--security-opt", "label=disable"},
+			{"--security-opt", "label=type:spc_t"},
 			{"--security-opt", "label=type:unconfined_t"},
 		} {
 			if runtime != "--runtime="+runtimes[0] && len(options) == 2 {

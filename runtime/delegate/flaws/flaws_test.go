@@ -113,9 +113,11 @@ func TestJudge(t *testing.T) {
 		has, lacks []string // in the detail and the remedy
 	}{
 		{"newest", "runc version 1.5.2", nil, true, []string{"no known flaw"}, nil},
-		{"old upstream build", "runc version 1.1.11", nil, false,
+		{
+			"old upstream build", "runc version 1.1.11", nil, false,
 			[]string{"CVE-2025-31133", "CVE-2024-45310", "held by other means: CVE-2024-21626", "upgrade to runc 1.3.6, 1.4.3, 1.5.0 or later"},
-			[]string{"ask your distribution", "the distribution fixed"}},
+			[]string{"ask your distribution", "the distribution fixed"},
+		},
 		{"Debian 12 before its fix", "runc version 1.1.5+ds1", deb("1.1.5+ds1-1"), false, []string{"CVE-2024-21626", "ask your distribution"}, []string{"the distribution fixed"}},
 		{"Debian 12 with its fix", "runc version 1.1.5+ds1", deb("1.1.5+ds1-1+deb12u1"), false, []string{"the distribution fixed CVE-2024-21626", "CVE-2025-52881"}, nil},
 		{"Debian 12 with a later one", "runc version 1.1.5+ds1", deb("1.1.5+ds1-1+deb12u2", "CVE-2025-31133", "CVE-2025-52565", "CVE-2025-52881", "CVE-2024-45310", "CVE-2026-41579"), true, []string{"the distribution fixed CVE-2024-21626"}, nil},

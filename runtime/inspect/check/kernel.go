@@ -72,8 +72,11 @@ func plainNamespaces(*env) answer {
 			flag int
 			name string
 		}{
-			{unix.CLONE_NEWNS, "mount"}, {unix.CLONE_NEWPID, "pid"}, {unix.CLONE_NEWNET, "net"},
-			{unix.CLONE_NEWIPC, "ipc"}, {unix.CLONE_NEWUTS, "uts"},
+			{unix.CLONE_NEWNS, "mount"},
+			{unix.CLONE_NEWPID, "pid"},
+			{unix.CLONE_NEWNET, "net"},
+			{unix.CLONE_NEWIPC, "ipc"},
+			{unix.CLONE_NEWUTS, "uts"},
 		} {
 			if err := unix.Unshare(n.flag); err != nil {
 				return fmt.Errorf("%s namespace: %w", n.name, err)

@@ -106,8 +106,10 @@ func dockerLogs(e *env) (finding, error) {
 	case size != "" && size != "-1":
 		return finding{what: "Docker's logs have at most " + size + " a file"}, nil
 	}
-	return finding{"Docker's logs (" + c.Driver + ") grow without end: a jail that prints fills the host's disk",
-		`set "log-opts": {"max-size": "10m", "max-file": "3"} in ` + path + ` and restart dockerd, or start jails with --log-opt max-size=10m`}, nil
+	return finding{
+		"Docker's logs (" + c.Driver + ") grow without end: a jail that prints fills the host's disk",
+		`set "log-opts": {"max-size": "10m", "max-file": "3"} in ` + path + ` and restart dockerd, or start jails with --log-opt max-size=10m`,
+	}, nil
 }
 
 // containersConf are Podman's settings, each over those before it
@@ -149,8 +151,10 @@ func podmanLogs(e *env) (finding, error) {
 	case c.Containers.Size > 0:
 		return finding{what: "Podman's logs are bounded by log_size_max"}, nil
 	}
-	return finding{"Podman's logs (" + c.Containers.Driver + ") grow without end: a jail that prints fills the host's disk",
-		"set log_size_max in [containers] of " + filepath.Join(e.etc, "containers/containers.conf") + ", or start jails with --log-opt max-size=10mb"}, nil
+	return finding{
+		"Podman's logs (" + c.Containers.Driver + ") grow without end: a jail that prints fills the host's disk",
+		"set log_size_max in [containers] of " + filepath.Join(e.etc, "containers/containers.conf") + ", or start jails with --log-opt max-size=10mb",
+	}, nil
 }
 
 // maxSettings bounds what is read of an engine's settings, in bytes.

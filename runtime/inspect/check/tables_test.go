@@ -33,7 +33,8 @@ func TestNeighbours(t *testing.T) {
 		{"unreadable", "engine", func() ([]bridge, error) { return nil, errors.New("no") }, false, "cannot be read: no"},
 	} {
 		e := &env{policy: policy.Default(), bridges: c.bridges, sysctl: settings(t, map[string]string{
-			"net/ipv4/neigh/default/gc_thresh3": "1024", "net/ipv6/neigh/default/gc_thresh3": "4096"})}
+			"net/ipv4/neigh/default/gc_thresh3": "1024", "net/ipv6/neigh/default/gc_thresh3": "4096",
+		})}
 		e.policy.Network.Mode = c.mode
 		if a := neighbours(e); a.ok != c.ok || !strings.Contains(a.detail, c.says) || !a.ok && (!a.warn || a.remedy == "") {
 			t.Errorf("%s: %+v, not %v with %q", c.name, a, c.ok, c.says)

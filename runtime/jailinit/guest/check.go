@@ -115,7 +115,11 @@ func status(o *jailinit.Orders) string {
 	for _, w := range [][2]string{
 		{"Uid", strings.Join([]string{uid, uid, uid, uid}, " ")},
 		{"Gid", strings.Join([]string{gid, gid, gid, gid}, " ")},
-		{"CapInh", none}, {"CapPrm", none}, {"CapEff", none}, {"CapBnd", none}, {"CapAmb", none},
+		{"CapInh", none},
+		{"CapPrm", none},
+		{"CapEff", none},
+		{"CapBnd", none},
+		{"CapAmb", none},
 		{"NoNewPrivs", "1"},
 	} {
 		have, why := statusOf(w[0])

@@ -140,9 +140,14 @@ func TestCanHave(t *testing.T) {
 		dir, file string
 		want      bool
 	}{
-		{"/memory/x", "memory.failcnt", true}, {"/memory/x", "cpu.stat", false}, {"/memory/x", "cgroup.freeze", false},
-		{"/cpu,cpuacct/x", "cpuacct.usage", true}, {"/cpu,cpuacct/x", "cpu.stat", true}, {"/freezer/x", "freezer.state", true},
-		{"/unified/x", "cgroup.freeze", true}, {"/pids/x", "freezer.state", false},
+		{"/memory/x", "memory.failcnt", true},
+		{"/memory/x", "cpu.stat", false},
+		{"/memory/x", "cgroup.freeze", false},
+		{"/cpu,cpuacct/x", "cpuacct.usage", true},
+		{"/cpu,cpuacct/x", "cpu.stat", true},
+		{"/freezer/x", "freezer.state", true},
+		{"/unified/x", "cgroup.freeze", true},
+		{"/pids/x", "freezer.state", false},
 	} {
 		if got := CanHave(Root+c.dir, c.file); got != c.want {
 			t.Errorf("%s in %s: %v", c.file, c.dir, got)

@@ -75,8 +75,10 @@ func TestUserNSInside(t *testing.T) {
 	cmd := exec.Command(program, "-test.run=^TestUserNSInside$", "-test.v")
 	cmd.Dir, cmd.Env = "/", append(os.Environ(), inside+"=1")
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 2013265920, Size: 65536}}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids,
-		Credential: &syscall.Credential{}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids,
+		Credential: &syscall.Credential{},
+	}
 	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("PASS")) {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -110,8 +112,10 @@ func newTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "cat /proc/uptime >" + out.Name()}, Env: os.Environ(),
-		NewTime: strings.Replace("boottime -N 0\n", "N", itoa(now.Sec), 1), DieWithParent: true}
+	c := &Cmd{
+		Path: "/bin/sh", Args: []string{"sh", "-c", "cat /proc/uptime >" + out.Name()}, Env: os.Environ(),
+		NewTime: strings.Replace("boottime -N 0\n", "N", itoa(now.Sec), 1), DieWithParent: true,
+	}
 	p, err := c.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -304,8 +308,10 @@ func TestStdio(t *testing.T) {
 		defer f.Close()
 		files[i] = f
 	}
-	c := Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "readlink /proc/$$/fd/0 /proc/$$/fd/2 /proc/$$/fd/3"},
-		Stdio: [3]*os.File{files[0], files[1], files[2]}, Files: files[3:]}
+	c := Cmd{
+		Path: "/bin/sh", Args: []string{"sh", "-c", "readlink /proc/$$/fd/0 /proc/$$/fd/2 /proc/$$/fd/3"},
+		Stdio: [3]*os.File{files[0], files[1], files[2]}, Files: files[3:],
+	}
 	p, err := c.Start()
 	if err != nil {
 		t.Fatal(err)

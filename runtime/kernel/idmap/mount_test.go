@@ -27,8 +27,11 @@ func TestForMount(t *testing.T) {
 			{ContainerID: 1000, HostID: base + 65535, Size: 1}, {ContainerID: reserved, HostID: base, Size: 65535},
 		})},
 		{"a file of a reserved id", jail, []Pair{{reserved + 7, 5}}, Text([]mapping{
-			{ContainerID: reserved, HostID: base, Size: 5}, {ContainerID: reserved + 5, HostID: base + 7, Size: 1}, {ContainerID: reserved + 6, HostID: base + 6, Size: 1},
-			{ContainerID: reserved + 7, HostID: base + 5, Size: 1}, {ContainerID: reserved + 8, HostID: base + 8, Size: 65527},
+			{ContainerID: reserved, HostID: base, Size: 5},
+			{ContainerID: reserved + 5, HostID: base + 7, Size: 1},
+			{ContainerID: reserved + 6, HostID: base + 6, Size: 1},
+			{ContainerID: reserved + 7, HostID: base + 5, Size: 1},
+			{ContainerID: reserved + 8, HostID: base + 8, Size: 65527},
 		})},
 		{"a file of a reserved id of the same number", jail, []Pair{{reserved + 7, 7}}, Text([]mapping{
 			{ContainerID: reserved, HostID: base, Size: 7}, {ContainerID: reserved + 7, HostID: base + 7, Size: 1}, {ContainerID: reserved + 8, HostID: base + 8, Size: 65527},

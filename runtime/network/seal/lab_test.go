@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-
 	"testing"
 
 	"golang.org/x/sys/unix"

@@ -54,7 +54,8 @@ func (s Service) rule() nftRule {
 		{kind: "cmp", data: []byte{s.Protocol}},
 		{kind: "payload", key: unix.NFT_PAYLOAD_TRANSPORT_HEADER, offset: 2, length: 2}, // destination port
 		{kind: "cmp", data: port(s.Port)},
-		{kind: "immediate", data: port(s.At)}, {kind: "redir"},
+		{kind: "immediate", data: port(s.At)},
+		{kind: "redir"},
 	}
 }
 

@@ -23,12 +23,16 @@ type loFamily struct {
 }
 
 var (
-	lo4 = loFamily{"IPv4", unix.AF_INET, func(p int) unix.Sockaddr { return &unix.SockaddrInet4{Port: p, Addr: [4]byte{127, 0, 0, 1}} },
+	lo4 = loFamily{
+		"IPv4", unix.AF_INET, func(p int) unix.Sockaddr { return &unix.SockaddrInet4{Port: p, Addr: [4]byte{127, 0, 0, 1}} },
 		func(p int) unix.Sockaddr { return &unix.SockaddrInet4{Port: p} },
-		func(a unix.Sockaddr) int { return a.(*unix.SockaddrInet4).Port }}
-	lo6 = loFamily{"IPv6", unix.AF_INET6, func(p int) unix.Sockaddr { return &unix.SockaddrInet6{Port: p, Addr: [16]byte{15: 1}} },
+		func(a unix.Sockaddr) int { return a.(*unix.SockaddrInet4).Port },
+	}
+	lo6 = loFamily{
+		"IPv6", unix.AF_INET6, func(p int) unix.Sockaddr { return &unix.SockaddrInet6{Port: p, Addr: [16]byte{15: 1}} },
 		func(p int) unix.Sockaddr { return &unix.SockaddrInet6{Port: p} },
-		func(a unix.Sockaddr) int { return a.(*unix.SockaddrInet6).Port }}
+		func(a unix.Sockaddr) int { return a.(*unix.SockaddrInet6).Port },
+	}
 )
 
 // socket opens a TCP socket at a port of lo (0 is any), which others may take as well.

@@ -176,9 +176,12 @@ func TestPrototypes(t *testing.T) {
 		t.Errorf("only %d programs fit this kernel", fit)
 	}
 	for _, p := range []program{
-		{target: "security_socket_create", parameters: []string{"int", "*int"}}, {target: "security_socket_create", parameters: []string{"int"}, exact: true},
-		{target: "mark_victim", parameters: []string{"*cred"}, tracepoint: true}, {target: "mark_nobody", tracepoint: true},
-		{target: "security_bpf", parameters: []string{"int", "*bpf_attr", "unsigned int", "bool", "int"}}, {target: "security_of_nothing"},
+		{target: "security_socket_create", parameters: []string{"int", "*int"}},
+		{target: "security_socket_create", parameters: []string{"int"}, exact: true},
+		{target: "mark_victim", parameters: []string{"*cred"}, tracepoint: true},
+		{target: "mark_nobody", tracepoint: true},
+		{target: "security_bpf", parameters: []string{"int", "*bpf_attr", "unsigned int", "bool", "int"}},
+		{target: "security_of_nothing"},
 	} {
 		if p.fits(kernel) == nil {
 			t.Errorf("%v fits", p)

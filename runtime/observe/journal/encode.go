@@ -52,7 +52,12 @@ func (e *Event) encode(b []byte) []byte {
 	b = text(b, "arch", e.Arch)
 	b = list(b, "arguments", e.Arguments)
 	for _, s := range [][2]string{
-		{"errno", e.Errno}, {"value", e.Value}, {"limit", e.Limit}, {"status", e.Status}, {"rule", e.Rule}, {"reason", e.Reason},
+		{"errno", e.Errno},
+		{"value", e.Value},
+		{"limit", e.Limit},
+		{"status", e.Status},
+		{"rule", e.Rule},
+		{"reason", e.Reason},
 		{"remedy", e.Remedy},
 	} {
 		b = text(b, s[0], s[1])

@@ -18,8 +18,16 @@ func (e *Event) String() string {
 		b.WriteString(" " + what)
 	}
 	for _, part := range [][2]string{
-		{"by", e.Rule}, {"with", e.Credential}, {"errno", e.Errno}, {"in", e.Cwd}, {"program", e.Program}, {"parent", e.Parent}, {"status", e.Status}, {"value", e.Value},
-		{"limit", e.Limit}, {"because", e.Reason},
+		{"by", e.Rule},
+		{"with", e.Credential},
+		{"errno", e.Errno},
+		{"in", e.Cwd},
+		{"program", e.Program},
+		{"parent", e.Parent},
+		{"status", e.Status},
+		{"value", e.Value},
+		{"limit", e.Limit},
+		{"because", e.Reason},
 	} {
 		if part[1] != "" {
 			b.WriteString(" " + part[0] + " " + part[1])

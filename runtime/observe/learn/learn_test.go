@@ -81,8 +81,15 @@ func TestMake(t *testing.T) {
 		args []uint64
 		want bool
 	}{
-		{"getcwd", nil, true}, {"socket", []uint64{1, 1}, true}, {"socket", []uint64{2, 1}, false}, {"socket", []uint64{40, 1}, false},
-		{"mkdir", nil, false}, {"unshare", nil, false}, {"execve", nil, true}, {"futex", nil, true}, {"listen", nil, false},
+		{"getcwd", nil, true},
+		{"socket", []uint64{1, 1}, true},
+		{"socket", []uint64{2, 1}, false},
+		{"socket", []uint64{40, 1}, false},
+		{"mkdir", nil, false},
+		{"unshare", nil, false},
+		{"execve", nil, true},
+		{"futex", nil, true},
+		{"listen", nil, false},
 	} {
 		if got := passes(is, c.name, c.args...); got != c.want {
 			t.Errorf("%s%v passes: %v", c.name, c.args, got)

@@ -22,8 +22,10 @@ import (
 
 func TestIn(t *testing.T) {
 	mounts := []mountinfo.Mount{
-		{Point: "/w/a", Options: "ro"}, {Point: "/w/b", Options: "rw"},
-		{Point: "/w/c", Options: "ro"}, {Point: "/w/c", Options: "rw"}, // the last one shows
+		{Point: "/w/a", Options: "ro"},
+		{Point: "/w/b", Options: "rw"},
+		{Point: "/w/c", Options: "ro"},
+		{Point: "/w/c", Options: "rw"}, // the last one shows
 	}
 	var got []string
 	for _, l := range In([]string{"/w/a", "/w/b/", "/w/c", "/w/d"}, mounts) {

@@ -39,8 +39,11 @@ func (r *Receipt) Follows(path string) error {
 		name      string
 		has, true any
 	}{
-		{"identity", r.Identity.named(), again.Identity.named()}, {"beginning", r.Began.UTC().Format(time.RFC3339Nano), again.Began.UTC().Format(time.RFC3339Nano)},
-		{"rings", r.Rings, again.Rings}, {"exit", r.Exit, again.Exit}, {"teardown", r.Teardown, again.Teardown},
+		{"identity", r.Identity.named(), again.Identity.named()},
+		{"beginning", r.Began.UTC().Format(time.RFC3339Nano), again.Began.UTC().Format(time.RFC3339Nano)},
+		{"rings", r.Rings, again.Rings},
+		{"exit", r.Exit, again.Exit},
+		{"teardown", r.Teardown, again.Teardown},
 	} {
 		has, err1 := json.Marshal(part.has)
 		is, err2 := json.Marshal(part.true)

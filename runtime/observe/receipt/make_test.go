@@ -18,7 +18,8 @@ func run(t *testing.T, more ...journal.Event) []journal.Event {
 	t.Helper()
 	events := slices.Concat([]journal.Event{
 		{Kind: journal.JailCreate, Policy: "sha256:p", Hash: "sha256:c", Argv: []string{"agent", "a b"}, Detail: journal.Created{
-			Engine: "docker", Root: "/images/x", Set: [3]int{0, 10, 28}, Writable: []string{"/work", "/data"}}},
+			Engine: "docker", Root: "/images/x", Set: [3]int{0, 10, 28}, Writable: []string{"/work", "/data"},
+		}},
 		{Kind: journal.ProtectionMissing, Ring: 1, Target: "process.apparmorProfile", Reason: "none"},
 		{Kind: journal.PrivilegeDenied, Ring: 1, Target: "process.capabilities", Reason: "no"},
 		{Kind: journal.JailStart},

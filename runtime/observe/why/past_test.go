@@ -11,10 +11,13 @@ import (
 func TestPast(t *testing.T) {
 	events := []journal.Event{
 		{Kind: journal.JailStart, Time: "0"},
-		{Kind: journal.SyscallRefused, Syscall: "bpf", Time: "1", Program: "a"}, {Kind: journal.SyscallRefused, Syscall: "bpf", Time: "2", Count: 4, Program: "b"},
-		{Kind: journal.NameRefused, Name: "pypi.org", Time: "3"}, {Kind: journal.ConnectRefused, Name: "pypi.org", Port: 25, Time: "4"},
+		{Kind: journal.SyscallRefused, Syscall: "bpf", Time: "1", Program: "a"},
+		{Kind: journal.SyscallRefused, Syscall: "bpf", Time: "2", Count: 4, Program: "b"},
+		{Kind: journal.NameRefused, Name: "pypi.org", Time: "3"},
+		{Kind: journal.ConnectRefused, Name: "pypi.org", Port: 25, Time: "4"},
 		{Kind: journal.NameAllowed, Name: "go.dev", Time: "4"},
-		{Kind: journal.ApparmorDenied, Path: "/proc/sysrq-trigger", Time: "5"}, {Kind: journal.LimitPids, Count: 9, Time: "6"},
+		{Kind: journal.ApparmorDenied, Path: "/proc/sysrq-trigger", Time: "5"},
+		{Kind: journal.LimitPids, Count: 9, Time: "6"},
 	}
 	for i := range events {
 		if err := events[i].Complete(); err != nil {

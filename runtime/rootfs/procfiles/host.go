@@ -29,8 +29,10 @@ const firstPart = 16 << 10
 
 // ReadHost reads these values. An unreadable file is empty, and so is its view.
 func ReadHost() Host {
-	h := Host{CPUs: runtime.NumCPU(), CPUInfo: readFirst("/proc/cpuinfo"), Cgroups: readFirst("/proc/cgroups"),
-		Possible: strings.TrimSpace(readFirst("/sys/devices/system/cpu/possible"))}
+	h := Host{
+		CPUs: runtime.NumCPU(), CPUInfo: readFirst("/proc/cpuinfo"), Cgroups: readFirst("/proc/cgroups"),
+		Possible: strings.TrimSpace(readFirst("/sys/devices/system/cpu/possible")),
+	}
 	var si unix.Sysinfo_t
 	if unix.Sysinfo(&si) == nil {
 		h.Memory = int64(si.Totalram) * int64(si.Unit)

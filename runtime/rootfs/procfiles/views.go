@@ -161,7 +161,9 @@ func Single(j Jail, h Host) []File {
 // them.
 func Sized(j Jail, h Host) []File {
 	return []File{
-		{"/proc/cpuinfo", cpuinfo(j, h)}, {"/proc/meminfo", meminfo(j)}, {"/proc/stat", stat(j)},
+		{"/proc/cpuinfo", cpuinfo(j, h)},
+		{"/proc/meminfo", meminfo(j)},
+		{"/proc/stat", stat(j)},
 		{cpuDir + "online", list(j.CPUs)},
 	}
 }

@@ -33,7 +33,9 @@ func TestCPUs(t *testing.T) {
 		host int
 		want int
 	}{
-		{nil, 8, 8}, {&specs.LinuxResources{}, 8, 8}, {nil, 0, 1},
+		{nil, 8, 8},
+		{&specs.LinuxResources{}, 8, 8},
+		{nil, 0, 1},
 		{cpu(100000, 100000, ""), 8, 1},
 		{cpu(100001, 100000, ""), 8, 2},
 		{cpu(50000, 100000, ""), 8, 1},
@@ -50,7 +52,10 @@ func TestCPUs(t *testing.T) {
 		{cpu(0, 0, "1,1-2"), 8, 2},
 		{cpu(100000, 100000, "0-3"), 8, 1},
 		{cpu(800000, 100000, "6"), 8, 1},
-		{cpu(0, 0, "x"), 8, 8}, {cpu(0, 0, "3-1"), 8, 8}, {cpu(0, 0, "0-99999999999"), 8, 8}, {cpu(0, 0, "-1"), 8, 8},
+		{cpu(0, 0, "x"), 8, 8},
+		{cpu(0, 0, "3-1"), 8, 8},
+		{cpu(0, 0, "0-99999999999"), 8, 8},
+		{cpu(0, 0, "-1"), 8, 8},
 		{cpu(1<<62, 1<<63, ""), 8, 8},
 	} {
 		if got := CPUs(c.r, c.host); got != c.want {
@@ -75,11 +80,16 @@ func TestFor(t *testing.T) {
 		r            *specs.LinuxResources
 		memory, swap int64
 	}{
-		{nil, 16 << 30, 0}, {mem(0, 0), 16 << 30, 0}, {mem(-1, -1), 16 << 30, 0},
-		{mem(1<<30, 0), 1 << 30, 0}, {mem(1<<30, 1<<30), 1 << 30, 0}, {mem(1<<30, 3<<30), 1 << 30, 2 << 30},
+		{nil, 16 << 30, 0},
+		{mem(0, 0), 16 << 30, 0},
+		{mem(-1, -1), 16 << 30, 0},
+		{mem(1<<30, 0), 1 << 30, 0},
+		{mem(1<<30, 1<<30), 1 << 30, 0},
+		{mem(1<<30, 3<<30), 1 << 30, 2 << 30},
 		{&specs.LinuxResources{Unified: map[string]string{"memory.max": "1073741824", "memory.swap.max": "4096"}}, 1 << 30, 4096},
 		{&specs.LinuxResources{Unified: map[string]string{"memory.max": "max"}}, 16 << 30, 0},
-		{mem(1<<30, -1), 1 << 30, 0}, {mem(64<<30, 64<<30), 16 << 30, 0},
+		{mem(1<<30, -1), 1 << 30, 0},
+		{mem(64<<30, 64<<30), 16 << 30, 0},
 	} {
 		j := For(c.r, h, "b", time.Unix(1, 0))
 		if j.Memory != c.memory || j.Swap != c.swap || j.CPUs != 8 || j.BootID != "b" {

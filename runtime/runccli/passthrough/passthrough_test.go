@@ -22,8 +22,10 @@ func TestRead(t *testing.T) {
 		{"", Call{}},
 		{"--version", Call{Args: words("--version")}},
 		{"create x", Call{Args: words("create x"), Verb: "create", ID: "x"}},
-		{"--root /r --log /l --log-format json --systemd-cgroup create --bundle b --config c x",
-			Call{Args: words("--root /r --log /l --log-format json --systemd-cgroup create --bundle b --config c x"), Verb: "create", ID: "x", Log: "/l", LogFormat: "json"}},
+		{
+			"--root /r --log /l --log-format json --systemd-cgroup create --bundle b --config c x",
+			Call{Args: words("--root /r --log /l --log-format json --systemd-cgroup create --bundle b --config c x"), Verb: "create", ID: "x", Log: "/l", LogFormat: "json"},
+		},
 		{"--config /p --trace /t --debug run -d x", Call{Args: words("--debug run -d x"), Verb: "run", ID: "x", Config: "/p"}},
 		{"-config=/p --log=/l -trace=/t state x", Call{Args: words("--log=/l state x"), Verb: "state", ID: "x", Config: "/p", Log: "/l"}},
 		// A value that looks like a verb, an option, or agentjail's own.
@@ -132,7 +134,15 @@ func TestAsItCame(t *testing.T) {
 	for _, args := range [][]string{
 		{"--log", log, "create", "--bundle", "/b", "--no-pivot", "--preserve-fds", "3", "x"},
 		{"exec", "--cap", "CAP_SYS_ADMIN", "x", "sh", "-c", "a b"},
-		{"checkpoint", "x"}, {"restore", "x"}, {"spec"}, {"init"}, {"features"}, {"--version"}, {"--help"}, {}, {"no-such-verb"},
+		{"checkpoint", "x"},
+		{"restore", "x"},
+		{"spec"},
+		{"init"},
+		{"features"},
+		{"--version"},
+		{"--help"},
+		{},
+		{"no-such-verb"},
 		{"--unknown", "state", "x"},
 	} {
 		wantOut, wantErr, wantCode := start(t, filepath.Join(dir, "runc"), args...)

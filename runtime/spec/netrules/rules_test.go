@@ -109,8 +109,10 @@ func TestParseEntry(t *testing.T) {
 
 // entries are no names, but entries of policy: with a port or a wildcard, or in letters that UTS 46
 // maps.
-var entries = map[string]bool{"github.com:443": true, "*.github.com": true,
-	"\u212Aube.example": true, "github\u3002com": true, "github\uFF0Ecom": true, "gıthub.com": true, "github\u200b.com": true}
+var entries = map[string]bool{
+	"github.com:443": true, "*.github.com": true,
+	"\u212Aube.example": true, "github\u3002com": true, "github\uFF0Ecom": true, "gıthub.com": true, "github\u200b.com": true,
+}
 
 func parse(t *testing.T, allow, deny []string) *Set {
 	t.Helper()
@@ -168,8 +170,10 @@ func TestMatch(t *testing.T) {
 			t.Errorf("Match(%q, %d) = %v %q %q", c.name, c.port, v.OK, rule, v.Reason)
 		}
 	}
-	for name, want := range map[string]bool{"github.com": true, "x.example.com": true, "example.com": false, "bad.example.org": false, "half.example.org": true, "x.evil.example.com": false,
-		"Github.com": false, "10.0.0.5": false} {
+	for name, want := range map[string]bool{
+		"github.com": true, "x.example.com": true, "example.com": false, "bad.example.org": false, "half.example.org": true, "x.evil.example.com": false,
+		"Github.com": false, "10.0.0.5": false,
+	} {
 		if s.Allowed(name) != want {
 			t.Errorf("Allowed(%q) = %v", name, !want)
 		}

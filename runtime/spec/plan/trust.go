@@ -25,9 +25,15 @@ func Bundles() []string { return slices.Clone(bundles) }
 
 // trustVariables name the files to programs that have others of their own.
 var trustVariables = [][2]string{
-	{"SSL_CERT_FILE", BundleFile}, {"CURL_CA_BUNDLE", BundleFile}, {"GIT_SSL_CAINFO", BundleFile}, {"REQUESTS_CA_BUNDLE", BundleFile},
-	{"PIP_CERT", BundleFile}, {"AWS_CA_BUNDLE", BundleFile}, {"CARGO_HTTP_CAINFO", BundleFile},
-	{"NODE_EXTRA_CA_CERTS", AuthorityFile}, {"DENO_CERT", AuthorityFile},
+	{"SSL_CERT_FILE", BundleFile},
+	{"CURL_CA_BUNDLE", BundleFile},
+	{"GIT_SSL_CAINFO", BundleFile},
+	{"REQUESTS_CA_BUNDLE", BundleFile},
+	{"PIP_CERT", BundleFile},
+	{"AWS_CA_BUNDLE", BundleFile},
+	{"CARGO_HTTP_CAINFO", BundleFile},
+	{"NODE_EXTRA_CA_CERTS", AuthorityFile},
+	{"DENO_CERT", AuthorityFile},
 }
 
 // TrustVariables name the files to programs that have others of their own, each with its value.

@@ -213,8 +213,13 @@ func TestAnnotationsListed(t *testing.T) {
 // TestAskForInside: a container gets the file of its refusals only where policy leaves that to it, and can always do without.
 func TestAskForInside(t *testing.T) {
 	for _, c := range []struct{ policy, asked, want string }{
-		{InsideOff, "true", InsideOff}, {InsideAsk, "true", InsideOn}, {InsideOn, "true", InsideOn}, {InsideOn, "false", InsideOff},
-		{InsideAsk, "", InsideAsk}, {InsideAsk, "yes", InsideAsk}, {InsideOff, "false", InsideOff},
+		{InsideOff, "true", InsideOff},
+		{InsideAsk, "true", InsideOn},
+		{InsideOn, "true", InsideOn},
+		{InsideOn, "false", InsideOff},
+		{InsideAsk, "", InsideAsk},
+		{InsideAsk, "yes", InsideAsk},
+		{InsideOff, "false", InsideOff},
 	} {
 		p := Default()
 		p.Journal.Inside = c.policy

@@ -53,8 +53,11 @@ func TestAgain(t *testing.T) {
 		other []string
 	}{
 		{file, []string{"a.example.test:443", "b.example.test:443"}, nil},
-		{"[policies.p]\nlimits.cpus = 1\nlimits.pids = 8\n[policies.p.network]\nmode = \"names\"\nallow = [\"a.example.test:80\", \"*.example.test:443\"]\ndeny = [\"b.example.test\"]\n",
-			[]string{"a.example.test:443"}, []string{"limits.pids", "limits.cpus"}},
+		{
+			"[policies.p]\nlimits.cpus = 1\nlimits.pids = 8\n[policies.p.network]\nmode = \"names\"\nallow = [\"a.example.test:80\", \"*.example.test:443\"]\ndeny = [\"b.example.test\"]\n",
+			[]string{"a.example.test:443"},
+			[]string{"limits.pids", "limits.cpus"},
+		},
 		{"[policies.p]\nnetwork.mode = \"none\"\nnetwork.allow = [\"a.example.test\"]\n", nil, []string{"network.mode"}},
 	} {
 		write(w.text)

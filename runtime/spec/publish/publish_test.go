@@ -105,8 +105,13 @@ func TestEngine(t *testing.T) {
 		may, asked string
 		ok         bool
 	}{
-		{"engine", "engine", true}, {"engine", "engine:80", true}, {"engine:80", "engine:80", true}, {"engine:80", "engine", false},
-		{"engine:80-90", "engine:90-91", false}, {"engine:80-90", "engine:79-80", false}, {"engine:80-90", "engine:81-89", true},
+		{"engine", "engine", true},
+		{"engine", "engine:80", true},
+		{"engine:80", "engine:80", true},
+		{"engine:80", "engine", false},
+		{"engine:80-90", "engine:90-91", false},
+		{"engine:80-90", "engine:79-80", false},
+		{"engine:80-90", "engine:81-89", true},
 	} {
 		may, err := ParseEngine(c.may)
 		if err != nil {

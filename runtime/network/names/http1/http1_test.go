@@ -32,8 +32,10 @@ func TestPasses(t *testing.T) {
 		{"UTF-8", "GET /ü HTTP/1.1\nHost: a.example\n\n", "GET /ü HTTP/1.1\nHost: a.example\n\n"},
 		{"length", "POST / HTTP/1.1\nHost: a.example\nContent-Length: 3\n\nabcGET / HTTP/1.1\nHost: a.example\n\n", "POST / HTTP/1.1\nHost: a.example\ncontent-length: 3\n\nabcGET / HTTP/1.1\nHost: a.example\n\n"},
 		{"an empty line after a body", "POST / HTTP/1.1\nHost: a.example\nContent-Length: 1\n\na\nGET / HTTP/1.1\nHost: a.example\n\n", "POST / HTTP/1.1\nHost: a.example\ncontent-length: 1\n\naGET / HTTP/1.1\nHost: a.example\n\n"},
-		{"chunks", "POST / HTTP/1.1\nHost: a.example\nTransfer-Encoding: Chunked\n\n0003\nabc\nA\n0123456789\n000\nX: y\n\nGET / HTTP/1.1\nHost: a.example\n\n",
-			"POST / HTTP/1.1\nHost: a.example\ntransfer-encoding: chunked\n\n3\nabc\na\n0123456789\n0\n\nGET / HTTP/1.1\nHost: a.example\n\n"},
+		{
+			"chunks", "POST / HTTP/1.1\nHost: a.example\nTransfer-Encoding: Chunked\n\n0003\nabc\nA\n0123456789\n000\nX: y\n\nGET / HTTP/1.1\nHost: a.example\n\n",
+			"POST / HTTP/1.1\nHost: a.example\ntransfer-encoding: chunked\n\n3\nabc\na\n0123456789\n0\n\nGET / HTTP/1.1\nHost: a.example\n\n",
+		},
 		{"hop by hop", "GET / HTTP/1.1\nHost: a.example\nConnection: close, Host, X-A\nKeep-Alive: 1\nTE: trailers\nProxy-Authorization: x\nX-A: b\n\n", "GET / HTTP/1.1\nHost: a.example\nx-a: b\nconnection: close\n\n"},
 		{"h2c is left out", "GET / HTTP/1.1\nHost: a.example\nConnection: Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: AAMAAABk\n\n", "GET / HTTP/1.1\nHost: a.example\n\n"},
 		{"a late upgrade is left out", "GET / HTTP/1.1\nHost: a.example\n\nGET /w HTTP/1.1\nHost: a.example\nConnection: Upgrade\nUpgrade: websocket\n\n", "GET / HTTP/1.1\nHost: a.example\n\nGET /w HTTP/1.1\nHost: a.example\n\n"},

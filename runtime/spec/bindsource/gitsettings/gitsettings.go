@@ -38,8 +38,10 @@ var keys = sync.OnceValue(func() map[string][]string {
 	return map[string][]string{
 		"url":        {"insteadof", "pushinsteadof"},
 		"credential": {"helper", "username", "usehttppath", "interactive", "provider", "guiprompt", "autodetecttimeout"},
-		"http": {"sslverify", "sslcainfo", "sslcapath", "sslbackend", "sslversion", "postbuffer", "lowspeedlimit", "lowspeedtime", "version", "followredirects",
-			"maxrequests", "minsessions", "noepsv", "proxy", "schannelcheckrevoke", "schannelusesslcainfo", "emptyauth", "savecookies", "usekeepalive"},
+		"http": {
+			"sslverify", "sslcainfo", "sslcapath", "sslbackend", "sslversion", "postbuffer", "lowspeedlimit", "lowspeedtime", "version", "followredirects",
+			"maxrequests", "minsessions", "noepsv", "proxy", "schannelcheckrevoke", "schannelusesslcainfo", "emptyauth", "savecookies", "usekeepalive",
+		},
 		"sendemail": {"to", "cc", "from", "smtpserver", "smtpserverport", "smtpencryption", "confirm", "annotate", "chainreplyto", "thread", "suppresscc", "signedoffbycc", "validate"},
 	}
 })

@@ -12,8 +12,10 @@ import (
 func TestCopy(t *testing.T) {
 	for _, c := range []struct{ text, want, says string }{
 		{"", "", ""},
-		{"# a comment with ghp_0123456789abcdef\n[user]\n\tname = Ann Example ; and a remark\n\temail=ann@example.com\n",
-			"[user]\n\tname = \"Ann Example\"\n\temail = \"ann@example.com\"\n", ""},
+		{
+			"# a comment with ghp_0123456789abcdef\n[user]\n\tname = Ann Example ; and a remark\n\temail=ann@example.com\n",
+			"[user]\n\tname = \"Ann Example\"\n\temail = \"ann@example.com\"\n", "",
+		},
 		{"\ufeff[Core]\r\n\tEditor = vi \\\r\n -n\r\n\tbare\r\n", "[core]\n\teditor = \"vi  -n\"\n\tbare\n", ""},
 		{"[alias] lg = \"log --pretty=format:'%h \\\"%s\\\"'\"\n", "[alias]\n\tlg = \"log --pretty=format:'%h \\\"%s\\\"'\"\n", ""},
 		{"[filter \"lfs\"]\nclean = git-lfs clean -- %f\nrequired = true", "[filter \"lfs\"]\n\tclean = \"git-lfs clean -- %f\"\n\trequired = \"true\"\n", ""},
@@ -44,9 +46,20 @@ func TestCopy(t *testing.T) {
 		{"[user]\nsigningkey = github_pat_0123456789abcdef\n", "", "user.signingkey"},
 		{"[core]\naskpass = \"echo gl\\\npat-0123456789\"\n", "", "core.askpass"},
 		{"[core \"github_pat_0123456789\"]\n", "", "core.*"},
-		{"name = x\n", "", "SYNTAX"}, {"[user\nname = x\n", "", "SYNTAX"}, {"[user]\nname = \"x\n", "", "SYNTAX"}, {"[user]\n1 = x\n", "", "SYNTAX"},
-		{"[user]\nname = \\x\n", "", "SYNTAX"}, {"[user \"x]\n", "", "SYNTAX"}, {"[core]\na = x\\", "", "SYNTAX"}, {"[.core]\na=b\n", "", "SYNTAX"}, {"[user \"x\" ]\n", "", "SYNTAX"}, {"[]\n", "", "SYNTAX"}, {"[user]\nna me = x\n", "", "SYNTAX"}, {"[user]\nname = a\x00b\n", "", "SYNTAX"},
-		{"[user]\n" + strings.Repeat("name = x\n", maxSettings+1), "", "too many"}, {strings.Repeat("#", maxText+1), "", "larger"},
+		{"name = x\n", "", "SYNTAX"},
+		{"[user\nname = x\n", "", "SYNTAX"},
+		{"[user]\nname = \"x\n", "", "SYNTAX"},
+		{"[user]\n1 = x\n", "", "SYNTAX"},
+		{"[user]\nname = \\x\n", "", "SYNTAX"},
+		{"[user \"x]\n", "", "SYNTAX"},
+		{"[core]\na = x\\", "", "SYNTAX"},
+		{"[.core]\na=b\n", "", "SYNTAX"},
+		{"[user \"x\" ]\n", "", "SYNTAX"},
+		{"[]\n", "", "SYNTAX"},
+		{"[user]\nna me = x\n", "", "SYNTAX"},
+		{"[user]\nname = a\x00b\n", "", "SYNTAX"},
+		{"[user]\n" + strings.Repeat("name = x\n", maxSettings+1), "", "too many"},
+		{strings.Repeat("#", maxText+1), "", "larger"},
 	} {
 		got, err := Copy(c.text)
 		if c.says != "" {
