@@ -27,7 +27,6 @@ import (
 
 // What the jails of these tests may have, and how much they do.
 const (
-	boundCPUs    = 0.2
 	boundSockets = 16 << 20
 	unread       = 300            // downloads at once that are not read
 	ended        = 1000           // connections that the jail ends first
@@ -35,6 +34,14 @@ const (
 	floodFor     = 3 * time.Second
 	chunkConns   = 4
 )
+
+// boundCPUs is how many processors the jails have: on control groups of version 2, a helper has a quarter of them.
+func boundCPUs() float64 {
+	if cgroups.Version(cgroups.Root) == 2 {
+		return 0.8
+	}
+	return 0.2
+}
 
 // poured is what servers have been able to send of downloads without an end.
 var poured atomic.Int64
@@ -185,7 +192,7 @@ func bounded(t *testing.T, n *internet) *jail {
 	t.Helper()
 	j := made(t, n)
 	conf := filepath.Join(j.b.Dir, "bounds.toml")
-	text := policyText + fmt.Sprintf("[limits]\ncpus = %g\nsockets = %d\n", boundCPUs, boundSockets)
+	text := policyText + fmt.Sprintf("[limits]\ncpus = %g\nsockets = %d\n", boundCPUs(), boundSockets)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -320,14 +327,14 @@ func TestQuota(t *testing.T) {
 			}
 		})
 	}
-	total := boundCPUs
+	total := boundCPUs()
 	if h.value("cpu.max") != "" {
 		total *= 1.25
 	}
 	flood("chunks", total)
 	flood("asks", total)
 	flood("busy", total)
-	if out, errs, err := j.b.Call(t, j.c, "update", "--cpu-period", "100000", "--cpu-quota", "10000", j.id); err != nil {
+	if out, errs, err := j.b.Call(t, j.c, "update", "--cpu-period", "100000", "--cpu-quota", fmt.Sprint(boundCPUs()/2*100000), j.id); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
 	flood("busy", total/2)

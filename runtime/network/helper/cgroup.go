@@ -127,24 +127,24 @@ func follow(all []place) (out []bound, err error) {
 	return out, nil
 }
 
-// The kernel's least quota and longest period, in microseconds (kernel/sched/core.c,
-// min_cfs_quota_period, max_cfs_quota_period).
+// Numbers of a helper's cpu.max, in microseconds: the period, what it has of one even where that is
+// more than its part of the jail's, and the kernel's least (kernel/sched/core.c,
+// min_cfs_quota_period).
 const (
-	minQuota  = 1000
-	maxPeriod = 1000000
+	quotaPeriod = 100000
+	leastPart   = quotaPeriod / 10
+	minQuota    = 1000
 )
 
-// part returns a helper's cpu.max from its jail's: the QuotaPart of it, in the same period unless
-// the kernel has no quota that small.
+// part returns a helper's cpu.max from its jail's: the QuotaPart of it. A helper could hardly begin
+// with a part of a small quota. It has a tenth of a processor, or as much as its jail.
 func part(of string) string {
 	var quota, period int64
 	if _, err := fmt.Sscan(of, &quota, &period); err != nil || period <= 0 {
 		return of // "max" and the period
 	}
-	if quota /= QuotaPart; quota < minQuota {
-		quota, period = max(quota*maxPeriod/period, minQuota), maxPeriod
-	}
-	return fmt.Sprint(quota, " ", period)
+	jails := quota * quotaPeriod / period
+	return fmt.Sprint(max(jails/QuotaPart, min(jails, leastPart), minQuota), " ", quotaPeriod)
 }
 
 // limit makes a helper's group and limits it. Controllers that the group lacks limit nothing.

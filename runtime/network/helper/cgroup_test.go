@@ -102,14 +102,14 @@ func follows(t *testing.T, born bool) {
 			has(socketsFile, sock)
 		}
 	}
-	check("when it begins", "5000 100000", strconv.Itoa(8<<20))
+	check("when it begins", "10000 100000", strconv.Itoa(8<<20))
 	// No limit on sockets.
 	set(quotaFile, "8000 10000")
 	set(socketsFile, "-1")
 	if err := Follow(dir, init.Pid); err != nil {
 		t.Fatal(err)
 	}
-	check("after a change", "2000 10000", strconv.Itoa(SocketsMax))
+	check("after a change", "20000 100000", strconv.Itoa(SocketsMax))
 	if !quota {
 		return
 	}
@@ -129,8 +129,8 @@ func follows(t *testing.T, born bool) {
 // TestPart: a helper's part of its jail's processor time is one that the kernel takes.
 func TestPart(t *testing.T) {
 	for of, want := range map[string]string{
-		"max 100000": "max 100000", "400000 100000": "100000 100000", "4000 100000": "1000 100000", "3999 100000": "9990 1000000",
-		"1000 1000": "250000 1000000", "1000 1000000": "1000 1000000",
+		"max 100000": "max 100000", "400000 100000": "100000 100000", "40000 100000": "10000 100000", "20000 100000": "10000 100000",
+		"4000 100000": "4000 100000", "1000 1000": "25000 100000", "1000 1000000": "1000 100000",
 	} {
 		if got := part(of); got != want {
 			t.Errorf("of %s: %s, not %s", of, got, want)
