@@ -73,13 +73,21 @@ type Orders struct {
 	// LeaveFilters, if not 0, is about how many instructions the program's own
 	// filters may have: padding takes the rest.
 	LeaveFilters uint32
-	// Init has the step stay as the first process: it runs the program as a child, passes signals
-	// on to it, waits for every process that is left behind, and ends as the program does.
-	Init bool
+	// Init has the step stay as the first process.
+	Init Init
 	// OwnEnv are variables for the step itself, which it does not pass on.
 	OwnEnv []string
 	// Without names checks that a test has taken the subject of away.
 	Without []string
+}
+
+// Init is how the step stays as the first process: it runs the program as a child, passes signals
+// on to it, waits for every process that is left behind, and ends as the program does.
+type Init struct {
+	Stays bool
+	// Leads has the program lead a session of its own, with the terminal. Otherwise it is in the
+	// step's.
+	Leads bool
 }
 
 // Namespace is a kind, by its name in /proc/PID/ns, and the inode that the
@@ -125,7 +133,7 @@ const NoFilterSpace = "errno 524: the host has no space left for compiled filter
 
 // magic begins every set of orders; it changes with their form, so that
 // programs of different versions do not misunderstand each other.
-const magic = "agentjail-enter 6\n"
+const magic = "agentjail-enter 7\n"
 
 // ErrForm means that orders were written by another version.
 var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
@@ -178,7 +186,8 @@ func (o *Orders) fields(c codec) {
 	c.text(&filter)
 	o.Filter = []byte(filter)
 	c.u32(&o.LeaveFilters)
-	c.flag(&o.Init)
+	c.flag(&o.Init.Stays)
+	c.flag(&o.Init.Leads)
 	list(c, &o.OwnEnv, c.text)
 	list(c, &o.Without, c.text)
 }

@@ -68,10 +68,14 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 	for _, limit := range p.Rlimits {
 		o.Rlimits = append(o.Rlimits, jailinit.Rlimit{Resource: uint32(hostfacts.Rlimits[limit.Type]), Soft: limit.Soft, Hard: limit.Hard})
 	}
-	// With one processor, Go starts fewer threads for the step: a tenth of its time.
-	if o.Init = linux != nil && j.Stays; o.Init {
+	if linux != nil && j.Stays {
+		var err error
+		if o.Init, err = initOf(step.filter, f.Arch, p.Terminal); err != nil {
+			return nil, err
+		}
 		o.OwnEnv = []string{"GOGC=off"} // its heap does not grow
 	}
+	// With one processor, Go starts fewer threads for the step: a tenth of its time.
 	if one := "GOMAXPROCS="; !slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, one) }) {
 		o.OwnEnv = append(o.OwnEnv, one+"1")
 	}

@@ -9,6 +9,7 @@ const (
 	Arguments  Code = "process.args"
 	User       Code = "process.user"
 	Cwd        Code = "process.cwd"
+	Init       Code = "process.init"
 	Rlimit     Code = "process.rlimits"
 	Namespace  Code = "namespaces"
 	Network    Code = "network.mode"
@@ -54,6 +55,7 @@ var Codes = []struct {
 	{Arguments, "the process has no program"},
 	{User, "the process's user or group is outside the jail's ids"},
 	{Cwd, "the working directory leads, or could lead, out of the jail"},
+	{Init, "the jail's system call filter refuses what an init needs"},
 	{Rlimit, "a resource limit is unknown, or named twice"},
 	{Namespace, "the namespaces to join are not those of one jail, or of an unknown kind"},
 	{Network, "the network mode, of the policy or of a jail to join, is none of this version's"},

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -167,11 +168,50 @@ func within(r *run) int {
 	return r.status()
 }
 
+// config writes the host's configuration to a file.
+func config(t *testing.T, text string) string {
+	t.Helper()
+	at := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-ends-"), "config.toml")
+	if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
 // TestTerminalKeys: the keys that end programs end these too, and so does the end of the terminal.
 func TestTerminalKeys(t *testing.T) {
-	for _, args := range endless(t) {
+	terminalKeys(t, endless(t), "sandbox")
+}
+
+// TestTerminalKeysStrict: so do they where the jail's filter refuses that the program leads a session.
+func TestTerminalKeysStrict(t *testing.T) {
+	conf := config(t, "seccomp.profile = \"strict\"\n")
+	terminalKeys(t, [][]string{
+		{"sh", "-c", "echo ready; exec sleep 1000"},
+		{"sh", "-c", "[ -t 0 ] && echo x >/dev/tty && echo ready; read line; exec sleep 1000"},
+	}, "--config", conf, "sandbox")
+}
+
+// TestInitRefused: an init that the jail's filter would not let work is refused, and the command runs without.
+func TestInitRefused(t *testing.T) {
+	list := config(t, `{"extends": "strict", "allow": [{"names": ["kill"], "when": ["arg1 == 0"], "why": "a test"}, {"names": ["wait4"], "when": ["arg0 == 1"], "why": "a test"}]}`)
+	conf := config(t, fmt.Sprintf("seccomp.only = %q\n", list))
+	out, err := exec.Command(bin, "--config", conf, "sandbox", "--", "true").CombinedOutput()
+	if want := "filter refuses: kill, wait4 (remedy: agentjail sandbox --no-init; or"; err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v: %s, want %q", err, out, want)
+	}
+	if out, err := exec.Command(bin, "--config", conf, "sandbox", "--no-init", "--", "true").CombinedOutput(); err != nil {
+		t.Errorf("without an init: %v: %s", err, out)
+	}
+	nothingLeft(t, map[string]bool{})
+}
+
+// terminalKeys presses keys on terminals of these programs.
+func terminalKeys(t *testing.T, programs [][]string, sandbox ...string) {
+	t.Helper()
+	for _, args := range programs {
 		for keys, want := range map[string]int{"\x03": 130, "\x1c": 131, "\x1a\x03": 130, "": 129} {
-			cmd := exec.Command(bin, append([]string{"sandbox", "--"}, args...)...)
+			cmd := exec.Command(bin, slices.Concat(sandbox, []string{"--"}, args)...)
 			term := engine.OnTerminal(t, 24, 80, cmd)
 			term.Expect("ready")
 			timer := time.AfterFunc(env.Patience/3, func() { _ = cmd.Process.Kill() })

@@ -22,8 +22,8 @@ import (
 type initial struct {
 	*final
 	signals chan os.Signal
-	tty     bool // the program's standard input is a terminal of the jail's, which is to be its controlling one
 	leads   bool // the program leads a session and a group of its own
+	tty     bool // its standard input is a terminal of the jail's, which is to be its controlling one
 }
 
 // passedOn are the signals that the program gets: what a first process may be sent from outside,
@@ -34,11 +34,13 @@ var passedOn = []os.Signal{
 }
 
 // stay runs the program as a child and ends as it does. It does not return.
-func (f *final) stay() {
-	i := &initial{final: f, signals: make(chan os.Signal, 64)}
+func (f *final) stay(leads bool) {
+	i := &initial{final: f, signals: make(chan os.Signal, 64), leads: leads}
 	early := i.listen()
 	_ = syscall.Exec("", nil, nil) // as in become
-	i.leaveTerminal()
+	if leads {
+		i.leaveTerminal()
+	}
 	child, at, n, errno := i.start()
 	if child == 0 {
 		f.fail(at, n, errno)
@@ -120,18 +122,8 @@ func (i *initial) start() (child int, at stage, n int, errno syscall.Errno) {
 	if at, n, errno = i.restrict(); errno != 0 || at != atExec {
 		return 0, at, n, errno
 	}
-	attr := &syscall.ProcAttr{Env: i.env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: i.tty}}
+	attr := &syscall.ProcAttr{Env: i.env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: i.leads, Setctty: i.tty}}
 	child, err := syscall.ForkExec(i.name, i.args, attr)
-	i.leads = err == nil
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
-		// The jail's filter may refuse setsid(2), as profile strict does. Then the program is in
-		// the session of this process, which takes the terminal back.
-		if i.tty {
-			_ = unix.IoctlSetInt(0, unix.TIOCSCTTY, 0)
-		}
-		attr.Sys = nil
-		child, err = syscall.ForkExec(i.name, i.args, attr)
-	}
 	if e, ok := errors.AsType[syscall.Errno](err); ok {
 		errno = e
 	} else if err != nil {

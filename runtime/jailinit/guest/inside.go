@@ -56,8 +56,8 @@ func Main() {
 	if err != nil {
 		fail(jailinit.ExitRefused, "agentjail: refusing to start: "+err.Error())
 	}
-	if o.Init {
-		last.stay()
+	if o.Init.Stays {
+		last.stay(o.Init.Leads)
 	}
 	last.become()
 }
@@ -95,7 +95,7 @@ func orders() (*jailinit.Orders, error) {
 	}
 	// Anything else in its place is a file that a delegate left open, and found as such.
 	var st unix.Stat_t
-	if o.Init && unix.Fstat(jailinit.LifeFD, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+	if o.Init.Stays && unix.Fstat(jailinit.LifeFD, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
 		unix.CloseOnExec(jailinit.LifeFD)
 	}
 	return o, nil

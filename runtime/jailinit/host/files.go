@@ -58,7 +58,7 @@ func Prepare(dir, label string, o *jailinit.Orders) (_ *Files, err error) {
 	if err = give(pipe(o.Encode())); err != nil {
 		return nil, fmt.Errorf("writing the orders of %s: %w", Name, err)
 	}
-	if !o.Init {
+	if !o.Init.Stays {
 		return &f, nil
 	}
 	var pair [2]int
