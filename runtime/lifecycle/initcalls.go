@@ -53,7 +53,7 @@ func initOf(filter []byte, arch string, terminal bool) (jailinit.Init, error) {
 	return out, err
 }
 
-// refusedCalls returns the names of those calls that a filter refuses, with some arguments at least.
+// refusedCalls returns the names of those calls that a filter refuses, if only with some arguments.
 func refusedCalls(filter []byte, arch string, calls []initCall) (refused []string, err error) {
 	prog, err := bpf.Parse(filter)
 	if err != nil {
