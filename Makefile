@@ -41,7 +41,8 @@ DELEGATE ?= auto
 NEIGHBORS ?= ./tests/sandbox ./tests/crash
 # Which suite make conformance runs, over which delegate, and where those are cloned that are no Go modules.
 SUITE ?= all
-CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
+# Docker 29 needs a newer runc than Debian 12 has.
+CONFORMANCE_DELEGATE ?= $(shell $(if $(filter moby,$(SUITE)),hack/tools/build.sh runc,PATH=$$PATH:/usr/sbin command -v runc))
 CONFORMANCE_DIR ?= $(OUT)/suites
 
 # How many minutes all tests may take: what does not fit is left out, and reported. Without a budget there is no limit.
@@ -50,7 +51,7 @@ BEGAN ?= $(shell date +%s)
 BEGAN := $(BEGAN)
 export BUDGET BEGAN
 
-.PHONY: help build demo test test-beside test-here testlane modules preflight test-quick test-unit test-e2e test-neighbors test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
+.PHONY: help build demo test test-beside test-here testlane modules preflight test-quick test-unit test-e2e test-neighbors test-kubernetes test-clients test-delegates test-docker test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +90,7 @@ test-here:
 	$(call lane,test-neighbors)
 	$(call lane,test-kubernetes)
 	$(call lane,test-delegates)
+	$(call lane,test-docker)
 
 testlane: # what runs tests (hack/testlane)
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/testlane ./hack/testlane
@@ -139,10 +141,16 @@ test-delegates: testlane ## what depends on the delegate, over the newest runc a
 			hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh $$d $(GO) test -v -count=1 -timeout 20m || status=$$?; \
 	done; exit $$status
 
-conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools, shimtest or all, CONFORMANCE_DELEGATE=PATH
+test-docker: testlane ## what depends on the engine, over Docker 29: with overlay2 by the command line, with containerd's images by the shim
+	@status=0; for d in 29-overlay2 29-shim; do \
+		$(call tests,docker-$$d,test-docker) -packages ./tests/e2e -args -per-engine $(ROOT) env AGENTJAIL_TEST_DOCKER=$$d CGO_ENABLED=0 \
+			hack/with-cgroups.sh hack/alone.sh $(GO) test -v -count=1 -timeout 20m || status=$$?; \
+	done; exit $$status
+
+conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools, shimtest, moby or all, CONFORMANCE_DELEGATE=PATH
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/conformance.bin ./hack/conformance
 	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh $(CONFORMANCE_DELEGATE) unshare --mount --propagation private \
-		$(OUT)/conformance.bin -suite $(SUITE) -delegate $(CONFORMANCE_DELEGATE) -from $(CONFORMANCE_DIR) -out $(OUT)/conformance
+		$(OUT)/conformance.bin -suite $(SUITE) -delegate $(CONFORMANCE_DELEGATE) -from $(CONFORMANCE_DIR) -out $(OUT)/conformance $(CONFORMANCE)
 
 test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, in virtual machines
 	@mkdir -p $(OUT)/lanes

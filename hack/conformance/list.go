@@ -81,6 +81,28 @@ func like(pattern, text string) bool {
 	return strings.HasSuffix(text, parts[len(parts)-1])
 }
 
+// split separates the differences that are on the list from the others.
+func (l list) split(diff []difference) (listed, others []difference) {
+	for _, d := range diff {
+		if l.has(d.test) {
+			listed = append(listed, d)
+		} else {
+			others = append(others, d)
+		}
+	}
+	return listed, others
+}
+
+// has reports whether a row is about a test.
+func (l list) has(t test) bool {
+	for row := range l {
+		if matches(row, t) {
+			return true
+		}
+	}
+	return false
+}
+
 // judge prints what differs from the list, and reports whether a difference is not on it.
 func (l list) judge(diff []difference, base results, draft bool) (failed bool) {
 	used := map[test]bool{}

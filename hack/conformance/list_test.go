@@ -2,6 +2,8 @@ package main
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -62,8 +64,23 @@ func TestJudge(t *testing.T) {
 	if l.judge(diff, base, false) {
 		t.Error("a listed difference fails")
 	}
+	if listed, others := l.split(append(diff, difference{test{"u", "new"}, pass, fail})); len(listed) != 1 || len(others) != 1 || others[0].name != "new" {
+		t.Errorf("listed %v, others %v", listed, others)
+	}
 	if !l.judge(append(diff, difference{test{"u", "new"}, pass, fail}), base, false) {
 		t.Error("a difference that is not listed passes")
+	}
+}
+
+func TestGoTest(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	const text = "=== RUN   TestA\n--- FAIL: TestA (0.01s)\n    --- PASS: TestA/one (0.00s)\n    --- FAIL: TestA/two (0.00s)\n        --- FAIL: TestA/two/x (0.00s)\n--- SKIP: TestB (0.00s)\n--- PASS: TestC (0.00s)\nFAIL\n"
+	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := readGoTest(log, "u")
+	if want := (results{{"u", "TestA/one"}: pass, {"u", "TestA/two/x"}: fail, {"u", "TestB"}: skipped, {"u", "TestC"}: pass}); err != nil || !maps.Equal(r, want) {
+		t.Errorf("%v, %v", r, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,6 +26,8 @@ type unit struct {
 	run func(ctx context.Context, path, log string) error
 	// read is what came out, by that file.
 	read func(log string) (results, error)
+	// wait bounds what it may take; 0 is unitWait.
+	wait time.Duration
 }
 
 // A verdict is what came out of a test.
@@ -125,7 +128,8 @@ func (r *runner) all(subject string, units []unit, mark string) (results, error)
 
 // one runs a unit. The file with its output is there when it has ended, not before.
 func (r *runner) one(subject string, u unit, log string) error {
-	ctx, cancel := context.WithTimeout(r.ctx, unitWait)
+	wait := cmp.Or(u.wait, unitWait)
+	ctx, cancel := context.WithTimeout(r.ctx, wait)
 	defer cancel()
 	part := log + ".partial"
 	err := u.run(ctx, r.paths[subject], part)
@@ -133,7 +137,7 @@ func (r *runner) one(subject string, u unit, log string) error {
 	case r.ctx.Err() != nil:
 		return r.ctx.Err()
 	case ctx.Err() != nil:
-		fmt.Fprintf(os.Stderr, "%s, %s: stopped after %v\n", subject, u.name, unitWait)
+		fmt.Fprintf(os.Stderr, "%s, %s: stopped after %v\n", subject, u.name, wait)
 	case err != nil:
 		return err
 	}

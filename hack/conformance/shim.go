@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,7 +61,7 @@ func shimSuite(ctx context.Context, o *options, version string) ([]unit, error) 
 	if err := os.Symlink(o.delegate, filepath.Join(named, "runc")); err != nil {
 		return nil, err
 	}
-	return []unit{{"shimtest", func(ctx context.Context, path, log string) error {
+	return []unit{{name: "shimtest", run: func(ctx context.Context, path, log string) error {
 		subject := alone
 		for _, s := range []string{passthrough, jails} {
 			if filepath.Base(filepath.Dir(path)) == s {
@@ -77,7 +78,7 @@ func shimSuite(ctx context.Context, o *options, version string) ([]unit, error) 
 		}
 		env := []string{"PATH=" + named + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 		return command(ctx, dir, log, env, "_output/shimtest.test", "-test.v", "-test.skip=^TestShim$/./^Stress$", "-shimtest.config="+file)
-	}, func(log string) (results, error) { return readGoTest(log, "shimtest") }}}, nil
+	}, read: func(log string) (results, error) { return readGoTest(log, "shimtest") }}}, nil
 }
 
 func requires(modules []string) []string {
@@ -125,8 +126,7 @@ func profileForShims(delegate string) error {
 
 var goTestLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 
-// readGoTest reads the output of go test -v. The verdict of the test that contains all others is
-// theirs.
+// readGoTest reads the output of go test -v. The verdict of a test that contains others is theirs.
 func readGoTest(path, unit string) (results, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -137,11 +137,15 @@ func readGoTest(path, unit string) (results, error) {
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
-		m := goTestLine.FindStringSubmatch(lines.Text())
-		if m == nil || !strings.Contains(m[2], "/") {
-			continue
+		if m := goTestLine.FindStringSubmatch(lines.Text()); m != nil {
+			r.add(unit, m[2], map[string]verdict{"PASS": pass, "FAIL": fail, "SKIP": skipped}[m[1]])
 		}
-		r.add(unit, m[2], map[string]verdict{"PASS": pass, "FAIL": fail, "SKIP": skipped}[m[1]])
+	}
+	for t := range maps.Clone(r) {
+		for i := strings.LastIndexByte(t.name, '/'); i > 0; i = strings.LastIndexByte(t.name, '/') {
+			t.name = t.name[:i]
+			delete(r, t)
+		}
 	}
 	return r, lines.Err()
 }

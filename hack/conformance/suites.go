@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +15,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-var suites = []suite{{"runc", runcSuite}, {"runtime-tools", toolsSuite}, {"shimtest", shimSuite}}
+var suites = []suite{{"runc", runcSuite}, {"runtime-tools", toolsSuite}, {"shimtest", shimSuite}, {"moby", mobySuite}}
 
 // versionOf is a delegate's name and version, as "runc-1.1.5".
 func versionOf(path string) (string, error) {
@@ -80,32 +79,13 @@ func do(ctx context.Context, dir string, args ...string) ([]byte, error) {
 
 // runcModule copies runc's module of a version to a directory of ours and returns it.
 func runcModule(ctx context.Context, version string) (string, error) {
-	dir := workDir(version)
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	out, err := do(ctx, "", "go", "mod", "download", "-json", "github.com/opencontainers/runc@v"+strings.TrimPrefix(version, "runc-"))
-	if err != nil {
-		return "", err
-	}
-	var mod struct{ Dir string }
-	if err := json.Unmarshal(out, &mod); err != nil {
-		return "", err
-	}
-	part := dir + ".partial"
-	for _, step := range [][]string{{"rm", "-rf", part}, {"mkdir", "-p", filepath.Dir(dir)}, {"cp", "-r", mod.Dir, part}, {"chmod", "-R", "u+w", part}, {"rm", "-rf", part + "/vendor"}} {
-		if _, err := do(ctx, "", step...); err != nil {
-			return "", err
+	return moduleCopy(ctx, "github.com/opencontainers/runc@v"+strings.TrimPrefix(version, "runc-"), version, func(dir string) error {
+		// Module archives have no modes.
+		if _, err := do(ctx, dir, "find", ".", "-name", "*.*sh", "-exec", "chmod", "+x", "{}", "+"); err != nil {
+			return err
 		}
-	}
-	// Module archives have no modes.
-	if _, err := do(ctx, part, "find", ".", "-name", "*.*sh", "-exec", "chmod", "+x", "{}", "+"); err != nil {
-		return "", err
-	}
-	if err := runcHelpers(ctx, part); err != nil {
-		return "", err
-	}
-	return dir, os.Rename(part, dir)
+		return runcHelpers(ctx, dir)
+	})
 }
 
 // runcHelpers builds the programs that runc's suite calls: in contrib/cmd until 1.1, in tests/cmd
@@ -154,7 +134,7 @@ func runcSuite(ctx context.Context, o *options, version string) ([]unit, error) 
 	var units []unit
 	for _, f := range files {
 		name := filepath.Base(f)
-		units = append(units, unit{name, func(ctx context.Context, path, log string) error {
+		units = append(units, unit{name: name, run: func(ctx context.Context, path, log string) error {
 			tmp, err := os.MkdirTemp("/var/tmp", "agentjail-conformance-")
 			if err != nil {
 				return err
@@ -165,7 +145,7 @@ func runcSuite(ctx context.Context, o *options, version string) ([]unit, error) 
 			}
 			// Some of the tests need a terminal.
 			return command(ctx, dir, log, []string{"RUNC=" + path, "TMPDIR=" + tmp}, "script", "-qefc", "bats -t "+f, "/dev/null")
-		}, func(log string) (results, error) { return readTAPFile(log, name, nil) }})
+		}, read: func(log string) (results, error) { return readTAPFile(log, name, nil) }})
 	}
 	return units, nil
 }
@@ -194,7 +174,19 @@ tar -C "$d/r" -c . | xz -1 -T0 > "$0.partial"; mv "$0.partial" "$0"`
 	if _, err := os.Stat(busybox); err == nil {
 		return nil
 	}
-	tree, err := os.MkdirTemp(dir, "busybox-")
+	tar := filepath.Join(dir, "busybox.tar")
+	defer os.Remove(tar)
+	// The suite knows no user but root by name.
+	if err := busyboxTar(ctx, tar, "root:x:0:0:root:/root:/bin/sh\n", "root:x:0:\n"); err != nil {
+		return err
+	}
+	_, err = do(ctx, dir, "sh", "-ec", `xz -1 -c "$1" >"$0.partial"; mv "$0.partial" "$0"`, busybox, tar)
+	return err
+}
+
+// busyboxTar makes an archive of this machine's busybox with certain users and groups.
+func busyboxTar(ctx context.Context, out, passwd, group string) error {
+	tree, err := os.MkdirTemp(filepath.Dir(out), "busybox-")
 	if err != nil {
 		return err
 	}
@@ -207,9 +199,8 @@ tar -C "$d/r" -c . | xz -1 -T0 > "$0.partial"; mv "$0.partial" "$0"`
 	if err := engine.BusyboxTree(f); err != nil {
 		return err
 	}
-	// The suite knows no user but root by name.
-	const script = `mkdir r; tar -C r -xf tar; rm -rf r/home/* r/usr/local; echo root:x:0:0:root:/root:/bin/sh >r/etc/passwd; echo root:x:0: >r/etc/group
-tar -C r -c . | xz -1 >"$0.partial"; mv "$0.partial" "$0"`
-	_, err = do(ctx, tree, "sh", "-ec", script, busybox)
+	const script = `mkdir r; tar -C r -xf tar; rm -rf r/home/* r/usr/local; printf %s "$1" >r/etc/passwd; printf %s "$2" >r/etc/group
+tar -C r -cf "$0.partial" .; mv "$0.partial" "$0"`
+	_, err = do(ctx, tree, "sh", "-ec", script, out, passwd, group)
 	return err
 }

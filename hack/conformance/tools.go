@@ -37,9 +37,9 @@ func toolsSuite(ctx context.Context, o *options, version string) ([]unit, error)
 	var units []unit
 	for _, p := range programs {
 		name := strings.TrimSuffix(filepath.Base(p), ".t")
-		units = append(units, unit{name, func(ctx context.Context, path, log string) error {
+		units = append(units, unit{name: name, run: func(ctx context.Context, path, log string) error {
 			return command(ctx, dir, log, []string{"RUNTIME=" + path}, p)
-		}, func(log string) (results, error) {
+		}, read: func(log string) (results, error) {
 			return readTAPFile(log, name, func(s string) string { return unsteady.ReplaceAllString(s, "N") })
 		}})
 	}

@@ -13,7 +13,7 @@ import (
 var docker *engine.Engine
 
 func TestMain(m *testing.M) {
-	if err := choosePerDelegate(); err != nil {
+	if err := chooseTests(); err != nil {
 		fmt.Fprintln(os.Stderr, "choosing tests:", err)
 		os.Exit(1)
 	}

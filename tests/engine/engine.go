@@ -326,6 +326,9 @@ func (e *Engine) DockerdPID() int { return e.dockerd.cmd.Process.Pid }
 // Socket is the path of dockerd's API socket.
 func (e *Engine) Socket() string { return e.path("docker.sock") }
 
+// ContainerdSocket is the path of containerd's socket.
+func (e *Engine) ContainerdSocket() string { return e.path("containerd.sock") }
+
 // DaemonConfig is the path of dockerd's daemon.json.
 func (e *Engine) DaemonConfig() string { return e.path("daemon.json") }
 
