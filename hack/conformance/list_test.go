@@ -74,12 +74,12 @@ func TestJudge(t *testing.T) {
 
 func TestGoTest(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	const text = "=== RUN   TestA\n--- FAIL: TestA (0.01s)\n    --- PASS: TestA/one (0.00s)\n    --- FAIL: TestA/two (0.00s)\n        --- FAIL: TestA/two/x (0.00s)\n--- SKIP: TestB (0.00s)\n--- PASS: TestC (0.00s)\nFAIL\n"
+	const text = "=== RUN   TestA\n--- FAIL: TestA (0.01s)\n    --- PASS: TestA/one (0.00s)\n    --- FAIL: TestA/two (0.00s)\n        --- FAIL: TestA/two/x (0.00s)\n--- SKIP: TestB (0.00s)\n--- PASS: TestC/x@sha256:ce9e4283cffc41150ee1f1651af084e44d2ac991d770d412725e4f402871fea1 (0.00s)\nFAIL\n"
 	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r, err := readGoTest(log, "u")
-	if want := (results{{"u", "TestA/one"}: pass, {"u", "TestA/two/x"}: fail, {"u", "TestB"}: skipped, {"u", "TestC"}: pass}); err != nil || !maps.Equal(r, want) {
+	if want := (results{{"u", "TestA/one"}: pass, {"u", "TestA/two/x"}: fail, {"u", "TestB"}: skipped, {"u", "TestC/x@sha256:N"}: pass}); err != nil || !maps.Equal(r, want) {
 		t.Errorf("%v, %v", r, err)
 	}
 }

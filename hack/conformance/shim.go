@@ -124,6 +124,9 @@ func profileForShims(delegate string) error {
 	return os.WriteFile(policy.DefaultPath, []byte(text), 0o644)
 }
 
+// digest matches in tests' names the digests of images that are made anew for each run.
+var digest = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+
 var goTestLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 
 // readGoTest reads the output of go test -v. The verdict of a test that contains others is theirs.
@@ -138,7 +141,7 @@ func readGoTest(path, unit string) (results, error) {
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
 		if m := goTestLine.FindStringSubmatch(lines.Text()); m != nil {
-			r.add(unit, m[2], map[string]verdict{"PASS": pass, "FAIL": fail, "SKIP": skipped}[m[1]])
+			r.add(unit, digest.ReplaceAllString(m[2], "sha256:N"), map[string]verdict{"PASS": pass, "FAIL": fail, "SKIP": skipped}[m[1]])
 		}
 	}
 	for t := range maps.Clone(r) {
