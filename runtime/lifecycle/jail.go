@@ -321,19 +321,24 @@ func mayUseCopied(args []string) bool {
 	return false
 }
 
-// inTime opens the jail's time namespace for a delegate that has to be in it.
+// inTime opens the jail's time namespace for a delegate that has to be in it: elsewhere the first
+// process has another start time, and the delegate takes it for ended. An exiting process has no
+// namespaces left, and still runs until all others of its process namespace have ended
+// (pid_namespaces(7)): that is waited for.
 func (r *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 	if j == nil || !j.OwnTime || !j.InitAlive() {
 		return delegate.Time{}, nil
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/time", j.InitPid))
-	if err != nil {
-		if errors.Is(err, os.ErrNotExist) || !j.InitAlive() {
-			return delegate.Time{}, nil // an exiting process has no namespaces left
-		}
-		return delegate.Time{}, fmt.Errorf("opening the jail's time namespace: %w", err)
+	switch {
+	case err == nil:
+		return delegate.Time{Join: f}, nil
+	case errors.Is(err, os.ErrNotExist):
+		return delegate.Time{}, onInit(j, pidfd.Wait)
+	case !j.InitAlive():
+		return delegate.Time{}, nil
 	}
-	return delegate.Time{Join: f}, nil
+	return delegate.Time{}, fmt.Errorf("opening the jail's time namespace: %w", err)
 }
 
 // run runs the delegate to its end, in the time namespace of a jail.
@@ -486,8 +491,8 @@ func (r *Runtime) reap(j *state.Brief) error {
 	return r.cleanup(j)
 }
 
-// endPatience is how long a killed first process may take to end.
-const endPatience = 10 * time.Second
+// endPatience is how long a killed first process may take to end; a variable for tests.
+var endPatience = 10 * time.Second
 
 // endInit kills the jail's first process, which takes all others of the jail with it, and waits for
 // its end. The first process of another PID namespace is not known: then the jail's control groups
@@ -496,12 +501,17 @@ func endInit(j *state.Brief) error {
 	if j.Elsewhere() {
 		return nil
 	}
+	return onInit(j, pidfd.Kill)
+}
+
+// onInit does something to a jail's first process that ends with the process.
+func onInit(j *state.Brief, do func(fd int, patience time.Duration) error) error {
 	fd, err := j.Init().Open()
 	if err != nil || fd < 0 {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := pidfd.Kill(fd, endPatience); err != nil {
+	if err := do(fd, endPatience); err != nil {
 		return fmt.Errorf("the jail's first process %d: %w", j.InitPid, err)
 	}
 	return nil

@@ -239,16 +239,16 @@ func (r *Runtime) Delete(id string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if _, serr := os.Lstat(j.DelegateState()); serr == nil && code != 0 {
+	if _, serr := os.Lstat(j.DelegateState()); code != 0 && (serr == nil || j.InitAlive() && !force) {
 		return &ExitError{code} // it runs, or could not be removed
-	}
-	if j.InitAlive() && !force {
-		return exitError(code, nil)
 	}
 	if err := endInit(j); err != nil { // one that the delegate does not know any more
 		return err
 	}
-	if runs {
+	switch {
+	case runs && !force: // it ended meanwhile
+		r.noteEnd(j, nil)
+	case runs:
 		r.note(j, journal.Event{Kind: journal.JailExit, Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
 	}
 	done = r.step("cleanup")
