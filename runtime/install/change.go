@@ -78,7 +78,7 @@ func (f *File) open() (*config, error) {
 	}
 	if c.exists != f.exists || !bytes.Equal(c.content, f.Before) {
 		c.close()
-		return nil, fmt.Errorf("%s: %w", f.Path, ErrFileChanged)
+		return nil, fmt.Errorf("%s: %w", f.Path, errFileChanged)
 	}
 	return c, nil
 }
@@ -125,7 +125,7 @@ func (f *File) rewrite() error {
 	}
 	defer c.close()
 	if !c.exists || !bytes.Equal(c.content, f.interim) {
-		return fmt.Errorf("%s: %w", f.Path, ErrFileChanged)
+		return fmt.Errorf("%s: %w", f.Path, errFileChanged)
 	}
 	if err := f.put(c); err != nil {
 		return fmt.Errorf("write %s: %w", f.Path, err)

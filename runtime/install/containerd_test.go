@@ -265,7 +265,7 @@ func TestChangedMeanwhileOfSeveral(t *testing.T) {
 		t.Fatal(err, p)
 	}
 	write(t, o.Config, "version = 3\nroot = \"/x\"\n", 0o644)
-	if _, err := p.Apply(t.Context()); !errors.Is(err, ErrFileChanged) {
+	if _, err := p.Apply(t.Context()); !errors.Is(err, errFileChanged) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(o.DropIn); !errors.Is(err, os.ErrNotExist) {
@@ -309,10 +309,10 @@ func TestContainerdConflicts(t *testing.T) {
 	kata := "version = 2\n\n[plugins.\"" + oldCRI + "\".containerd.runtimes.agentjail]\n  runtime_type = \"io.containerd.kata.v2\"\n\n# about debugging\n[debug]\n  level = \"warn\"\n"
 	o := containerdDir(t, fmt.Sprintf(oldDump, false))
 	write(t, o.Config, kata, 0o644)
-	if _, err := NewPlan(Containerd, o); !errors.Is(err, ErrConflict) {
+	if _, err := NewPlan(Containerd, o); !errors.Is(err, errConflict) {
 		t.Errorf("another's handler: %v", err)
 	}
-	if _, err := NewPlan(Containerd, undo(o)); !errors.Is(err, ErrConflict) {
+	if _, err := NewPlan(Containerd, undo(o)); !errors.Is(err, errConflict) {
 		t.Errorf("removal of another's handler: %v", err)
 	}
 	o.Force = true

@@ -27,7 +27,7 @@ func (crio) Defaults() Options {
 // reserved reports whether a name is one of a handler that CRI-O's own configuration has.
 func (crio) reserved(name string) bool { return name == "runc" || name == "crun" }
 
-// plan writes the drop-in again with or without the handlers. It is an ErrConflict if the file is
+// plan writes the drop-in again with or without the handlers. It is an errConflict if the file is
 // not of this program's making, or if another file of the configuration has a handler of the name.
 // The file goes with its last handler.
 func (crio) plan(p *Plan) error {
@@ -95,7 +95,7 @@ func (c *crioConf) handlers() map[string]crioHandler { return c.CRIO.Runtime.Run
 // set adds a handler, or takes it out.
 func (c *crioConf) set(o Options, r Runtime) error {
 	if h, ok := c.handlers()[r.Name]; ok && h.Path != r.Path && !o.Force {
-		return fmt.Errorf("%s: runtime %s leads to %s, not to %s: %w", o.DropIn, r.Name, h.Path, r.Path, ErrConflict)
+		return fmt.Errorf("%s: runtime %s leads to %s, not to %s: %w", o.DropIn, r.Name, h.Path, r.Path, errConflict)
 	}
 	if o.Undo {
 		delete(c.handlers(), r.Name)
@@ -154,7 +154,7 @@ func otherHandlers(o Options) error {
 		}
 		for _, r := range o.Runtimes {
 			if h, ok := c.handlers()[r.Name]; ok && (readLater(file, o.DropIn) || h.Path != r.Path && !o.Force) {
-				return fmt.Errorf("%s has a runtime %s, which leads to %s: %w", file, r.Name, h.Path, ErrConflict)
+				return fmt.Errorf("%s has a runtime %s, which leads to %s: %w", file, r.Name, h.Path, errConflict)
 			}
 		}
 		return nil

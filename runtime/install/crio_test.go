@@ -79,8 +79,8 @@ func TestCRIOConflicts(t *testing.T) {
 		"somebody's annotations": {text: crioHead + crioText("agentjail", "/usr/local/bin/agentjail") + "allowed_annotations = [\"io.kubernetes.cri-o.Devices\"]\n"},
 		"the main file has it":   {file: "../crio.conf", text: other},
 		"one read earlier":       {file: "00.conf", text: other},
-		"one read later":         {file: "zz.conf", text: other, forced: ErrConflict},
-		"read later, the same":   {file: "zz.conf", text: crioText("agentjail", "/usr/local/bin/agentjail"), forced: ErrConflict},
+		"one read later":         {file: "zz.conf", text: other, forced: errConflict},
+		"read later, the same":   {file: "zz.conf", text: crioText("agentjail", "/usr/local/bin/agentjail"), forced: errConflict},
 		"read earlier, the same": {file: "00.conf", text: crioText("agentjail", "/usr/local/bin/agentjail"), none: true},
 		"another's handler":      {file: "zz.conf", text: crioText("kata", "/usr/bin/kata-runtime"), none: true},
 	} {
@@ -93,7 +93,7 @@ func TestCRIOConflicts(t *testing.T) {
 			if err := errors.Join(os.MkdirAll(filepath.Dir(o.DropIn), 0o755), os.WriteFile(at, []byte(c.text), 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := NewPlan(CRIO, o); errors.Is(err, ErrConflict) == c.none {
+			if _, err := NewPlan(CRIO, o); errors.Is(err, errConflict) == c.none {
 				t.Errorf("%v", err)
 			}
 			o.Force = true

@@ -151,7 +151,7 @@ func register(before []byte, o Options) ([]byte, error) {
 		}
 		if have != o.Default {
 			if have != "" && have != "runc" && !o.Force {
-				return nil, fmt.Errorf("the default runtime is %s: %w", have, ErrConflict)
+				return nil, fmt.Errorf("the default runtime is %s: %w", have, errConflict)
 			}
 			put(d.top(), d.layout, keyDefault, func(layout, string) hujson.ValueTrimmed { return hujson.String(o.Default) })
 			changed = true
@@ -194,7 +194,7 @@ func (d *document) addRuntime(o Options, r Runtime) (bool, error) {
 		case err != nil:
 			return false, err
 		default:
-			return false, fmt.Errorf("runtime %s leads to %s, not to %s: %w", r.Name, e, wanted, ErrConflict)
+			return false, fmt.Errorf("runtime %s leads to %s, not to %s: %w", r.Name, e, wanted, errConflict)
 		}
 	}
 	put(runtimes, d.layout, r.Name, wanted.render)
@@ -221,7 +221,7 @@ func unregister(before []byte, o Options) (after, interim []byte, err error) {
 		if e, err := entryAt(r.Name, runtimes.find(r.Name)); !o.Force && err != nil {
 			return nil, nil, err
 		} else if !o.Force && !e.leadsTo(o, r) {
-			return nil, nil, fmt.Errorf("runtime %s leads to %s, not to %s: %w", r.Name, e, r.Path, ErrConflict)
+			return nil, nil, fmt.Errorf("runtime %s leads to %s, not to %s: %w", r.Name, e, r.Path, errConflict)
 		}
 		remove(runtimes, r.Name)
 		changed = true

@@ -24,7 +24,7 @@ func (p *Plan) ownDropIn(engine string, dst any, render func() ([]byte, error)) 
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	if text, err := render(); f.exists && !p.options.Force && (err != nil || !bytes.Equal(text, f.Before)) {
-		return nil, fmt.Errorf("%s is not as `agentjail install %s` writes it: move what is yours to another file of that directory: %w", f.Path, engine, ErrConflict)
+		return nil, fmt.Errorf("%s is not as `agentjail install %s` writes it: move what is yours to another file of that directory: %w", f.Path, engine, errConflict)
 	}
 	return f, nil
 }

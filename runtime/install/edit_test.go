@@ -360,10 +360,10 @@ func TestRefusedFiles(t *testing.T) {
 		`{"runtimes": {"agentjail": {"runtimeType": "io.containerd.agentjail.v2"}}}`:                                                      opts(),
 		`{"default-runtime": "nvidia"}`: {Runtimes: []Runtime{agentjail}, Default: "agentjail"},
 	} {
-		if _, err := register([]byte(text), o); !errors.Is(err, ErrConflict) {
+		if _, err := register([]byte(text), o); !errors.Is(err, errConflict) {
 			t.Errorf("%s: %v", text, err)
 		}
-		if _, _, err := unregister([]byte(text), o); o.Default == "" && !errors.Is(err, ErrConflict) {
+		if _, _, err := unregister([]byte(text), o); o.Default == "" && !errors.Is(err, errConflict) {
 			t.Errorf("unregister %s: %v", text, err)
 		}
 		o.Force = true

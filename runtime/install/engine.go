@@ -39,9 +39,6 @@ type Engine interface {
 	plan(p *Plan) error
 }
 
-// Engines are all that there are.
-func Engines() []Engine { return []Engine{Docker, Containerd, Node, Podman, CRIO} }
-
 // Runtime is one name under which an engine shall know a program.
 type Runtime struct {
 	Name string // as in `docker run --runtime=Name`, or a RuntimeClass's handler
@@ -150,17 +147,17 @@ func plainPath(path string) bool { return filepath.IsAbs(path) && filepath.Clean
 // runtimeName is what engines can take as an option's value and agentjail as a policy's name.
 var runtimeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) })
 
-// ErrConflict is wrapped when a file already has another entry for a name; Options.Force overrides
+// errConflict is wrapped when a file already has another entry for a name; Options.Force overrides
 // it.
-var ErrConflict = errors.New("already configured otherwise")
+var errConflict = errors.New("already configured otherwise")
 
-// CheckBinary refuses a program that another user than root could change or replace: it must be an
-// executable file that root owns and no other user can write, and so must be every directory and
-// link that leads to it. Engines' daemons run it as root.
-func CheckBinary(path string) error {
+// checkRootsProgram refuses a program that another user than root could change or replace: it must
+// be an executable file that root owns and no other user can write, and so must be every directory
+// and link that leads to it. Engines' daemons run it as root.
+func checkRootsProgram(path string) error {
 	_, err := trusted.Executable(path)
 	return err
 }
 
 // checkBinary is a variable for tests whose files are in everybody's temporary directory.
-var checkBinary = CheckBinary
+var checkBinary = checkRootsProgram

@@ -176,7 +176,7 @@ func copyToNode(o Machine) (changed bool, err error) {
 			continue
 		}
 		if err == nil || errors.Is(err, unix.EINVAL) {
-			return changed, fmt.Errorf("%s in %s is no link to %s: %w", link, o.To, o.Names[0], ErrConflict)
+			return changed, fmt.Errorf("%s in %s is no link to %s: %w", link, o.To, o.Names[0], errConflict)
 		}
 		if err := unix.Symlinkat(o.Names[0], int(dir.Fd()), link); err != nil {
 			return changed, fmt.Errorf("linking %s in %s: %w", link, o.To, err)

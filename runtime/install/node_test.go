@@ -61,7 +61,7 @@ func TestNode(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	write(t, filepath.Join(dir, "a-net"), "somebody's", 0o755)
-	if _, err := copyToNode(o); !errors.Is(err, ErrConflict) || read(t, filepath.Join(dir, "a-net")) != "somebody's" {
+	if _, err := copyToNode(o); !errors.Is(err, errConflict) || read(t, filepath.Join(dir, "a-net")) != "somebody's" {
 		t.Errorf("somebody else's program: %v", err)
 	}
 }

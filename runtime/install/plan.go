@@ -39,7 +39,7 @@ func (noDaemon) close()                                       {}
 // NewPlan plans the registration of o.Runtimes with an engine, or with o.Undo its removal. Nothing
 // is changed before Apply, and a second plan after that has no change.
 //
-// It fails when a file is not valid, when a program fails CheckBinary, and with ErrConflict when a
+// It fails when a file is not valid, when another user than root could change a program, and when a
 // file has another entry for a name, unless with o.Force. The removal takes out the names if they
 // lead to the same programs, and a default runtime that is one of them.
 func NewPlan(e Engine, o Options) (*Plan, error) {
@@ -140,5 +140,5 @@ func (p *Plan) tidy() error {
 	return nil
 }
 
-// ErrFileChanged means that another process wrote a file between the plan and its application.
-var ErrFileChanged = errors.New("the file was changed meanwhile; plan again")
+// errFileChanged means that another process wrote a file between the plan and its application.
+var errFileChanged = errors.New("the file was changed meanwhile; plan again")

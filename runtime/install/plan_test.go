@@ -249,7 +249,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, o.Config, `{"debug": true}`, 0o644)
-	if _, err := p.Apply(context.Background()); !errors.Is(err, ErrFileChanged) {
+	if _, err := p.Apply(context.Background()); !errors.Is(err, errFileChanged) {
 		t.Error(err)
 	}
 	if got := read(t, o.Config); got != `{"debug": true}` || entries(t, o) != "daemon.json" {
@@ -259,7 +259,7 @@ func TestChangedMeanwhile(t *testing.T) {
 
 func TestUntrustedBinary(t *testing.T) {
 	o := directory(t)
-	checkBinary = CheckBinary
+	checkBinary = checkRootsProgram
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil { // everybody can replace what is in it
 		t.Fatal(err)

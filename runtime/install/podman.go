@@ -29,7 +29,7 @@ func (podman) reserved(name string) bool {
 	return slices.Contains([]string{"crun", "crun-vm", "krun", "kata", "ocijail", "runc", "runj", "runsc", "youki"}, name)
 }
 
-// plan writes the drop-in again with or without the runtimes. It is an ErrConflict if the file is
+// plan writes the drop-in again with or without the runtimes. It is an errConflict if the file is
 // not of this program's making or, with a default, if another file of the configuration names
 // another default runtime. The file goes with its last entry.
 func (podman) plan(p *Plan) error {
@@ -66,7 +66,7 @@ type podmanConf struct {
 func (c *podmanConf) set(o Options, r Runtime) error {
 	paths := c.Engine.Runtimes[r.Name]
 	if len(paths) > 0 && !slices.Equal(paths, []string{r.Path}) && !o.Force {
-		return fmt.Errorf("%s: runtime %s leads to %s, not to %s: %w", o.DropIn, r.Name, strings.Join(paths, ", "), r.Path, ErrConflict)
+		return fmt.Errorf("%s: runtime %s leads to %s, not to %s: %w", o.DropIn, r.Name, strings.Join(paths, ", "), r.Path, errConflict)
 	}
 	if !o.Undo {
 		c.Engine.Runtimes[r.Name] = []string{r.Path}
@@ -130,7 +130,7 @@ func otherDefaults(o Options) error {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		if r := c.Engine.Runtime; r != "" && r != o.Default && (readLater(file, o.DropIn) || !o.Force) {
-			return fmt.Errorf("%s names the default runtime %s: %w", file, r, ErrConflict)
+			return fmt.Errorf("%s names the default runtime %s: %w", file, r, errConflict)
 		}
 		return nil
 	})

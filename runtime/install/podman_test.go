@@ -96,7 +96,7 @@ func TestPodmanConflicts(t *testing.T) {
 		"leads elsewhere":        {text: podmanHead + "[engine.runtimes]\nagentjail = [\"/elsewhere\"]\n"},
 		"somebody's words":       {text: "# mine\n[engine.runtimes]\nagentjail = [\"/usr/local/bin/agentjail\"]\n"},
 		"another default":        {file: "../containers.conf", text: "[engine]\nruntime = \"crun\"\n", byDefault: "agentjail"},
-		"a default read later":   {file: "zz.conf", text: "[engine]\nruntime = \"crun\"\n", byDefault: "agentjail", forced: ErrConflict},
+		"a default read later":   {file: "zz.conf", text: "[engine]\nruntime = \"crun\"\n", byDefault: "agentjail", forced: errConflict},
 		"a default read earlier": {file: "00.conf", text: "[engine]\nruntime = \"crun\"\n", byDefault: "agentjail"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestPodmanConflicts(t *testing.T) {
 				at = filepath.Join(filepath.Dir(o.DropIn), c.file)
 			}
 			write(t, at, c.text)
-			if _, err := NewPlan(Podman, o); !errors.Is(err, ErrConflict) {
+			if _, err := NewPlan(Podman, o); !errors.Is(err, errConflict) {
 				t.Errorf("%v", err)
 			}
 			o.Force = true

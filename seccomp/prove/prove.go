@@ -5,7 +5,6 @@ package prove
 import (
 	"fmt"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	libseccomp "github.com/seccomp/libseccomp-golang"
 
 	"agentjail.dev/seccomp"
@@ -19,9 +18,6 @@ func Library() string {
 	major, minor, micro := libseccomp.GetLibraryVersion()
 	return fmt.Sprintf("libseccomp %d.%d.%d", major, minor, micro)
 }
-
-// goarch maps the architectures of sections.
-var goarch = map[specs.Arch]string{specs.ArchX86_64: "amd64", specs.ArchAARCH64: "arm64"}
 
 // Prove compiles an embedded profile for an architecture (amd64 or arm64) with libseccomp, in both
 // shapes that delegates give the filter (runc 1.1's chain, later runc's binary tree) and for both
@@ -73,34 +69,4 @@ func Prove(profile, arch string) ([]verify.Result, error) {
 		both[i].Claim = "both filters together: " + both[i].Claim
 	}
 	return append(append(own, wide...), both...), nil
-}
-
-// Check compiles any filter that agentjail hands to a delegate, also the
-// intersection with an engine's profile, and checks the general claims and that
-// exactly the calls pass that it lists. Errors as for Compile, and a filter for
-// other than one architecture.
-func Check(filter *specs.LinuxSeccomp, tree bool) ([]verify.Result, error) {
-	if len(filter.Architectures) != 1 {
-		return nil, fmt.Errorf("filter for %d architectures %v: only one can be native", len(filter.Architectures), filter.Architectures)
-	}
-	arch, ok := goarch[filter.Architectures[0]]
-	if !ok {
-		return nil, fmt.Errorf("architecture %s is not one of amd64 and arm64", filter.Architectures[0])
-	}
-	prog, err := Compile(filter, filter.Architectures[0], tree)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, s := range filter.Syscalls {
-		if s.Action == specs.ActAllow {
-			names = append(names, s.Names...)
-		}
-	}
-	listed, err := verify.Listed([][]bpf.Insn{prog}, names, arch)
-	if err != nil {
-		return nil, err
-	}
-	res, err := verify.General([][]bpf.Insn{prog}, arch)
-	return append([]verify.Result{listed}, res...), err
 }

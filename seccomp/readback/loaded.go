@@ -15,9 +15,9 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-// ErrCannot means that this kernel or this caller cannot read filters, whatever
+// errCannot means that this kernel or this caller cannot read filters, whatever
 // the process.
-var ErrCannot = errors.New("the kernel does not show the filters of processes")
+var errCannot = errors.New("the kernel does not show the filters of processes")
 
 // patience is how long a process may take to stop. One that a control group
 // has frozen does not.
@@ -29,7 +29,7 @@ const patience = 10 * time.Second
 // others, see signal(7)).
 //
 // It takes CAP_SYS_ADMIN on the host and a kernel with CONFIG_CHECKPOINT_RESTORE
-// (Linux 4.4); otherwise ErrCannot is in the error's chain. Other errors: the
+// (Linux 4.4); otherwise errCannot is in the error's chain. Other errors: the
 // process has ended, is being debugged, or is frozen.
 func Filters(pid int) ([][]bpf.Insn, error) {
 	type result struct {
@@ -105,7 +105,7 @@ func dump(pid int) ([][]bpf.Insn, error) {
 			return progs, nil
 		}
 		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EIO) {
-			return nil, fmt.Errorf("%w: %w", ErrCannot, err)
+			return nil, fmt.Errorf("%w: %w", errCannot, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading filter %d: %w", i, err)

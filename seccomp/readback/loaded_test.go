@@ -89,7 +89,7 @@ func TestFilters(t *testing.T) {
 		say("up") // cat runs
 		for range 2 {
 			got, err := Filters(cmd.Process.Pid)
-			if errors.Is(err, ErrCannot) {
+			if errors.Is(err, errCannot) {
 				in.Close()
 				_ = cmd.Wait()
 				t.Skip(err)

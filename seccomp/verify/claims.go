@@ -31,7 +31,9 @@ type Result struct {
 // Profile checks what must hold of the filters of a process, of which the kernel takes the
 // strictest answer: that nothing passes but what the profile lists, no more calls than the
 // profile's budget, no filter of a program's own and no tracing but under the profiles that are for
-// those, and all that General checks. arch is a GOARCH: amd64 or arm64.
+// those, and what must hold of any jail's filters: other ABIs, io_uring, namespaces, dangerous
+// calls, arguments, the entry points of public kernel exploits, and what no limit of a jail counts.
+// arch is a GOARCH: amd64 or arm64.
 //
 // Errors: an unknown profile or architecture, no filter, and a program that the
 // kernel would not have loaded. A claim that does not hold is no error but a
@@ -64,19 +66,8 @@ func Profile(progs [][]bpf.Insn, profile, arch string) ([]Result, error) {
 	return p.all(more...)
 }
 
-// General checks what must hold of any jail's filters, whatever came in: other
-// ABIs, io_uring, namespaces, dangerous calls, arguments, the entry points of
-// public kernel exploits, and what no limit of a jail counts. Errors as for Profile.
-func General(progs [][]bpf.Insn, arch string) ([]Result, error) {
-	p, err := newStack(progs, arch)
-	if err != nil {
-		return nil, err
-	}
-	return p.all()
-}
-
 // First checks what must hold of the outer filter by itself, while the init step
-// runs under it: what General does, but for what the inner filter alone looks
+// runs under it: what Profile does, but for what the inner filter alone looks
 // at. That is the limits that the step sets, and the arguments of calls of every
 // moment. Errors as for Profile.
 func First(progs [][]bpf.Insn, arch string) ([]Result, error) {
@@ -85,34 +76,6 @@ func First(progs [][]bpf.Insn, arch string) ([]Result, error) {
 		return nil, err
 	}
 	return each(p.always())
-}
-
-// Listed checks that exactly the named calls pass for some arguments, the
-// filters being those of a section that names them. Errors as for Profile.
-func Listed(progs [][]bpf.Insn, names []string, arch string) (Result, error) {
-	p, err := newStack(progs, arch)
-	if err != nil {
-		return Result{}, err
-	}
-	r, err := p.unlisted(names)
-	if err != nil || !r.Holds {
-		return r, err
-	}
-	var against []string
-	for _, n := range names {
-		c, ok := p.call(n)
-		if !ok {
-			continue
-		}
-		passes, err := p.passes(c)
-		if err != nil {
-			return r, err
-		}
-		if !passes {
-			against = append(against, n+" does not pass")
-		}
-	}
-	return result("exactly the calls that are listed pass", against)
 }
 
 // Merge keeps one result a claim of results of the same claims about several

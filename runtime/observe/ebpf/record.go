@@ -168,9 +168,6 @@ func (s *Set) Counts() []Counts {
 	return out
 }
 
-// Forget drops what was counted of a jail that is gone.
-func (s *Set) Forget(jail uint64) { _ = s.maps["jails"].Delete(jail) }
-
 // Register has the programs recognise the jails of user namespaces that they would not know, and
 // refuse what their policies block.
 func (s *Set) Register(spaces []jailmap.Space) error {

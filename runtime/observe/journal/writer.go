@@ -18,8 +18,8 @@ import (
 // chunk bounds what is written at once.
 const chunk = 64 << 10
 
-// DefaultMax bounds a journal's files together, in bytes, where a Log sets none.
-const DefaultMax = 4 << 20
+// defaultMax bounds a journal's files together, in bytes, where a Log sets none.
+const defaultMax = 4 << 20
 
 // A Log appends to one jail's journal. Several processes may do so at a time: each holds a lock
 // (flock(2)) while it writes.
@@ -29,7 +29,7 @@ const DefaultMax = 4 << 20
 type Log struct {
 	Path      string
 	Jail, Key string
-	// Max bounds the journal, in bytes; 0 is DefaultMax.
+	// Max bounds the journal, in bytes; 0 is defaultMax.
 	Max int64
 }
 
@@ -239,7 +239,7 @@ func (w *writer) next(e *Event) ([]byte, error) {
 func (w *writer) write(l *Log, buf []byte) error {
 	limit := l.Max
 	if limit <= 0 {
-		limit = DefaultMax
+		limit = defaultMax
 	}
 	if w.size > 0 && w.size+int64(len(buf)) > limit/3 && !w.torn {
 		return w.rotate(buf)

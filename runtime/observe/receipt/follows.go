@@ -34,7 +34,7 @@ func (r *Receipt) Follows(path string) error {
 		}
 		events = events[:at]
 	}
-	again := Of(events, Now{Time: r.Made})
+	again := of(events, Now{Time: r.Made})
 	for _, part := range []struct {
 		name      string
 		has, true any

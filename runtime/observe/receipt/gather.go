@@ -22,7 +22,7 @@ func Make(ctx context.Context, p journal.Place, j *journal.Jail, look Looker, ve
 		now.Time, now.Exists, now.Alive = at, true, b.InitAlive()
 	}
 	events := sources.Once(sources.Events(p.Store, j))
-	r := Of(events, now)
+	r := of(events, now)
 	if r.Identity.ID == "" {
 		r.Identity.ID = j.ID
 	}

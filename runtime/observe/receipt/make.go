@@ -35,11 +35,11 @@ type Now struct {
 	Mounted []journal.Event
 }
 
-// Of makes the receipt of a jail from its events, which are in the order of time. It reads nothing
+// of makes the receipt of a jail from its events, which are in the order of time. It reads nothing
 // of the host.
-func Of(events []journal.Event, now Now) *Receipt {
+func of(events []journal.Event, now Now) *Receipt {
 	m := &maker{
-		r:      &Receipt{Schema: Schema, State: Unfinished, Made: now.Time},
+		r:      &Receipt{Schema: schema, State: Unfinished, Made: now.Time},
 		groups: map[string]int{}, names: map[string]int{}, credentials: map[string]int{}, limits: map[string]int{}, programs: map[string]bool{},
 	}
 	for _, ring := range rings.All() {

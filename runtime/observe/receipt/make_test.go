@@ -43,7 +43,7 @@ func run(t *testing.T, more ...journal.Event) []journal.Event {
 }
 
 func TestOf(t *testing.T) {
-	r := Of(run(t), Now{Time: time.Unix(1700001000, 0)})
+	r := of(run(t), Now{Time: time.Unix(1700001000, 0)})
 	if r.State != Ended || r.Identity.ID != "j1" || r.Identity.Engine != "docker" || r.Identity.Policy != "sha256:p" || r.Identity.Config != "sha256:c" {
 		t.Errorf("%s, %+v", r.State, r.Identity)
 	}
@@ -94,14 +94,14 @@ func TestStates(t *testing.T) {
 		{"nothing is known", nil, Now{}, Unfinished, false},
 	} {
 		c.now.Time = time.Unix(1700001000, 0)
-		r := Of(c.events, c.now)
+		r := of(c.events, c.now)
 		if r.State != c.want || !r.Teardown.At.IsZero() != c.torn {
 			t.Errorf("%s: %s, torn down %v", c.name, r.State, r.Teardown)
 		}
 	}
 	left := run(t)
 	left[len(left)-1].Detail = journal.Teardown{Remains: []journal.Part{{Kind: "mount", What: "/x"}}, Gone: []journal.Part{{Kind: "host ids", What: "5"}}}
-	if r := Of(left, Now{}); r.Teardown.Done || len(r.Teardown.Remains) != 1 {
+	if r := of(left, Now{}); r.Teardown.Done || len(r.Teardown.Remains) != 1 {
 		t.Errorf("%+v", r.Teardown)
 	}
 }
@@ -113,7 +113,7 @@ func TestDenialsAreBounded(t *testing.T) {
 		many = append(many, journal.Event{Kind: journal.NameRefused, Name: fmt.Sprintf("n%d.example", i), Count: 2})
 	}
 	many = append(many, journal.Event{Kind: journal.Ring0Passed, Syscall: "io_uring_setup"}, journal.Event{Kind: journal.LimitOOM, Count: 3, Limit: "64M"})
-	r := Of(run(t, many...), Now{})
+	r := of(run(t, many...), Now{})
 	total := 0
 	for _, d := range r.Denied {
 		total += d.Count
@@ -137,7 +137,7 @@ func TestDenialsAreBounded(t *testing.T) {
 
 // TestNetworkIsSummed: connections are counted by name and port, and credentials by name.
 func TestNetworkIsSummed(t *testing.T) {
-	r := Of(run(t,
+	r := of(run(t,
 		journal.Event{Kind: journal.ConnectAllowed, Name: "a.example", Port: 443, Rule: "a.example:443"},
 		journal.Event{Kind: journal.ConnectEnd, Name: "a.example", Port: 443, Sent: 10, Got: 100},
 		journal.Event{Kind: journal.ConnectAllowed, Name: "a.example", Port: 443},
@@ -155,7 +155,7 @@ func TestNetworkIsSummed(t *testing.T) {
 
 // TestInspected: the last look counts, and what it found broken.
 func TestInspected(t *testing.T) {
-	r := Of(run(t,
+	r := of(run(t,
 		journal.Event{Kind: journal.JailInspected, Detail: journal.Inspected{Rings: [3]journal.RingState{{Holds: 1}, {Holds: 9}, {Holds: 20}}}},
 		journal.Event{Kind: journal.ProtectionBroken, Ring: 2, Target: "memory", Reason: "unlimited"},
 		journal.Event{Kind: journal.JailInspected, Detail: journal.Inspected{Rings: [3]journal.RingState{{Holds: 1}, {Holds: 9, Missing: []string{"security module: none"}}, {Holds: 21}}}},
@@ -170,7 +170,7 @@ func TestInspected(t *testing.T) {
 
 // TestStaleAndLostComeFirst: what a commit from the jail can revert, and a protected path that the jail could write to, stand before the rings.
 func TestStaleAndLostComeFirst(t *testing.T) {
-	r := Of(run(t,
+	r := of(run(t,
 		journal.Event{Kind: journal.GitStale, Path: "/work/app", Detail: journal.Stale{Files: []string{".github/workflows/ci.yml", ".npmrc"}, Total: 5, Committed: true}},
 		journal.Event{Kind: journal.ProtectionLost, Path: "/work/.git/hooks", Reason: "can be written to"},
 	), Now{})

@@ -13,8 +13,8 @@ import (
 	"agentjail.dev/runtime/spec/rings"
 )
 
-// Schema names the form of a receipt's JSON. Fields are only ever added to it.
-const Schema = "agentjail.receipt.v1"
+// schema names the form of a receipt's JSON. Fields are only ever added to it.
+const schema = "agentjail.receipt.v1"
 
 // State reports how far a jail's life is known.
 type State string

@@ -20,10 +20,10 @@ import (
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
-// KeyFile and PublicFile are the host's key for receipts and its public half, in the directory of
+// keyFile and PublicFile are the host's key for receipts and its public half, in the directory of
 // the policy: PEM, PKCS #8 and PKIX.
 const (
-	KeyFile    = "receipt.key"
+	keyFile    = "receipt.key"
 	PublicFile = "receipt.pub"
 )
 
@@ -36,7 +36,7 @@ const maxKey = 4 << 10
 // Key is the host's key in a directory that only root can have written, made the first time, with
 // its public half beside it.
 func Key(dir string) (ed25519.PrivateKey, error) {
-	path := filepath.Join(dir, KeyFile)
+	path := filepath.Join(dir, keyFile)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		if err := makeKey(path); err != nil {
 			return nil, fmt.Errorf("the host's key for receipts: %w", err)
@@ -148,27 +148,27 @@ func (r *Receipt) Sign(key ed25519.PrivateKey) error {
 	return nil
 }
 
-// ErrSignature is wrapped where a receipt is not what a key has signed.
-var ErrSignature = errors.New("the signature does not hold")
+// errSignature is wrapped where a receipt is not what a key has signed.
+var errSignature = errors.New("the signature does not hold")
 
 // CheckSignature reports why a receipt is not what the key has signed.
 func (r *Receipt) CheckSignature(key ed25519.PublicKey) error {
 	if r.Signature == "" {
-		return fmt.Errorf("%w: there is none (remedy: agentjail receipt --json --sign)", ErrSignature)
+		return fmt.Errorf("%w: there is none (remedy: agentjail receipt --json --sign)", errSignature)
 	}
 	if own := fingerprint(key); r.Journal.Signed != own {
-		return fmt.Errorf("%w: it is by the key %q, and this one is %q", ErrSignature, r.Journal.Signed, own)
+		return fmt.Errorf("%w: it is by the key %q, and this one is %q", errSignature, r.Journal.Signed, own)
 	}
 	sig, err := base64.StdEncoding.DecodeString(r.Signature)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrSignature, err)
+		return fmt.Errorf("%w: %w", errSignature, err)
 	}
 	data, err := r.signed()
 	if err != nil {
 		return err
 	}
 	if !ed25519.Verify(key, data, sig) {
-		return fmt.Errorf("%w: the receipt was changed", ErrSignature)
+		return fmt.Errorf("%w: the receipt was changed", errSignature)
 	}
 	return nil
 }

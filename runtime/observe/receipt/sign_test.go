@@ -37,7 +37,7 @@ func TestKey(t *testing.T) {
 	if again, err := Key(dir); err != nil || !again.Equal(first) {
 		t.Errorf("another key: %v", err)
 	}
-	for name, mode := range map[string]os.FileMode{KeyFile: 0o600, PublicFile: 0o644} {
+	for name, mode := range map[string]os.FileMode{keyFile: 0o600, PublicFile: 0o644} {
 		if fi, err := os.Stat(filepath.Join(dir, name)); err != nil || fi.Mode().Perm() != mode {
 			t.Errorf("%s: %v, %v", name, fi, err)
 		}
@@ -49,7 +49,7 @@ func TestKey(t *testing.T) {
 	if err != nil || !pub.Equal(first.Public()) {
 		t.Errorf("the public half is another: %v", err)
 	}
-	path := filepath.Join(dir, KeyFile)
+	path := filepath.Join(dir, keyFile)
 	for _, c := range []struct {
 		what  string
 		spoil func() error
@@ -75,7 +75,7 @@ func TestSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := 3
-	r := &Receipt{Schema: Schema, State: Ended, Made: time.Now(), Began: time.Now(), Seconds: 1.1, Exit: Exit{Status: &status}}
+	r := &Receipt{Schema: schema, State: Ended, Made: time.Now(), Began: time.Now(), Seconds: 1.1, Exit: Exit{Status: &status}}
 	r.Identity.Command, r.Journal.Last = []string{"sh", "-c", "<&> \u2028"}, strings.Repeat("ab", 32)
 	if err := r.Sign(key); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestSign(t *testing.T) {
 	if err := r.Sign(other); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.CheckSignature(pub); !errors.Is(err, ErrSignature) {
+	if err := r.CheckSignature(pub); !errors.Is(err, errSignature) {
 		t.Errorf("another key's: %v", err)
 	}
 }

@@ -99,8 +99,8 @@ func errnoOf(v uint32) string {
 	return "ends the process"
 }
 
-// OfCall answers for a system call.
-func (f *Filters) OfCall(text string, c Call) (*Answer, error) {
+// ofCall answers for a system call.
+func (f *Filters) ofCall(text string, c Call) (*Answer, error) {
 	a := &Answer{Question: text, Kind: OfCall, Ring: new(rings.Kernel)}
 	p := c.partial(f.Arch)
 	inner, err := judge(f.Inner, p)
@@ -364,13 +364,13 @@ func (f *Filters) more(prog []bpf.Insn, c *Call) bool {
 // single is the change that lets one call through and no other: the wider profile, narrowed by a
 // list to what there is now and this call.
 func (f *Filters) single(call, profile string) Remedy {
-	file := path.Join(ListDir, f.Profile+"-"+call+".json")
+	file := path.Join(listDir, f.Profile+"-"+call+".json")
 	list := fmt.Sprintf(`{"extends": %q, "allow": [{"names": [%q], "why": "REASON"}]}`, f.Profile, call)
 	return Remedy{Write: fmt.Sprintf("seccomp.profile = %q, seccomp.only = %q, and in that file: %s", profile, file, list), Where: f.where()}
 }
 
-// ListDir is where lists of calls are kept by convention.
-const ListDir = "/etc/agentjail/seccomp"
+// listDir is where lists of calls are kept by convention.
+const listDir = "/etc/agentjail/seccomp"
 
 func (f *Filters) where() string {
 	if f.Where == "" {
@@ -379,8 +379,8 @@ func (f *Filters) where() string {
 	return f.Where
 }
 
-// Known reports whether a word is a system call's name of an architecture.
-func Known(word, arch string) bool {
+// isCall reports whether a word is a system call's name of an architecture.
+func isCall(word, arch string) bool {
 	_, ok := abi.Number(word, arch)
 	return ok
 }

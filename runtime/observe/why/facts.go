@@ -35,18 +35,18 @@ type Network struct {
 func (f *Facts) Answer(q Question) (*Answer, error) {
 	switch q.Kind {
 	case OfCall:
-		return f.Filters.OfCall(q.Text, q.Call)
+		return f.Filters.ofCall(q.Text, q.Call)
 	case OfName:
-		return f.OfName(q.Text, q.Name, q.Port), nil
+		return f.ofName(q.Text, q.Name, q.Port), nil
 	case OfPath:
-		return f.OfPath(q.Text), nil
+		return f.ofPath(q.Text), nil
 	}
-	return f.OfError(q)
+	return f.ofError(q)
 }
 
-// OfName answers for a name of the network: the answer of `agentjail network check`, and for a jail
+// ofName answers for a name of the network: the answer of `agentjail network check`, and for a jail
 // without a network what to set.
-func (f *Facts) OfName(text, name string, port uint16) *Answer {
+func (f *Facts) ofName(text, name string, port uint16) *Answer {
 	a := &Answer{Question: text, Kind: OfName, Verdict: Refused, Ring: new(rings.Resources)}
 	entry := fmt.Sprintf("%s:%d", name, port)
 	switch {

@@ -45,9 +45,9 @@ func (q *Question) about(arch string) {
 		return
 	}
 	m, named := find(q.Text)
-	if at := aCall().FindStringSubmatch(q.Text); at != nil && Known(at[1], arch) {
+	if at := aCall().FindStringSubmatch(q.Text); at != nil && isCall(at[1], arch) {
 		q.Inner = fromStrace(at[1], at[2], arch)
-	} else if c := named["call"]; c != "" && Known(strings.ToLower(c), arch) {
+	} else if c := named["call"]; c != "" && isCall(strings.ToLower(c), arch) {
 		q.Inner, _, _ = parseCall(strings.ToLower(c), arch)
 	}
 	if h := named["host"]; h != "" {
@@ -75,8 +75,8 @@ func fromStrace(name, args, arch string) Call {
 	return c
 }
 
-// OfError answers for the text of an error: the causes that the jail shows come first.
-func (f *Facts) OfError(q Question) (*Answer, error) {
+// ofError answers for the text of an error: the causes that the jail shows come first.
+func (f *Facts) ofError(q Question) (*Answer, error) {
 	a := &Answer{Question: q.Text, Kind: OfError, Verdict: Unknown}
 	if len(a.Question) > 200 {
 		a.Question = a.Question[:200] + "..."
@@ -118,7 +118,7 @@ func (f *Facts) OfError(q Question) (*Answer, error) {
 // answerInner answers for what an error's text is about.
 func (f *Facts) answerInner(a *Answer, q Question) error {
 	if q.Inner.Name != "" && f.Filters != nil {
-		b, err := f.Filters.OfCall(q.Inner.Name, q.Inner)
+		b, err := f.Filters.ofCall(q.Inner.Name, q.Inner)
 		if err != nil {
 			return err
 		}
@@ -127,12 +127,12 @@ func (f *Facts) answerInner(a *Answer, q Question) error {
 		}
 	}
 	if q.Name != "" {
-		if b := f.OfName(q.Name+":"+strconv.Itoa(int(q.Port)), q.Name, q.Port); b.Verdict == Refused && f.Network.ByRules {
+		if b := f.ofName(q.Name+":"+strconv.Itoa(int(q.Port)), q.Name, q.Port); b.Verdict == Refused && f.Network.ByRules {
 			a.Causes = append(a.Causes, *b)
 		}
 	}
 	if q.Path != "" && f.Path != nil {
-		b := f.OfPath(q.Path)
+		b := f.ofPath(q.Path)
 		if b.Verdict != Passes {
 			a.Causes = append(a.Causes, *b)
 		}
@@ -219,33 +219,4 @@ type Sign struct {
 	// Shown reports that it is there; Rules, where it is not, that the cause cannot be it.
 	Shown, Rules bool
 	Text         string
-}
-
-// Signs are those that messages request.
-func Signs() []string {
-	var out []string
-	for _, m := range messages() {
-		for _, c := range m.Causes {
-			if c.Sign != "" && !strings.Contains(c.Sign, "call ") && !slices.Contains(out, c.Sign) {
-				out = append(out, c.Sign)
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// Table lists the messages, each with its likeliest cause and the remedy, for the page that people
-// read.
-func Table() [][3]string {
-	var out [][3]string
-	for _, m := range messages() {
-		c := m.Causes[0]
-		remedy := c.Instead
-		if len(c.Remedies) > 0 {
-			remedy = c.Remedies[0].Write
-		}
-		out = append(out, [3]string{m.Samples[0], c.What, remedy})
-	}
-	return out
 }

@@ -52,8 +52,8 @@ const (
 	Host   MountKind = "a directory or file of the host"
 )
 
-// OfPath answers for a path.
-func (f *Facts) OfPath(text string) *Answer {
+// ofPath answers for a path.
+func (f *Facts) ofPath(text string) *Answer {
 	a := &Answer{Question: text, Kind: OfPath, Verdict: Unknown, Ring: new(rings.Resources)}
 	if f.Path == nil {
 		a.Rule = "a path is looked up in a running jail"

@@ -43,7 +43,7 @@ func TestSaysWhatTheFilterSays(t *testing.T) {
 		for _, profile := range seccomp.Profiles() {
 			f := alone(t, profile, arch)
 			for _, name := range abi.Names(arch) {
-				a, err := f.OfCall(name, ask(t, name, arch).Call)
+				a, err := f.ofCall(name, ask(t, name, arch).Call)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -219,7 +219,7 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		a, err := f.OfCall(text, q.Call)
+		a, err := f.ofCall(text, q.Call)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestArguments(t *testing.T) {
 func TestOuterAndInner(t *testing.T) {
 	f := alone(t, "strict", "amd64")
 	for call, want := range map[string]string{"landlock_restrict_self": "the inner system call filter (the outer one lets the init step use it)", "mount": "both system call filters"} {
-		a, err := f.OfCall(call, ask(t, call, "amd64").Call)
+		a, err := f.ofCall(call, ask(t, call, "amd64").Call)
 		if err != nil || len(a.By) != 1 || !strings.HasPrefix(a.By[0], want) {
 			t.Errorf("%s: %v by %q, want %q", call, err, a.By, want)
 		}
@@ -243,7 +243,7 @@ func TestOuterAndInner(t *testing.T) {
 // TestUnknownMessage: what is not in the table is not answered by chance.
 func TestUnknownMessage(t *testing.T) {
 	f := &Facts{Filters: alone(t, "default", "amd64")}
-	a, err := f.OfError(ask(t, "Segmentation fault, somewhere in the program", "amd64"))
+	a, err := f.ofError(ask(t, "Segmentation fault, somewhere in the program", "amd64"))
 	if err != nil || a.Verdict != Unknown || len(a.Causes) > 0 || a.Instead == "" {
 		t.Errorf("%v %+v", err, a)
 	}
@@ -254,18 +254,18 @@ func TestSigns(t *testing.T) {
 	f := &Facts{Filters: alone(t, "default", "amd64")}
 	q := ask(t, "cp: error writing 'f': No space left on device", "amd64")
 	f.Signs = []Sign{{Sign: "tmpfs", Shown: true, Text: "the tmpfs at /tmp is full"}}
-	a, err := f.OfError(q)
+	a, err := f.ofError(q)
 	if err != nil || a.Verdict != Refused || !strings.HasPrefix(a.Causes[0].Question, "a tmpfs") || len(a.Causes[0].Seen) != 1 {
 		t.Errorf("%v %+v", err, a)
 	}
 	f.Signs = []Sign{{Sign: "network none", Shown: true, Rules: true}, {Sign: "name", Rules: true}, {Sign: "network names", Rules: true}}
-	a, err = f.OfError(ask(t, "curl: (6) Could not resolve host: pypi.org", "amd64"))
+	a, err = f.ofError(ask(t, "curl: (6) Could not resolve host: pypi.org", "amd64"))
 	if err != nil || len(a.Causes) != 1 || a.Verdict != Refused || !strings.Contains(a.Causes[0].Remedies[0].Write, "network.allow") {
 		t.Errorf("%v %+v", err, a)
 	}
 	// In profile debug, ptrace is not refused by the filter.
 	f.Filters = alone(t, "debug", "amd64")
-	if a, err = f.OfError(ask(t, "ptrace: Operation not permitted.", "amd64")); err != nil || !strings.Contains(a.Causes[0].Question, "Landlock") {
+	if a, err = f.ofError(ask(t, "ptrace: Operation not permitted.", "amd64")); err != nil || !strings.Contains(a.Causes[0].Question, "Landlock") {
 		t.Errorf("%v %+v", err, a)
 	}
 }
@@ -288,7 +288,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	f.Network = Network{Mode: "none", Nothing: true}
-	if a := f.OfName("x.test:443", "x.test", 443); a.Verdict != Refused || !strings.Contains(a.Remedies[0].Write, `"x.test:443"`) {
+	if a := f.ofName("x.test:443", "x.test", 443); a.Verdict != Refused || !strings.Contains(a.Remedies[0].Write, `"x.test:443"`) {
 		t.Errorf("%+v", a)
 	}
 }
@@ -312,7 +312,7 @@ func TestPaths(t *testing.T) {
 	} {
 		p := base
 		c.change(&p)
-		a := (&Facts{Path: &p}).OfPath(p.Name)
+		a := (&Facts{Path: &p}).ofPath(p.Name)
 		if a.Verdict != c.want || c.by != "" && (len(a.By) == 0 || !strings.HasPrefix(a.By[0], c.by)) {
 			t.Errorf("%s: %+v", name, a)
 		}
@@ -357,11 +357,26 @@ func FuzzAsk(f *testing.F) {
 // page is docs/why.md's table of messages.
 const page = "../../../docs/why.md"
 
+// table lists the messages, each with its likeliest cause and the remedy, for the page that people
+// read.
+func table() [][3]string {
+	var out [][3]string
+	for _, m := range messages() {
+		c := m.Causes[0]
+		remedy := c.Instead
+		if len(c.Remedies) > 0 {
+			remedy = c.Remedies[0].Write
+		}
+		out = append(out, [3]string{m.Samples[0], c.What, remedy})
+	}
+	return out
+}
+
 // TestPage: the page that people read has the table (go test ./runtime/observe/why -run TestPage
 // -update).
 func TestPage(t *testing.T) {
 	var b strings.Builder
-	for _, row := range Table() {
+	for _, row := range table() {
 		for i, cell := range row {
 			row[i] = strings.ReplaceAll(strings.ReplaceAll(cell, "|", `\|`), "<", "&lt;")
 		}
@@ -404,16 +419,16 @@ func TestNarrowed(t *testing.T) {
 	engine := alone(t, "default", "amd64")
 	engine.Inner, engine.Outer = f.Inner, f.Outer
 	for _, call := range []string{"socket", "socket(AF_UNIX, SOCK_STREAM)", "listen", "mknodat"} {
-		a, err := f.OfCall(call, ask(t, call, "amd64").Call)
+		a, err := f.ofCall(call, ask(t, call, "amd64").Call)
 		if err != nil || !strings.Contains(a.Rule, "the list of /etc/short.json") || len(a.Remedies) != 1 {
 			t.Errorf("%s: %v %+v", call, err, a)
 		}
-		a, err = engine.OfCall(call, ask(t, call, "amd64").Call)
+		a, err = engine.ofCall(call, ask(t, call, "amd64").Call)
 		if err != nil || !strings.Contains(a.Rule, "the filter that the engine brings") || len(a.Remedies) != 1 {
 			t.Errorf("%s: %v %+v", call, err, a)
 		}
 	}
-	if a, err := f.OfCall("mount", ask(t, "mount", "amd64").Call); err != nil || !a.Purpose {
+	if a, err := f.ofCall("mount", ask(t, "mount", "amd64").Call); err != nil || !a.Purpose {
 		t.Errorf("mount: %v %+v", err, a)
 	}
 }

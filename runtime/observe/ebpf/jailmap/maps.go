@@ -25,7 +25,7 @@ type Value struct {
 	Block       uint32
 	Devices     uint32
 	Pad         uint32
-	Device      [MaxDevices]uint32
+	Device      [maxDevices]uint32
 }
 
 // Value is a space as the map has it.

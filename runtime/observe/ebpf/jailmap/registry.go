@@ -24,8 +24,8 @@ import (
 // Pins is where programs and maps stay pinned by default, in a directory of each build's.
 const Pins = "/sys/fs/bpf/agentjail"
 
-// MaxDevices is how many devices an entry names.
-const MaxDevices = 8
+// maxDevices is how many devices an entry names.
+const maxDevices = 8
 
 // An Entry is what is registered of one jail.
 type Entry struct {
@@ -103,8 +103,8 @@ func (r Registry) store() uint64 {
 // Add registers a jail in the user namespace of that number. An error of the map is ErrUnseen: the
 // jail is in the registry all the same.
 func (r Registry) Add(number uint32, key string, e Entry) error {
-	if len(e.Devices) > MaxDevices {
-		return fmt.Errorf("directories of %d file systems are mounted, and the eBPF programs know %d", len(e.Devices), MaxDevices)
+	if len(e.Devices) > maxDevices {
+		return fmt.Errorf("directories of %d file systems are mounted, and the eBPF programs know %d", len(e.Devices), maxDevices)
 	}
 	data, err := json.Marshal(e)
 	if err != nil {

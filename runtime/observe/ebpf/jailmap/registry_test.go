@@ -129,7 +129,7 @@ func TestUnseen(t *testing.T) {
 	if all, err := r.All(); err != nil || len(all) != 1 || all[0].Block != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if err := r.Add(5, "many", Entry{Devices: make([]uint32, MaxDevices+1)}); err == nil || errors.Is(err, ErrUnseen) {
+	if err := r.Add(5, "many", Entry{Devices: make([]uint32, maxDevices+1)}); err == nil || errors.Is(err, ErrUnseen) {
 		t.Errorf("more devices than the programs know: %v", err)
 	}
 	other, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 60, MaxEntries: 16})

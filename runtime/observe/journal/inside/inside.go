@@ -15,8 +15,8 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// MaxSize bounds the file, in bytes.
-const MaxSize = 64 << 10
+// maxSize bounds the file, in bytes.
+const maxSize = 64 << 10
 
 // Bounds of what is listed.
 const (
@@ -135,7 +135,7 @@ func (n *Notice) bytes() []byte {
 		if err != nil {
 			return nil // no type of it fails
 		}
-		if len(data) < MaxSize || len(n.Denied) == 0 {
+		if len(data) < maxSize || len(n.Denied) == 0 {
 			return append(data, '\n')
 		}
 		half := len(n.Denied) / 2

@@ -73,7 +73,7 @@ func TestBounded(t *testing.T) {
 	}
 	data := Of(events, time.Unix(1700000000, 0))
 	n := read(t, data)
-	if len(data) > MaxSize || len(n.Denied) == 0 || len(n.Denied)+n.More != 5000 {
+	if len(data) > maxSize || len(n.Denied) == 0 || len(n.Denied)+n.More != 5000 {
 		t.Errorf("%d bytes, %d denials and %d more", len(data), len(n.Denied), n.More)
 	}
 	if strings.ContainsAny(string(data), "\x00\u202e") {

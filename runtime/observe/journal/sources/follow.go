@@ -258,7 +258,7 @@ func (j *followed) network(p journal.Place) (out []journal.Event) {
 		return nil
 	}
 	for _, e := range events {
-		out = append(out, FromNetwork(e)...)
+		out = append(out, fromNetwork(e)...)
 	}
 	return out
 }
@@ -271,7 +271,7 @@ func (j *followed) counted(p journal.Place) (out []journal.Event) {
 			j.jail.Brief = b
 		}
 	}
-	for _, source := range []Source{Groups{}, Layer{}} {
+	for _, source := range []reader{groupCounters{}, layer{}} {
 		events, err := source.Events(p.Store, j.jail)
 		if err != nil {
 			continue
@@ -285,7 +285,7 @@ func (j *followed) counted(p journal.Place) (out []journal.Event) {
 				out = append(out, e)
 			}
 		}
-		if source == Source(Layer{}) {
+		if source == reader(layer{}) {
 			for _, kind := range []journal.Kind{journal.LimitLayer, journal.LimitInodes} {
 				if !now[kind] {
 					delete(j.counts, kind) // there is room again

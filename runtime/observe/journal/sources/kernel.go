@@ -17,12 +17,12 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Kernel is what AppArmor, SELinux, Landlock and seccomp write to the kernel's log, or auditd's
+// kernelLog is what AppArmor, SELinux, Landlock and seccomp write to the kernel's log, or auditd's
 // where that takes it: records of audit(7) of processes with the jail's own ids on the host.
-type Kernel struct{}
+type kernelLog struct{}
 
 // Name is journal.SourceKernel.
-func (Kernel) Name() string { return journal.SourceKernel }
+func (kernelLog) Name() string { return journal.SourceKernel }
 
 // Bounds of what is read.
 const (
@@ -35,7 +35,7 @@ const (
 const auditLog = "/var/log/audit/audit.log"
 
 // Events reads the records of a jail's time that are of its ids.
-func (Kernel) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
+func (kernelLog) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	ids, ok := idsOf(j)
 	if !ok {
 		return nil, nil

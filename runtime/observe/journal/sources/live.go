@@ -8,15 +8,15 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Groups are the counters of a running jail's control groups. When a jail is deleted, they are in
-// its journal.
-type Groups struct{}
+// groupCounters are the counters of a running jail's control groups. When a jail is deleted, they
+// are in its journal.
+type groupCounters struct{}
 
 // Name is journal.SourceCgroup.
-func (Groups) Name() string { return journal.SourceCgroup }
+func (groupCounters) Name() string { return journal.SourceCgroup }
 
 // Events reads which limits were met so far.
-func (Groups) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
+func (groupCounters) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	if j.Brief == nil || !j.Brief.InitAlive() {
 		return nil, nil
 	}
@@ -30,14 +30,14 @@ func (Groups) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	return journal.Counters(dirs, false, cgroups.Once()), nil
 }
 
-// Layer is the file system of a running jail's changes.
-type Layer struct{}
+// layer is the file system of a running jail's changes.
+type layer struct{}
 
 // Name is journal.SourceLayer.
-func (Layer) Name() string { return journal.SourceLayer }
+func (layer) Name() string { return journal.SourceLayer }
 
 // Events reports whether it is full.
-func (Layer) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
+func (layer) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	if j.Brief == nil || !j.Brief.InitAlive() {
 		return nil, nil
 	}

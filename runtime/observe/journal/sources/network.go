@@ -11,17 +11,17 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Network is the log of the helper of a network by name.
-type Network struct{}
+// networkLog is the log of the helper of a network by name.
+type networkLog struct{}
 
 // Name is journal.SourceNetwork.
-func (Network) Name() string { return journal.SourceNetwork }
+func (networkLog) Name() string { return journal.SourceNetwork }
 
 // maxNetwork bounds how many of its events are read.
 const maxNetwork = 200_000
 
 // Events reads the log, of a jail that was deleted from where it is kept.
-func (Network) Events(s state.Store, j *journal.Jail) ([]journal.Event, error) {
+func (networkLog) Events(s state.Store, j *journal.Jail) ([]journal.Event, error) {
 	dir := s.Dir(j.Key)
 	if j.Brief == nil {
 		dir = journal.KeptDir(j.Path)
@@ -41,7 +41,7 @@ func (Network) Events(s state.Store, j *journal.Jail) ([]journal.Event, error) {
 			return out, err
 		}
 		for _, e := range events {
-			out = append(out, FromNetwork(e)...)
+			out = append(out, fromNetwork(e)...)
 		}
 	}
 	return out, fmt.Errorf("the log has more than %d events", maxNetwork)
@@ -55,8 +55,8 @@ var networkKinds = map[string][2]journal.Kind{
 	helperproto.End:     {journal.ConnectEnd, journal.ConnectEnd},
 }
 
-// FromNetwork is an event of the helper's as the journal has it.
-func FromNetwork(e helperproto.Event) []journal.Event {
+// fromNetwork is an event of the helper's as the journal has it.
+func fromNetwork(e helperproto.Event) []journal.Event {
 	var out []journal.Event
 	if e.Dropped > 0 {
 		out = append(out, journal.Event{Kind: journal.JournalLost, Time: e.Time, Source: journal.SourceNetwork, Dropped: uint64(e.Dropped)})

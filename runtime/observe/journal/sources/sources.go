@@ -10,8 +10,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// A Source has events of a jail that are not in its journal.
-type Source interface {
+// A reader has events of a jail that are not in its journal.
+type reader interface {
 	// Name is one of the journal's sources.
 	Name() string
 	// Events returns those that are there, in their order. It bounds what it reads. An error is
@@ -19,8 +19,8 @@ type Source interface {
 	Events(s state.Store, j *journal.Jail) ([]journal.Event, error)
 }
 
-// All are the sources at hand.
-var All = []Source{Network{}, Groups{}, Layer{}, Kernel{}}
+// all are the sources at hand.
+var all = []reader{networkLog{}, groupCounters{}, layer{}, kernelLog{}}
 
 // Events returns everything that is known of a jail, from its journal and from all sources at hand,
 // merged by time. What could not be read is an event too, of kind source.absent. It is the one way
@@ -38,7 +38,7 @@ func Events(s state.Store, j *journal.Jail) []journal.Event {
 			absent(journal.SourceOwn, err)
 		}
 	}
-	for _, source := range All {
+	for _, source := range all {
 		events, err := source.Events(s, j)
 		for i := range events {
 			events[i].Seq, events[i].Prev = 0, "" // they are in no chain

@@ -107,7 +107,7 @@ func TestNetwork(t *testing.T) {
 		{helperproto.Event{Reason: "no event"}, []journal.Kind{journal.JournalLost}},
 	} {
 		var got []journal.Kind
-		for _, e := range FromNetwork(c.in) {
+		for _, e := range fromNetwork(c.in) {
 			got = append(got, e.Kind)
 		}
 		if !slices.Equal(got, c.want) {

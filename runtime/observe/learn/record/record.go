@@ -55,8 +55,8 @@ type Recorder struct {
 	closers []io.Closer
 }
 
-// ErrCannot means that this kernel or this caller cannot load the programs.
-var ErrCannot = errors.New("this kernel loads no program on the tracepoints of system calls (remedy: root, Linux 5.11 with BTF (CONFIG_DEBUG_INFO_BTF), and lockdown at most \"integrity\")")
+// errCannot means that this kernel or this caller cannot load the programs.
+var errCannot = errors.New("this kernel loads no program on the tracepoints of system calls (remedy: root, Linux 5.11 with BTF (CONFIG_DEBUG_INFO_BTF), and lockdown at most \"integrity\")")
 
 // New loads the programs. masks are, by number, the bits of arguments by which calls are
 // distinguished.
@@ -64,7 +64,7 @@ func New(masks map[uint32][6]uint64) (*Recorder, error) {
 	r := new(Recorder)
 	if err := r.load(masks); err != nil {
 		r.Close()
-		return nil, fmt.Errorf("%w: %w", ErrCannot, err)
+		return nil, fmt.Errorf("%w: %w", errCannot, err)
 	}
 	return r, nil
 }

@@ -18,7 +18,7 @@ func TestRecord(t *testing.T) {
 		t.Skip("loading programs takes root")
 	}
 	r, err := New(map[uint32][6]uint64{unix.SYS_SOCKET: {^uint64(0), 0xf}})
-	if errors.Is(err, ErrCannot) {
+	if errors.Is(err, errCannot) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -74,7 +74,7 @@ func TestFilters(t *testing.T) {
 		t.Skip("loading programs takes root")
 	}
 	r, err := New(nil)
-	if errors.Is(err, ErrCannot) {
+	if errors.Is(err, errCannot) {
 		t.Skip(err)
 	}
 	if err != nil {
