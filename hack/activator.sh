@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compiles the program that stands in for a network helper until it is needed (runtime/network/names/activator/src), for both machines.
+# Compiles the program that stands in for a network helper until it is needed (runtime/network/names/internal/activator/src), for both machines.
 # The results are committed: no other build needs a compiler for them.
 #
 #   hack/activator.sh          compile
@@ -9,7 +9,7 @@
 set -eu
 version=14
 
-dir=$(cd "$(dirname "$0")/../runtime/network/names/activator" && pwd)
+dir=$(cd "$(dirname "$0")/../runtime/network/names/internal/activator" && pwd)
 for tool in clang-$version ld.lld-$version llvm-objcopy-$version; do
 	command -v $tool >/dev/null 2>&1 && continue
 	echo "activator: no $tool here (Debian 12 has it, in clang-$version, lld-$version or llvm-$version)"

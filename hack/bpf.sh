@@ -37,6 +37,6 @@ put programs.o $src/../programs.o
 put calls.o runtime/observe/learn/record/calls.o
 for name in range ports; do
 	llvm-objcopy-$version -O binary --only-section=sk_lookup/$name "$tmp/lookup.o" "$tmp/$name.bpf"
-	put $name.bpf runtime/network/names/jailsock/$name.bpf
+	put $name.bpf runtime/network/names/internal/jailsock/$name.bpf
 done
 [ -z "$check" ] || echo "bpf: the committed programs are what their source compiles to"

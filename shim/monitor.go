@@ -23,10 +23,26 @@ import (
 // A monitor starts the runtime's commands for containerd's task service. They are agentjail's
 // verbs, and run in this process: whatever path a command has, only a delegate of the policy's is
 // ever executed.
-type monitor struct{}
+type monitor struct {
+	// statuses are those of the tasks' first processes, by the tasks' ids, for the journals. It may
+	// be nil.
+	statuses *sync.Map
+}
+
+// status returns that of a task that has ended, once.
+func (m monitor) status(id string) (status uint32, known bool) {
+	if m.statuses == nil {
+		return 0, false
+	}
+	s, known := m.statuses.LoadAndDelete(id)
+	if !known {
+		return 0, false
+	}
+	return s.(uint32), true
+}
 
 // Start begins a command. Its files are duplicated: the caller closes its own.
-func (monitor) Start(cmd *exec.Cmd) (chan runc.Exit, error) {
+func (m monitor) Start(cmd *exec.Cmd) (chan runc.Exit, error) {
 	files, err := openStdio(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("preparing %s: %w", strings.Join(cmd.Args, " "), err)
@@ -35,7 +51,7 @@ func (monitor) Start(cmd *exec.Cmd) (chan runc.Exit, error) {
 	memory.begin()
 	go func() {
 		defer memory.end()
-		status := perform(cmd.Args, files.child)
+		status := m.perform(cmd.Args, files.child)
 		files.close()
 		ended <- runc.Exit{Timestamp: time.Now(), Status: status}
 		close(ended)
@@ -56,14 +72,14 @@ func (monitor) Wait(_ *exec.Cmd, ended chan runc.Exit) (int, error) {
 }
 
 // perform runs a command line.
-func perform(args []string, stdio [3]*os.File) int {
+func (m monitor) perform(args []string, stdio [3]*os.File) int {
 	n := parseName(args[0])
 	rest := args[1:]
 	if n.config != "" {
 		rest = append([]string{"--config", n.config}, rest...)
 	}
 	return guarded(strings.Join(args, " "), stdio[2], func() int {
-		c := &runccli.Caller{PolicyName: n.policy, Stdio: stdio}
+		c := &runccli.Caller{PolicyName: n.policy, Stdio: stdio, ExitStatus: m.status}
 		return c.Do(context.Background(), rest)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync"
 
 	taskAPI "github.com/containerd/containerd/api/runtime/task/v3"
 	taskTypes "github.com/containerd/containerd/api/types/task"
@@ -26,7 +27,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/state"
 )
 
@@ -51,8 +51,9 @@ func register(events **publisher) {
 			if err != nil {
 				return nil, err
 			}
-			runc.Monitor = monitor{} // it has set its own
-			return &service{inner, *events, &taskPolicies{}}, nil
+			statuses := new(sync.Map)
+			runc.Monitor = monitor{statuses} // it has set its own
+			return &service{inner, *events, &taskPolicies{}, statuses}, nil
 		},
 	})
 }
@@ -60,8 +61,9 @@ func register(events **publisher) {
 // service is containerd's task service, whose requests are made safe before it gets them.
 type service struct {
 	taskAPI.TTRPCTaskService
-	events *publisher
-	tasks  *taskPolicies
+	events   *publisher
+	tasks    *taskPolicies
+	statuses *sync.Map // of monitor
 }
 
 // Create normalises the options: the service takes only those of its own kind.
@@ -125,7 +127,7 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 	}
 	if st, err := s.State(ctx, &taskAPI.StateRequest{ID: r.ID, ExecID: r.ExecID}); err == nil && st.Status == taskTypes.Status_STOPPED {
 		if r.ExecID == "" {
-			lifecycle.RecordExitStatus(r.ID, st.ExitStatus)
+			s.statuses.Store(r.ID, st.ExitStatus)
 		}
 		await(ctx, s.events.exit(p), deletePatience)
 	}

@@ -9,20 +9,17 @@ import (
 	"slices"
 
 	"agentjail.dev/runtime/network/names/egress"
-	"agentjail.dev/runtime/network/names/gitssh"
-	"agentjail.dev/runtime/network/names/h2"
-	"agentjail.dev/runtime/network/names/issue"
 	"agentjail.dev/runtime/network/names/terminate"
 	"agentjail.dev/runtime/spec/credential"
 )
 
 func main() {
 	if slices.Equal(os.Args[1:], []string{credential.IssueVerb}) {
-		if err := issue.Answer(os.Stdin, os.Stdout); err != nil {
+		if err := egress.IssueKeys(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
-	os.Exit(egress.Main(terminate.Speakers{HTTP2: h2.Serve, SSH: gitssh.New}))
+	os.Exit(egress.Main(terminate.Protocols()))
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"agentjail.dev/runtime/network/names/egress"
-	"agentjail.dev/runtime/network/names/terminate"
 )
 
-func main() { os.Exit(egress.Main(terminate.Speakers{})) }
+func main() { os.Exit(egress.Main(egress.Protocols{})) }

@@ -12,8 +12,9 @@ import (
 
 	"agentjail.dev/runtime/install"
 	"agentjail.dev/runtime/jailinit/host"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names"
 	"agentjail.dev/runtime/runccli"
+	"agentjail.dev/runtime/spec/credential"
 )
 
 // machine returns the node that the flags name, and the programs to install there: the image of the
@@ -24,7 +25,7 @@ func machine(c *cli.Context) (install.Machine, error) {
 		return install.Machine{}, fmt.Errorf("finding this program: %w", err)
 	}
 	return install.Machine{
-		From: filepath.Dir(exe), Names: []string{runccli.Program, runccli.CtlProgram, host.Name, helperproto.Program, helperproto.KeysProgram, shimName},
+		From: filepath.Dir(exe), Names: []string{runccli.Program, runccli.CtlProgram, host.Name, names.Program, credential.IssueProgram, shimName},
 		Links: []string{install.DefaultName + "-net"}, Installer: runccli.CtlProgram,
 		Root: c.String("root"), To: c.String("to"), Restart: c.StringSlice("restart"),
 		Stdout: c.App.Writer, Stderr: c.App.ErrWriter,

@@ -15,7 +15,6 @@ import (
 	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/network/names/decisions"
-	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/observe/learn"
 	"agentjail.dev/runtime/observe/learn/record"
 	"agentjail.dev/runtime/rootfs/changes"
@@ -138,9 +137,9 @@ func (p *runRecorder) Ended(j *state.Jail) {
 }
 
 // reached returns the names that were connected to, and those that were refused.
-func reached(events []helperproto.Event) (names, not []string) {
+func reached(events []decisions.Event) (names, not []string) {
 	for _, e := range events {
-		if e.What != helperproto.Connect || e.Name == "" {
+		if e.What != decisions.Connect || e.Name == "" {
 			continue
 		}
 		entry := fmt.Sprintf("%s:%d", e.Name, e.Port)

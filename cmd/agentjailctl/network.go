@@ -10,17 +10,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/network/names/decisions"
-	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/runtime/spec/netrules/publicsuffix"
 	"agentjail.dev/runtime/state"
-	"github.com/urfave/cli/v2"
 )
 
 func networkCommand() *cli.Command {
@@ -155,7 +155,7 @@ func networkLog(c *cli.Context) error {
 }
 
 // printEvent prints one event. The jail can influence the names in it.
-func printEvent(c *cli.Context, e helperproto.Event) error {
+func printEvent(c *cli.Context, e decisions.Event) error {
 	if c.Bool("json") {
 		out, err := json.Marshal(e)
 		if err == nil {
@@ -169,7 +169,7 @@ func printEvent(c *cli.Context, e helperproto.Event) error {
 		fmt.Fprintf(&b, ":%d", e.Port)
 	}
 	to := "to"
-	if e.What == helperproto.Publish {
+	if e.What == decisions.Publish {
 		to = "from"
 	}
 	for _, part := range [][2]string{{"by", e.Rule}, {to, e.Address}, {"with", e.Credential}, {"because", e.Reason}, {"remedy:", e.Remedy}} {
@@ -177,7 +177,7 @@ func printEvent(c *cli.Context, e helperproto.Event) error {
 			fmt.Fprintf(&b, " %s %s", part[0], part[1])
 		}
 	}
-	if e.What == helperproto.End {
+	if e.What == decisions.End {
 		fmt.Fprintf(&b, " sent %d got %d bytes in %d ms", e.Sent, e.Got, e.Millis)
 	}
 	if e.Dropped > 0 {

@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/observe/receipt"
@@ -158,7 +159,7 @@ func writeInside(c *cli.Context, place journal.Place, j *journal.Jail) {
 	}
 	whole, err := place.Store.Load(j.Key)
 	if err == nil {
-		err = lifecycle.WriteInside(whole, func() ([]journal.Event, error) { return sources.Once(sources.Events(place.Store, j)), nil })
+		err = account.WriteInside(whole, func() ([]journal.Event, error) { return sources.Once(sources.Events(place.Store, j)), nil })
 	}
 	if err != nil {
 		fmt.Fprintf(c.App.ErrWriter, "agentjail: writing the jail's file of refusals: %v\n", err)
@@ -188,7 +189,7 @@ func printReceipt(c *cli.Context, r *receipt.Receipt) error {
 // lookAt returns a function that collects the usage of a jail that was not removed yet.
 func lookAt(place journal.Place) receipt.Looker {
 	return func(_ context.Context, j *journal.Jail) receipt.Now {
-		l := lifecycle.CollectFinalState(place.Store, j.Brief)
+		l := account.Collect(place.Store, j.Brief)
 		now := receipt.Now{Used: l.Used, More: l.More, Looked: l.Known}
 		for _, f := range l.Files {
 			now.Files = append(now.Files, journal.File(f))

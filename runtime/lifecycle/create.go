@@ -180,7 +180,7 @@ func (a *attempt) make() error {
 	failed := err != nil && !a.ran(err)
 	a.end(failed)
 	if failed {
-		_ = onHostThread(func() error { a.rt.noteRefused(&a.j.Brief, journal.JailRefused, err); return nil })
+		_ = onHostThread(func() error { a.rt.book().Refused(&a.j.Brief, journal.JailRefused, err); return nil })
 		if a.o.Spec != nil {
 			err = OwnFailure(err)
 		}
@@ -257,7 +257,7 @@ func (r *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, 
 		},
 		Policy: r.Policy,
 	}
-	r.chooseJournal(&j.Brief)
+	r.book().Choose(&j.Brief, r.Policy.Journal)
 	return j, nil
 }
 
@@ -296,4 +296,16 @@ func (a *attempt) unclaim() {
 	if err := onHostThread(func() error { return a.rt.cleanup(&a.j.Brief) }); err != nil {
 		a.rt.Log.Warnf("cleaning up after a failed create: %v", err)
 	}
+}
+
+// onHostThread runs f on a thread in the host's mount namespace, which the thread of Create has
+// left.
+func onHostThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		done <- thread.Caught(f)
+	}()
+	return <-done
 }

@@ -12,6 +12,7 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/plan"
@@ -94,7 +95,7 @@ func (a *attempt) harden() error {
 		in.Sources = slices.Delete(in.Sources, i, i+1)
 	}
 	a.res.Plan.KeepHostOwners = a.o.PlainRoot
-	a.res.Plan.Inside = insideFile(a.res.Policy, a.rep)
+	a.res.Plan.Inside = account.InsideFile(a.res.Policy, a.rep)
 	a.spec = a.res.Spec
 	return nil
 }

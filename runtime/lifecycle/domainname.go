@@ -7,6 +7,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/namespace"
 )
 
 // takeDomainname takes the UTS domain name out of a hardened spec, for this process to set. Docker
@@ -37,7 +39,7 @@ func setDomainname(pid int, name string) error {
 	if name == "" {
 		return nil
 	}
-	if err := inUTSNS(pid, func() error { return unix.Setdomainname([]byte(name)) }); err != nil {
+	if err := namespace.InUTS(pid, func() error { return unix.Setdomainname([]byte(name)) }); err != nil {
 		return fmt.Errorf("setting the domain name %q (setdomainname(2)): %w", name, err)
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bundle"
@@ -57,18 +58,18 @@ func (r *Runtime) Exec(o ExecOptions) error {
 	}
 	if o.Cgroup != "" {
 		err := refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
-		r.noteRefused(&j.Brief, journal.ExecRefused, err)
+		r.book().Refused(&j.Brief, journal.ExecRefused, err)
 		return err
 	}
 	e := &execution{rt: r, o: o, j: j}
 	defer e.close()
 	if err := r.checkLost(j); err != nil {
-		r.noteRefused(&j.Brief, journal.ExecRefused, err)
+		r.book().Refused(&j.Brief, journal.ExecRefused, err)
 		return err
 	}
 	done := r.step("harden")
 	if err := e.harden(); err != nil {
-		r.noteRefused(&j.Brief, journal.ExecRefused, err)
+		r.book().Refused(&j.Brief, journal.ExecRefused, err)
 		return err
 	}
 	done()
@@ -83,9 +84,9 @@ func (r *Runtime) Exec(o ExecOptions) error {
 	}
 	done()
 	event := journal.Event{Kind: journal.ExecStart}
-	about(&event, j, e.process)
-	r.note(&j.Brief, event)
-	if err := WriteInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
+	account.About(&event, j, e.process)
+	r.book().Note(&j.Brief, event)
+	if err := account.WriteInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
 		r.Log.Warnf("agentjail: writing the jail's file of refusals: %v", err)
 	}
 	defer r.step("delegate exec")()

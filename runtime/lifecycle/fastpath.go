@@ -113,7 +113,7 @@ func (r *Runtime) deleteWithoutDelegate(j *state.Brief, force bool) error {
 	_, err := os.Lstat(j.DelegateState())
 	missing := errors.Is(err, os.ErrNotExist)
 	j.Ended = true
-	r.noteEnd(j, nil)
+	r.book().End(j, nil)
 	if err := removeDelegateState(j); err != nil {
 		return err
 	}

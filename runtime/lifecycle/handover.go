@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/state"
@@ -54,7 +56,9 @@ func (a *attempt) delegate() error {
 	}
 	a.onFailure(a.abandon)
 	launched := a.launch()
-	beside := r.whileDelegateRuns(a.ctx, a.j, a.rep, a.identity(), a.bundle.Saved)
+	name, image := facts.EngineNames(a.o.ID, a.in.Bundle.Spec)
+	identity := account.Identity(a.j, name, image, a.in.Root.Name(), a.rep)
+	beside := r.whileDelegateRuns(a.ctx, a.j, a.rep, identity, a.bundle.Saved)
 	args := delegate.StartArgs{
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(r.Store.Dir(a.j.Key), pidFile),
 		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),
@@ -119,7 +123,7 @@ func (r *Runtime) whileDelegateRuns(ctx context.Context, j *state.Jail, rep *rep
 			if err := r.Store.SaveReport(&j.Brief, rep); err != nil {
 				return err
 			}
-			r.beginJournal(j, rep, identity, config)
+			r.book().Begin(j, rep, identity, config)
 			_, _ = r.gc(ctx, 2, j.Key)
 			return nil
 		})

@@ -19,6 +19,7 @@ import (
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/kernel/pidfd"
 	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
@@ -72,6 +73,9 @@ type Runtime struct {
 	// Stdio replace our standard files, where not nil: they are passed to the delegate, and to a
 	// jail that has no terminal.
 	Stdio [3]*os.File
+	// ExitStatus, if not nil, returns the exit status of a container's first process that this
+	// process has waited for (account.Book).
+	ExitStatus func(id string) (status uint32, known bool)
 	// Stay keeps this process, which serves other calls too. Otherwise the delegate replaces this
 	// process for a verb after which nothing is left to do.
 	Stay bool
@@ -160,6 +164,11 @@ func (r *Runtime) step(name string) func() {
 	}
 	start := time.Now()
 	return func() { r.Trace(name, time.Since(start)) }
+}
+
+// book returns the writer of the jails' journals.
+func (r *Runtime) book() account.Book {
+	return account.Book{Store: r.Store, Log: r.Log, Step: r.step, ExitStatus: r.ExitStatus}
 }
 
 // ownDelegate is the delegate's root of the jails that are a process's own (CreateOptions.Spec),
@@ -364,7 +373,7 @@ func (r *Runtime) deleteByDelegate(d *delegate.Runtime, j *state.Brief, args []s
 
 // cleanup undoes all that was made for a jail. It is idempotent and goes as far as it can.
 func (r *Runtime) cleanup(j *state.Brief) error {
-	parts := r.parts(j)
+	parts := r.book().Parts(j)
 	// The helper's end is waited for at the same time as the kernel's unmounting.
 	helped := make(chan error, 1)
 	go func() { helped <- helper.End(r.Store.Dir(j.Key)) }()
@@ -372,10 +381,10 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
 	}
-	if err := r.ledger().Remove(j.Key); err != nil {
+	if err := r.Store.Ledger().Remove(j.Key); err != nil {
 		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
-	r.noteGone(j)
+	r.book().Gone(j)
 	if err := r.unregister(j); err != nil {
 		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
@@ -386,7 +395,7 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 	if err := r.Store.Release(j.Userns, j.IDs, j.Key); err != nil {
 		return err
 	}
-	r.noteTeardown(j, parts)
+	r.book().Teardown(j, parts)
 	return nil
 }
 
@@ -431,7 +440,7 @@ func (r *Runtime) GCOf(ids []string) (reaped []string, err error) {
 // gc is GC of all jails but one.
 func (r *Runtime) gc(ctx context.Context, max int, but string) ([]string, error) {
 	// Placeholders outlive a boot, and records do not.
-	if err := r.ledger().Sweep(r.Store.Exists); err != nil && max < 0 {
+	if err := r.Store.Ledger().Sweep(r.Store.Exists); err != nil && max < 0 {
 		r.Log.Warnf("removing placeholders: %v", err)
 	}
 	if max >= 0 {
@@ -475,7 +484,7 @@ func (r *Runtime) reap(j *state.Brief) error {
 		return err
 	}
 	// The delegate may still know it.
-	r.noteEnd(j, nil)
+	r.book().End(j, nil)
 	if processesGone(j) {
 		if err := removeDelegateState(j); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/rootfs"
 )
 
@@ -37,7 +38,7 @@ func attachLeftOut(pid int, missing []rootfs.Nested) ([]mountinfo.Mount, error) 
 			return nil, fmt.Errorf("the delegate has left out the mount at %s, and the working directory is in it (remedy: runc, or a newer crun)", n.Place)
 		}
 	}
-	if err := rootfs.AttachNested(missing, func(f func() error) error { return inMountNS(pid, f) }); err != nil {
+	if err := rootfs.AttachNested(missing, func(f func() error) error { return namespace.InMount(pid, f) }); err != nil {
 		return nil, err
 	}
 	return mountsOf(pid)

@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/kernel/pidfd"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/state"
@@ -158,7 +159,7 @@ func (r *Runtime) addToReport(j *state.Brief, changes []report.Change) error {
 	for _, c := range changes {
 		if !slices.Contains(rep.Changes, c) { // a restarted helper reports the same
 			rep.Add(c)
-			r.note(j, changed([]report.Change{c})...)
+			r.book().Note(j, account.Changed([]report.Change{c})...)
 		}
 	}
 	return r.Store.SaveReport(j, rep)

@@ -83,7 +83,7 @@ func (r *Runtime) RestartNetwork(key string, force bool) error {
 	if err != nil {
 		return err
 	}
-	r.note(&j.Brief, journal.Event{Kind: journal.NetworkRestart})
+	r.book().Note(&j.Brief, journal.Event{Kind: journal.NetworkRestart})
 	if len(changes) == 0 {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (r *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 		return out, err
 	}
 	crash.Point("reload.told")
-	r.note(&j.Brief, journal.Event{Kind: journal.NetworkRules, Value: fmt.Sprintf("%d allowed, %d denied", len(rules.Allow), len(rules.Deny))})
+	r.book().Note(&j.Brief, journal.Event{Kind: journal.NetworkRules, Value: fmt.Sprintf("%d allowed, %d denied", len(rules.Allow), len(rules.Deny))})
 	out.Entries, out.Others = len(rules.Allow), policy.Differs(j.Policy, p)
 	return out, errors.Join(err, r.Store.SaveRules(key, state.Rules{Allow: rules.Allow, Deny: rules.Deny, Pinned: pinned}), r.reportRules(&j.Brief, next))
 }

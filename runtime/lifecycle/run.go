@@ -47,7 +47,7 @@ func (a *attempt) finishRun() error {
 		return fmt.Errorf("waiting for the jail: %w", err)
 	}
 	a.tty.drain()
-	_ = onHostThread(func() error { r.noteEnd(&j.Brief, &ws); return nil })
+	_ = onHostThread(func() error { r.book().End(&j.Brief, &ws); return nil })
 	o.notifyEnded(j)
 	if processesGone(&j.Brief) {
 		err = removeDelegateState(&j.Brief)
@@ -72,7 +72,10 @@ func (a *attempt) startMade() error {
 	if err := r.Store.Start(&j.Brief); err != nil {
 		return err
 	}
-	_ = onHostThread(func() error { r.note(&j.Brief, journal.Event{Kind: journal.JailStart, Pid: j.InitPid}); return nil })
+	_ = onHostThread(func() error {
+		r.book().Note(&j.Brief, journal.Event{Kind: journal.JailStart, Pid: j.InitPid})
+		return nil
+	})
 	if a.o.Watch != nil {
 		if err := a.o.Watch.Made(j); err != nil {
 			return err

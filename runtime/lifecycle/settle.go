@@ -126,7 +126,7 @@ func settleMounts(pid int, mounts []mountinfo.Mount, st *rootfs.Staged) error {
 	if len(tighten) == 0 && len(st.Views) == 0 && !st.Attaches() {
 		return nil
 	}
-	return inMountNS(pid, func() error {
+	return namespace.InMount(pid, func() error {
 		for _, m := range tighten {
 			if m.at == cgroups.Root {
 				if err := capTmpfs(m.at); err != nil {

@@ -36,7 +36,7 @@ func (a *attempt) stage() error {
 	st, err := rootfs.Stage(rootfs.Request{
 		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: a.res.Plan, Sources: in.Sources, Rootfs: in.Root, Mounts: in.Engine.Mounts, Rootless: in.Facts.Host.Rootless,
 		Needed: r.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || in.Facts.Host.SELinux,
-		Single: procfiles.Single(own, machine), Sys: procfiles.Sys(own, machine), UserNS: a.userns.made(), Ledger: r.ledger(), Key: j.Key,
+		Single: procfiles.Single(own, machine), Sys: procfiles.Sys(own, machine), UserNS: a.userns.made(), Ledger: r.Store.Ledger(), Key: j.Key,
 	})
 	if err != nil {
 		return err

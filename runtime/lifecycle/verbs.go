@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/observe/journal"
@@ -64,7 +65,7 @@ func (r *Runtime) startCreated(j *state.Brief) error {
 			return err
 		}
 	}
-	r.note(j, journal.Event{Kind: journal.JailStart, Pid: j.InitPid})
+	r.book().Note(j, journal.Event{Kind: journal.JailStart, Pid: j.InitPid})
 	if r.Stay {
 		go r.watchStarted(j.Key)
 	}
@@ -87,7 +88,7 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 	}
 	limits, rep, err := harden.Resources(in, j.Policy, harden.Facts{ID: id, Host: hostfacts.Read(), IDs: j.IDs})
 	if err != nil {
-		r.noteRefused(&j.Brief, journal.LimitsRefused, err)
+		r.book().Refused(&j.Brief, journal.LimitsRefused, err)
 		return err
 	}
 	r.logUnmet(rep)
@@ -107,7 +108,7 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 	if err := exitError(r.run(d, &j.Brief, append(r.Globals.Args(), "update", "--resources", file, id))); err != nil {
 		return err
 	}
-	r.note(&j.Brief, append(lowered(rep), journal.Event{Kind: journal.LimitsUpdate, Value: string(data)})...)
+	r.book().Note(&j.Brief, append(lowered(rep), journal.Event{Kind: journal.LimitsUpdate, Value: string(data)})...)
 	if err := helper.Follow(r.Store.Dir(j.Key), j.InitPid); err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (r *Runtime) resize(j *state.Jail, limits *specs.LinuxResources) error {
 	}
 	machine := procfiles.ReadHost()
 	files := procfiles.Sized(procfiles.For(j.Limits, machine, "", time.Unix(j.Born, 0)), machine)
-	err := rootfs.RewriteViews(j.ViewsDev, files, func(f func() error) error { return inMountNS(j.InitPid, f) })
+	err := rootfs.RewriteViews(j.ViewsDev, files, func(f func() error) error { return namespace.InMount(j.InitPid, f) })
 	if err != nil && j.InitAlive() {
 		return fmt.Errorf("writing the limits into the jail's files: %w", err)
 	}
@@ -226,7 +227,7 @@ func (r *Runtime) Delete(id string, force bool) error {
 	}
 	runs := j.InitAlive()
 	if !runs || force {
-		r.noteEnd(j, nil)
+		r.book().End(j, nil)
 	}
 	done := r.step("delegate delete")
 	remove := r.deleteByDelegate
@@ -247,9 +248,9 @@ func (r *Runtime) Delete(id string, force bool) error {
 	}
 	switch {
 	case runs && !force: // it ended meanwhile
-		r.noteEnd(j, nil)
+		r.book().End(j, nil)
 	case runs:
-		r.note(j, journal.Event{Kind: journal.JailExit, Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
+		r.book().Note(j, journal.Event{Kind: journal.JailExit, Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
 	}
 	done = r.step("cleanup")
 	if err := r.cleanup(j); err != nil {

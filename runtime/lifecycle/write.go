@@ -5,11 +5,14 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/filetime"
 	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/state"
 )
 
 // writeFilter saves the filter that the init step loads.
@@ -58,6 +61,27 @@ func (a *attempt) write() (err error) {
 	}
 	a.bundle = &bundle.Bundle{Dir: filepath.Join(r.Store.Dir(j.Key), "bundle"), Spec: spec}
 	return a.bundle.Save()
+}
+
+// maxMounted bounds the mounted directories that are noted of a jail.
+const maxMounted = 32
+
+// mounted notes the directories of the host's that the jail may write to, for the look at its end.
+func (a *attempt) mounted() []state.Mounted {
+	if !a.j.Policy.Journal.Enabled {
+		return nil
+	}
+	var out []state.Mounted
+	for _, b := range a.res.Plan.Binds {
+		if b.ReadOnly || b.Copy || b.Index >= len(a.spec.Mounts) || !harden.IsBind(a.spec.Mounts[b.Index]) {
+			continue
+		}
+		if len(out) == maxMounted {
+			break
+		}
+		out = append(out, account.NewMounted(a.spec.Mounts[b.Index].Destination, a.in.Sources[b.Index], b.Storage))
+	}
+	return out
 }
 
 // attach mounts the jail's root over the engine's, if the engine looks there. Undoing the claim

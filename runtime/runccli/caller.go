@@ -38,6 +38,8 @@ type Caller struct {
 	Stdio [3]*os.File
 	// Stay keeps this process: see lifecycle.Runtime.
 	Stay bool
+	// ExitStatus is of lifecycle.Runtime.
+	ExitStatus func(id string) (status uint32, known bool)
 	// Log goes to standard error, and with --log to the engine's file.
 	Log *logrus.Logger
 
@@ -159,7 +161,7 @@ func (c *Caller) existing() (*lifecycle.Runtime, error) {
 			Root: root, Log: log, LogFormat: g.String("log-format"), Debug: g.Bool("debug"),
 			SystemdCgroup: g.Bool("systemd-cgroup"), Rootless: g.String("rootless"),
 		},
-		Log: c.Log, Stay: c.Stay, Stdio: c.Stdio,
+		Log: c.Log, Stay: c.Stay, Stdio: c.Stdio, ExitStatus: c.ExitStatus,
 	}
 	if r.Globals.Root == "" && store.Root != state.DefaultRoot {
 		// The directory in which delegates keep a user's containers depends on the environment, and

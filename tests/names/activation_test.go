@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/tests/engine"
 )
 
@@ -102,15 +101,16 @@ func TestCannotBegin(t *testing.T) {
 	ended := func(said string) string {
 		return fmt.Sprintf("has ended, with the error %q: the jail reaches nothing", said)
 	}
+	const workFD = 11 // the descriptor by which an activated helper gets its work
 	const tooFew = "not all of the work's descriptors could be had"
 	for what, c := range map[string]struct {
 		files int // how many descriptors it may have
 		do    func(j *jail) string
 		want  string
 	}{
-		"the helper":            {helperproto.WorkFD + 1, use, ended(tooFew)},
-		"its activator":         {helperproto.WorkFD, use, ended(fmt.Sprintf("handing on the work: errno %d", unix.EBADF))},
-		"the helper in inspect": {helperproto.WorkFD + 1, func(j *jail) string { out, _ := j.inspect(t); return out }, fmt.Sprintf("error %q", tooFew)},
+		"the helper":            {workFD + 1, use, ended(tooFew)},
+		"its activator":         {workFD, use, ended(fmt.Sprintf("handing on the work: errno %d", unix.EBADF))},
+		"the helper in inspect": {workFD + 1, func(j *jail) string { out, _ := j.inspect(t); return out }, fmt.Sprintf("error %q", tooFew)},
 	} {
 		t.Run(what, func(t *testing.T) {
 			j := start(t, n)

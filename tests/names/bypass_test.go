@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/tests/engine"
 )
 
@@ -64,8 +63,8 @@ type lab struct {
 var drivers = []driver{
 	{"agentjail over runc", func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "runc", "") }, nil},
 	{"agentjail over crun", func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "crun", "") }, nil},
-	{"agentjail over runc, by " + helperproto.Redirect, func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "runc", helperproto.Redirect) }, nil},
-	{"agentjail over runc, by " + helperproto.Listeners, func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "runc", helperproto.Listeners) }, []string{"UDP on a name", "a listener on a name", "a listener on its address"}},
+	{"agentjail over runc, by " + byRedirect, func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "runc", byRedirect) }, nil},
+	{"agentjail over runc, by " + byListeners, func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "runc", byListeners) }, []string{"UDP on a name", "a listener on a name", "a listener on its address"}},
 	{"agentjail sandbox", sandboxed, nil},
 	{"containerd", overContainerd, nil},
 	{"a user's podman", overPodman, nil},

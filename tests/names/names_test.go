@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	ends "agentjail.dev/runtime/kernel/pidfd"
-	"agentjail.dev/runtime/network/names/addrpool"
-	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/tests/engine"
 )
@@ -224,12 +223,19 @@ var ways = []struct {
 	{"the metadata service's address", []string{"greeted", "metadata.example.test", "22"}, "", "reset"},
 }
 
+// The ways by which connections come to the helper, as reports name them.
+const (
+	bySkLookup  = "sk_lookup"
+	byRedirect  = "nf_tables redirect"
+	byListeners = "listeners"
+)
+
 // TestWays: an allowed name is reached, and nothing else, with nothing set up inside, by whatever way connections come to the helper.
 func TestWays(t *testing.T) {
 	n := newInternet(t)
 	onHost = n.ca
 	resolveBy(t, dnsAddr)
-	for _, way := range []string{helperproto.SkLookup, helperproto.Redirect, helperproto.Listeners} {
+	for _, way := range []string{bySkLookup, byRedirect, byListeners} {
 		t.Run(way, func(t *testing.T) { goes(t, n, way) })
 	}
 }
@@ -255,7 +261,7 @@ func only(t *testing.T, way string) string {
 			t.Fatal(err)
 		}
 	}
-	flag := engine.LinkerFlags("agentjail.dev/runtime/network/names/jailsock.only=" + way)
+	flag := engine.LinkerFlags("agentjail.dev/runtime/network/names/internal/jailsock.only=" + way)
 	for _, name := range []string{"agentjail", "agentjailctl"} {
 		if err := engine.Build("./cmd/"+name, filepath.Join(dir, name), flag); err != nil {
 			t.Fatal(err)
@@ -272,7 +278,7 @@ func goes(t *testing.T, n *internet, way string) {
 		t.Fatalf("%v: %s", err, said)
 	}
 	for _, w := range ways {
-		if way == helperproto.Listeners && w.args[2] == "8443" {
+		if way == byListeners && w.args[2] == "8443" {
 			w.why = "refused" // nobody listens
 		}
 		n.questions()
@@ -303,7 +309,7 @@ func goes(t *testing.T, n *internet, way string) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"verdict":"allowed","name":"api.example.test","port":443`, `"verdict":"refused","name":"other.example.test"`, `"verdict":"refused","name":"api.example.test","port":8443`} {
-		if way == helperproto.Listeners && strings.Contains(want, "8443") {
+		if way == byListeners && strings.Contains(want, "8443") {
 			continue
 		}
 		if !strings.Contains(string(text), want) {
@@ -317,13 +323,13 @@ func goes(t *testing.T, n *internet, way string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Contains(string(text), "connections come to the helper by "+way); got != (way != helperproto.SkLookup) {
+	if got := strings.Contains(string(text), "connections come to the helper by "+way); got != (way != bySkLookup) {
 		t.Errorf("the report names %s: %v", way, got)
 	}
 	// A new helper goes the same way, although a program of the jail has taken ports: but for the way without anything in front of it.
 	j.killHelper(t)
 	end := j.takesPorts(t, "1080,3128")
-	if way == helperproto.Listeners {
+	if way == byListeners {
 		if out, code := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, "network", "restart", j.id); code == 0 || !strings.Contains(out, "end those programs") {
 			t.Errorf("restart where ports are taken: %d: %s", code, out)
 		}
@@ -360,7 +366,7 @@ func foreign(t *testing.T, j *jail) {
 		t.Fatal(err)
 	}
 	defer ns.Close()
-	if err := seal.Redirect(ns, seal.Target{Range: addrpool.Range, Port: 9}); err != nil {
+	if err := seal.Redirect(ns, seal.Target{Range: netip.MustParsePrefix("127.64.0.0/10"), Port: 9}); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := j.inspect(t); code == 0 || !strings.Contains(out, "BROKEN") || !strings.Contains(out, "redirect: ") {

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -104,12 +103,12 @@ func TestRootlessNames(t *testing.T) {
 			if err != nil || len(files) != 1 {
 				t.Fatalf("%d jails: %v", len(files), err)
 			}
-			has(t, "the report", contentOf(t, files[0]+"/report.json"), "connections come to the helper by "+helperproto.Redirect)
+			has(t, "the report", contentOf(t, files[0]+"/report.json"), "connections come to the helper by nf_tables redirect")
 			if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil { // a user has no groups of version 1
 				has(t, "the report", contentOf(t, files[0]+"/report.json"), "only the helper's own resource limits bound it")
 			}
 			out := p.Run(nil, filepath.Join(filepath.Dir(under), "agentjailctl"), "inspect", id)
-			if out.Code != 0 || !strings.Contains(out.Stdout, "("+helperproto.Redirect+")") || strings.Contains(out.Stdout, " in /run/user/") != (c.network != "none") {
+			if out.Code != 0 || !strings.Contains(out.Stdout, "(nf_tables redirect)") || strings.Contains(out.Stdout, " in /run/user/") != (c.network != "none") {
 				t.Errorf("inspect: %s", out)
 			}
 			p.Remove("rm", "-f", "-t", "0", "--ignore", id)

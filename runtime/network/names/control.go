@@ -14,7 +14,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/network/helper"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/report"

@@ -13,7 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/credential/secret"
 	"agentjail.dev/runtime/spec/netrules"

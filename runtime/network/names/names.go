@@ -16,8 +16,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/runtime/network/helper"
-	"agentjail.dev/runtime/network/names/addrpool"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/network/none"
 	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/refusal"
@@ -30,6 +29,9 @@ import (
 
 // Mode implements the mode; see runtime/network/modes for its methods.
 type Mode struct{}
+
+// Program is the file name of the helper's program, which lies beside agentjail.
+const Program = helperproto.Program
 
 const name = "names"
 
@@ -306,7 +308,7 @@ func redirected(j network.Jail, got helperproto.Arrival) network.Finding {
 	ns, err := j.Open()
 	if err == nil {
 		defer ns.Close()
-		t := seal.Target{Range: addrpool.Range, Port: got.Port}
+		t := seal.Target{Range: helperproto.AddressRange, Port: got.Port}
 		for _, m := range got.Moved {
 			t.Services = append(t.Services, seal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
 		}

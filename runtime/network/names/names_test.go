@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/report"

@@ -3,7 +3,7 @@ package names
 import (
 	"testing"
 
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/spec/network"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"agentjail.dev/runtime/network/helper"
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/jailsock"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/jailsock"
 	"agentjail.dev/runtime/spec/network"
 )
 

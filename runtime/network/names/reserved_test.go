@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 )
 
 // TestGiven: what a helper notes is read again, and what it could not have noted is refused.

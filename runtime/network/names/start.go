@@ -15,11 +15,10 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/helper"
-	"agentjail.dev/runtime/network/names/activator"
-	"agentjail.dev/runtime/network/names/callfilters"
 	"agentjail.dev/runtime/network/names/decisions"
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/jailsock"
+	"agentjail.dev/runtime/network/names/internal/activator"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/jailsock"
 	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/runtime/spec/network"
@@ -128,7 +127,7 @@ func activate(o helper.Options, setup helperproto.Setup) (h *helper.Record, err 
 	if err != nil {
 		return nil, err
 	}
-	if how, err = activator.Setup(setup.UID, setup.GID, callfilters.Activation(), how); err != nil {
+	if how, err = activator.Setup(setup.UID, setup.GID, helperproto.ActivationFilter(), how); err != nil {
 		return nil, err
 	}
 	return begin(o, how)

@@ -16,8 +16,6 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 const (
@@ -26,9 +24,9 @@ const (
 	maxRead = 4 << 20
 )
 
-// Open opens a jail's log for writing: its files, in the order of helperproto.LogFiles.
-func Open(dir string) (files [len(helperproto.LogFiles)]*os.File, err error) {
-	for i, name := range helperproto.LogFiles {
+// Open opens a jail's log for writing: its files, in the order of LogFiles.
+func Open(dir string) (files [len(LogFiles)]*os.File, err error) {
+	for i, name := range LogFiles {
 		if files[i], err = os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600); err != nil {
 			for _, f := range files[:i] {
 				f.Close()
@@ -66,7 +64,7 @@ type Reader struct{ files []*tail }
 // NewReader opens a log. It returns os.ErrNotExist if the jail has none.
 func NewReader(dir string) (*Reader, error) {
 	r := new(Reader)
-	for i, name := range helperproto.LogFiles {
+	for i, name := range LogFiles {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if i > 0 && errors.Is(err, os.ErrNotExist) {
 			continue // an earlier release's
@@ -89,8 +87,8 @@ func (r *Reader) Close() {
 
 // Next returns the events since the last call, in order. A malformed line becomes an event without
 // a verdict that reports the line.
-func (r *Reader) Next() ([]helperproto.Event, error) {
-	var out []helperproto.Event
+func (r *Reader) Next() ([]Event, error) {
+	var out []Event
 	for _, t := range r.files {
 		events, err := t.read()
 		if err != nil {
@@ -98,7 +96,7 @@ func (r *Reader) Next() ([]helperproto.Event, error) {
 		}
 		out = append(out, events...)
 	}
-	slices.SortStableFunc(out, func(a, b helperproto.Event) int {
+	slices.SortStableFunc(out, func(a, b Event) int {
 		switch {
 		case a.Seq < b.Seq:
 			return -1
@@ -118,7 +116,7 @@ type tail struct {
 }
 
 // read returns the events that are new. The helper writes whole lines.
-func (t *tail) read() ([]helperproto.Event, error) {
+func (t *tail) read() ([]Event, error) {
 	fi, err := t.f.Stat()
 	if err != nil {
 		return nil, err
@@ -139,7 +137,7 @@ func (t *tail) read() ([]helperproto.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []helperproto.Event
+	var out []Event
 	for {
 		i := bytes.IndexByte(data, '\n')
 		if i < 0 && len(data) < maxLine {
@@ -148,9 +146,9 @@ func (t *tail) read() ([]helperproto.Event, error) {
 		if i < 0 {
 			i = len(data) - 1 // no line of the helper's
 		}
-		var e helperproto.Event
+		var e Event
 		if json.Unmarshal(data[:i], &e) != nil {
-			e = helperproto.Event{Reason: "a line of the log that is no event"}
+			e = Event{Reason: "a line of the log that is no event"}
 		}
 		out = append(out, e)
 		t.at += int64(i) + 1

@@ -6,12 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 // seqs are the numbers of events.
-func seqs(events []helperproto.Event) string {
+func seqs(events []Event) string {
 	var out []string
 	for _, e := range events {
 		out = append(out, fmt.Sprint(e.Seq))
@@ -81,7 +79,7 @@ func TestTurns(t *testing.T) {
 // TestForeign: what is no event does not end the reading, and an earlier release's log is one file without numbers.
 func TestForeign(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, helperproto.LogFiles[0])
+	path := filepath.Join(dir, LogFiles[0])
 	if err := os.WriteFile(path, []byte("{\"time\":\"a\"}\n{\"time\":\"b\"}\n\x00\nnull\n"+strings.Repeat("x", 2*maxLine)), 0o600); err != nil {
 		t.Fatal(err)
 	}

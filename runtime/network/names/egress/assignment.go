@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/jailsock"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/jailsock"
 )
 
 // assignment is the work with the descriptors that came with it.

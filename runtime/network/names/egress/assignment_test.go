@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 )
 
 // given sends a text with descriptors, and returns the answer.

@@ -11,8 +11,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/callfilter"
 	"agentjail.dev/runtime/kernel/landlock"
-	"agentjail.dev/runtime/network/names/callfilters"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 )
 
 // Bounds of the helper's process.
@@ -48,7 +47,7 @@ func confine(s helperproto.Setup) error {
 	if err := enterDomain(); err != nil {
 		return fmt.Errorf("entering a Landlock domain: %w", err)
 	}
-	return callfilter.Load(callfilters.Serving(os.Getpid()))
+	return callfilter.Load(helperproto.ServingFilter(os.Getpid()))
 }
 
 func limits() error {

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/clienthello"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/internal/wire"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -67,13 +67,13 @@ func (s *server) connection(c *net.TCPConn, destination func(*net.TCPConn) (neti
 	}
 	// A name that is held keeps its address.
 	var ok bool
-	if f.name, ok = s.pool.Name(at.Addr()); !ok || !s.pool.Hold(f.name) {
+	if f.name, ok = s.pool.name(at.Addr()); !ok || !s.pool.hold(f.name) {
 		f.addr = at.Addr()
 		f.refuse(fmt.Sprintf("%s stands for no name", at.Addr()), "look the name up first")
 		reset(c)
 		return
 	}
-	defer s.pool.Release(f.name)
+	defer s.pool.release(f.name)
 	if host := s.routed(f.name); host != "" {
 		f.route(host)
 		return
@@ -109,7 +109,7 @@ func (f *flow) serve() {
 
 // refuse logs a connection that is not made.
 func (f *flow) refuse(reason, remedy string) {
-	e := f.event(helperproto.Connect, refused)
+	e := f.event(decisions.Connect, refused)
 	if why := f.gone(); why != "" {
 		reason, remedy = why, ""
 	}
@@ -117,8 +117,8 @@ func (f *flow) refuse(reason, remedy string) {
 	f.s.events.add(e)
 }
 
-func (f *flow) event(what, verdict string) helperproto.Event {
-	e := helperproto.Event{What: what, Verdict: verdict, Name: f.name, Port: f.port, Credential: f.credential}
+func (f *flow) event(what, verdict string) decisions.Event {
+	e := decisions.Event{What: what, Verdict: verdict, Name: f.name, Port: f.port, Credential: f.credential}
 	if f.rule != nil {
 		e.Rule = f.rule.Source()
 	}
@@ -136,9 +136,9 @@ func (f *flow) tls() {
 	}
 	f.head = f.s.heads.of(f.client)
 	defer f.head.done()
-	h, err := clienthello.Read(f.head, clienthello.Limit)
+	h, err := wire.ReadHello(f.head, wire.HelloLimit)
 	if err == nil {
-		err = clienthello.Check(h, f.name, f.rule)
+		err = wire.CheckHello(h, f.name, f.rule)
 	}
 	if err != nil {
 		f.head.done()
@@ -164,7 +164,7 @@ func (f *flow) tls() {
 func (f *flow) alert(err error) {
 	f.refuse(err.Error(), "")
 	_ = f.client.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = f.client.Write(clienthello.Alert())
+	_, _ = f.client.Write(wire.AccessDenied())
 	linger(f.client)
 }
 
@@ -208,7 +208,7 @@ func (f *flow) dial() *net.TCPConn {
 	if !f.connected(up, addr) {
 		return nil
 	}
-	f.s.events.add(f.event(helperproto.Connect, allowed))
+	f.s.events.add(f.event(decisions.Connect, allowed))
 	return up
 }
 
@@ -230,7 +230,7 @@ func (f *flow) relay(up *net.TCPConn, first []byte) {
 
 // ended logs a connection's end.
 func (f *flow) ended() {
-	e := f.event(helperproto.End, allowed)
+	e := f.event(decisions.End, allowed)
 	if why := f.gone(); why != "" {
 		e.Verdict, e.Reason = refused, why
 	}
@@ -284,9 +284,9 @@ func (f *flow) look() ([]byte, error) {
 	rest := bytes.NewReader(buf)
 	f.head = f.s.heads.of(f.client)
 	f.head.Reader = io.MultiReader(rest, f.client)
-	h, err := clienthello.Read(f.head, clienthello.Limit)
+	h, err := wire.ReadHello(f.head, wire.HelloLimit)
 	if err == nil {
-		err = clienthello.Check(h, f.name, f.rule)
+		err = wire.CheckHello(h, f.name, f.rule)
 	}
 	if err != nil {
 		f.head.done()

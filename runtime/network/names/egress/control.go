@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 )
 
 // controlTime is how long one request may take.

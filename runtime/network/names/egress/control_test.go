@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/network/names/decisions"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -220,7 +220,7 @@ func TestChange(t *testing.T) {
 	if a, _, err := s.handleRequest(helperproto.Request{Verb: helperproto.State}); err != nil || a.Digest != both.Digest() {
 		t.Errorf("rules nobody has heard of: %+v, %v; in force are %q", a, err, s.set.now().Entries())
 	}
-	if name, ok := s.pool.Name(b); !ok || name != "b.example.test" {
+	if name, ok := s.pool.name(b); !ok || name != "b.example.test" {
 		t.Errorf("%v is %q's now", b, name)
 	}
 }
@@ -246,7 +246,7 @@ func TestLogTurns(t *testing.T) {
 	for life := range 3 {
 		e := begin()
 		for i := range 100 {
-			e.add(helperproto.Event{What: helperproto.Connect, Verdict: allowed, Name: "x.example.test", Sent: int64(life*100 + i + 1)})
+			e.add(decisions.Event{What: decisions.Connect, Verdict: allowed, Name: "x.example.test", Sent: int64(life*100 + i + 1)})
 		}
 		r, err := decisions.NewReader(dir)
 		if err != nil {
@@ -264,7 +264,7 @@ func TestLogTurns(t *testing.T) {
 			}
 		}
 		size := int64(0)
-		for _, name := range helperproto.LogFiles {
+		for _, name := range decisions.LogFiles {
 			if fi, err := os.Stat(filepath.Join(dir, name)); err == nil {
 				size += fi.Size()
 			}

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/http1"
-	"agentjail.dev/runtime/network/names/terminate"
+	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/http1"
 	"agentjail.dev/runtime/spec/credential"
 )
 
@@ -26,15 +26,15 @@ type credentials struct {
 	places chan struct{}
 	// many bounds the connections of HTTP/2.
 	many  chan struct{}
-	speak terminate.Speakers
+	speak Protocols
 	// ssh serves connections to ssh endpoints.
-	ssh       func(*terminate.SSH)
+	ssh       func(*SSHConn)
 	endpoints map[string]string
 	sessions  chan struct{}
 }
 
 // newCredentials returns the work's credentials. The host's certificate authorities verify servers.
-func newCredentials(w *helperproto.Work, roots *x509.CertPool, speak terminate.Speakers) (*credentials, error) {
+func newCredentials(w *helperproto.Work, roots *x509.CertPool, speak Protocols) (*credentials, error) {
 	var list, keys []helperproto.Credential
 	for _, c := range w.Credentials {
 		if c.SSH != nil {
@@ -106,7 +106,7 @@ func (m *misuse) Unwrap() error { return m.err }
 
 // refuseFor logs a connection whose request is not sent on.
 func (f *flow) refuseFor(why error) {
-	e := f.event(helperproto.Connect, refused)
+	e := f.event(decisions.Connect, refused)
 	e.Reason = why.Error()
 	if m := new(misuse); errors.As(why, &m) {
 		e.Credential = m.credential

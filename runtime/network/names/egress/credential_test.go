@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/http1"
 	"agentjail.dev/runtime/spec/credential/secret"
 )
 

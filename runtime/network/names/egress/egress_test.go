@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/thread"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/decisions"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/tests/env"
 )
@@ -85,11 +85,11 @@ func TestHalfClose(t *testing.T) {
 	}
 	<-done
 	text, err := os.ReadFile(log)
-	var e helperproto.Event
+	var e decisions.Event
 	if err == nil {
 		err = json.Unmarshal(text, &e)
 	}
-	if err != nil || e.What != helperproto.End || e.Sent != 8 || e.Got != 6 {
+	if err != nil || e.What != decisions.End || e.Sent != 8 || e.Got != 6 {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
@@ -152,7 +152,7 @@ func TestLogBounds(t *testing.T) {
 	e := newEvents(max, 0, 0, f)
 	e.limit.now = func() time.Time { return e.limit.last } // no time passes, in which events would be allowed again
 	for range 3 * logBurst {
-		e.add(helperproto.Event{What: helperproto.Connect, Verdict: refused, Name: "x.example.org"})
+		e.add(decisions.Event{What: decisions.Connect, Verdict: refused, Name: "x.example.org"})
 		if fi, err := f.Stat(); err != nil || fi.Size() > max {
 			t.Fatalf("%d bytes, %v", fi.Size(), err)
 		}

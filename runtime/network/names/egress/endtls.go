@@ -17,9 +17,8 @@ import (
 	"sync"
 	"time"
 
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/http1"
-	"agentjail.dev/runtime/network/names/terminate"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/http1"
 	"agentjail.dev/runtime/spec/credential/secret"
 )
 
@@ -202,7 +201,7 @@ func (e *ending) close() {
 // http2 serves a connection of HTTP/2.
 func (f *flow) http2(client, up *tls.Conn) {
 	own, creds := f.withCredentials(), f.s.credentials
-	creds.speak.HTTP2(&terminate.HTTP2{
+	creds.speak.HTTP2(&HTTP2Conn{
 		Client: client, Server: up, Host: f.name,
 		Judge: func(h *http1.Head) (*http1.Request, error) {
 			q, err := http1.Judge(h, f.name, portHTTPS, portHTTPS)

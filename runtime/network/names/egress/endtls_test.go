@@ -5,15 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/issue"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/spec/credential/secret"
 )
 
 // TestCertificate: a host's certificate is kept, made anew before it is too old, and holds for that host alone, and for none that the
 // authority is not for.
 func TestCertificate(t *testing.T) {
-	cert, pair, err := issue.Authority([]string{"api.example.test"})
+	cert, pair, err := makeAuthority([]string{"api.example.test"})
 	if err != nil {
 		t.Fatal(err)
 	}

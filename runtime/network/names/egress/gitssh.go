@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/terminate"
+	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 )
 
 const (
@@ -28,10 +28,10 @@ func (c *credentials) holdKeys(w *helperproto.Work, list []helperproto.Credentia
 		return errors.New("this program has no ssh, or the jail has no host key for it (remedy: start the jail anew)")
 	}
 	c.endpoints = map[string]string{}
-	var keys []terminate.Key
+	var keys []SSHKey
 	for i := range list {
 		k := &list[i]
-		keys = append(keys, terminate.Key{Name: k.Name, User: k.SSH.User, Repositories: k.SSH.Repositories, HostKeys: k.SSH.HostKeys, Private: k.Value.Reveal()})
+		keys = append(keys, SSHKey{Name: k.Name, User: k.SSH.User, Repositories: k.SSH.Repositories, HostKeys: k.SSH.HostKeys, Private: k.Value.Reveal()})
 		for at := range k.SSH.HostKeys {
 			if c.endpoints[at] != "" {
 				c.endpoints[at] += " "
@@ -55,7 +55,7 @@ func (f *flow) ssh() {
 	}
 	defer func() { <-c.sessions }()
 	f.credential = c.endpoints[f.endpoint()]
-	c.ssh(&terminate.SSH{
+	c.ssh(&SSHConn{
 		Client: f.client, Endpoint: f.endpoint(),
 		Dial: func() net.Conn {
 			time.Sleep(f.s.rate.take()) // one connection has many
@@ -66,7 +66,7 @@ func (f *flow) ssh() {
 		},
 		Refused: f.refuseFor,
 		Allowed: func(what string) {
-			e := f.event(helperproto.Connect, allowed)
+			e := f.event(decisions.Connect, allowed)
 			e.Reason = what
 			f.s.events.add(e)
 		},

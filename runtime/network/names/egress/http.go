@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/internal/http1"
 )
 
 // An exchange is a connection of plain HTTP. Every request is judged, and written anew to the

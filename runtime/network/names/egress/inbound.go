@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/thread"
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/jailsock"
+	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/jailsock"
 	"agentjail.dev/runtime/spec/publish"
 )
 
@@ -175,7 +176,7 @@ func (in *inbound) serve(s *server) {
 func (in *inbound) connection(s *server, c *net.TCPConn, e publish.Entry, rule string) {
 	defer c.Close()
 	begun := time.Now()
-	v := helperproto.Event{What: helperproto.Publish, Verdict: allowed, Port: e.Port, Rule: rule, Address: c.RemoteAddr().String()}
+	v := decisions.Event{What: decisions.Publish, Verdict: allowed, Port: e.Port, Rule: rule, Address: c.RemoteAddr().String()}
 	to, err := in.dial(e.Port)
 	if err != nil {
 		v.Verdict, v.Reason = refused, err.Error()
@@ -195,7 +196,7 @@ func (in *inbound) connection(s *server, c *net.TCPConn, e publish.Entry, rule s
 	n, err := io.Copy(to, c)
 	finish(to, c, err)
 	<-done
-	v.What, v.Got, v.Millis = helperproto.End, n, time.Since(begun).Milliseconds()
+	v.What, v.Got, v.Millis = decisions.End, n, time.Since(begun).Milliseconds()
 	s.events.add(v)
 }
 

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/jailsock"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/jailsock"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -38,7 +38,7 @@ type flows struct {
 // reserveAddresses keeps the addresses that an earlier helper may have assigned from wildcard
 // names. The file records them.
 func (s *server) reserveAddresses(next int, file io.Writer) {
-	s.pool.From(next, func(below int) bool {
+	s.pool.startFrom(next, func(below int) bool {
 		_, err := fmt.Fprintf(file, "%d\n", below)
 		return err == nil
 	})
@@ -138,7 +138,7 @@ func (s *server) handleRequest(r helperproto.Request) (a helperproto.Answer, und
 // change applies new rules, and ends the connections that they do not allow. Names keep their
 // addresses.
 func (s *server) change(set *netrules.Set) helperproto.Answer {
-	s.pool.Add(set.Exact())
+	s.pool.pin(set.Exact())
 	var ended []*flow
 	s.flows.mu.Lock()
 	s.set.set.Store(set)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/decisions"
 )
 
 // Bounds of the log. A jail can cause any number of events.
@@ -40,7 +40,7 @@ func newEvents(max int64, turn int, seq uint64, files ...*os.File) *events {
 }
 
 // add writes an event. A failed write does not stop the connection.
-func (e *events) add(v helperproto.Event) {
+func (e *events) add(v decisions.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.limit.try() {
@@ -86,7 +86,7 @@ func (e *events) refusedName(name, reason, remedy string) {
 	}
 	e.mu.Unlock()
 	if !known {
-		e.add(helperproto.Event{What: helperproto.Name, Verdict: refused, Name: name, Reason: reason, Remedy: remedy})
+		e.add(decisions.Event{What: decisions.Name, Verdict: refused, Name: name, Reason: reason, Remedy: remedy})
 	}
 }
 

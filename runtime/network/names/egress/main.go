@@ -22,13 +22,12 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/network/helper/child"
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/terminate"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 )
 
 // Main runs the program with implementations of the protocols that are terminated for credentials.
 // It returns only after an error, with the exit status.
-func Main(speak terminate.Speakers) int {
+func Main(speak Protocols) int {
 	if err := run(speak); err != nil {
 		// No process reads the standard error of an activated helper, so it is recorded
 		// (helper.SaidFile).
@@ -38,7 +37,7 @@ func Main(speak terminate.Speakers) int {
 	return 0
 }
 
-func run(speak terminate.Speakers) error {
+func run(speak Protocols) error {
 	h, err := begin(speak)
 	if !h.setup.Activated {
 		err = reportReady(err)
@@ -63,7 +62,7 @@ type helper struct {
 	rt    *routes
 	// roots are the host's certificate authorities; nil if no credential needs them.
 	roots *x509.CertPool
-	speak terminate.Speakers
+	speak Protocols
 }
 
 // reportReady reports to the starter that the helper is ready, or err, which it returns.
@@ -90,7 +89,7 @@ func (h *helper) awaitAssignment() (*assignment, error) {
 
 // begin does all that needs files or privileges, and then drops them. The helper is returned with
 // an error, too, for its set-up.
-func begin(speak terminate.Speakers) (*helper, error) {
+func begin(speak Protocols) (*helper, error) {
 	debug.SetMemoryLimit(maxMemory)
 	debug.SetMaxThreads(maxThreads)
 	h := &helper{speak: speak}

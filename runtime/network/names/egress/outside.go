@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/localports"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 )
 
 // Bounds of one connection's buffers if there are many connections. A few connections keep the

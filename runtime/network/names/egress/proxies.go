@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"time"
 
-	"agentjail.dev/runtime/network/names/addrpool"
-	"agentjail.dev/runtime/network/names/http1"
-	"agentjail.dev/runtime/network/names/proxy"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/http1"
+	"agentjail.dev/runtime/network/names/internal/wire"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -27,7 +27,7 @@ func (s *server) connect(c *net.TCPConn) {
 	}
 	h := s.heads.of(c)
 	r := bufio.NewReader(h)
-	t, err := proxy.Connect(r)
+	t, err := wire.ReadConnect(r)
 	h.done()
 	if err == nil && r.Buffered() > 0 {
 		err = &http1.Error{Status: 400, Reason: "data before the answer to CONNECT"}
@@ -41,7 +41,7 @@ func (s *server) connect(c *net.TCPConn) {
 		f.deny(http1.Refusal(err))
 		return
 	}
-	f.granted(proxy.Established())
+	f.granted(wire.Established())
 }
 
 // socks serves a client of SOCKS5.
@@ -51,29 +51,29 @@ func (s *server) socks(c *net.TCPConn) {
 	if c.SetDeadline(time.Now().Add(helloTime)) != nil {
 		return
 	}
-	t, err := proxy.SOCKS5(c)
+	t, err := wire.ReadSOCKS5(c)
 	if err != nil {
 		f.refuse(err.Error(), "")
 		linger(c) // it has its answer
 		return
 	}
 	if f.aim(t) != nil {
-		f.deny(proxy.Reply(proxy.NotAllowed))
+		f.deny(wire.SOCKSReply(wire.SOCKSNotAllowed))
 		return
 	}
-	f.granted(proxy.Reply(proxy.Granted))
+	f.granted(wire.SOCKSReply(wire.SOCKSGranted))
 }
 
 // aim judges the target of a proxy's client. An address that stands for a name is treated as that
 // name.
-func (f *flow) aim(t proxy.Target) error {
+func (f *flow) aim(t wire.Target) error {
 	f.name, f.port = t.Name, t.Port
 	var v netrules.Verdict
 	switch {
 	case t.Name != "":
 		v = f.s.set.Match(t.Name, t.Port)
-	case addrpool.Range.Contains(t.Addr):
-		name, ok := f.s.pool.Name(t.Addr)
+	case helperproto.AddressRange.Contains(t.Addr):
+		name, ok := f.s.pool.name(t.Addr)
 		if !ok {
 			f.name, v = t.Addr.String(), netrules.Verdict{Reason: fmt.Sprintf("%s stands for no name", t.Addr), Remedy: "look the name up first"}
 			break

@@ -13,8 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/destaddr"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -129,7 +128,7 @@ func (r *resolver) fit(set *netrules.Set, a netip.Addr, port uint16, rule *netru
 	}
 	kind, err := r.kind(a)
 	own := func(a netip.Addr) bool { return kind == unix.RTN_LOCAL || slices.Contains(r.hosts, a.Unmap()) }
-	if err := destaddr.Judge(a, rule, own); err != nil {
+	if err := judgeAddr(a, rule, own); err != nil {
 		return err
 	}
 	if err == nil && kind != unix.RTN_UNICAST {

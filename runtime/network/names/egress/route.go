@@ -12,8 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/http1"
 	"agentjail.dev/runtime/spec/credential"
 )
 
@@ -322,7 +323,7 @@ func (c *credentialProxy) respond(q *http1.Request) (p *http1.Response, begun bo
 
 // reportStripped logs the number of response fields that contained the credential.
 func (f *flow) reportStripped(n int) {
-	e := f.event(helperproto.Connect, allowed)
+	e := f.event(decisions.Connect, allowed)
 	e.Reason = fmt.Sprintf("%d fields of a response had the credential, and were left out", n)
 	f.s.events.add(e)
 }

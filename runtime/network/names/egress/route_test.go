@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/network/names/helperproto"
-	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/http1"
 	"agentjail.dev/runtime/spec/credential/secret"
 )
 

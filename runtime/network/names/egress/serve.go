@@ -7,9 +7,8 @@ import (
 	"net/netip"
 	"time"
 
-	"agentjail.dev/runtime/network/names/addrpool"
-	"agentjail.dev/runtime/network/names/dns"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/names/internal/wire"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -22,7 +21,6 @@ const (
 	dnsPerSecond  = 2000 // the rest waits in the socket's queue, and what has no room there is lost
 	maxDNSConns   = 16
 	dnsTime       = 5 * time.Second
-	maxQuery      = 4096 // bytes
 )
 
 // server serves a jail.
@@ -30,7 +28,7 @@ type server struct {
 	set      *live
 	flows    flows
 	served   []uint16 // ports at which connections arrive; nil is all
-	pool     *addrpool.Pool
+	pool     *addrPool
 	resolver *resolver
 	events   *events
 	rate     *bucket
@@ -55,27 +53,27 @@ func newServer(w *helperproto.Work, c *credentials, e *events, rt *routes) (*ser
 }
 
 // addresses returns the addresses of the exact names. Names that had an address before keep it.
-func addresses(pinned, exact []string) *addrpool.Pool {
-	p := addrpool.New(pinned)
-	p.Add(exact)
+func addresses(pinned, exact []string) *addrPool {
+	p := newAddrPool(pinned)
+	p.pin(exact)
 	return p
 }
 
 // name returns the address that stands for an allowed name in this jail, for the name service.
 func (s *server) name(name string) (netip.Addr, bool) {
 	if s.routed(name) != "" {
-		return s.pool.Addr(name)
+		return s.pool.addr(name)
 	}
 	if !s.set.Allowed(name) {
 		s.events.refusedName(name, "no rule allows it", "network.allow in the policy")
 		return netip.Addr{}, false
 	}
-	return s.pool.Addr(name)
+	return s.pool.addr(name)
 }
 
 // answerUDP answers queries over UDP until the socket is closed.
 func (s *server) answerUDP(c *net.UDPConn, reply func([]byte, netip.AddrPort) error) {
-	buf := make([]byte, maxQuery)
+	buf := make([]byte, wire.MaxQuery)
 	for {
 		time.Sleep(s.queries.take())
 		n, from, err := c.ReadFromUDPAddrPort(buf)
@@ -85,7 +83,7 @@ func (s *server) answerUDP(c *net.UDPConn, reply func([]byte, netip.AddrPort) er
 			}
 			continue
 		}
-		if out := dns.Answer(buf[:n], true, s.name); out != nil {
+		if out := wire.AnswerDNS(buf[:n], true, s.name); out != nil {
 			_ = reply(out, from)
 		}
 	}
@@ -122,7 +120,7 @@ func (s *server) answerStream(c *net.TCPConn) {
 			return
 		}
 		n := int(binary.BigEndian.Uint16(length[:]))
-		if n > maxQuery {
+		if n > wire.MaxQuery {
 			return
 		}
 		time.Sleep(s.queries.take())
@@ -130,7 +128,7 @@ func (s *server) answerStream(c *net.TCPConn) {
 		if _, err := io.ReadFull(c, query); err != nil {
 			return
 		}
-		out := dns.Answer(query, false, s.name)
+		out := wire.AnswerDNS(query, false, s.name)
 		if out == nil {
 			return
 		}

@@ -1,65 +1,8 @@
-// Package terminate is the interface between a jail's helper and the protocols that it terminates
-// for a credential: HTTP/2 (package h2) and ssh (package gitssh). They are linked into a program of
-// their own, so that helpers without such a credential do not contain them.
+// Package terminate implements the protocols that a helper terminates for credentials besides
+// HTTP/1 over TLS: HTTP/2, and ssh for git.
 package terminate
 
-import (
-	"crypto/tls"
-	"net"
+import "agentjail.dev/runtime/network/names/egress"
 
-	"agentjail.dev/runtime/network/names/http1"
-)
-
-// Speakers are the implementations of the protocols; a nil one is not supported.
-type Speakers struct {
-	HTTP2 func(*HTTP2)
-	// SSH parses the key by which a jail recognises its helper, and the keys that the jail must not
-	// have. It returns a function that serves a connection.
-	SSH func(hostKey []byte, keys []Key) (func(*SSH), error)
-}
-
-// Key is a private key for git over ssh.
-type Key struct {
-	Name         string
-	User         string
-	Repositories []string
-	HostKeys     map[string][][]byte
-	Private      []byte
-}
-
-// SSH is an ssh connection of a jail's program.
-type SSH struct {
-	Client net.Conn
-	// Endpoint is the server's NAME:PORT.
-	Endpoint string
-	// Dial connects to the server. It returns nil if it cannot; then the client's connection has
-	// been refused already.
-	Dial func() net.Conn
-	// Refused is called for each refusal, Allowed for each command that is run.
-	Refused func(error)
-	Allowed func(string)
-	// Sent and Got count bytes, without ssh's own framing.
-	Sent, Got func(int)
-}
-
-// HTTP2 is a connection with terminated TLS, on which both sides have agreed on HTTP/2.
-type HTTP2 struct {
-	Client, Server *tls.Conn
-	// Host is the server's name.
-	Host string
-	// Judge judges a request before any part of it is sent on, and sets the credentials in it.
-	Judge func(*http1.Head) (*http1.Request, error)
-	// Own reports whether a field, whose name is in lower case, is set by a credential.
-	Own func(name string) bool
-	// Scan starts the scan of a text that is sent on in parts. A part with an error must not be
-	// sent.
-	Scan func() func([]byte) error
-	// Reveals reports whether a text has the value of a credential.
-	Reveals func(string) bool
-	// Refused is called for each request that is not sent on, or only in part. LeftOut is called
-	// with the number of fields that were removed from a response.
-	Refused func(error)
-	LeftOut func(int)
-	// Sent and Got count bytes, without HTTP/2's own framing.
-	Sent, Got func(int)
-}
+// Protocols returns the protocols.
+func Protocols() egress.Protocols { return egress.Protocols{HTTP2: serveHTTP2, SSH: newSSH} }

@@ -2,7 +2,7 @@
 /*
  * Programs of type sk_lookup (Linux 5.9, Documentation/bpf/prog_sk_lookup.rst) pick the socket for each new connection that a network
  * namespace receives, before bound sockets are searched, so that no program in the jail can come first
- * (runtime/network/names/jailsock).
+ * (runtime/network/names/internal/jailsock).
  *
  * They are loaded without a library: hack/bpf.sh takes each program's instructions out of the object, and Go replaces the number of a
  * map by its descriptor.

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	names "agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/decisions"
 	"agentjail.dev/runtime/observe/journal"
 )
 
@@ -35,7 +35,7 @@ type Follower struct {
 type followed struct {
 	jail   *journal.Jail
 	tail   *journal.Tail
-	net    *names.Reader
+	net    *decisions.Reader
 	counts map[journal.Kind]uint64
 	kernel *auditParser
 	gone   bool
@@ -249,7 +249,7 @@ func (j *followed) next(p journal.Place) (out []journal.Event, more bool) {
 func (j *followed) network(p journal.Place) (out []journal.Event) {
 	if j.net == nil {
 		var err error
-		if j.net, err = names.NewReader(p.Store.Dir(j.jail.Key)); err != nil {
+		if j.net, err = decisions.NewReader(p.Store.Dir(j.jail.Key)); err != nil {
 			return nil // it has none, or none yet
 		}
 	}

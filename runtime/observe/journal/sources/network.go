@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	names "agentjail.dev/runtime/network/names/decisions"
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/decisions"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
 )
@@ -26,7 +25,7 @@ func (networkLog) Events(s state.Store, j *journal.Jail) ([]journal.Event, error
 	if j.Brief == nil {
 		dir = journal.KeptDir(j.Path)
 	}
-	r, err := names.NewReader(dir)
+	r, err := decisions.NewReader(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -49,14 +48,14 @@ func (networkLog) Events(s state.Store, j *journal.Jail) ([]journal.Event, error
 
 // networkKinds are the kinds of what a helper decides, allowed and refused.
 var networkKinds = map[string][2]journal.Kind{
-	helperproto.Name:    {journal.NameAllowed, journal.NameRefused},
-	helperproto.Connect: {journal.ConnectAllowed, journal.ConnectRefused},
-	helperproto.Publish: {journal.PublishAllowed, journal.PublishRefused},
-	helperproto.End:     {journal.ConnectEnd, journal.ConnectEnd},
+	decisions.Name:    {journal.NameAllowed, journal.NameRefused},
+	decisions.Connect: {journal.ConnectAllowed, journal.ConnectRefused},
+	decisions.Publish: {journal.PublishAllowed, journal.PublishRefused},
+	decisions.End:     {journal.ConnectEnd, journal.ConnectEnd},
 }
 
 // fromNetwork is an event of the helper's as the journal has it.
-func fromNetwork(e helperproto.Event) []journal.Event {
+func fromNetwork(e decisions.Event) []journal.Event {
 	var out []journal.Event
 	if e.Dropped > 0 {
 		out = append(out, journal.Event{Kind: journal.JournalLost, Time: e.Time, Source: journal.SourceNetwork, Dropped: uint64(e.Dropped)})
@@ -76,7 +75,7 @@ func fromNetwork(e helperproto.Event) []journal.Event {
 		Kind: kind, Time: e.Time, Source: journal.SourceNetwork, Name: e.Name, Port: e.Port, Address: e.Address, Rule: e.Rule, Reason: e.Reason,
 		Remedy: e.Remedy, Credential: e.Credential, Sent: e.Sent, Got: e.Got, Millis: e.Millis,
 	}
-	if out = append(out, event); e.What == helperproto.End && e.Credential != "" {
+	if out = append(out, event); e.What == decisions.End && e.Credential != "" {
 		event.Kind, event.Sent, event.Got, event.Millis, event.Reason = journal.CredentialUsed, 0, 0, 0, ""
 		out = append(out, event)
 	}

@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/decisions"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
 )
 
 // TestKeptFiles: what is kept of a jail's network is what its log is.
 func TestKeptFiles(t *testing.T) {
-	if journal.KeptFiles != helperproto.LogFiles {
-		t.Errorf("%q are kept, and the log is %q", journal.KeptFiles, helperproto.LogFiles)
+	if journal.KeptFiles != decisions.LogFiles {
+		t.Errorf("%q are kept, and the log is %q", journal.KeptFiles, decisions.LogFiles)
 	}
 }
 
@@ -94,17 +94,17 @@ func FuzzRecord(f *testing.F) {
 // TestNetwork: each decision of the helper's has its kind.
 func TestNetwork(t *testing.T) {
 	for _, c := range []struct {
-		in   helperproto.Event
+		in   decisions.Event
 		want []journal.Kind
 	}{
-		{helperproto.Event{What: helperproto.Name, Verdict: "allowed"}, []journal.Kind{journal.NameAllowed}},
-		{helperproto.Event{What: helperproto.Name, Verdict: "refused"}, []journal.Kind{journal.NameRefused}},
-		{helperproto.Event{What: helperproto.Connect, Verdict: "refused"}, []journal.Kind{journal.ConnectRefused}},
-		{helperproto.Event{What: helperproto.Connect, Verdict: "refused", Credential: "c"}, []journal.Kind{journal.CredentialRefused}},
-		{helperproto.Event{What: helperproto.End, Credential: "c"}, []journal.Kind{journal.ConnectEnd, journal.CredentialUsed}},
-		{helperproto.Event{What: helperproto.Publish, Verdict: "allowed", Dropped: 3}, []journal.Kind{journal.JournalLost, journal.PublishAllowed}},
-		{helperproto.Event{What: helperproto.Publish, Verdict: "refused"}, []journal.Kind{journal.PublishRefused}},
-		{helperproto.Event{Reason: "no event"}, []journal.Kind{journal.JournalLost}},
+		{decisions.Event{What: decisions.Name, Verdict: "allowed"}, []journal.Kind{journal.NameAllowed}},
+		{decisions.Event{What: decisions.Name, Verdict: "refused"}, []journal.Kind{journal.NameRefused}},
+		{decisions.Event{What: decisions.Connect, Verdict: "refused"}, []journal.Kind{journal.ConnectRefused}},
+		{decisions.Event{What: decisions.Connect, Verdict: "refused", Credential: "c"}, []journal.Kind{journal.CredentialRefused}},
+		{decisions.Event{What: decisions.End, Credential: "c"}, []journal.Kind{journal.ConnectEnd, journal.CredentialUsed}},
+		{decisions.Event{What: decisions.Publish, Verdict: "allowed", Dropped: 3}, []journal.Kind{journal.JournalLost, journal.PublishAllowed}},
+		{decisions.Event{What: decisions.Publish, Verdict: "refused"}, []journal.Kind{journal.PublishRefused}},
+		{decisions.Event{Reason: "no event"}, []journal.Kind{journal.JournalLost}},
 	} {
 		var got []journal.Kind
 		for _, e := range fromNetwork(c.in) {

@@ -1,0 +1,41 @@
+package namespace
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/thread"
+)
+
+// InMount runs f in the mount namespace of pid, on a thread that ends with it.
+func InMount(pid int, f func() error) error {
+	return in(pid, "mnt", func(ns int) error {
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return fmt.Errorf("leaving the shared file system attributes: %w", err)
+		}
+		return unix.Setns(ns, unix.CLONE_NEWNS)
+	}, f)
+}
+
+// InUTS runs f in the UTS namespace of pid, on a thread that ends with it.
+func InUTS(pid int, f func() error) error {
+	return in(pid, "uts", func(ns int) error { return unix.Setns(ns, unix.CLONE_NEWUTS) }, f)
+}
+
+// in runs f after join, on a thread that ends with it. kind is the
+// namespace's name in /proc/PID/ns.
+func in(pid int, kind string, join func(ns int) error, f func() error) error {
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+	if err != nil {
+		return fmt.Errorf("opening the %s namespace of process %d: %w", kind, pid, err)
+	}
+	defer ns.Close()
+	return thread.Own(func() error {
+		if err := join(int(ns.Fd())); err != nil {
+			return fmt.Errorf("entering the %s namespace of process %d: %w", kind, pid, err)
+		}
+		return f()
+	})
+}

@@ -1,0 +1,264 @@
+package jailsock
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/seal"
+	"agentjail.dev/runtime/spec/netrules"
+)
+
+// ports returns the ports of rules for names. Only the last way calls it.
+type ports func() ([]uint16, error)
+
+// A way lets the jail's connections to the range of addresses arrive at the helper. take makes its
+// listeners.
+type way struct {
+	name string
+	take func(s *Sockets, netns *os.File, named ports) error // by a thread in the namespace
+}
+
+// ways are tried in this order; the first that works is used.
+var ways = []way{
+	{helperproto.SkLookup, (*Sockets).bySkLookup},
+	{helperproto.Redirect, (*Sockets).byRedirect},
+	{helperproto.Listeners, (*Sockets).byListeners},
+}
+
+// only is the name of the one way that is tried. It is set in builds of tests (-ldflags -X), and
+// empty in all others.
+var only string
+
+// MaxListeners bounds the listeners of the last way.
+const MaxListeners = 128
+
+// take makes the listeners for the jail's connections, by the first way that works.
+func (s *Sockets) take(netns *os.File, named ports) error {
+	var missed []string
+	for _, w := range ways {
+		if only != "" && w.name != only {
+			continue
+		}
+		err := w.take(s, netns, named)
+		if err == nil {
+			if s.Taken.Why != "" {
+				missed = append(missed, s.Taken.Why)
+			}
+			s.Taken.Way, s.Taken.Why = w.name, strings.Join(missed, "; ")
+			for _, m := range s.moved {
+				s.Taken.Moved = append(s.Taken.Moved, m.Moved)
+			}
+			return nil
+		}
+		s.drop()
+		missed = append(missed, w.name+": "+err.Error())
+	}
+	return fmt.Errorf("the jail's connections cannot be taken: %s (remedy: Linux 5.9 or later with CONFIG_BPF_SYSCALL, as root of the machine; or nf_tables with NAT; or network.mode = \"none\")", strings.Join(missed, "; "))
+}
+
+// drop closes all that a way has opened.
+func (s *Sockets) drop() {
+	for _, l := range s.In {
+		l.Close()
+	}
+	for _, fd := range []int{s.link, s.raw} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+	s.In, s.link, s.raw, s.Taken = nil, -1, -1, helperproto.Arrival{}
+}
+
+// join calls f on a new thread in the network namespace. The thread ends with f.
+func join(netns *os.File, f func() error) error {
+	return thread.Own(func() error {
+		if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("joining the jail's network namespace: %w", err)
+		}
+		return f()
+	})
+}
+
+// one makes one listener on 127.0.0.1 of the jail, at a port of the kernel's choice.
+func (s *Sockets) one() error {
+	return elsewhere(func(port uint16) error {
+		l, err := ListenTCP(netip.AddrPortFrom(localhost, port).String())
+		if err == nil {
+			s.In = []*net.TCPListener{l}
+		}
+		return err
+	})
+}
+
+// bySkLookup accepts every connection to the range, at each port, even if another program listens
+// there.
+func (s *Sockets) bySkLookup(netns *os.File, _ ports) (err error) {
+	if err := s.one(); err != nil {
+		return err
+	}
+	if s.raw, err = s.replies(); err != nil {
+		return err
+	}
+	s.link, err = divert(netns, s.In[0], s.moved)
+	return err
+}
+
+// byRedirect redirects every connection to the range to one port, by nf_tables.
+func (s *Sockets) byRedirect(netns *os.File, _ ports) error {
+	if err := s.one(); err != nil {
+		return err
+	}
+	port := portOf(s.In[0])
+	t := seal.Target{Range: helperproto.AddressRange, Port: port}
+	for _, m := range s.moved {
+		t.Services = append(t.Services, seal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
+	}
+	// On a thread outside the namespace, which would otherwise be taken for the host's.
+	if err := thread.Own(func() error { return seal.Redirect(netns, t) }); err != nil {
+		return err
+	}
+	s.Taken.Port = port
+	return nil
+}
+
+// byListeners listens on all of the jail's addresses, at the ports that rules name.
+func (s *Sockets) byListeners(_ *os.File, named ports) error {
+	if len(s.moved) > 0 {
+		return fmt.Errorf("port %d of the jail's 127.0.0.1: %w", s.moved[0].Port, unix.EADDRINUSE)
+	}
+	open, err := named()
+	if err != nil {
+		return err
+	}
+	var without []string
+	if len(open) > MaxListeners {
+		without = append(without, fmt.Sprintf("%d ports beyond %d", len(open)-MaxListeners, MaxListeners))
+		open = open[:MaxListeners]
+	}
+	for _, p := range open {
+		l, err := ListenTCP("0.0.0.0:" + strconv.Itoa(int(p)))
+		if err != nil {
+			without = append(without, fmt.Sprintf("port %d: %v", p, err))
+			continue
+		}
+		s.In = append(s.In, l)
+	}
+	if len(s.In) == 0 && len(open) > 0 {
+		return errors.New(strings.Join(without, ", "))
+	}
+	if len(without) > 0 {
+		s.Taken.Why = "not served: " + strings.Join(without, ", ")
+	}
+	return nil
+}
+
+// Served returns the ports at which connections arrive; nil means all.
+func (s *Sockets) Served() []uint16 {
+	if s.Taken.Way != helperproto.Listeners {
+		return nil
+	}
+	out := []uint16{}
+	for _, l := range s.In {
+		out = append(out, portOf(l))
+	}
+	return out
+}
+
+// Destination returns the original destination of a connection of In.
+func (s *Sockets) Destination(c *net.TCPConn) (netip.AddrPort, error) {
+	if s.Taken.Way == helperproto.Redirect {
+		return original(c)
+	}
+	return Local(c)
+}
+
+// Ports returns the ports of the rules for names. Addresses can be reached only through a proxy.
+func Ports(set *netrules.Set) []uint16 {
+	var out []uint16
+	for _, r := range set.Rules() {
+		if !r.Addr.IsValid() {
+			out = append(out, r.Ports...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Local returns the destination of a connection that was not redirected.
+func Local(c *net.TCPConn) (netip.AddrPort, error) {
+	to, ok := c.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}, errors.New("no TCP address")
+	}
+	return netip.AddrPortFrom(to.AddrPort().Addr().Unmap(), to.AddrPort().Port()), nil
+}
+
+// original returns the destination of a connection before its redirect.
+func original(c *net.TCPConn) (at netip.AddrPort, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return at, err
+	}
+	var name *unix.IPv6Mreq // of the size of a struct sockaddr_in and more
+	if cerr := raw.Control(func(fd uintptr) { name, err = unix.GetsockoptIPv6Mreq(int(fd), unix.IPPROTO_IP, unix.SO_ORIGINAL_DST) }); cerr != nil {
+		return at, cerr
+	}
+	if err != nil {
+		return at, fmt.Errorf("SO_ORIGINAL_DST: %w", err)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(name.Multiaddr[4:8])), binary.BigEndian.Uint16(name.Multiaddr[2:])), nil
+}
+
+// Probe tries the ways in a network namespace of its own.
+func Probe() (helperproto.Arrival, error) {
+	netns, err := fresh()
+	if err != nil {
+		return helperproto.Arrival{}, err
+	}
+	defer netns.Close()
+	s := none()
+	defer s.Close()
+	err = join(netns, func() error { return s.take(netns, func() ([]uint16, error) { return []uint16{443}, nil }) })
+	return s.Taken, err
+}
+
+// fresh makes a network namespace with lo up, which exists as long as the file.
+func fresh() (netns *os.File, err error) {
+	err = thread.Own(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("making a network namespace: %w", err)
+		}
+		if err := loUp(); err != nil {
+			return fmt.Errorf("setting lo up: %w", err)
+		}
+		netns, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	return netns, err
+}
+
+// loUp sets lo up in the thread's network namespace.
+func loUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+}
