@@ -15,6 +15,7 @@ dockerd:docker.io
 containerd:containerd
 runc:runc
 podman:podman
+catatonit:catatonit
 crun:crun
 newuidmap:uidmap
 slirp4netns:slirp4netns

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestMountedDir is about the directory of a project: whoever it belongs to, the jail's user can work in it, and what it
@@ -174,6 +175,50 @@ func TestNewVolume(t *testing.T) {
 	eq(t, "root's file", in(engine.Name, "999:998", "cat roots 2>/dev/null || echo denied"), "denied")
 	eq(t, "a third user", in(engine.Name, "1000:1000", "ls; cat db/f 2>/dev/null || touch x 2>/dev/null || echo denied"), "db\nroots\ndenied")
 	eq(t, "chmod, as initdb does", in(engine.Name, "999:998", "chmod 700 . && stat -c %a ."), "700")
+}
+
+// TestVolumeOfImage: a volume that an image names is its user's, whatever the owner of its place in
+// the image, and stays so for a later jail.
+func TestVolumeOfImage(t *testing.T) {
+	d := d(t)
+	for _, c := range []struct{ place, owner string }{{"/data", "0:0"}, {"/home/app", "1000:1000"}} {
+		made := d.Created(engine.Busybox, "true")
+		image := "e2e-volume" + strings.ReplaceAll(c.place, "/", "-")
+		d.Must("commit", "--change", "VOLUME "+c.place, "--change", "USER 1000:1000", made, image)
+		t.Cleanup(func() { d.Docker("rmi", "-f", image) })
+		id := sleeper(d, image)
+		eq(t, c.place, sh(d, id, "cd "+c.place+"; echo one >f; chmod 600 f; stat -c '%u:%g' . f"), "1000:1000\n1000:1000")
+		eq(t, c.place+" for a later jail", mustRun(d, "--volumes-from", id, image, "cat", c.place+"/f"), "one")
+		eq(t, c.place+" for another user", mustRun(d, "--volumes-from", id, "-u", "999:998", image, "sh", "-c", "cat "+c.place+"/f 2>/dev/null || echo denied"), "denied")
+	}
+}
+
+// TestSwarmVolume: a service's tasks have their volume as containers have.
+func TestSwarmVolume(t *testing.T) {
+	needAgentjail(t)
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name})
+	d := e.For(t)
+	d.Must("swarm", "init", "--advertise-addr", "127.0.0.1", "--listen-addr", "127.0.0.1:0")
+	dir := newVolume(d, "e2e-swarm")
+	for i, want := range []string{"999:998\none", "999:998\none\none"} {
+		name := fmt.Sprint("task", i)
+		d.Must("service", "create", "--detach", "--name", name, "--restart-condition=none", "--user=999:998", "--mount", "type=volume,source=e2e-swarm,target=/v",
+			engine.Busybox, "sh", "-c", "umask 77; stat -c %u:%g /v; echo one >>/v/f; cat /v/f")
+		if !env.Poll(env.Patience, func() bool {
+			return strings.HasPrefix(d.Must("service", "ps", "--format", "{{.CurrentState}}", name), "Complete")
+		}) {
+			t.Fatal(d.Must("service", "ps", "--no-trunc", name))
+		}
+		eq(t, name, strings.TrimSpace(d.Must("service", "logs", "--raw", name)), want)
+		d.Must("service", "rm", name)
+	}
+	on, mode := owner(t, filepath.Join(dir, "f"))
+	eq(t, "owner on the disk", on, "999:998")
+	eq(t, "mode on the disk", mode, 0o600)
 }
 
 // TestVolumeOfDirectory: a volume that the local driver makes of a person's directory is that

@@ -2,6 +2,7 @@ package podman
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,6 +78,22 @@ func TestNewVolume(t *testing.T) {
 		eq(t, "owner on the disk", owner(t, filepath.Join(dir, "f")), fmt.Sprintf("%d:%d", base+999, base+998))
 		eq(t, "a later jail", in("999:998", "cat f"), "one")
 		eq(t, "another user", in("1000:1000", "cat f 2>/dev/null || echo denied"), "denied")
+	}
+}
+
+// TestInit: podman's own init, whose path is a link of Debian's, is a jail's first process, and a
+// volume is the user's beside it.
+func TestInit(t *testing.T) {
+	if _, err := exec.LookPath("catatonit"); err != nil {
+		t.Skip("hack/deps.sh installs it:", err)
+	}
+	for name, p := range map[string]*engine.PodmanT{"root": root(t), "user": user(t)} {
+		for _, who := range []string{"0:0", "999:998"} {
+			vol := "init-" + name + "-" + strings.ReplaceAll(who, ":", "-")
+			p.Must("volume", "create", vol)
+			t.Cleanup(func() { p.Must("volume", "rm", "-f", vol) })
+			eq(t, "for "+name+", as "+who, mustRun(p, "--init", "-u", who, "-v", vol+":/v", engine.Busybox, "sh", "-c", "cat /proc/1/comm; touch /v/f && stat -c '%u:%g' /v/f"), "podman-init\n"+who)
+		}
 	}
 }
 
