@@ -24,7 +24,6 @@ import (
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
-	"agentjail.dev/tests/env"
 )
 
 // These tests look at real jails: the program is built, and runs a busybox
@@ -465,40 +464,6 @@ func TestNotRunning(t *testing.T) {
 	waitEnd(t, ended)
 	if _, err := Jail(store, ended); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("a jail that has ended: %v", err)
-	}
-}
-
-// TestEarlierJail: a jail that an earlier release created is started, looked at and removed by this
-// one.
-func TestEarlierJail(t *testing.T) {
-	for flags, want := range map[string]string{"": "only lo; ", `"engineNetwork":true,`: "the engine's"} {
-		j := runJail(t, "create", bundleOf(t, "sleep 100", nil))
-		path := filepath.Join(store.Dir(j.Key), "state.json")
-		record, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		earlier := strings.Replace(string(record), `"network":{"mode":"none","namespace":"own"},`, flags, 1)
-		if earlier == string(record) {
-			t.Fatalf("the record has no decision on the network: %s", record)
-		}
-		if err := os.WriteFile(path, []byte(earlier), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		start(t, exec.Command(needJails(t), "start", j.ID), false)
-		if j, err = Find(store, j.ID); err != nil {
-			t.Fatal(err)
-		}
-		var r *Result
-		// Its first process may still be on its way to the program.
-		env.Poll(env.Patience, func() bool { r, err = Jail(store, j); return err != nil || r.Holds })
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f := verdicts(r)["network"]; f.Verdict != Holds || !strings.HasPrefix(f.Seen, want) || !r.Holds {
-			t.Errorf("%s: network: %s: %s", flags, f.Verdict, f.Seen)
-		}
-		start(t, exec.Command(needJails(t), "kill", j.ID, "KILL"), false)
 	}
 }
 

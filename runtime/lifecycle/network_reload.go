@@ -117,7 +117,7 @@ func (r *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	defer unlock()
 	r = r.withEngineRoot(j)
 	former := j.Policy.Network
-	p, err := rereadPolicy(j)
+	p, err := j.Policy.Origin.Again()
 	if err != nil {
 		return out, err
 	}
@@ -147,14 +147,6 @@ func (r *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	r.book().Note(&j.Brief, journal.Event{Kind: journal.NetworkRules, Value: fmt.Sprintf("%d allowed, %d denied", len(rules.Allow), len(rules.Deny))})
 	out.Entries, out.Others = len(rules.Allow), policy.Differs(j.Policy, p)
 	return out, errors.Join(err, r.Store.SaveRules(key, state.Rules{Allow: rules.Allow, Deny: rules.Deny, Pinned: pinned}), r.reportRules(&j.Brief, next))
-}
-
-// rereadPolicy reads a jail's policy again.
-func rereadPolicy(j *state.Jail) (policy.Policy, error) {
-	if j.Policy.Origin == nil {
-		return policy.Policy{}, errors.New("it was made by an earlier release, which did not record where its policy comes from (remedy: start the jail anew)")
-	}
-	return j.Policy.Origin.Again()
 }
 
 // pinnedSoFar returns the exact names of a jail's rules up to the next ones, in the order of their
@@ -196,7 +188,7 @@ func (r *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Netw
 		if j.Policy.Network.Mode != first.Policy.Network.Mode {
 			continue // as at its start
 		}
-		own, err := rereadPolicy(j)
+		own, err := j.Policy.Origin.Again()
 		if err != nil {
 			return next, fmt.Errorf("container %s of the pod: %w", j.ID, err)
 		}

@@ -13,8 +13,7 @@ import (
 type Process struct {
 	Pid   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot (proc_pid_stat(5), field 22)
-	// PIDNS is the inode number of the PID namespace that Pid is of; 0 is that of the reader, as
-	// earlier releases had it.
+	// PIDNS is the inode number of the PID namespace that Pid is of; 0 is that of the reader.
 	PIDNS  uint64 `json:"pidNS,omitempty"`
 	BootID string `json:"bootID"` // of the boot that Start counts from; "" is this one
 }

@@ -23,7 +23,7 @@ func TestProcess(t *testing.T) {
 		alive, gone, elsewhere bool
 	}{
 		"this one":                      {self, true, false, false},
-		"as earlier releases had it":    {with(func(p *Process) { p.PIDNS = 0 }), true, false, false},
+		"of an unknown namespace":       {with(func(p *Process) { p.PIDNS = 0 }), true, false, false},
 		"a later one of that number":    {with(func(p *Process) { p.Start++ }), false, true, false},
 		"of another boot":               {with(func(p *Process) { p.BootID = "another" }), false, true, false},
 		"of another boot's namespace":   {with(func(p *Process) { p.BootID, p.PIDNS = "another", 1 }), false, true, false},

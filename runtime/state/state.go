@@ -155,21 +155,6 @@ type Mounted struct {
 	Unseen string `json:"unseen,omitempty"`
 }
 
-// complete reads the fields of a record that an earlier release wrote in another form: jails
-// outlive the program that made them.
-func (j *Brief) complete(record []byte) error {
-	if j.Network.Mode != "" {
-		return nil
-	}
-	var earlier struct {
-		EngineNetwork bool `json:"engineNetwork"`
-		GivenNetwork  bool `json:"givenNetwork"`
-	}
-	err := json.Unmarshal(record, &earlier)
-	j.Network = network.Earlier(earlier.EngineNetwork, earlier.GivenNetwork)
-	return err
-}
-
 // Jail is the record of one jail. It is written before each step whose effect
 // must be undone after a crash.
 type Jail struct {
@@ -358,7 +343,7 @@ func (s Store) Report(j *Brief) (*report.Report, error) {
 // Load reads the record of a jail; ErrNotFound when there is none.
 func (s Store) Load(key string) (*Jail, error) {
 	j := new(Jail)
-	if err := s.read(key, j, &j.Brief); err != nil {
+	if err := s.decode(key, func(record []byte) error { return json.Unmarshal(record, j) }); err != nil {
 		return nil, err
 	}
 	s.since(&j.Brief, key)
@@ -370,20 +355,11 @@ func (s Store) Load(key string) (*Jail, error) {
 // Brief reads the part of a jail's record that every verb needs.
 func (s Store) Brief(key string) (*Brief, error) {
 	j := new(Brief)
-	if err := s.read(key, j, j); err != nil {
+	if err := s.decode(key, func(record []byte) error { return json.Unmarshal(beginning(record), j) }); err != nil {
 		return nil, err
 	}
 	s.since(j, key)
 	return j, nil
-}
-
-func (s Store) read(key string, into any, brief *Brief) error {
-	return s.decode(key, func(data []byte) error {
-		if into == any(brief) {
-			data = beginning(data)
-		}
-		return errors.Join(json.Unmarshal(data, into), brief.complete(data))
-	})
 }
 
 // decode calls by with a jail's record.
@@ -417,7 +393,7 @@ func beginning(record []byte) []byte {
 // whole record need not be written again.
 const (
 	// firstFile is the first process: its id, its start time and the number of its mount namespace,
-	// with blanks between them. Earlier releases wrote two numbers.
+	// with blanks between them.
 	firstFile = "first"
 	// startedFile exists once the jail's program was started.
 	startedFile = "started"
@@ -450,16 +426,8 @@ func (s Store) first(key string) (pid int, start uint64, mountNS uint32, ok bool
 	if err != nil {
 		return 0, 0, 0, false
 	}
-	p, rest, _ := strings.Cut(string(data), " ")
-	t, m, named := strings.Cut(rest, " ")
-	pid, perr := strconv.Atoi(p)
-	start, terr := strconv.ParseUint(t, 10, 64)
-	var number uint64
-	var merr error
-	if named {
-		number, merr = strconv.ParseUint(m, 10, 32)
-	}
-	return pid, start, uint32(number), errors.Join(perr, terr, merr) == nil && pid > 1
+	_, err = fmt.Sscan(string(data), &pid, &start, &mountNS)
+	return pid, start, mountNS, err == nil && pid > 1
 }
 
 // Start records that the jail's program is started.

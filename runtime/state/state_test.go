@@ -28,45 +28,6 @@ func record(id string) *Jail {
 	}
 }
 
-// TestEarlierRecord: a jail that an earlier release made is still what it was, so that it can be
-// started, entered and inspected by this one.
-func TestEarlierRecord(t *testing.T) {
-	s := Store{Root: t.TempDir()}
-	for flags, want := range map[string]network.Decision{
-		``:                      {Mode: policy.NetworkNone, Namespace: network.Own},
-		`,"engineNetwork":true`: {Mode: policy.NetworkEngine, Namespace: network.Own},
-		`,"engineNetwork":true,"givenNetwork":true`: {Mode: policy.NetworkEngine, Namespace: network.Given},
-	} {
-		const key = "e3b0c442-old"
-		if err := os.MkdirAll(s.Dir(key), 0o711); err != nil {
-			t.Fatal(err)
-		}
-		text := `{"id":"old","key":"` + key + `","delegate":"/usr/bin/runc","bundle":"/b","bootID":"x","creatorPid":1,"creatorStart":1,"initPid":7,"initStart":8,` +
-			`"ids":{"block":3},"userns":{"map":"range","pool":"65536:65536"},"packetFilter":"required"` + flags + `,"policy":{"network":{"mode":"engine","filter":"required"}}}`
-		if err := os.WriteFile(filepath.Join(s.Dir(key), recordFile), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		j, err := s.Load(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := s.Brief(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if j.Network != want || b.Network != want || b.InitPid != 7 || b.PacketFilter != "required" {
-			t.Errorf("%s: %+v, %+v", flags, j.Network, b.Network)
-		}
-		// Written again, it is one of this release.
-		if err := s.Save(j); err != nil {
-			t.Fatal(err)
-		}
-		if b, err = s.Brief(key); err != nil || b.Network != want {
-			t.Errorf("%s, written again: %+v, %v", flags, b, err)
-		}
-	}
-}
-
 func TestRecordSurvives(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory belongs to root")

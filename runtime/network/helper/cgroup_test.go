@@ -64,16 +64,12 @@ func follows(t *testing.T, born bool) {
 	if born {
 		o.Beside = init.Pid
 	}
-	p, err := Begin(o)
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer func() {
 		if err := End(dir); err != nil {
 			t.Error(err)
 		}
 	}()
-	r, err := p.Ready([]byte("serve"))
+	r, err := Start(o, []byte("serve"))
 	if err == nil {
 		err = Place(dir, init.Pid)
 	}

@@ -3,10 +3,10 @@
 //
 // A helper is recorded in the jail's directory before it gets any work, and ends by itself if none
 // comes. Its starter can be killed at any time: a helper that is left is either recorded or ends.
-// Begin starts the helper. Ready waits until the helper has made itself ready, while the jail is
-// being made. Place puts the helper into control groups once the jail has some. The work itself is
-// between the helper and its network mode: the record holds that the work was sent (Tell), and that
-// the helper serves (Serves).
+// Start returns when the helper has made itself ready, while the jail is being made. Place puts the
+// helper into control groups once the jail has some. The work itself is between the helper and its
+// network mode: the record holds that the work was sent (Assign), and that the helper serves
+// (Serves).
 //
 // A helper ends with the jail's first process, of which its work contains a pidfd, with the jail's
 // delete, or with the clean-up after a crash. A process is only ever named by a pidfd that was
@@ -22,7 +22,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -39,13 +38,13 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// File is the record of a jail's helper, in the jail's directory. A jail has at most one.
-const File = "helper.json"
+// recordFile is the record of a jail's helper, in the jail's directory. A jail has at most one.
+const recordFile = "helper.json"
 
-// SaidFile, in the jail's directory, is the standard error of the helper that was begun last. It
+// stderrFile, in the jail's directory, is the standard error of the helper that was begun last. It
 // holds the reason of a helper's end when the starter was gone, and the output of Go's runtime when
 // it ends a program. The helper itself and its control group bound the size of the file.
-const SaidFile = "helper.stderr"
+const stderrFile = "helper.stderr"
 
 // Bounds of a helper, if a control group can be made for it.
 const (
@@ -62,7 +61,7 @@ const (
 const (
 	maxRecord = 64 << 10 // bytes
 	maxError  = 4 << 10  // bytes
-	maxSaid   = 300      // characters
+	maxLine   = 300      // characters
 	// patience is how long a helper may take to be ready, and a killed one to end.
 	patience = 10 * time.Second
 )
@@ -71,9 +70,9 @@ const (
 type Record struct {
 	Name string `json:"name"` // the program's
 	state.Process
-	// Told reports that the work was sent to the helper, or was about to be. No other process may
-	// send it work then.
-	Told bool `json:"told,omitempty"`
+	// Assigned reports that the work was sent to the helper, or was about to be. No other process
+	// may send it work then.
+	Assigned bool `json:"assigned,omitempty"`
 	// Answer is the helper's answer once it serves.
 	Answer string `json:"answer,omitempty"`
 	// Group is the name of the helper's control groups, and Cgroups are the directories that were
@@ -104,7 +103,7 @@ type Options struct {
 
 // Load reads the record of a jail's helper; nil if there is none.
 func Load(dir string) (*Record, error) {
-	data, err := atomicfile.Read(filepath.Join(dir, File), maxRecord)
+	data, err := atomicfile.Read(filepath.Join(dir, recordFile), maxRecord)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -119,12 +118,12 @@ func Load(dir string) (*Record, error) {
 }
 
 // Waits reports whether the helper runs and has not been sent its work.
-func (r *Record) Waits() bool { return r != nil && !r.Told && r.Alive() }
+func (r *Record) Waits() bool { return r != nil && !r.Assigned && r.Alive() }
 
-// Tell records that the helper is about to be sent its work. After a crash between Tell and Serves
-// it is unknown whether the helper got its work.
-func (r *Record) Tell(dir string) error {
-	r.Told = true
+// Assign records that the helper is about to be sent its work. After a crash between Assign and
+// Serves it is unknown whether the helper got its work.
+func (r *Record) Assign(dir string) error {
+	r.Assigned = true
 	return r.save(dir)
 }
 
@@ -137,62 +136,90 @@ func (r *Record) Serves(dir, answer string) error {
 // Bounded reports whether control groups bound the helper. A user's engine may have none.
 func (r *Record) Bounded() bool { return len(r.Cgroups) > 0 && !r.Refused }
 
-// A Pending helper has been started and recorded, and waits for the instructions by which it makes
-// itself ready.
-type Pending struct {
-	o           Options
-	pid         int
-	record      *Record
-	work, ready *os.File     // our ends of its pipes
-	moved       func() error // waits until it is in its control groups
-}
-
-// Begin starts a helper, which makes itself ready as far as it can without instructions. Ready
-// completes that, and Abandon ends the helper. After an error there is no helper, or it is on
-// record for End.
+// Start starts a helper and records it, sends it the instructions by which it makes itself ready,
+// and returns when it is ready and in its control groups. After an error there is no helper, or it
+// is on record for End.
 //
 // The helper's namespaces are the process's. The mounts of the calling thread may be those of a
 // jail that is being made.
-func Begin(o Options) (*Pending, error) {
+func Start(o Options, instructions []byte) (*Record, error) {
 	path, err := Path(o.Name)
 	if err != nil {
 		return nil, err
 	}
-	work, work2, err := pipe()
+	setup, ourSetup, err := pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer work.Close() // so that it gets an end of file when ours is closed
-	ready, ready2, err := pipe()
+	defer ourSetup.Close()
+	ourReady, ready, err := pipe()
 	if err != nil {
-		work2.Close()
+		setup.Close()
 		return nil, err
 	}
-	defer ready2.Close()
-	p := &Pending{o: o, work: work2, ready: ready, moved: func() error { return nil }}
+	defer ourReady.Close()
+	r, left, of, err := begin(path, o, setup, ready)
+	// Without other copies of their ends, each side gets an end of file when the other is gone.
+	setup.Close()
+	ready.Close()
+	if err != nil {
+		return nil, err
+	}
+	crash.Point("create.helping")
+	// The move runs in parallel, since it can wait for a grace period of the kernel, and on another
+	// thread, whose mounts are the process's.
+	err = thread.Together(
+		func() error { return r.instruct(ourSetup, ourReady, instructions) },
+		func() error { return r.move(left, of) },
+	)
+	if err == nil && r.Refused {
+		err = r.save(o.Dir)
+	}
+	crash.Point("create.helped")
+	if err != nil {
+		return nil, errors.Join(err, r.abandon(o.Dir))
+	}
+	return r, nil
+}
+
+// begin starts the program and records it. It returns the control groups that the program is still
+// to be moved to, and their bounds. The program waits for its instructions, and ends if there are
+// none.
+func begin(path string, o Options, setup, ready *os.File) (r *Record, left []string, of []bound, err error) {
 	all := placesOf(o)
-	of, err := follow(all)
-	if err == nil {
-		of = slices.Concat(own, of)
-		p.record, err = record(o, all)
+	if of, err = follow(all); err != nil {
+		return nil, nil, nil, err
 	}
+	of = slices.Concat(own, of)
+	if r, err = record(o, all); err != nil {
+		return nil, nil, nil, err
+	}
+	pid, left, err := fork(path, o, r.Cgroups, of, setup, ready)
 	if err != nil {
-		p.close()
-		return nil, err
+		return nil, nil, nil, errors.Join(fmt.Errorf("starting %s: %w", o.Name, err), End(o.Dir))
 	}
-	var left []string
-	if p.pid, left, err = fork(path, o, p.record.Cgroups, of, work, ready2); err != nil {
-		p.close()
-		return nil, errors.Join(fmt.Errorf("starting %s: %w", o.Name, err), End(o.Dir))
+	if err := r.begun(o.Dir, pid); err != nil {
+		return nil, nil, nil, errors.Join(err, r.abandon(o.Dir))
 	}
-	if err = p.record.begun(o.Dir, p.pid); err != nil {
-		return nil, errors.Join(err, p.Abandon())
+	return r, left, of, nil
+}
+
+// instruct sends the helper its instructions and returns when it is ready.
+func (r *Record) instruct(setup, ready *os.File, instructions []byte) error {
+	if err := feed(setup, instructions); err != nil {
+		return fmt.Errorf("sending %s its instructions: %w", r.Name, err)
 	}
-	// This runs in parallel: a move can wait for a grace period of the kernel.
-	done := make(chan error, 1)
-	p.moved = sync.OnceValue(func() error { return <-done })
-	go func() { done <- p.record.move(left, of) }()
-	return p, nil
+	setup.Close() // so that an end of file arrives
+	if err := await(ready); err != nil {
+		return fmt.Errorf("%s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// abandon ends a helper that this process has started.
+func (r *Record) abandon(dir string) error {
+	_ = unix.Kill(r.Pid, unix.SIGKILL) // our own child, for which only this process waits yet
+	return End(dir)
 }
 
 // move moves the helper to control groups that it was not born in.
@@ -246,48 +273,6 @@ func Place(dir string, beside int) error {
 	return nil
 }
 
-// Ready sends the helper the instructions by which it makes itself ready, and returns when the
-// helper is ready and in its control groups. After an error the helper is ended, or is on record
-// for End.
-func (p *Pending) Ready(how []byte) (*Record, error) {
-	err := p.tell(how)
-	if err != nil {
-		return nil, errors.Join(err, p.Abandon())
-	}
-	p.close()
-	return p.record, nil
-}
-
-func (p *Pending) tell(how []byte) error {
-	if err := feed(p.work, how); err != nil {
-		return fmt.Errorf("sending %s its instructions: %w", p.o.Name, err)
-	}
-	p.work.Close() // so that an end of file arrives
-	if err := await(p.ready); err != nil {
-		return fmt.Errorf("%s: %w", p.o.Name, err)
-	}
-	if err := p.moved(); err != nil {
-		return err
-	}
-	if p.record.Refused {
-		return p.record.save(p.o.Dir)
-	}
-	return nil
-}
-
-// Abandon ends the helper, which may have been sent its instructions.
-func (p *Pending) Abandon() error {
-	p.close()
-	_ = unix.Kill(p.pid, unix.SIGKILL) // our own child, for which only this process waits yet
-	_ = p.moved()                      // nothing may be made for it after its end
-	return End(p.o.Dir)
-}
-
-func (p *Pending) close() {
-	p.work.Close()
-	p.ready.Close()
-}
-
 // fork starts the program in a session of its own, with nothing of ours but its files. It returns
 // the directories of the control groups that the program is not in yet.
 func fork(path string, o Options, groups []string, of []bound, work, ready *os.File) (pid int, left []string, err error) {
@@ -296,12 +281,12 @@ func fork(path string, o Options, groups []string, of []bound, work, ready *os.F
 		return 0, nil, err
 	}
 	defer null.Close()
-	said, err := os.OpenFile(filepath.Join(o.Dir, SaidFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	stderr, err := os.OpenFile(filepath.Join(o.Dir, stderrFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer said.Close()
-	files := []uintptr{null.Fd(), null.Fd(), said.Fd(), work.Fd(), ready.Fd()}
+	defer stderr.Close()
+	files := []uintptr{null.Fd(), null.Fd(), stderr.Fd(), work.Fd(), ready.Fd()}
 	for _, f := range o.Files {
 		files = append(files, f.Fd())
 	}
@@ -363,7 +348,7 @@ func (r *Record) begun(dir string, pid int) (err error) {
 func (r *Record) save(dir string) error {
 	data, err := json.Marshal(r)
 	if err == nil {
-		err = atomicfile.Write(filepath.Join(dir, File), data, 0o600)
+		err = atomicfile.Write(filepath.Join(dir, recordFile), data, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("recording the jail's helper: %w", err)
@@ -407,11 +392,11 @@ func await(ready *os.File) error {
 	return errors.New("it ended before it was ready")
 }
 
-// Said returns the first line that the helper begun last has written to its standard error, as
+// LastError returns the first line that the helper begun last has written to its standard error, as
 // printable text in quotes; "" if there is none. A helper talks to a jail: its output is read with
 // limits.
-func Said(dir string) string {
-	f, err := os.OpenFile(filepath.Join(dir, SaidFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func LastError(dir string) string {
+	f, err := os.OpenFile(filepath.Join(dir, stderrFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}
@@ -427,7 +412,7 @@ func Said(dir string) string {
 	if line == "" {
 		return ""
 	}
-	return `"` + printable.Line(line, maxSaid) + `"`
+	return `"` + printable.Line(line, maxLine) + `"`
 }
 
 // End ends a jail's helper, if there is one, and removes what was made for it. It returns when the
@@ -447,7 +432,7 @@ func End(dir string) error {
 			}
 		}
 	}
-	for _, name := range []string{SaidFile, File} { // the record last, by which the rest is found
+	for _, name := range []string{stderrFile, recordFile} { // the record last, by which the rest is found
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("removing the record of the jail's helper: %w", err)
 		}
@@ -494,11 +479,11 @@ func Path(name string) (string, error) {
 		return "", fmt.Errorf("finding this program's directory: %w", err)
 	}
 	path := filepath.Join(filepath.Dir(self), name)
-	return path, Check(path)
+	return path, check(path)
 }
 
-// Check returns an error if a helper's program cannot be used.
-func Check(path string) error {
+// check returns an error if a helper's program cannot be used.
+func check(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
 	switch {

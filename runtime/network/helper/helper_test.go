@@ -99,11 +99,14 @@ func elsewhere() int {
 
 func beHelper() {
 	ready := os.NewFile(child.ReadyFD, "ready")
-	work, err := io.ReadAll(os.NewFile(child.TellFD, "tell"))
+	work, err := io.ReadAll(os.NewFile(child.SetupFD, "setup"))
 	switch {
 	case err != nil || len(work) == 0:
 		os.Exit(1)
-	case string(work) == "serve":
+	case string(work) == "serve recorded" && !isRecorded():
+		_, _ = ready.WriteString("not recorded before it gets any work")
+		os.Exit(1)
+	case strings.HasPrefix(string(work), "serve"):
 		_, _ = ready.WriteString(child.Ready)
 		ready.Close()
 		for {
@@ -111,12 +114,26 @@ func beHelper() {
 		}
 	case string(work) == "mute":
 		os.Exit(0)
+	case string(work) == "deny": // and runs on
+		_, _ = os.NewFile(child.FirstFD, "pid").WriteString(strconv.Itoa(os.Getpid()))
+		_, _ = ready.WriteString("denied")
+		ready.Close()
+		for {
+			_ = unix.Pause()
+		}
 	case strings.HasPrefix(string(work), "fail "):
 		_, _ = ready.WriteString(string(work)[5:])
 	case strings.HasPrefix(string(work), "say "):
 		_, _ = os.Stderr.WriteString(string(work)[4:])
+		_, _ = ready.WriteString(child.Ready)
 	}
 	os.Exit(1)
+}
+
+// isRecorded reports whether this helper is on record in the directory that is its first file.
+func isRecorded() bool {
+	r, err := Load("/proc/self/fd/" + strconv.Itoa(child.FirstFD))
+	return err == nil && r != nil && r.Pid == os.Getpid() && r.Alive()
 }
 
 // beside puts this program beside itself under a helper's name, where Start looks.
@@ -220,38 +237,32 @@ func life(t *testing.T, born bool) {
 	if born {
 		o.Beside = init.Pid
 	}
-	p, err := Begin(o)
+	r, err := Start(o, []byte("serve recorded"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Load(dir)
-	if err != nil || r == nil || r.Pid != p.pid || !r.Alive() {
-		t.Fatalf("recorded before it gets any work: %+v, %v", r, err)
-	}
-	if _, err := p.Ready([]byte("serve")); err != nil {
-		t.Fatal(err)
-	}
+	pid := r.Pid
 	for range 2 { // the second time it has its place
 		if err := Place(dir, init.Pid); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if r, err = Load(dir); err != nil || r == nil || !r.Waits() {
+	if r, err = Load(dir); err != nil || r == nil || r.Pid != pid || !r.Waits() {
 		t.Fatalf("recorded once it is ready: %+v, %v", r, err)
 	}
 	if len(places(init.Pid, o.Group)) != len(r.Cgroups) || r.Bounded() != (len(r.Cgroups) > 0) {
 		t.Errorf("its groups are %v; bounded: %v", r.Cgroups, r.Bounded())
 	}
-	if err := r.Tell(dir); err != nil {
+	if err := r.Assign(dir); err != nil {
 		t.Fatal(err)
 	}
 	if r, err = Load(dir); err != nil || r == nil || r.Waits() || r.Answer != "" {
-		t.Fatalf("recorded once it is told: %+v, %v", r, err)
+		t.Fatalf("recorded once it is assigned: %+v, %v", r, err)
 	}
 	if err := r.Serves(dir, "an answer"); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = Load(dir); err != nil || r == nil || r.Pid != p.pid || r.Answer != "an answer" {
+	if r, err = Load(dir); err != nil || r == nil || r.Pid != pid || r.Answer != "an answer" {
 		t.Fatalf("recorded once it serves: %+v, %v", r, err)
 	}
 	if sid, err := unix.Getsid(r.Pid); err != nil || sid != r.Pid {
@@ -288,11 +299,7 @@ func TestPlaceEnded(t *testing.T) {
 	beside(t)
 	dir := t.TempDir()
 	init := grouped(t)
-	p, err := Begin(Options{Dir: dir, Name: program, Group: "agentjail-test-ended"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Ready([]byte("serve"))
+	r, err := Start(Options{Dir: dir, Name: program, Group: "agentjail-test-ended"}, []byte("serve"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,28 +323,24 @@ func TestFails(t *testing.T) {
 	beside(t)
 	for work, want := range map[string]string{"fail port 53 is taken\n": "port 53 is taken", "mute": "before it was ready"} {
 		dir := t.TempDir()
-		p, err := Begin(Options{Dir: dir, Name: program})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Ready([]byte(work)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Start(Options{Dir: dir, Name: program}, []byte(work)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", work, err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
 			t.Errorf("%q: left %v", work, left)
 		}
 	}
-	if _, err := Begin(Options{Dir: t.TempDir(), Name: "not-there"}); err == nil || !strings.Contains(err.Error(), "missing") {
+	if _, err := Start(Options{Dir: t.TempDir(), Name: "not-there"}, nil); err == nil || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("without its program: %v", err)
 	}
 }
 
-// TestSaid: what a helper says to nobody is on record for as long as that helper is, and harmless
+// TestLastError: what a helper wrote to its standard error is on record for as long as that helper is, and harmless
 // whatever it is.
-func TestSaid(t *testing.T) {
+func TestLastError(t *testing.T) {
 	beside(t)
 	dir := t.TempDir()
-	if got := Said(dir); got != "" {
+	if got := LastError(dir); got != "" {
 		t.Errorf("without a helper: %s", got)
 	}
 	for text, want := range map[string]string{
@@ -345,64 +348,63 @@ func TestSaid(t *testing.T) {
 		"\n":                            "",
 		"a reason\n":                    `"a reason"`,
 		"a\x1b[2Jb\nc\n":                `"a\x1b[2Jb"`,
-		strings.Repeat("a", maxError+1): `"` + strings.Repeat("a", maxSaid) + `..."`,
+		strings.Repeat("a", maxError+1): `"` + strings.Repeat("a", maxLine) + `..."`,
 	} {
-		p, err := Begin(Options{Dir: dir, Name: program})
-		if err != nil {
+		if _, err := Start(Options{Dir: dir, Name: program}, []byte("say "+text)); err != nil {
 			t.Fatal(err)
 		}
-		if err := feed(p.work, []byte("say "+text)); err != nil {
-			t.Fatal(err)
-		}
-		p.work.Close()
-		if err := await(p.ready); err == nil {
-			t.Fatal("it is ready")
-		}
-		if got := Said(dir); got != want {
+		if got := LastError(dir); got != want {
 			t.Errorf("%.40q: %s, want %s", text, got, want)
 		}
-		if err := p.Abandon(); err != nil {
+		if err := End(dir); err != nil {
 			t.Fatal(err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
 			t.Errorf("left %v", left)
 		}
 	}
-	at := filepath.Join(dir, SaidFile)
+	at := filepath.Join(dir, stderrFile)
 	if err := errors.Join(os.WriteFile(dir+"/other", []byte("a secret"), 0o600), os.Symlink("other", at)); err != nil {
 		t.Fatal(err)
 	}
-	if got := Said(dir); got != "" {
+	if got := LastError(dir); got != "" {
 		t.Errorf("by a link: %s", got)
 	}
 	if err := errors.Join(os.Remove(at), unix.Mkfifo(at, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if got := Said(dir); got != "" {
+	if got := LastError(dir); got != "" {
 		t.Errorf("of a pipe: %s", got)
 	}
 }
 
-// TestAbandoned: a helper that gets no work is ended, and leaves neither groups nor a record.
+// TestAbandoned: a helper that does not become ready is ended, and leaves neither groups nor a
+// record.
 func TestAbandoned(t *testing.T) {
 	beside(t)
 	dir := t.TempDir()
 	init := grouped(t)
-	p, err := Begin(Options{Dir: dir, Name: program, Beside: init.Pid, Group: "agentjail-test-abandoned"})
+	const group = "agentjail-test-abandoned"
+	pidFile, err := os.Create(filepath.Join(t.TempDir(), "pid"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Load(dir)
-	if err != nil || r == nil {
-		t.Fatalf("recorded: %+v, %v", r, err)
+	defer pidFile.Close()
+	if _, err := Start(Options{Dir: dir, Name: program, Beside: init.Pid, Group: group, Files: []*os.File{pidFile}}, []byte("deny")); err == nil || !strings.Contains(err.Error(), "denied") {
+		t.Fatalf("%v", err)
 	}
-	if err := p.Abandon(); err != nil {
+	text, err := os.ReadFile(pidFile.Name())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !gone(t, r.Pid) {
+	pid, err := strconv.Atoi(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !gone(t, pid) {
 		t.Error("it runs after it was abandoned")
 	}
-	ungrouped(t, r.Cgroups)
+	ungrouped(t, dirs(places(init.Pid, group)))
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left in the directory: %v", left)
 	}
@@ -466,7 +468,7 @@ func TestAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, File), data, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, recordFile), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if r.Alive() {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -71,11 +70,7 @@ func dialControl(dir string) (*net.UnixConn, error) {
 		return nil, err
 	}
 	defer d.Close()
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: controlAddr(d), Net: "unix"})
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, errors.New("its helper has no control socket (remedy: start the jail anew)")
-	}
-	return c, err
+	return net.DialUnix("unix", nil, &net.UnixAddr{Name: controlAddr(d), Net: "unix"})
 }
 
 // request sends a request to a jail's helper and returns the answer. After patience has passed, the
@@ -172,15 +167,15 @@ func (Mode) Restart(j network.Jail, force bool) ([]report.Change, error) {
 		return nil, err
 	}
 	s := helperStart{jail: j}
-	got, serves, err := s.startServing(func() error { return nil }) // it is sealed
-	if err == nil {
-		err = serves()
+	wait, err := s.serve(func() error { return nil }) // it is sealed
+	if err == nil && wait != nil {
+		err = wait()
 	}
-	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) && !strings.Contains(err.Error(), helperproto.Publishing) {
+	if errors.Is(err, unix.EADDRINUSE) {
 		return nil, fmt.Errorf("programs of the jail have taken the helper's ports meanwhile, or all of them: %w (remedy: end those programs, or start the jail anew)", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return reportFallback(got), nil
+	return reportFallback(s.arrival), nil
 }

@@ -129,12 +129,12 @@ func (s *helperStart) requestEngineNetwork() error {
 	if err := s.restart(); err != nil {
 		return err
 	}
-	return s.helper.Tell(s.jail.Dir)
+	return s.helper.Assign(s.jail.Dir)
 }
 
 // runHook runs the engine's hook for the namespace of a process.
 func runHook(j network.Jail, pid int) error {
-	told, err := json.Marshal(specs.State{Version: specs.Version, ID: filepath.Base(j.Key), Status: specs.StateCreating, Pid: pid, Bundle: j.Dir})
+	input, err := json.Marshal(specs.State{Version: specs.Version, ID: filepath.Base(j.Key), Status: specs.StateCreating, Pid: pid, Bundle: j.Dir})
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func runHook(j network.Jail, pid int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), program.Fd()))
-	cmd.Args, cmd.Env, cmd.Dir, cmd.Stdin = h.Args, []string{}, "/", bytes.NewReader(told)
+	cmd.Args, cmd.Env, cmd.Dir, cmd.Stdin = h.Args, []string{}, "/", bytes.NewReader(input)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("the engine's network: its hook %s: %w: %s", h.Args[0], err, strings.TrimSpace(string(out[:min(len(out), maxHookOutput)])))

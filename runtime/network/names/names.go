@@ -84,10 +84,16 @@ func (Mode) Launch(j network.Jail) error {
 	if j.Decision.Namespace != network.Own {
 		return nil
 	}
-	if _, err := launch(j); err != nil {
-		return fmt.Errorf("the network by name: %w", err)
+	_, err := launch(j)
+	return byName(err)
+}
+
+// byName adds the mode to an error.
+func byName(err error) error {
+	if err != nil {
+		err = fmt.Errorf("the network by name: %w", err)
 	}
-	return nil
+	return err
 }
 
 // Seal closes the namespace as in mode "none" and sends the helper its work, with sockets inside
@@ -111,7 +117,7 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	}
 	s := helperStart{jail: j, helper: r}
 	var sealed error
-	got, serves, err := s.startServing(func() error {
+	wait, err := s.serve(func() error {
 		out, sealed = none.Seal(j, seal.SealByName)
 		return sealed
 	})
@@ -119,15 +125,11 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	case sealed != nil:
 		return out, err
 	case err != nil:
-		return out, fmt.Errorf("the network by name: %w", err)
+		return out, byName(err)
+	case wait != nil:
+		out.Serves = func() error { return byName(wait()) }
 	}
-	out.Serves = func() error {
-		if err := serves(); err != nil {
-			return fmt.Errorf("the network by name: %w", err)
-		}
-		return nil
-	}
-	out.Changes = append(out.Changes, reportFallback(got)...)
+	out.Changes = append(out.Changes, reportFallback(s.arrival)...)
 	out.Changes = append(out.Changes, reportUnreachablePorts(s.jail, out.Changes)...)
 	if !s.helper.Bounded() {
 		out.Changes = append(out.Changes, report.Change{

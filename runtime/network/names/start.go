@@ -83,19 +83,7 @@ func launch(j network.Jail) (*helper.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return begin(o, how)
-}
-
-// begin starts a helper and returns when it is ready.
-func begin(o helper.Options, how []byte) (*helper.Record, error) {
-	p, err := helper.Begin(o)
-	if err != nil {
-		return nil, err
-	}
-	crash.Point("create.helping")
-	h, err := p.Ready(how)
-	crash.Point("create.helped")
-	return h, err
+	return helper.Start(o, how)
 }
 
 // maxHeld bounds the rules' text of a helper that an activator starts, in bytes. The whole work has
@@ -130,7 +118,7 @@ func activate(o helper.Options, setup helperproto.Setup) (h *helper.Record, err 
 	if how, err = activator.Setup(setup.UID, setup.GID, helperproto.ActivationFilter(), how); err != nil {
 		return nil, err
 	}
-	return begin(o, how)
+	return helper.Start(o, how)
 }
 
 // program returns the name of the helper program with all functions that the jail may need.
@@ -151,13 +139,15 @@ type helperStart struct {
 	netns   *os.File          // the jail's
 	sockets *jailsock.Sockets // ours in it
 	conn    *net.UnixConn     // to the helper
+	// arrival is how the jail's connections arrive at the helper.
+	arrival helperproto.Arrival
 }
 
-// startServing seals the network by seal and has a helper serve it. The jail's program waits for
-// it, so independent steps run in parallel. When startServing returns, the jail's requests arrive
-// at the helper's sockets. The function serves waits for the helper's acknowledgement. Unless an
-// error is returned, the caller must call serves once, at any time.
-func (s *helperStart) startServing(seal func() error) (got helperproto.Arrival, serves func() error, err error) {
+// serve seals the network by seal and has a helper serve it. The jail's program waits for it, so
+// independent steps run in parallel. When serve returns, the jail's requests arrive at the helper's
+// sockets. If the function wait is not nil, the caller must call it once, at any time: it returns
+// when the helper has acknowledged that it serves.
+func (s *helperStart) serve(seal func() error) (wait func() error, err error) {
 	err = thread.Together(seal, s.findHelper)
 	if err == nil {
 		j := s.jail
@@ -165,20 +155,16 @@ func (s *helperStart) startServing(seal func() error) (got helperproto.Arrival, 
 	}
 	crash.Point("start.helping")
 	if err == nil {
-		got, err = s.sendAssignment()
+		err = s.sendAssignment()
 	}
 	s.closeFiles()
-	serves = func() error { return s.awaitAck(got) }
-	if err == nil && s.canFail() {
-		if err = serves(); err == nil {
-			serves = func() error { return nil }
-		}
-		return got, serves, err
+	switch {
+	case err != nil:
+		return nil, errors.Join(err, s.endHelper())
+	case s.canFail():
+		return nil, s.awaitAck()
 	}
-	if err != nil {
-		err = errors.Join(err, s.endHelper())
-	}
-	return got, serves, err
+	return s.awaitAck, nil
 }
 
 // canFail reports whether the helper's work can fail for reasons outside, such as a port of the
@@ -186,8 +172,9 @@ func (s *helperStart) startServing(seal func() error) (got helperproto.Arrival, 
 // rules cannot fail: this process has parsed them already.
 func (s *helperStart) canFail() bool { return s.work.Publishes() || len(s.work.Credentials) > 0 }
 
-// awaitAck waits for the helper's answer, and records that the helper serves.
-func (s *helperStart) awaitAck(got helperproto.Arrival) error {
+// awaitAck waits for the helper's answer, and records that the helper serves. It ends the helper
+// after an error.
+func (s *helperStart) awaitAck() error {
 	err := readAck(s.conn, s.jail.Dir)
 	if err != nil {
 		err = fmt.Errorf("sending the helper, process %d, its work: %w", s.helper.Pid, err)
@@ -195,7 +182,7 @@ func (s *helperStart) awaitAck(got helperproto.Arrival) error {
 	crash.Point("start.served")
 	var text []byte
 	if err == nil {
-		text, err = json.Marshal(got)
+		text, err = json.Marshal(s.arrival)
 	}
 	if err == nil {
 		err = s.helper.Serves(s.jail.Dir, string(text))
@@ -294,7 +281,7 @@ func (s *helperStart) openSockets(j network.Jail) (err error) {
 // buildAssignment records that the helper gets its work, builds the work and connects to the
 // helper. The work is sent only after the record is written.
 func (s *helperStart) buildAssignment() error {
-	record := func() error { return s.helper.Tell(s.jail.Dir) }
+	record := func() error { return s.helper.Assign(s.jail.Dir) }
 	if s.jail.Decision.Hook == nil {
 		return thread.Together(record, s.connect)
 	}
@@ -320,26 +307,25 @@ func (s *helperStart) connect() (err error) {
 }
 
 // sendAssignment sends the helper its work with its sockets in the jail.
-func (s *helperStart) sendAssignment() (got helperproto.Arrival, err error) {
-	j := s.jail
-	pidfd, err := unix.PidfdOpen(j.InitPid, 0)
+func (s *helperStart) sendAssignment() error {
+	pidfd, err := unix.PidfdOpen(s.jail.InitPid, 0)
 	if err != nil {
-		return got, fmt.Errorf("opening process %d: %w", j.InitPid, err)
+		return fmt.Errorf("opening process %d: %w", s.jail.InitPid, err)
 	}
 	defer unix.Close(pidfd)
 	fds, what, err := s.sockets.Hand()
 	if err != nil {
-		return got, err
+		return err
 	}
-	s.work.Sockets = what
+	s.work.Sockets, s.arrival = what, what.Taken
 	fds = append([]int{pidfd}, fds...)
 	if s.work.Publishes() {
 		fds = append(fds, int(s.netns.Fd()))
 	}
 	if err := s.writeAssignment(fds); err != nil {
-		return got, fmt.Errorf("sending the helper, process %d, its work: %w", s.helper.Pid, err)
+		return fmt.Errorf("sending the helper, process %d, its work: %w", s.helper.Pid, err)
 	}
-	return what.Taken, nil
+	return nil
 }
 
 // writeAssignment writes the work and the descriptors to the connection.
@@ -368,7 +354,7 @@ func (s *helperStart) writeAssignment(fds []int) error {
 
 // stderrSuffix returns a helper's last error output, as the end of a sentence.
 func stderrSuffix(dir string) string {
-	if text := helper.Said(dir); text != "" {
+	if text := helper.LastError(dir); text != "" {
 		return ", with the error " + text
 	}
 	return ""

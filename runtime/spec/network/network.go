@@ -58,20 +58,6 @@ const (
 // unknown mode, since its jails are sealed.
 const Empty = "none"
 
-// Earlier is the decision in the record of a jail that an earlier release made. Such a record has
-// two flags in place of the decision: engine, that the namespace holds what the engine puts there,
-// and given, that it was there before the jail.
-func Earlier(engine, given bool) Decision {
-	d := Decision{Mode: Empty, Namespace: Own}
-	if engine {
-		d.Mode = "engine"
-	}
-	if given {
-		d.Namespace = Given
-	}
-	return d
-}
-
 // Found describes the network namespace that a bundle requests. The zero value means a new
 // namespace, or one that no jail may join: the host's, or that of a process outside all jails.
 type Found struct {

@@ -4,9 +4,9 @@ package child
 
 // Descriptors of a helper at its start. Further files of its owner follow.
 const (
-	// TellFD is the reading end of a pipe for the instructions by which the helper makes itself
+	// SetupFD is the reading end of a pipe for the instructions by which the helper makes itself
 	// ready. An end of file without instructions means that the helper is not wanted any more.
-	TellFD  = 3
+	SetupFD = 3
 	ReadyFD = 4 // the writing end of a pipe for Ready, or for the error
 	FirstFD = 5
 )

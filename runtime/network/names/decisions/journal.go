@@ -64,11 +64,8 @@ type Reader struct{ files []*tail }
 // NewReader opens a log. It returns os.ErrNotExist if the jail has none.
 func NewReader(dir string) (*Reader, error) {
 	r := new(Reader)
-	for i, name := range LogFiles {
+	for _, name := range LogFiles {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		if i > 0 && errors.Is(err, os.ErrNotExist) {
-			continue // an earlier release's
-		}
 		if err != nil {
 			r.Close()
 			return nil, err

@@ -57,7 +57,7 @@ func openInbound(w *helperproto.Work, netns *os.File) (*inbound, error) {
 		}
 		l, err := c.Listen(context.Background(), network, e.At.String())
 		if err != nil {
-			return nil, fmt.Errorf(helperproto.Publishing+"%s: %w (remedy: publish at another port or address, or end what listens there)", e, err)
+			return nil, fmt.Errorf("publishing %s: %w (remedy: publish at another port or address, or end what listens there)", e, err)
 		}
 		in.listeners = append(in.listeners, l.(*net.TCPListener))
 	}
@@ -84,7 +84,7 @@ func (in *inbound) fromEngine() error {
 		l.Close()
 	}
 	if lerr := in.eachPort(); lerr != nil {
-		return fmt.Errorf(helperproto.Publishing+"the ports of the engine's network: %w; %w (remedy: Linux 5.9 or later, as root of the machine; or at most %d ports in network.publish)", err, lerr, jailsock.MaxListeners)
+		return fmt.Errorf("publishing the ports of the engine's network: %w; %w (remedy: Linux 5.9 or later, as root of the machine; or at most %d ports in network.publish)", err, lerr, jailsock.MaxListeners)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ import (
 func Main(speak Protocols) int {
 	if err := run(speak); err != nil {
 		// No process reads the standard error of an activated helper, so it is recorded
-		// (helper.SaidFile).
+		// (helper.LastError).
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -94,7 +94,7 @@ func begin(speak Protocols) (*helper, error) {
 	debug.SetMaxThreads(maxThreads)
 	h := &helper{speak: speak}
 	var err error
-	if h.setup, err = readSetup(os.NewFile(child.TellFD, "setup")); err != nil {
+	if h.setup, err = readSetup(os.NewFile(child.SetupFD, "setup")); err != nil {
 		return h, err
 	}
 	if !h.setup.Activated {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // beHelper writes what it finds to the log.
 func beHelper() int {
-	setup, err := io.ReadAll(os.NewFile(child.TellFD, "setup"))
+	setup, err := io.ReadAll(os.NewFile(child.SetupFD, "setup"))
 	if err != nil {
 		return 1
 	}

@@ -97,9 +97,6 @@ type Answer struct {
 // each line is a number below which all addresses may have been assigned.
 const ReservedFile = "network.given"
 
-// Publishing begins the helper's error if it cannot listen outside.
-const Publishing = "publishing "
-
 // Publishes reports whether the jail has published ports.
 func (w *Work) Publishes() bool { return len(w.Publish)+len(w.Engine) > 0 }
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -45,7 +44,7 @@ const MaxListeners = 128
 
 // take makes the listeners for the jail's connections, by the first way that works.
 func (s *Sockets) take(netns *os.File, named ports) error {
-	var missed []string
+	var missed error
 	for _, w := range ways {
 		if only != "" && w.name != only {
 			continue
@@ -53,18 +52,28 @@ func (s *Sockets) take(netns *os.File, named ports) error {
 		err := w.take(s, netns, named)
 		if err == nil {
 			if s.Taken.Why != "" {
-				missed = append(missed, s.Taken.Why)
+				missed = also(missed, "; ", errors.New(s.Taken.Why))
 			}
-			s.Taken.Way, s.Taken.Why = w.name, strings.Join(missed, "; ")
+			if s.Taken.Way = w.name; missed != nil {
+				s.Taken.Why = missed.Error()
+			}
 			for _, m := range s.moved {
 				s.Taken.Moved = append(s.Taken.Moved, m.Moved)
 			}
 			return nil
 		}
 		s.drop()
-		missed = append(missed, w.name+": "+err.Error())
+		missed = also(missed, "; ", fmt.Errorf("%s: %w", w.name, err))
 	}
-	return fmt.Errorf("the jail's connections cannot be taken: %s (remedy: Linux 5.9 or later with CONFIG_BPF_SYSCALL, as root of the machine; or nf_tables with NAT; or network.mode = \"none\")", strings.Join(missed, "; "))
+	return fmt.Errorf("the jail's connections cannot be taken: %w (remedy: Linux 5.9 or later with CONFIG_BPF_SYSCALL, as root of the machine; or nf_tables with NAT; or network.mode = \"none\")", missed)
+}
+
+// also adds an error to others.
+func also(all error, separator string, err error) error {
+	if all == nil {
+		return err
+	}
+	return fmt.Errorf("%w%s%w", all, separator, err)
 }
 
 // drop closes all that a way has opened.
@@ -141,24 +150,24 @@ func (s *Sockets) byListeners(_ *os.File, named ports) error {
 	if err != nil {
 		return err
 	}
-	var without []string
+	var without error
 	if len(open) > MaxListeners {
-		without = append(without, fmt.Sprintf("%d ports beyond %d", len(open)-MaxListeners, MaxListeners))
+		without = fmt.Errorf("%d ports beyond %d", len(open)-MaxListeners, MaxListeners)
 		open = open[:MaxListeners]
 	}
 	for _, p := range open {
 		l, err := ListenTCP("0.0.0.0:" + strconv.Itoa(int(p)))
 		if err != nil {
-			without = append(without, fmt.Sprintf("port %d: %v", p, err))
+			without = also(without, ", ", fmt.Errorf("port %d: %w", p, err))
 			continue
 		}
 		s.In = append(s.In, l)
 	}
 	if len(s.In) == 0 && len(open) > 0 {
-		return errors.New(strings.Join(without, ", "))
+		return without
 	}
-	if len(without) > 0 {
-		s.Taken.Why = "not served: " + strings.Join(without, ", ")
+	if without != nil {
+		s.Taken.Why = "not served: " + without.Error()
 	}
 	return nil
 }
