@@ -313,11 +313,11 @@ func (s *helperStart) sendAssignment() error {
 		return fmt.Errorf("opening process %d: %w", s.jail.InitPid, err)
 	}
 	defer unix.Close(pidfd)
-	fds, what, err := s.sockets.Hand()
+	fds, what, err := s.sockets.Descriptors()
 	if err != nil {
 		return err
 	}
-	s.work.Sockets, s.arrival = what, what.Taken
+	s.work.Sockets, s.arrival = what, what.Arrival
 	fds = append([]int{pidfd}, fds...)
 	if s.work.Publishes() {
 		fds = append(fds, int(s.netns.Fd()))

@@ -34,9 +34,9 @@ const NoFile = 16384
 
 // Bounds of the collector's service, as hack/systemd/agentjail-journal.service has them.
 const (
-	CollectorCPU    = "100%"
-	CollectorMemory = "128M"
-	CollectorTasks  = "64"
+	collectorCPU    = "100%"
+	collectorMemory = "128M"
+	collectorTasks  = "64"
 )
 
 // A Worker is a process that works for a jail.
@@ -119,7 +119,7 @@ var All = []Worker{
 	},
 	{
 		Name: "agentjail-journal", Part: Reader, While: "one for a host", Group: Service,
-		Processor: "`CPUQuota` " + CollectorCPU + " for both; a jail's share: 200 refusals and 1000 other events a second", Memory: "`MemoryMax` " + CollectorMemory + ", `TasksMax` " + CollectorTasks + " for both",
+		Processor: "`CPUQuota` " + collectorCPU + " for both; a jail's share: 200 refusals and 1000 other events a second", Memory: "`MemoryMax` " + collectorMemory + ", `TasksMax` " + collectorTasks + " for both",
 		Sockets: "none", Files: "its service's limit; it opens none", Full: "events are left out, and counted (`journal.lost`); the programs go on refusing",
 	},
 	{

@@ -66,7 +66,7 @@ func TestService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"CPUQuota=" + CollectorCPU, "MemoryMax=" + CollectorMemory, "TasksMax=" + CollectorTasks} {
+	for _, line := range []string{"CPUQuota=" + collectorCPU, "MemoryMax=" + collectorMemory, "TasksMax=" + collectorTasks} {
 		if !strings.Contains(string(text), "\n"+line+"\n") {
 			t.Errorf("the service has no %s", line)
 		}

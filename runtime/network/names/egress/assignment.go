@@ -122,7 +122,7 @@ func receive(conn *net.UnixConn) (_ *assignment, err error) {
 		return nil, err
 	}
 	e := &assignment{work: w, conn: conn}
-	want := 1 + jailsock.Count(w.Sockets)
+	want := 1 + jailsock.CountDescriptors(w.Sockets)
 	if w.Publishes() {
 		want++
 	}
@@ -130,9 +130,9 @@ func receive(conn *net.UnixConn) (_ *assignment, err error) {
 		return nil, fmt.Errorf("%d descriptors with the work, not %d", len(fds), want)
 	}
 	e.init = fds[0]
-	inside := fds[1 : 1+jailsock.Count(w.Sockets)]
+	inside := fds[1 : 1+jailsock.CountDescriptors(w.Sockets)]
 	fds = append(fds[:1:1], fds[1+len(inside):]...)
-	if e.sockets, err = jailsock.Take(inside, w.Sockets); err != nil {
+	if e.sockets, err = jailsock.FromDescriptors(inside, w.Sockets); err != nil {
 		return nil, err
 	}
 	if w.Publishes() {

@@ -66,7 +66,7 @@ func TestAssignment(t *testing.T) {
 	}
 	defer unix.Close(init)
 	udp, tcp := socket(unix.SOCK_DGRAM), socket(unix.SOCK_STREAM)
-	w := &helperproto.Work{Allow: []string{"api.example.test"}, Sockets: helperproto.Sockets{In: 1, Taken: helperproto.Arrival{Way: helperproto.SkLookup}}}
+	w := &helperproto.Work{Allow: []string{"api.example.test"}, Sockets: helperproto.Sockets{In: 1, Arrival: helperproto.Arrival{Way: helperproto.SkLookup}}}
 	data, err := w.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func open(t *testing.T) int {
 func TestAssignmentOfOthers(t *testing.T) {
 	c, path := controlSocket(t, os.Geteuid()+1)
 	go func() { _, _ = c.awaitAssignment() }()
-	if said := sent(t, path, `{"sockets":{"in":0,"taken":{"way":"sk_lookup"}}}`); said != "" {
+	if said := sent(t, path, `{"sockets":{"in":0,"arrival":{"way":"sk_lookup"}}}`); said != "" {
 		t.Errorf("%q", said)
 	}
 }

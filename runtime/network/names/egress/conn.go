@@ -78,7 +78,7 @@ func (s *server) connection(c *net.TCPConn, destination func(*net.TCPConn) (neti
 		f.route(host)
 		return
 	}
-	v := s.set.Match(f.name, f.port)
+	v := s.set.match(f.name, f.port)
 	if !v.OK {
 		f.refuse(v.Reason, v.Remedy)
 		reset(c)

@@ -24,9 +24,9 @@ type credentials struct {
 	own *authority
 	// places bounds the connections with credentials.
 	places chan struct{}
-	// many bounds the connections of HTTP/2.
-	many  chan struct{}
-	speak Protocols
+	// http2Places bounds the connections of HTTP/2.
+	http2Places chan struct{}
+	protocols   Protocols
 	// ssh serves connections to ssh endpoints.
 	ssh       func(*SSHConn)
 	endpoints map[string]string
@@ -34,7 +34,7 @@ type credentials struct {
 }
 
 // newCredentials returns the work's credentials. The host's certificate authorities verify servers.
-func newCredentials(w *helperproto.Work, roots *x509.CertPool, speak Protocols) (*credentials, error) {
+func newCredentials(w *helperproto.Work, roots *x509.CertPool, protocols Protocols) (*credentials, error) {
 	var list, keys []helperproto.Credential
 	for _, c := range w.Credentials {
 		if c.SSH != nil {
@@ -43,8 +43,8 @@ func newCredentials(w *helperproto.Work, roots *x509.CertPool, speak Protocols) 
 			list = append(list, c)
 		}
 	}
-	c := &credentials{speak: speak, sessions: make(chan struct{}, maxSSH), all: list, byHost: map[string][]*helperproto.Credential{}, places: make(chan struct{}, maxCarried), many: make(chan struct{}, maxHTTP2)}
-	if err := c.holdKeys(w, keys); err != nil {
+	c := &credentials{protocols: protocols, sessions: make(chan struct{}, maxSSH), all: list, byHost: map[string][]*helperproto.Credential{}, places: make(chan struct{}, maxProxied), http2Places: make(chan struct{}, maxHTTP2)}
+	if err := c.readSSHKeys(w, keys); err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
@@ -81,7 +81,7 @@ func authorities() (*x509.CertPool, error) {
 // rules allow it.
 func (s *server) routed(name string) string {
 	host, ok := strings.CutSuffix(name, credential.RouteSuffix)
-	if !ok || len(s.credentials.byHost[host]) == 0 || !s.set.Match(host, credential.Port).OK {
+	if !ok || len(s.credentials.byHost[host]) == 0 || !s.set.match(host, credential.Port).OK {
 		return ""
 	}
 	return host

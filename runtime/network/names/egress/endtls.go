@@ -111,7 +111,7 @@ func (f *flow) endTLS(hello []byte) {
 	f.withCredentials()
 	e := &ending{f: f}
 	defer e.close()
-	t := tls.Server(&begun{f.client, io.MultiReader(bytes.NewReader(hello), f.client)}, e.config(protoHTTP1))
+	t := tls.Server(&replayConn{f.client, io.MultiReader(bytes.NewReader(hello), f.client)}, e.config(protoHTTP1))
 	err := f.client.SetDeadline(time.Now().Add(helloTime))
 	if err == nil {
 		err = t.Handshake()
@@ -136,7 +136,7 @@ func (f *flow) endTLS(hello []byte) {
 			c.f = f
 			c.reached(e.up)
 		}
-		f.carry(c, f.name, portHTTPS)
+		f.serveRequests(c, f.name, portHTTPS)
 	}
 }
 
@@ -148,7 +148,7 @@ type ending struct {
 	up            *tls.Conn // what was reached for it
 	err           error     // why it was not
 	clientRefused bool      // the client's refusal is sent and logged
-	many          bool      // it has a place among the connections of HTTP/2
+	hasPlace      bool      // it has a place among the connections of HTTP/2
 }
 
 func (e *ending) config(protocol string) *tls.Config {
@@ -167,14 +167,14 @@ func (e *ending) config(protocol string) *tls.Config {
 // choose returns the configuration with the protocol that the server has chosen, for a client that
 // supports HTTP/2.
 func (e *ending) choose(i *tls.ClientHelloInfo) (*tls.Config, error) {
-	if e.f.s.credentials.speak.HTTP2 == nil || !slices.Contains(i.SupportedProtos, protoHTTP2) || i.ServerName != e.f.name {
+	if e.f.s.credentials.protocols.HTTP2 == nil || !slices.Contains(i.SupportedProtos, protoHTTP2) || i.ServerName != e.f.name {
 		return nil, nil
 	}
-	if !e.f.place(e.f.s.credentials.many, helloTime) {
+	if !e.f.place(e.f.s.credentials.http2Places, helloTime) {
 		e.clientRefused = true
 		return nil, errors.New("no place")
 	}
-	e.many = true
+	e.hasPlace = true
 	if e.up, e.err = e.f.dialTLS(protoHTTP2, protoHTTP1); e.up == nil {
 		if e.clientRefused = e.err == nil; e.clientRefused {
 			return nil, errors.New("no server")
@@ -193,15 +193,15 @@ func (e *ending) close() {
 	if e.up != nil {
 		e.up.Close()
 	}
-	if e.many {
-		<-e.f.s.credentials.many
+	if e.hasPlace {
+		<-e.f.s.credentials.http2Places
 	}
 }
 
 // http2 serves a connection of HTTP/2.
 func (f *flow) http2(client, up *tls.Conn) {
 	own, creds := f.withCredentials(), f.s.credentials
-	creds.speak.HTTP2(&HTTP2Conn{
+	creds.protocols.HTTP2(&HTTP2Conn{
 		Client: client, Server: up, Host: f.name,
 		Judge: func(h *http1.Head) (*http1.Request, error) {
 			q, err := http1.Judge(h, f.name, portHTTPS, portHTTPS)
@@ -227,11 +227,11 @@ func (f *flow) http2(client, up *tls.Conn) {
 	linger(f.client)
 }
 
-// begun is a connection whose beginning has been read already.
-type begun struct {
+// replayConn is a connection whose beginning has been read already.
+type replayConn struct {
 	net.Conn
 	all io.Reader
 }
 
 // Read reads from the beginning of the connection.
-func (b *begun) Read(p []byte) (int, error) { return b.all.Read(p) }
+func (b *replayConn) Read(p []byte) (int, error) { return b.all.Read(p) }

@@ -19,12 +19,12 @@ const (
 	sshTime = time.Minute
 )
 
-// holdKeys reads the keys for ssh.
-func (c *credentials) holdKeys(w *helperproto.Work, list []helperproto.Credential) error {
+// readSSHKeys reads the keys for ssh.
+func (c *credentials) readSSHKeys(w *helperproto.Work, list []helperproto.Credential) error {
 	if len(list) == 0 {
 		return nil
 	}
-	if c.speak.SSH == nil || w.HostKey.Empty() {
+	if c.protocols.SSH == nil || w.HostKey.Empty() {
 		return errors.New("this program has no ssh, or the jail has no host key for it (remedy: start the jail anew)")
 	}
 	c.endpoints = map[string]string{}
@@ -40,7 +40,7 @@ func (c *credentials) holdKeys(w *helperproto.Work, list []helperproto.Credentia
 		}
 	}
 	var err error
-	c.ssh, err = c.speak.SSH(w.HostKey.Reveal(), keys)
+	c.ssh, err = c.protocols.SSH(w.HostKey.Reveal(), keys)
 	return err
 }
 

@@ -27,16 +27,16 @@ type inbound struct {
 	// engine are the published ports of the engine's network, and arriving the listeners there.
 	engine   []publish.Range
 	arriving []*net.TCPListener
-	inside   chan<- wanted
+	inside   chan<- socketRequest
 }
 
-// wanted is a request for a socket of a family in the jail's network namespace.
-type wanted struct {
+// socketRequest is a request for a socket of a family in the jail's network namespace.
+type socketRequest struct {
 	family int
-	got    chan<- made
+	got    chan<- socketReply
 }
 
-type made struct {
+type socketReply struct {
 	fd  int
 	err error
 }
@@ -63,7 +63,7 @@ func openInbound(w *helperproto.Work, netns *os.File) (*inbound, error) {
 	}
 	err := in.fromEngine()
 	if err == nil {
-		in.inside, err = stay(netns)
+		in.inside, err = socketsInside(netns)
 	}
 	return in, err
 }
@@ -130,11 +130,11 @@ func (in *inbound) asArrived(c *net.TCPConn) (e publish.Entry, rule string, ok b
 	return publish.Entry{At: to, Port: to.Port()}, publish.Engine, slices.ContainsFunc(in.engine, func(r publish.Range) bool { return r.Has(to.Port()) })
 }
 
-// stay starts a thread that stays in the jail's namespace and makes sockets there. A socket belongs
-// to the namespace of the thread that makes it, and joining a namespace needs capabilities that the
-// helper is about to drop.
-func stay(netns *os.File) (chan<- wanted, error) {
-	ask, joined := make(chan wanted), make(chan error)
+// socketsInside starts a thread that stays in the jail's namespace and makes sockets there. A
+// socket belongs to the namespace of the thread that makes it, and joining a namespace needs
+// capabilities that the helper is about to drop.
+func socketsInside(netns *os.File) (chan<- socketRequest, error) {
+	ask, joined := make(chan socketRequest), make(chan error)
 	go func() {
 		_ = thread.Own(func() error {
 			err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET)
@@ -144,7 +144,7 @@ func stay(netns *os.File) (chan<- wanted, error) {
 			}
 			for w := range ask {
 				fd, err := unix.Socket(w.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
-				w.got <- made{fd, err}
+				w.got <- socketReply{fd, err}
 			}
 			return nil
 		})
@@ -216,8 +216,8 @@ func (in *inbound) dial(port uint16) (*net.TCPConn, error) {
 
 // connect requests a socket from the thread in the jail and connects it.
 func (in *inbound) connect(family int, to unix.Sockaddr) (*net.TCPConn, error) {
-	got := make(chan made)
-	in.inside <- wanted{family, got}
+	got := make(chan socketReply)
+	in.inside <- socketRequest{family, got}
 	m := <-got
 	if m.err != nil {
 		return nil, m.err

@@ -24,9 +24,9 @@ func newLive(set *netrules.Set) *live {
 }
 
 func (l *live) now() *netrules.Set                                { return l.set.Load() }
-func (l *live) Allowed(name string) bool                          { return l.now().Allowed(name) }
-func (l *live) Match(name string, port uint16) netrules.Verdict   { return l.now().Match(name, port) }
-func (l *live) MatchAddr(a netip.Addr, p uint16) netrules.Verdict { return l.now().MatchAddr(a, p) }
+func (l *live) allows(name string) bool                           { return l.now().Allowed(name) }
+func (l *live) match(name string, port uint16) netrules.Verdict   { return l.now().Match(name, port) }
+func (l *live) matchAddr(a netip.Addr, p uint16) netrules.Verdict { return l.now().MatchAddr(a, p) }
 
 // flows are the connections that a rule has allowed. The rules change while the lock is held, so
 // that each connection is either in the table or judged by the new rules.

@@ -27,8 +27,8 @@ import (
 
 // Main runs the program with implementations of the protocols that are terminated for credentials.
 // It returns only after an error, with the exit status.
-func Main(speak Protocols) int {
-	if err := run(speak); err != nil {
+func Main(protocols Protocols) int {
+	if err := run(protocols); err != nil {
 		// No process reads the standard error of an activated helper, so it is recorded
 		// (helper.LastError).
 		fmt.Fprintln(os.Stderr, err)
@@ -37,8 +37,8 @@ func Main(speak Protocols) int {
 	return 0
 }
 
-func run(speak Protocols) error {
-	h, err := begin(speak)
+func run(protocols Protocols) error {
+	h, err := begin(protocols)
 	if !h.setup.Activated {
 		err = reportReady(err)
 	}
@@ -61,8 +61,8 @@ type helper struct {
 	ctl   *control
 	rt    *routes
 	// roots are the host's certificate authorities; nil if no credential needs them.
-	roots *x509.CertPool
-	speak Protocols
+	roots     *x509.CertPool
+	protocols Protocols
 }
 
 // reportReady reports to the starter that the helper is ready, or err, which it returns.
@@ -89,10 +89,10 @@ func (h *helper) awaitAssignment() (*assignment, error) {
 
 // begin does all that needs files or privileges, and then drops them. The helper is returned with
 // an error, too, for its set-up.
-func begin(speak Protocols) (*helper, error) {
+func begin(protocols Protocols) (*helper, error) {
 	debug.SetMemoryLimit(maxMemory)
 	debug.SetMaxThreads(maxThreads)
-	h := &helper{speak: speak}
+	h := &helper{protocols: protocols}
 	var err error
 	if h.setup, err = readSetup(os.NewFile(child.SetupFD, "setup")); err != nil {
 		return h, err
@@ -141,7 +141,7 @@ func (h *helper) serve(e *assignment) error {
 			return err
 		}
 	}
-	creds, err := newCredentials(w, h.roots, h.speak)
+	creds, err := newCredentials(w, h.roots, h.protocols)
 	if err != nil {
 		return err
 	}

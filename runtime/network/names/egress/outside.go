@@ -25,8 +25,8 @@ const (
 // ports (before Linux 6.3). Each occupies a port of the host for a minute.
 const connPerSecondAny = 50
 
-// ways configures sockets outside.
-type ways struct {
+// outbound configures sockets outside.
+type outbound struct {
 	ports   helperproto.Ports
 	crowded func() bool
 }
@@ -41,7 +41,7 @@ func perSecond() int {
 
 // control prepares a socket for connect(2). A UDP socket is left as it is: it occupies no port
 // after its end, and its port must not be predictable.
-func (w *ways) control(network, _ string, c syscall.RawConn) error {
+func (w *outbound) control(network, _ string, c syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil
 	}
@@ -69,7 +69,7 @@ func smallInside(c *net.TCPConn) {
 }
 
 // used turns EADDRNOTAVAIL into an error which explains that all ports are in use.
-func (w *ways) used(err error) error {
+func (w *outbound) used(err error) error {
 	if !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return err
 	}

@@ -71,16 +71,16 @@ func (f *flow) aim(t wire.Target) error {
 	var v netrules.Verdict
 	switch {
 	case t.Name != "":
-		v = f.s.set.Match(t.Name, t.Port)
+		v = f.s.set.match(t.Name, t.Port)
 	case helperproto.AddressRange.Contains(t.Addr):
 		name, ok := f.s.pool.name(t.Addr)
 		if !ok {
 			f.name, v = t.Addr.String(), netrules.Verdict{Reason: fmt.Sprintf("%s stands for no name", t.Addr), Remedy: "look the name up first"}
 			break
 		}
-		f.name, v = name, f.s.set.Match(name, t.Port)
+		f.name, v = name, f.s.set.match(name, t.Port)
 	default:
-		f.name, f.literal, v = t.Addr.String(), t.Addr, f.s.set.MatchAddr(t.Addr, t.Port)
+		f.name, f.literal, v = t.Addr.String(), t.Addr, f.s.set.matchAddr(t.Addr, t.Port)
 	}
 	if !v.OK {
 		f.refuse(v.Reason, v.Remedy)

@@ -30,14 +30,14 @@ const (
 // resolver queries the host's name servers for exact names, without the host's search list and
 // without its /etc/hosts.
 type resolver struct {
-	query   func(context.Context, string) ([]netip.Addr, error)
-	kind    func(netip.Addr) (byte, error) // the type of the route to an address
-	ways    *ways
-	hosts   []netip.Addr // the host's own addresses, where the helper's network namespace has others
-	dialer  net.Dialer
-	lookups chan struct{}
-	mu      sync.Mutex
-	cache   map[string]answer
+	query    func(context.Context, string) ([]netip.Addr, error)
+	kind     func(netip.Addr) (byte, error) // the type of the route to an address
+	outbound *outbound
+	hosts    []netip.Addr // the host's own addresses, where the helper's network namespace has others
+	dialer   net.Dialer
+	lookups  chan struct{}
+	mu       sync.Mutex
+	cache    map[string]answer
 }
 
 type answer struct {
@@ -47,7 +47,7 @@ type answer struct {
 
 // newResolver returns a resolver for the work's servers. Go's resolver cannot read its
 // configuration files under confinement, so Dial chooses the server.
-func newResolver(w *helperproto.Work, rt *routes, out *ways) *resolver {
+func newResolver(w *helperproto.Work, rt *routes, out *outbound) *resolver {
 	servers := w.Servers
 	var next atomic.Uint32
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -57,7 +57,7 @@ func newResolver(w *helperproto.Work, rt *routes, out *ways) *resolver {
 		d := net.Dialer{Timeout: dialTime, Control: out.control}
 		return d.DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
 	}}
-	return &resolver{cache: map[string]answer{}, ways: out, dialer: net.Dialer{Control: out.control}, kind: rt.kind, hosts: w.Host, lookups: make(chan struct{}, maxLookups), query: func(ctx context.Context, name string) ([]netip.Addr, error) {
+	return &resolver{cache: map[string]answer{}, outbound: out, dialer: net.Dialer{Control: out.control}, kind: rt.kind, hosts: w.Host, lookups: make(chan struct{}, maxLookups), query: func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return r.LookupNetIP(ctx, "ip", name+".")
 	}}
 }
@@ -115,7 +115,7 @@ func (r *resolver) dial(set *netrules.Set, addrs []netip.Addr, port uint16, rule
 		if err == nil {
 			return c.(*net.TCPConn), a, nil
 		}
-		errs = append(errs, r.ways.used(err))
+		errs = append(errs, r.outbound.used(err))
 	}
 	return nil, netip.Addr{}, errors.Join(errs...)
 }

@@ -26,9 +26,9 @@ const (
 	bodyTime = time.Second
 	// idleTime is how long a connection may wait for its next request.
 	idleTime = 2 * time.Minute
-	// maxCarried bounds the connections with credentials at once, each of which has up to two TLS
+	// maxProxied bounds the connections with credentials at once, each of which has up to two TLS
 	// connections. Others wait.
-	maxCarried = 256
+	maxProxied = 256
 	// maxHTTP2 bounds those of HTTP/2 at once, each of which has many requests.
 	maxHTTP2 = 16
 )
@@ -66,7 +66,7 @@ func (f *flow) route(host string) {
 	defer f.leave()
 	if f.place(f.s.credentials.places, helloTime) {
 		defer func() { <-f.s.credentials.places }()
-		f.carry(&credentialProxy{client: f.client}, as, at)
+		f.serveRequests(&credentialProxy{client: f.client}, as, at)
 	}
 }
 
@@ -96,9 +96,9 @@ func (f *flow) withCredentials() []*helperproto.Credential {
 	return own
 }
 
-// carry serves the requests of a connection. The requests are for the name and port that the client
-// used.
-func (f *flow) carry(c *credentialProxy, as string, at uint16) {
+// serveRequests serves the requests of a connection. The requests are for the name and port that
+// the client used.
+func (f *flow) serveRequests(c *credentialProxy, as string, at uint16) {
 	c.f, c.host, c.own, c.requestHead = f, f.name, f.withCredentials(), f.s.heads.of(c.client)
 	defer c.requestHead.done()
 	if c.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {

@@ -45,7 +45,7 @@ func newServer(w *helperproto.Work, c *credentials, e *events, rt *routes) (*ser
 		return nil, err
 	}
 	slots := make(chan struct{}, maxConns)
-	out := &ways{ports: w.Ports, crowded: func() bool { return len(slots) > fewConns }}
+	out := &outbound{ports: w.Ports, crowded: func() bool { return len(slots) > fewConns }}
 	return &server{
 		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()), resolver: newResolver(w, rt, out), events: e,
 		rate: newBucket(connBurst, perSecond()), queries: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(), credentials: c,
@@ -64,7 +64,7 @@ func (s *server) name(name string) (netip.Addr, bool) {
 	if s.routed(name) != "" {
 		return s.pool.addr(name)
 	}
-	if !s.set.Allowed(name) {
+	if !s.set.allows(name) {
 		s.events.refusedName(name, "no rule allows it", "network.allow in the policy")
 		return netip.Addr{}, false
 	}
@@ -151,7 +151,7 @@ func (s *server) accept(l *net.TCPListener, serve func(*net.TCPConn)) {
 			}
 			continue
 		}
-		if s.resolver.ways.crowded() {
+		if s.resolver.outbound.crowded() {
 			smallInside(c)
 		}
 		go func() {

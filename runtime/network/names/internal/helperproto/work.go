@@ -161,8 +161,8 @@ type Sockets struct {
 	// socket for replies.
 	Link bool `json:"link,omitempty"`
 	Raw  bool `json:"raw,omitempty"`
-	// Taken is the way by which connections arrive.
-	Taken Arrival `json:"taken"`
+	// Arrival is the way by which connections arrive.
+	Arrival Arrival `json:"arrival"`
 }
 
 // The ways by which a jail's connections arrive, the best first.

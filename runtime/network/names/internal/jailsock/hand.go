@@ -12,8 +12,9 @@ import (
 	"agentjail.dev/runtime/network/names/internal/helperproto"
 )
 
-// Hand returns the descriptors to send and their description. They stay open in this process.
-func (s *Sockets) Hand() (fds []int, what helperproto.Sockets, err error) {
+// Descriptors returns the descriptors to send and their description. They stay open in this
+// process.
+func (s *Sockets) Descriptors() (fds []int, what helperproto.Sockets, err error) {
 	all := []syscall.Conn{s.UDP, s.DNS, s.Connect, s.SOCKS}
 	for _, l := range s.In {
 		all = append(all, l)
@@ -27,7 +28,7 @@ func (s *Sockets) Hand() (fds []int, what helperproto.Sockets, err error) {
 			return nil, what, fmt.Errorf("a socket in the jail: %w", err)
 		}
 	}
-	what = helperproto.Sockets{In: len(s.In), Link: s.link >= 0, Raw: s.raw >= 0, Taken: s.Taken}
+	what = helperproto.Sockets{In: len(s.In), Link: s.link >= 0, Raw: s.raw >= 0, Arrival: s.Arrival}
 	for _, fd := range []int{s.link, s.raw} {
 		if fd >= 0 {
 			fds = append(fds, fd)
@@ -36,8 +37,8 @@ func (s *Sockets) Hand() (fds []int, what helperproto.Sockets, err error) {
 	return fds, what, nil
 }
 
-// Count returns how many descriptors Hand returns.
-func Count(what helperproto.Sockets) int {
+// CountDescriptors returns how many descriptors Hand returns.
+func CountDescriptors(what helperproto.Sockets) int {
 	n := services + what.In
 	for _, has := range []bool{what.Link, what.Raw} {
 		if has {
@@ -49,9 +50,9 @@ func Count(what helperproto.Sockets) int {
 
 const services = 4 // sockets of services
 
-// Take is the inverse of Hand. It takes ownership of the descriptors.
-func Take(fds []int, what helperproto.Sockets) (_ *Sockets, err error) {
-	s := none()
+// FromDescriptors is the inverse of Hand. It takes ownership of the descriptors.
+func FromDescriptors(fds []int, what helperproto.Sockets) (_ *Sockets, err error) {
+	s := newSockets()
 	defer func() {
 		if err == nil {
 			return
@@ -61,10 +62,10 @@ func Take(fds []int, what helperproto.Sockets) (_ *Sockets, err error) {
 			unix.Close(fd)
 		}
 	}()
-	if what.In < 0 || what.In > MaxListeners || len(fds) != Count(what) {
+	if what.In < 0 || what.In > MaxListeners || len(fds) != CountDescriptors(what) {
 		return nil, fmt.Errorf("%d descriptors with the work do not match its description", len(fds))
 	}
-	s.Taken = what.Taken
+	s.Arrival = what.Arrival
 	next := func() int {
 		fd := fds[0]
 		fds = fds[1:]
@@ -98,7 +99,7 @@ func Take(fds []int, what helperproto.Sockets) (_ *Sockets, err error) {
 	if what.Raw {
 		s.raw = next()
 	}
-	for _, m := range what.Taken.Moved {
+	for _, m := range what.Arrival.Moved {
 		s.moved = append(s.moved, movedSocket{Moved: m})
 	}
 	return s, nil

@@ -29,7 +29,7 @@ func TestMoved(t *testing.T) {
 }
 
 func movedBy(t *testing.T, w way, at string) {
-	netns, err := fresh()
+	netns, err := freshNetns()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,18 +41,24 @@ func movedBy(t *testing.T, w way, at string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := none()
+	made := newSockets()
 	defer made.Close()
-	made.Taken.Way = w.name
+	made.Arrival.Way = w.name
 	err = join(netns, func() error {
 		if err := made.listen(); err != nil {
 			return err
 		}
-		return w.take(made, netns, func() ([]uint16, error) { return []uint16{443}, nil })
+		return w.accept(made, netns, func() ([]uint16, error) { return []uint16{443}, nil })
 	})
 	if w.name == helperproto.Listeners {
 		if !errors.Is(err, unix.EADDRINUSE) {
 			t.Errorf("%v", err)
+		}
+		// As the only way, the cause is still in the error.
+		only = w.name
+		defer func() { only = "" }()
+		if err := join(netns, func() error { return made.accept(netns, func() ([]uint16, error) { return []uint16{443}, nil }) }); !errors.Is(err, unix.EADDRINUSE) {
+			t.Errorf("by this way alone: %v", err)
 		}
 		return
 	}
@@ -63,7 +69,7 @@ func movedBy(t *testing.T, w way, at string) {
 		t.Fatalf("moved: %+v", made.moved)
 	}
 	for _, m := range made.moved {
-		made.Taken.Moved = append(made.Taken.Moved, m.Moved)
+		made.Arrival.Moved = append(made.Arrival.Moved, m.Moved)
 	}
 	s := handed(t, made)
 	made.Close() // the helper's are its own
@@ -116,7 +122,7 @@ func movedBy(t *testing.T, w way, at string) {
 // handed are the sockets as a helper has them: by descriptors of its own.
 func handed(t *testing.T, made *Sockets) *Sockets {
 	t.Helper()
-	fds, what, err := made.Hand()
+	fds, what, err := made.Descriptors()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +131,7 @@ func handed(t *testing.T, made *Sockets) *Sockets {
 			t.Fatal(err)
 		}
 	}
-	s, err := Take(fds, what)
+	s, err := FromDescriptors(fds, what)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,11 +28,11 @@ type Sockets struct {
 	Connect, SOCKS *net.TCPListener
 	// In accept the connections to the range of addresses.
 	In []*net.TCPListener
-	// Taken is the way by which the connections arrive.
-	Taken helperproto.Arrival
-	link  int // the link of the sk_lookup program, or -1
-	raw   int // what answers questions from a port that is taken, or -1
-	moved []movedSocket
+	// Arrival is the way by which the connections arrive.
+	Arrival helperproto.Arrival
+	link    int // the link of the sk_lookup program, or -1
+	raw     int // what answers questions from a port that is taken, or -1
+	moved   []movedSocket
 }
 
 // movedSocket is a socket that is not at its usual port of 127.0.0.1, since a program of the jail
@@ -45,12 +45,12 @@ type movedSocket struct {
 // Open makes the sockets in a network namespace, by the first way that works. It needs the
 // privileges of that way. ports returns the ports of the rules, for ways that need them.
 func Open(netns *os.File, ports func() ([]uint16, error)) (*Sockets, error) {
-	s := none()
+	s := newSockets()
 	err := join(netns, func() error {
 		if err := s.listen(); err != nil {
 			return err
 		}
-		return s.take(netns, ports)
+		return s.accept(netns, ports)
 	})
 	if err != nil {
 		s.Close()
@@ -59,11 +59,11 @@ func Open(netns *os.File, ports func() ([]uint16, error)) (*Sockets, error) {
 	return s, nil
 }
 
-func none() *Sockets { return &Sockets{link: -1, raw: -1} }
+func newSockets() *Sockets { return &Sockets{link: -1, raw: -1} }
 
 // Close closes this process's descriptors of the sockets.
 func (s *Sockets) Close() {
-	s.drop()
+	s.closeWay()
 	if s.UDP != nil {
 		s.UDP.Close()
 	}
@@ -96,23 +96,23 @@ const (
 )
 
 func (s *Sockets) listen() (err error) {
-	if s.UDP, err = s.questions(); err != nil {
+	if s.UDP, err = s.listenUDP(); err != nil {
 		return fmt.Errorf("name service in the jail: %w", err)
 	}
-	if s.DNS, err = s.service(dnsPort); err != nil {
+	if s.DNS, err = s.listenTCP(dnsPort); err != nil {
 		return fmt.Errorf("name service in the jail: %w", err)
 	}
-	if s.Connect, err = s.service(connectPort); err != nil {
+	if s.Connect, err = s.listenTCP(connectPort); err != nil {
 		return fmt.Errorf("a proxy in the jail: %w", err)
 	}
-	if s.SOCKS, err = s.service(socksPort); err != nil {
+	if s.SOCKS, err = s.listenTCP(socksPort); err != nil {
 		return fmt.Errorf("a proxy in the jail: %w", err)
 	}
 	return nil
 }
 
-// questions returns the socket of the name service, at its usual port unless that is taken.
-func (s *Sockets) questions() (c *net.UDPConn, err error) {
+// listenUDP returns the socket of the name service, at its usual port unless that is taken.
+func (s *Sockets) listenUDP() (c *net.UDPConn, err error) {
 	bind := func(port uint16) (err error) {
 		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(localhost, port)))
 		return err
@@ -120,15 +120,15 @@ func (s *Sockets) questions() (c *net.UDPConn, err error) {
 	if err := bind(dnsPort); !errors.Is(err, unix.EADDRINUSE) {
 		return c, err
 	}
-	if err := elsewhere(bind); err != nil {
+	if err := bindAnywhere(bind); err != nil {
 		return nil, err
 	}
 	s.move(unix.IPPROTO_UDP, dnsPort, c.LocalAddr().(*net.UDPAddr).AddrPort().Port(), c)
 	return c, nil
 }
 
-// service returns a listener at its usual port unless that is taken.
-func (s *Sockets) service(port uint16) (l *net.TCPListener, err error) {
+// listenTCP returns a listener at its usual port unless that is taken.
+func (s *Sockets) listenTCP(port uint16) (l *net.TCPListener, err error) {
 	bind := func(port uint16) (err error) {
 		l, err = ListenTCP(netip.AddrPortFrom(localhost, port).String())
 		return err
@@ -136,7 +136,7 @@ func (s *Sockets) service(port uint16) (l *net.TCPListener, err error) {
 	if err := bind(port); !errors.Is(err, unix.EADDRINUSE) {
 		return l, err
 	}
-	if err := elsewhere(bind); err != nil {
+	if err := bindAnywhere(bind); err != nil {
 		return nil, err
 	}
 	s.move(unix.IPPROTO_TCP, port, portOf(l), l)
@@ -151,8 +151,8 @@ func (s *Sockets) move(protocol uint8, port, at uint16, socket syscall.Conn) {
 // taken.
 const tries = 256
 
-// elsewhere binds a socket to any port.
-func elsewhere(bind func(port uint16) error) error {
+// bindAnywhere binds a socket to any port.
+func bindAnywhere(bind func(port uint16) error) error {
 	err := bind(0)
 	for range tries {
 		if !errors.Is(err, unix.EADDRINUSE) {

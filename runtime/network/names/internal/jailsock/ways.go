@@ -24,8 +24,8 @@ type ports func() ([]uint16, error)
 // A way lets the jail's connections to the range of addresses arrive at the helper. take makes its
 // listeners.
 type way struct {
-	name string
-	take func(s *Sockets, netns *os.File, named ports) error // by a thread in the namespace
+	name   string
+	accept func(s *Sockets, netns *os.File, named ports) error // by a thread in the namespace
 }
 
 // ways are tried in this order; the first that works is used.
@@ -42,27 +42,27 @@ var only string
 // MaxListeners bounds the listeners of the last way.
 const MaxListeners = 128
 
-// take makes the listeners for the jail's connections, by the first way that works.
-func (s *Sockets) take(netns *os.File, named ports) error {
+// accept makes the listeners for the jail's connections, by the first way that works.
+func (s *Sockets) accept(netns *os.File, named ports) error {
 	var missed error
 	for _, w := range ways {
 		if only != "" && w.name != only {
 			continue
 		}
-		err := w.take(s, netns, named)
+		err := w.accept(s, netns, named)
 		if err == nil {
-			if s.Taken.Why != "" {
-				missed = also(missed, "; ", errors.New(s.Taken.Why))
+			if s.Arrival.Why != "" {
+				missed = also(missed, "; ", errors.New(s.Arrival.Why))
 			}
-			if s.Taken.Way = w.name; missed != nil {
-				s.Taken.Why = missed.Error()
+			if s.Arrival.Way = w.name; missed != nil {
+				s.Arrival.Why = missed.Error()
 			}
 			for _, m := range s.moved {
-				s.Taken.Moved = append(s.Taken.Moved, m.Moved)
+				s.Arrival.Moved = append(s.Arrival.Moved, m.Moved)
 			}
 			return nil
 		}
-		s.drop()
+		s.closeWay()
 		missed = also(missed, "; ", fmt.Errorf("%s: %w", w.name, err))
 	}
 	return fmt.Errorf("the jail's connections cannot be taken: %w (remedy: Linux 5.9 or later with CONFIG_BPF_SYSCALL, as root of the machine; or nf_tables with NAT; or network.mode = \"none\")", missed)
@@ -76,8 +76,8 @@ func also(all error, separator string, err error) error {
 	return fmt.Errorf("%w%s%w", all, separator, err)
 }
 
-// drop closes all that a way has opened.
-func (s *Sockets) drop() {
+// closeWay closes all that a way has opened.
+func (s *Sockets) closeWay() {
 	for _, l := range s.In {
 		l.Close()
 	}
@@ -86,7 +86,7 @@ func (s *Sockets) drop() {
 			unix.Close(fd)
 		}
 	}
-	s.In, s.link, s.raw, s.Taken = nil, -1, -1, helperproto.Arrival{}
+	s.In, s.link, s.raw, s.Arrival = nil, -1, -1, helperproto.Arrival{}
 }
 
 // join calls f on a new thread in the network namespace. The thread ends with f.
@@ -99,9 +99,9 @@ func join(netns *os.File, f func() error) error {
 	})
 }
 
-// one makes one listener on 127.0.0.1 of the jail, at a port of the kernel's choice.
-func (s *Sockets) one() error {
-	return elsewhere(func(port uint16) error {
+// listenOne makes one listener on 127.0.0.1 of the jail, at a port of the kernel's choice.
+func (s *Sockets) listenOne() error {
+	return bindAnywhere(func(port uint16) error {
 		l, err := ListenTCP(netip.AddrPortFrom(localhost, port).String())
 		if err == nil {
 			s.In = []*net.TCPListener{l}
@@ -113,7 +113,7 @@ func (s *Sockets) one() error {
 // bySkLookup accepts every connection to the range, at each port, even if another program listens
 // there.
 func (s *Sockets) bySkLookup(netns *os.File, _ ports) (err error) {
-	if err := s.one(); err != nil {
+	if err := s.listenOne(); err != nil {
 		return err
 	}
 	if s.raw, err = s.replies(); err != nil {
@@ -125,7 +125,7 @@ func (s *Sockets) bySkLookup(netns *os.File, _ ports) (err error) {
 
 // byRedirect redirects every connection to the range to one port, by nf_tables.
 func (s *Sockets) byRedirect(netns *os.File, _ ports) error {
-	if err := s.one(); err != nil {
+	if err := s.listenOne(); err != nil {
 		return err
 	}
 	port := portOf(s.In[0])
@@ -137,7 +137,7 @@ func (s *Sockets) byRedirect(netns *os.File, _ ports) error {
 	if err := thread.Own(func() error { return seal.Redirect(netns, t) }); err != nil {
 		return err
 	}
-	s.Taken.Port = port
+	s.Arrival.Port = port
 	return nil
 }
 
@@ -167,14 +167,14 @@ func (s *Sockets) byListeners(_ *os.File, named ports) error {
 		return without
 	}
 	if without != nil {
-		s.Taken.Why = "not served: " + without.Error()
+		s.Arrival.Why = "not served: " + without.Error()
 	}
 	return nil
 }
 
 // Served returns the ports at which connections arrive; nil means all.
 func (s *Sockets) Served() []uint16 {
-	if s.Taken.Way != helperproto.Listeners {
+	if s.Arrival.Way != helperproto.Listeners {
 		return nil
 	}
 	out := []uint16{}
@@ -186,7 +186,7 @@ func (s *Sockets) Served() []uint16 {
 
 // Destination returns the original destination of a connection of In.
 func (s *Sockets) Destination(c *net.TCPConn) (netip.AddrPort, error) {
-	if s.Taken.Way == helperproto.Redirect {
+	if s.Arrival.Way == helperproto.Redirect {
 		return original(c)
 	}
 	return Local(c)
@@ -231,19 +231,19 @@ func original(c *net.TCPConn) (at netip.AddrPort, err error) {
 
 // Probe tries the ways in a network namespace of its own.
 func Probe() (helperproto.Arrival, error) {
-	netns, err := fresh()
+	netns, err := freshNetns()
 	if err != nil {
 		return helperproto.Arrival{}, err
 	}
 	defer netns.Close()
-	s := none()
+	s := newSockets()
 	defer s.Close()
-	err = join(netns, func() error { return s.take(netns, func() ([]uint16, error) { return []uint16{443}, nil }) })
-	return s.Taken, err
+	err = join(netns, func() error { return s.accept(netns, func() ([]uint16, error) { return []uint16{443}, nil }) })
+	return s.Arrival, err
 }
 
-// fresh makes a network namespace with lo up, which exists as long as the file.
-func fresh() (netns *os.File, err error) {
+// freshNetns makes a network namespace with lo up, which exists as long as the file.
+func freshNetns() (netns *os.File, err error) {
 	err = thread.Own(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("making a network namespace: %w", err)

@@ -29,7 +29,7 @@ func TestTaken(t *testing.T) {
 }
 
 func taken(t *testing.T, w way) error {
-	netns, err := fresh()
+	netns, err := freshNetns()
 	if err != nil {
 		return err
 	}
@@ -43,10 +43,10 @@ func taken(t *testing.T, w way) error {
 		return err
 	}
 	defer own.Close()
-	s := none()
+	s := newSockets()
 	defer s.Close()
-	s.Taken.Way = w.name
-	if err := join(netns, func() error { return w.take(s, netns, func() ([]uint16, error) { return []uint16{22, 443}, nil }) }); err != nil {
+	s.Arrival.Way = w.name
+	if err := join(netns, func() error { return w.accept(s, netns, func() ([]uint16, error) { return []uint16{22, 443}, nil }) }); err != nil {
 		return err
 	}
 	to := []string{"127.64.0.1:22", "127.127.255.254:443"}
@@ -128,7 +128,7 @@ func TestDivertPorts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
 	}
-	netns, err := fresh()
+	netns, err := freshNetns()
 	if err != nil {
 		t.Fatal(err)
 	}
