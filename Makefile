@@ -8,6 +8,8 @@ GO ?= go
 # Tests and linters are built with the programs' flags, so that everything is compiled once.
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS 2>/dev/null)) -trimpath)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT := mvdan.cc/gofumpt@v0.12.0
+MISSPELL := github.com/golangci/misspell/cmd/misspell@v0.8.0
 # Everything is pure Go but what links libseccomp.
 CGO_PACKAGES := agentjail.dev/seccomp/prove
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
@@ -21,7 +23,7 @@ OUT := dist
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$(PATH)" "GOFLAGS=$(GOFLAGS)" "GOPROXY=$(shell $(GO) env GOPROXY)")
 
 # $(call lane,NAME) is a part of make test: whatever becomes of the task NAME, the next part runs. Past the BUDGET it is left out.
-lane = $(OUT)/testlane lane $(1) $(MAKE) $(1)
+lane = $(OUT)/testlane lane $(firstword $(1)) $(MAKE) $(1)
 # $(call tests,PART,TASK) before go test, whose flags come last: shows what fails, runs that once more, keeps all output in dist/PART.log.
 tests = $(OUT)/testlane tests -part $(1) -lane $(2) -log $(OUT)/$(1).log
 
@@ -51,7 +53,10 @@ BEGAN ?= $(shell date +%s)
 BEGAN := $(BEGAN)
 export BUDGET BEGAN
 
-.PHONY: help build demo test test-beside test-here testlane modules preflight test-quick test-unit test-e2e test-neighbors test-kubernetes test-clients test-delegates test-docker test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
+# Whether gofmt and go vet have passed already in this run, as lint's part of it.
+VETTED ?=
+
+.PHONY: help build demo test test-beside test-here testlane modules vet preflight test-quick test-unit test-e2e test-neighbors test-kubernetes test-clients test-delegates test-docker test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,8 +88,9 @@ test-beside:
 
 test-here:
 	$(call lane,lint)
-	$(call lane,test-quick)
+	$(call lane,test-quick VETTED=yes)
 	$(call lane,test-unit)
+	$(call lane,fuzz FUZZTIME=2s)
 	$(call lane,prove)
 	$(call lane,test-e2e)
 	$(call lane,test-neighbors)
@@ -97,7 +103,8 @@ testlane: # what runs tests (hack/testlane)
 
 modules: ## fetch the modules that the build, the tests and lint need, trying again where a download fails
 	@for try in 1 2 3; do \
-		$(GO) list -deps -test ./... >/dev/null && CGO_ENABLED=0 $(GO) run $(STATICCHECK) -version >/dev/null && exit 0; \
+		$(GO) list -deps -test ./... >/dev/null && $(GO) mod download -C hack/tools/analyzers && CGO_ENABLED=0 $(GO) run $(STATICCHECK) -version >/dev/null && \
+			CGO_ENABLED=0 $(GO) run $(GOFUMPT) -version >/dev/null && CGO_ENABLED=0 $(GO) run $(MISSPELL) -v >/dev/null && exit 0; \
 		echo "modules: not all could be fetched" >&2; \
 	done; exit 1
 
@@ -105,9 +112,11 @@ preflight: ## report a kernel on which tests would hang, left so by an earlier r
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/preflight ./hack/preflight
 	@$(ROOT) $(OUT)/preflight
 
-test-quick: testlane ## gofmt, go vet and unit tests, as an ordinary user in about two minutes
+vet:
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed:"; echo "$$bad"; exit 1; }
 	CGO_ENABLED=0 $(GO) vet ./...
+
+test-quick: testlane $(if $(VETTED),,vet) ## gofmt, go vet and unit tests, as an ordinary user in about two minutes
 	@$(call tests,quick,test-quick) -packages ./... $(if $(filter 0,$(shell id -u)),env GO=$(GO) hack/quick.sh,env CGO_ENABLED=0 $(GO) test) -v
 
 test-unit: testlane ## tests without a container engine
@@ -180,16 +189,17 @@ bench-smoke: ## fail if agentjail takes about twice the time that it usually add
 	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh $(OUT)/bench -smoke
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s)
-	@for pkg in $$($(GO) list ./...); do \
-		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-			echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; \
-		done; \
+	@git grep -o '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | while IFS=: read -r file f; do \
+		echo "$${file%/*} $${f#func }"; CGO_ENABLED=0 $(GO) test -run '^$$' -fuzz "^$${f#func }$$" -fuzztime $(FUZZTIME) "./$${file%/*}"; \
 	done
 
-lint: ## gofmt, go vet, staticcheck
-	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed:"; echo "$$bad"; exit 1; }
-	CGO_ENABLED=0 $(GO) vet ./...
+lint: vet ## gofmt, gofumpt, go vet, go fix, errorlint, usetesting, staticcheck, misspell
+	@bad=$$(CGO_ENABLED=0 $(GO) run $(GOFUMPT) -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofumpt'ed (remedy: go run $(GOFUMPT) -w FILE):"; echo "$$bad"; exit 1; }
+	@CGO_ENABLED=0 $(GO) run $(MISSPELL) -error -i proces $$(git ls-files | grep -v /testdata/)
 	CGO_ENABLED=1 $(GO) vet -tags libseccomp $(CGO_PACKAGES) ./cmd/agentjailctl
+	CGO_ENABLED=0 $(GO) build -C hack/tools/analyzers -o $(CURDIR)/$(OUT)/analyzers .
+	CGO_ENABLED=0 $(GO) vet -vettool=$(CURDIR)/$(OUT)/analyzers ./...
+	CGO_ENABLED=0 $(GO) fix -stringsbuilder=false -diff ./...
 	CGO_ENABLED=0 $(GO) run $(STATICCHECK) ./...
 	CGO_ENABLED=1 $(GO) run $(STATICCHECK) -tags libseccomp $(CGO_PACKAGES) ./cmd/agentjailctl
 	hack/bpf.sh --check

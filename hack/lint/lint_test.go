@@ -95,6 +95,17 @@ func TestImports(t *testing.T) {
 // imports are the packages of the module that a file imports, below the module.
 func imports(t *testing.T, name string) (out []string) {
 	t.Helper()
+	for _, imported := range allImports(t, name) {
+		if rel, ours := strings.CutPrefix(imported, module); ours {
+			out = append(out, rel)
+		}
+	}
+	return out
+}
+
+// allImports are the packages that a file imports.
+func allImports(t *testing.T, name string) (out []string) {
+	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
 	if err != nil {
 		t.Fatal(err)
@@ -104,9 +115,7 @@ func imports(t *testing.T, name string) (out []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rel, ours := strings.CutPrefix(imported, module); ours {
-			out = append(out, rel)
-		}
+		out = append(out, imported)
 	}
 	return out
 }

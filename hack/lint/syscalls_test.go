@@ -2,7 +2,9 @@ package lint
 
 import (
 	"os"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -49,6 +51,43 @@ func TestRawSystemCalls(t *testing.T) {
 	for _, r := range rawCallers {
 		if !used[r.below] {
 			t.Errorf("%s makes no system call by number (%s)", r.below, r.why)
+		}
+	}
+}
+
+// pure are the rooms that decide from data. What they decide can be tried without a kernel.
+var pure = []string{"runtime/harden", "runtime/spec", "runtime/refusal", "runtime/version", "seccomp/compiler", "seccomp/profiles", "seccomp/verify"}
+
+// impure are the packages in them that call the kernel all the same, and why.
+var impure = []struct{ below, why string }{
+	{"runtime/spec/bindsource", "it looks at what a bind mount names"},
+	{"runtime/spec/credential", "it starts the host's program for a secret"},
+	{"runtime/spec/sandbox/git", "it reads a repository of the host's"},
+}
+
+// TestPureRooms: what decides imports no system calls, and every row of the exceptions does.
+func TestPureRooms(t *testing.T) {
+	used := map[string]bool{}
+	for _, f := range goFiles(t, []string{"runtime", "seccomp"}, false, 300) {
+		dir := path.Dir(f.rel)
+		if !slices.ContainsFunc(pure, func(room string) bool { return below(dir, room) }) {
+			continue
+		}
+		for _, imported := range allImports(t, f.path) {
+			if imported != "golang.org/x/sys/unix" && imported != "syscall" {
+				continue
+			}
+			i := slices.IndexFunc(impure, func(r struct{ below, why string }) bool { return below(dir, r.below) })
+			if i < 0 {
+				t.Errorf("%s imports %s: what decides calls no kernel (remedy: a package below runtime/kernel, and its result as a parameter)", f.rel, imported)
+				continue
+			}
+			used[impure[i].below] = true
+		}
+	}
+	for _, r := range impure {
+		if !used[r.below] {
+			t.Errorf("%s imports no system calls (%s)", r.below, r.why)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func pathOf(env []string) string {
 func runnable(root int, path string) error {
 	fd, err := openat.Open(root, path, openat.InRoot, unix.O_PATH)
 	if err != nil {
-		if err == unix.ENOENT || err == unix.ENOTDIR {
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 			return err
 		}
 		return nil //nolint:nilerr // the step finds out

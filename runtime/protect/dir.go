@@ -3,6 +3,7 @@ package protect
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -51,13 +52,13 @@ func (t tree) openAt(dir int, rel string, flags int) (int, error) {
 		fd, err := openat.Open(dir, rel, t.how(), flags|unix.O_NOFOLLOW)
 		// EAGAIN: a concurrent rename kept the kernel from deciding whether the path stayed
 		// beneath; or there is a lease.
-		if tries++; err == unix.EAGAIN && tries < leaseTries {
+		if tries++; errors.Is(err, unix.EAGAIN) && tries < leaseTries {
 			if flags&unix.O_NONBLOCK != 0 {
 				time.Sleep(leaseWait)
 			}
 			continue
 		}
-		if err == unix.EAGAIN {
+		if errors.Is(err, unix.EAGAIN) {
 			return -1, refusal.New(refusal.MountMoved, "%s is held by another process (fcntl(2), F_SETLEASE), or changes too fast", rel).WithRemedy("try again without it")
 		}
 		if err != nil {

@@ -119,7 +119,7 @@ func OpenDir(path string) (*os.File, error) {
 // link's target can change.
 func OpenRoot(path string) (*os.File, error) {
 	fd, err := openat.Open(unix.AT_FDCWD, path, openat.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
-	if err == unix.ELOOP {
+	if errors.Is(err, unix.ELOOP) {
 		return nil, fmt.Errorf("invalid rootfs %s: a symbolic link is on the way", path)
 	}
 	if err != nil {

@@ -50,7 +50,7 @@ func TestOpen(t *testing.T) {
 		if err == nil {
 			unix.Close(fd)
 		}
-		if err != c.want { //nolint:errorlint // an errno
+		if !errors.Is(err, c.want) { //nolint:errorlint // an errno
 			t.Errorf("%s within %#x: %v, not %v", c.path, c.how, err, c.want)
 		}
 	}
@@ -58,7 +58,7 @@ func TestOpen(t *testing.T) {
 	proc, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	must(err)
 	defer unix.Close(proc)
-	if _, err := Open(proc, "proc/self", OneMount, unix.O_PATH|unix.O_NOFOLLOW); err != unix.EXDEV { //nolint:errorlint // an errno
+	if _, err := Open(proc, "proc/self", OneMount, unix.O_PATH|unix.O_NOFOLLOW); !errors.Is(err, unix.EXDEV) { //nolint:errorlint // an errno
 		t.Errorf("into another mount: %v", err)
 	}
 

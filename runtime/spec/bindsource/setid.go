@@ -1,6 +1,7 @@
 package bindsource
 
 import (
+	"errors"
 	"path"
 	"strings"
 
@@ -44,7 +45,7 @@ func (s *Source) FindSetID(l SetIDLimits) {
 	buf := make([]byte, 16<<10)
 	for queue := []dir{{".", 0}}; len(queue) > 0; queue = queue[1:] {
 		fd, err := openat.Open(int(s.File.Fd()), queue[0].rel, openat.Beneath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
-		if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 			continue // replaced meanwhile
 		}
 		if err != nil {
