@@ -40,7 +40,7 @@ func networkRestartCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if err := r.RestartNetwork(j.Key, c.Bool("force")); err != nil {
+			if err := r.Networks().Restart(j.Key, c.Bool("force")); err != nil {
 				return fmt.Errorf("%s: %w", j.ID, err)
 			}
 			return nil
@@ -97,7 +97,7 @@ func networkReload(c *cli.Context) error {
 
 // reloadOne reads one jail's rules again, and prints the result.
 func reloadOne(c *cli.Context, rt *lifecycle.Runtime, j *state.Brief) error {
-	r, err := rt.ReloadNetwork(j.Key)
+	r, err := rt.Networks().Reload(j.Key)
 	if err != nil {
 		return fmt.Errorf("%s: %w", j.ID, err)
 	}

@@ -59,9 +59,6 @@ type Watcher interface {
 	Ended(*state.Jail)
 }
 
-// pidFile is the delegate's pid file in the jail's state directory.
-const pidFile = "init.pid"
-
 // Create makes a jail from a bundle and leaves its first process waiting for Start. With Run it
 // also starts the jail and, unless Detach, waits for its end and removes it.
 //
@@ -279,7 +276,7 @@ func (r *Runtime) claim(j *state.Jail) error {
 	switch {
 	case errors.Is(lerr, state.ErrNotFound): // an interrupted Remove
 		lerr = r.Store.Remove(j.Key)
-	case lerr == nil && !r.complete(old).Dead():
+	case lerr == nil && !r.Store.Complete(old).Dead():
 		return err
 	case lerr == nil:
 		lerr = r.cleanup(old)

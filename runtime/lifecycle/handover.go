@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/facts"
@@ -60,7 +59,7 @@ func (a *attempt) delegate() error {
 	identity := account.Identity(a.j, name, image, a.in.Root.Name(), a.rep)
 	beside := r.whileDelegateRuns(a.ctx, a.j, a.rep, identity, a.bundle.Saved)
 	args := delegate.StartArgs{
-		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(r.Store.Dir(a.j.Key), pidFile),
+		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: r.Store.PidFile(a.j.Key),
 		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),
 	}
 	code, err := spared.RunInto(a.files.Given, append(r.Globals.Args(), args.Create()...), a.timeNS, false)
@@ -86,7 +85,7 @@ func (a *attempt) launch() <-chan error {
 		done <- nil
 		return done
 	}
-	jail := a.rt.networkOf(&a.j.Brief)
+	jail := a.rt.Networks().Of(&a.j.Brief)
 	go func() {
 		done <- thread.Caught(func() error {
 			defer a.rt.step("launch")()

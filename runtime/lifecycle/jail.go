@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
-	"agentjail.dev/runtime/kernel/pidfd"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/rootfs"
@@ -218,7 +217,7 @@ func (r *Runtime) findAny(id string) (*state.Brief, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.complete(j), nil
+	return r.Store.Complete(j), nil
 }
 
 // elsewhere returns the error for a jail of another PID namespace, whose processes are not known.
@@ -240,21 +239,8 @@ func (r *Runtime) findAll(id string) (*state.Jail, error) {
 	if j.Elsewhere() {
 		return nil, elsewhere(id)
 	}
-	r.complete(&j.Brief)
+	r.Store.Complete(&j.Brief)
 	return j, nil
-}
-
-// complete adds what a crash kept from being recorded: the first process, read from the delegate's
-// pid file.
-func (r *Runtime) complete(j *state.Brief) *state.Brief {
-	if j.InitPid == 0 && !j.Elsewhere() {
-		if pid, err := readPid(filepath.Join(r.Store.Dir(j.Key), pidFile)); err == nil {
-			if start, _, err := state.StartTime(pid); err == nil {
-				j.InitPid, j.InitStart = pid, start
-			}
-		}
-	}
-	return j
 }
 
 // delegateFor returns the delegate that made the jail, or the policy's for an unknown container.
@@ -343,7 +329,7 @@ func (r *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 	case err == nil:
 		return delegate.Time{Join: f}, nil
 	case errors.Is(err, os.ErrNotExist):
-		return delegate.Time{}, onInit(j, pidfd.Wait)
+		return delegate.Time{}, j.AwaitInit(endPatience)
 	case !j.InitAlive():
 		return delegate.Time{}, nil
 	}
@@ -472,7 +458,7 @@ func (r *Runtime) reclaimOwn(but string) {
 
 // reap undoes all that was made for a dead jail.
 func (r *Runtime) reap(j *state.Brief) error {
-	r.complete(j)
+	r.Store.Complete(j)
 	if !j.Dead() {
 		return nil
 	}
@@ -480,7 +466,7 @@ func (r *Runtime) reap(j *state.Brief) error {
 		j.EngineRoot, j.CgroupDirs = "", nil // gone with that boot
 		return r.cleanup(j)
 	}
-	if err := endInit(j); err != nil {
+	if err := j.EndInit(endPatience); err != nil {
 		return err
 	}
 	// The delegate may still know it.
@@ -502,42 +488,6 @@ func (r *Runtime) reap(j *state.Brief) error {
 
 // endPatience is how long a killed first process may take to end; a variable for tests.
 var endPatience = 10 * time.Second
-
-// endInit kills the jail's first process, which takes all others of the jail with it, and waits for
-// its end. The first process of another PID namespace is not known: then the jail's control groups
-// cannot be removed while any of its processes runs.
-func endInit(j *state.Brief) error {
-	if j.Elsewhere() {
-		return nil
-	}
-	return onInit(j, pidfd.Kill)
-}
-
-// onInit does something to a jail's first process that ends with the process.
-func onInit(j *state.Brief, do func(fd int, patience time.Duration) error) error {
-	fd, err := j.Init().Open()
-	if err != nil || fd < 0 {
-		return err
-	}
-	defer unix.Close(fd)
-	if err := do(fd, endPatience); err != nil {
-		return fmt.Errorf("the jail's first process %d: %w", j.InitPid, err)
-	}
-	return nil
-}
-
-// readPid reads a delegate's pid file.
-func readPid(path string) (int, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	var pid int
-	if _, err := fmt.Sscan(string(data), &pid); err != nil || pid <= 1 {
-		return 0, fmt.Errorf("%s holds no process id", path)
-	}
-	return pid, nil
-}
 
 // ownStdio makes the jail's user the owner of pipes among the standard files, since opening
 // /dev/stdout in the jail requires that. Files, terminals and /dev/null keep their owners.

@@ -81,7 +81,7 @@ func (r *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
 			continue
 		}
 		it.set("bundle", j.Bundle)
-		if !r.complete(j).OwnTime || !j.InitAlive() {
+		if !r.Store.Complete(j).OwnTime || !j.InitAlive() {
 			continue
 		}
 		if s, err := r.queryState(d, j); err == nil {

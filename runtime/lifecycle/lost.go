@@ -22,7 +22,7 @@ func (r *Runtime) watchStarted(key string) {
 	if err != nil {
 		return // gone again
 	}
-	r.complete(&j.Brief)
+	r.Store.Complete(&j.Brief)
 	r.watchLost(j)
 }
 

@@ -21,12 +21,12 @@ import (
 // removes it. The delegate's own `run` would start the process before it could be checked.
 func (a *attempt) finishRun() error {
 	r, o, j := a.rt, a.o, a.j
-	helper, err := r.seal(&j.Brief)
+	helper, err := r.Networks().Seal(&j.Brief)
 	if err != nil {
 		return fmt.Errorf("sealing the jail's network: %w", err)
 	}
 	err = thread.Caught(a.startMade)
-	if err = errors.Join(err, helper.wait()); err != nil {
+	if err = errors.Join(err, helper.Wait()); err != nil {
 		j.Started = false // what was made is undone
 		return err
 	}

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +65,7 @@ func (a *attempt) settle() error {
 
 // recordFirst records the jail's first process, whose number the delegate wrote.
 func (a *attempt) recordFirst() (pid int, err error) {
-	if pid, err = readPid(filepath.Join(a.rt.Store.Dir(a.j.Key), pidFile)); err != nil {
+	if pid, err = state.ReadPid(a.rt.Store.PidFile(a.j.Key)); err != nil {
 		return 0, fmt.Errorf("the delegate left no pid: %w", err)
 	}
 	start, _, err := state.StartTime(pid)

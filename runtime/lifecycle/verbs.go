@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/lifecycle/jailnet"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/rootfs"
@@ -46,15 +47,15 @@ func (r *Runtime) Start(id string) error {
 	if j == nil {
 		return errNotOurs(id)
 	}
-	var helper *serving
+	var helper *jailnet.Serving
 	if j.InitAlive() {
-		if helper, err = r.seal(j); err != nil {
+		if helper, err = r.Networks().Seal(j); err != nil {
 			return fmt.Errorf("sealing the jail's network: %w", err)
 		}
 	}
 	crash.Point("start.sealed")
 	err = thread.Caught(func() error { return r.startCreated(j) })
-	return errors.Join(err, helper.wait())
+	return errors.Join(err, helper.Wait())
 }
 
 // startCreated starts the program of a jail whose network is sealed.
@@ -243,7 +244,7 @@ func (r *Runtime) Delete(id string, force bool) error {
 	if _, serr := os.Lstat(j.DelegateState()); code != 0 && (serr == nil || j.InitAlive() && !force) {
 		return &ExitError{code} // it runs, or could not be removed
 	}
-	if err := endInit(j); err != nil { // one that the delegate does not know any more
+	if err := j.EndInit(endPatience); err != nil { // one that the delegate does not know any more
 		return err
 	}
 	switch {

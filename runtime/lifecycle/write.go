@@ -8,6 +8,7 @@ import (
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/filetime"
+	"agentjail.dev/runtime/lifecycle/jailnet"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/rootfs"
@@ -27,7 +28,7 @@ func (a *attempt) prepareNetwork() (err error) {
 	if a.mode, err = modes.Named(a.j.Network.Mode); err != nil {
 		return err
 	}
-	if a.j.Rules, err = briefRules(a.mode, a.j); err != nil {
+	if a.j.Rules, err = jailnet.BriefRules(a.mode, a.j); err != nil {
 		return err
 	}
 	if a.network, err = a.mode.Prepare(a.j.Network, a.spec); err != nil || a.network == nil {

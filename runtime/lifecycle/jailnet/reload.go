@@ -1,4 +1,4 @@
-package lifecycle
+package jailnet
 
 import (
 	"errors"
@@ -26,16 +26,16 @@ type Reloaded struct {
 }
 
 // holdRules locks the rules of a jail whose mode starts by them.
-func (r *Runtime) holdRules(mode modes.Mode, j *state.Brief) (unlock func(), err error) {
+func (n Networks) holdRules(mode modes.Mode, j *state.Brief) (unlock func(), err error) {
 	if !mode.Terms(j.Network).ByRules {
 		return func() {}, nil
 	}
-	return r.Store.Lock(j.Key)
+	return n.Store.Lock(j.Key)
 }
 
 // changing returns a running jail with rules of its own, locked until unlock is called.
-func (r *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlock func(), err error) {
-	unlock, err = r.Store.Lock(key)
+func (n Networks) changing(key string) (j *state.Jail, mode modes.Changing, unlock func(), err error) {
+	unlock, err = n.Store.Lock(key)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -44,10 +44,10 @@ func (r *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlo
 			unlock()
 		}
 	}()
-	if j, err = r.Store.Load(key); err != nil {
+	if j, err = n.Store.Load(key); err != nil {
 		return nil, nil, nil, err
 	}
-	r.complete(&j.Brief)
+	n.Store.Complete(&j.Brief)
 	m, err := modes.Named(j.Network.Mode)
 	if err != nil {
 		return nil, nil, nil, err
@@ -62,66 +62,58 @@ func (r *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlo
 	return j, mode, unlock, nil
 }
 
-// withEngineRoot returns a copy of r for the root of the engine that made a jail, whose other
-// containers are looked for.
-func (r *Runtime) withEngineRoot(j *state.Jail) *Runtime {
-	own := *r
-	own.Globals.Root = j.DelegateRoot
-	return &own
-}
-
-// RestartNetwork restarts the helper of a running jail if it has ended; with force it ends the
+// Restart restarts the helper of a running jail if it has ended; with force it ends the
 // helper first. After an error the jail reaches nothing, as before.
-func (r *Runtime) RestartNetwork(key string, force bool) error {
-	j, mode, unlock, err := r.changing(key)
+func (n Networks) Restart(key string, force bool) error {
+	j, mode, unlock, err := n.changing(key)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	r = r.withEngineRoot(j)
-	changes, err := mode.Restart(r.networkOf(&j.Brief), force)
+	n.Root = j.DelegateRoot // whose other containers are looked for
+	changes, err := mode.Restart(n.Of(&j.Brief), force)
 	if err != nil {
 		return err
 	}
-	r.book().Note(&j.Brief, journal.Event{Kind: journal.NetworkRestart})
+	n.Book.Note(&j.Brief, journal.Event{Kind: journal.NetworkRestart})
 	if len(changes) == 0 {
 		return nil
 	}
-	return r.addToReport(&j.Brief, changes)
+	return n.addToReport(&j.Brief, changes)
 }
 
 // reportRules records other rules in a jail's report.
-func (r *Runtime) reportRules(j *state.Brief, n policy.Network) error {
-	rep, err := r.Store.Report(j)
+func (n Networks) reportRules(j *state.Brief, rules policy.Network) error {
+	rep, err := n.Store.Report(j)
 	if err != nil {
 		return err
 	}
 	rep.Changes = slices.DeleteFunc(rep.Changes, func(c report.Change) bool { return c.Field == "network.allow" || c.Field == "network.deny" })
-	rep.Changes = append(rep.Changes, harden.NetworkRules(n)...)
-	return r.Store.SaveReport(j, rep)
+	rep.Changes = append(rep.Changes, harden.NetworkRules(rules)...)
+	return n.Store.SaveReport(j, rep)
 }
 
-// ReloadNetwork reads the policy of a running jail again, as it was read when the jail was made,
+// Reload reads the policy of a running jail again, as it was read when the jail was made,
 // and puts its rules for the network in force.
 //
-// Whenever ReloadNetwork is killed, neither the record nor the helper allows what neither the
+// Whenever Reload is killed, neither the record nor the helper allows what neither the
 // former rules nor the new ones do. While the helper is updated, the record holds the rules that
 // both allow: a helper that is restarted from it allows no more than either. After an error the
 // helper may still have the former rules, and the record holds no more than those.
-func (r *Runtime) ReloadNetwork(key string) (Reloaded, error) {
+func (n Networks) Reload(key string) (Reloaded, error) {
 	var out Reloaded
-	j, mode, unlock, err := r.changing(key)
+	j, mode, unlock, err := n.changing(key)
 	if err != nil {
 		return out, err
 	}
 	defer unlock()
-	r = r.withEngineRoot(j)
+	n.Root = j.DelegateRoot // whose other containers are looked for
 	former := j.Policy.Network
 	p, err := j.Policy.Origin.Again()
 	if err != nil {
 		return out, err
 	}
-	next, err := r.podCommon(j, p.Network)
+	next, err := n.podCommon(j, p.Network)
 	if err != nil {
 		return out, err
 	}
@@ -133,20 +125,20 @@ func (r *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	if err != nil {
 		return out, err
 	}
-	if err := r.Store.SaveRules(key, state.Rules{Allow: both.Allow, Deny: both.Deny, Pinned: pinned}); err != nil {
+	if err := n.Store.SaveRules(key, state.Rules{Allow: both.Allow, Deny: both.Deny, Pinned: pinned}); err != nil {
 		return out, err
 	}
 	crash.Point("reload.narrowed")
 	rules := network.Rules{Mode: former.Mode, Allow: next.Allow, Deny: next.Deny, Pinned: pinned}
 	// A helper that is restarted meanwhile reads the record.
-	out.Changed, err = mode.Change(r.networkOf(&j.Brief), rules)
+	out.Changed, err = mode.Change(n.Of(&j.Brief), rules)
 	if err != nil && !errors.Is(err, network.ErrNoHelper) {
 		return out, err
 	}
 	crash.Point("reload.told")
-	r.book().Note(&j.Brief, journal.Event{Kind: journal.NetworkRules, Value: fmt.Sprintf("%d allowed, %d denied", len(rules.Allow), len(rules.Deny))})
+	n.Book.Note(&j.Brief, journal.Event{Kind: journal.NetworkRules, Value: fmt.Sprintf("%d allowed, %d denied", len(rules.Allow), len(rules.Deny))})
 	out.Entries, out.Others = len(rules.Allow), policy.Differs(j.Policy, p)
-	return out, errors.Join(err, r.Store.SaveRules(key, state.Rules{Allow: rules.Allow, Deny: rules.Deny, Pinned: pinned}), r.reportRules(&j.Brief, next))
+	return out, errors.Join(err, n.Store.SaveRules(key, state.Rules{Allow: rules.Allow, Deny: rules.Deny, Pinned: pinned}), n.reportRules(&j.Brief, next))
 }
 
 // pinnedSoFar returns the exact names of a jail's rules up to the next ones, in the order of their
@@ -165,12 +157,12 @@ func pinnedSoFar(j *state.Jail, next policy.Network) ([]string, error) {
 
 // podCommon reduces a pod's rules to those that all its containers' policies allow, which are read
 // again too.
-func (r *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Network, error) {
+func (n Networks) podCommon(first *state.Jail, next policy.Network) (policy.Network, error) {
 	ino, err := namespace.Inode(first.InitPid, "net")
 	if err != nil {
 		return next, err
 	}
-	jails, err := r.Store.InNamespace(r.Globals.Root, "net", ino)
+	jails, err := n.Store.InNamespace(n.Root, "net", ino)
 	if err != nil {
 		return next, err
 	}
@@ -178,7 +170,7 @@ func (r *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Netw
 		if b.Key == first.Key || b.Network.Namespace != network.Joined {
 			continue
 		}
-		j, err := r.Store.Load(b.Key)
+		j, err := n.Store.Load(b.Key)
 		if errors.Is(err, state.ErrNotFound) {
 			continue // it has ended meanwhile
 		}

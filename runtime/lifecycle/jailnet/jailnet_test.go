@@ -1,4 +1,4 @@
-package lifecycle
+package jailnet
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ func TestBriefRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Runtime{Store: state.Store{Root: t.TempDir()}}
+	n := Networks{Store: state.Store{Root: t.TempDir()}}
 	made := func(id string, allow ...string) *state.Jail {
 		p := policy.Default()
 		p.Network.Mode, p.Network.Allow, p.Network.Servers = policy.NetworkNames, allow, []string{"192.0.2.1"}
@@ -43,26 +43,26 @@ func TestBriefRules(t *testing.T) {
 	}{{made("few", "b.example.test:22", "*.a.example.test"), true}, {made("none"), true}, {made("many", many...), false}, {credentials, false}, {joined, false}} {
 		t.Run(c.j.ID, func(t *testing.T) {
 			var err error
-			if c.j.Rules, err = briefRules(named, c.j); err != nil || (c.j.Rules != nil) != c.brief {
+			if c.j.Rules, err = BriefRules(named, c.j); err != nil || (c.j.Rules != nil) != c.brief {
 				t.Fatalf("%+v, %v", c.j.Rules, err)
 			}
-			if err := r.Store.Create(c.j); err != nil {
+			if err := n.Store.Create(c.j); err != nil {
 				t.Fatal(err)
 			}
-			brief, err := r.Store.Brief(c.j.Key)
+			brief, err := n.Store.Brief(c.j.Key)
 			if err != nil || (brief.Rules != nil) != c.brief {
 				t.Fatalf("%+v, %v", brief, err)
 			}
-			got, err := r.rulesOf(brief)
+			got, err := n.rulesOf(brief)
 			brief.Rules = nil
-			want, werr := r.rulesOf(brief)
+			want, werr := n.rulesOf(brief)
 			if err := errors.Join(err, werr); err != nil || fmt.Sprint(got) != fmt.Sprint(want) || len(got.Servers) != 1 {
 				t.Errorf("%+v, not %+v (%v)", got, want, err)
 			}
-			if err := r.Store.SaveRules(c.j.Key, state.Rules{Allow: []string{"c.example.test"}, Pinned: []string{"c.example.test"}}); err != nil {
+			if err := n.Store.SaveRules(c.j.Key, state.Rules{Allow: []string{"c.example.test"}, Pinned: []string{"c.example.test"}}); err != nil {
 				t.Fatal(err)
 			}
-			if got, err = r.rulesOf(&c.j.Brief); err != nil || !slices.Equal(got.Allow, []string{"c.example.test:443,80"}) || len(got.Pinned) != 1 {
+			if got, err = n.rulesOf(&c.j.Brief); err != nil || !slices.Equal(got.Allow, []string{"c.example.test:443,80"}) || len(got.Pinned) != 1 {
 				t.Errorf("rules that have changed: %+v, %v", got, err)
 			}
 		})
