@@ -167,7 +167,7 @@ func ruleOf(name string) (argRule, bool) {
 }
 
 // setIDWhy is what modes are looked at for.
-const setIDWhy = "a set-id file in a mounted directory runs with its owner's ids on the host"
+const setIDWhy = "on the host a mounted set-id file runs as its owner"
 
 // openRule refuses set-id bits in the mode of a file that open creates.
 // Without O_CREAT or O_TMPFILE the kernel ignores mode, and callers that use
@@ -383,7 +383,7 @@ func fcntlRule() argRule {
 func prctlRule(filters bool) argRule {
 	r := argRule{
 		text:   "names, death signal, dumpable, keepcaps, no_new_privs, subreaper, timer slack, THP, MDWE",
-		why:    "memory maps, securebits, tracers; filters of its own: see below",
+		why:    "memory maps, securebits, tracers; filters of its own",
 		refuse: softly(eINVAL),
 	}
 	if filters {
