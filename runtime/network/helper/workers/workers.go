@@ -62,7 +62,7 @@ const (
 )
 
 var (
-	processor = fmt.Sprintf("version 1: the jail's quota, together with the jail; version 2: 1/%d of it besides (a tenth of a processor, if that is more and no more than the jail's), and the jail's weight, also after an update", helper.QuotaPart)
+	processor = fmt.Sprintf("version 1: the jail's quota, together with the jail; version 2: 1/%d of it besides (more of small quotas, as above), and the jail's weight, also after an update", helper.QuotaPart)
 	ownMemory = fmt.Sprintf("%d MiB; version 2: %d MiB, with buffers of sockets; %d threads", helper.MemoryMax>>20, (helper.MemoryMax+helper.SocketsMax)>>20, helper.PidsMax)
 )
 
