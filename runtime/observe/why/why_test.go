@@ -358,10 +358,13 @@ func FuzzAsk(f *testing.F) {
 const page = "../../../docs/why.md"
 
 // table lists the messages, each with its likeliest cause and the remedy, for the page that people
-// read.
+// read. Refusals of agentjail's own are left out: they have both in their text.
 func table() [][3]string {
 	var out [][3]string
 	for _, m := range messages() {
+		if strings.Contains(m.Samples[0], "refused: ") {
+			continue
+		}
 		c := m.Causes[0]
 		remedy := c.Instead
 		if len(c.Remedies) > 0 {
