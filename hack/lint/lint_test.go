@@ -30,6 +30,7 @@ var rules = []rule{
 	{"tests/", []string{"tests/", "hack/"}, "the product does not link the tests"},
 	{"hack/", []string{"hack/"}, "the product does not link its tools"},
 	{"runtime/internal/testprograms", nil, "the product does not link what only tests need"},
+	{"runtime/internal/docpage", nil, "the product does not link what only tests need"},
 	{"cmd/", nil, "a program is not a library"},
 	{"runtime/install", []string{"runtime/install", "runtime/inspect/check", "cmd/agentjailctl", "hack/", "tests/"}, "no stage of a bundle depends on an installer, nor does the runtime"},
 	{"runtime/inspect/check", []string{"runtime/inspect/check", "cmd/agentjailctl", "hack/", "tests/"}, "the runtime does not link what only people ask"},

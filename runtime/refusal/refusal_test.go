@@ -1,16 +1,15 @@
 package refusal
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
-	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/internal/docpage"
 )
 
 // TestError: the text, and that an error is taken apart however deep it is wrapped.
@@ -58,25 +57,16 @@ func TestCodes(t *testing.T) {
 			consts += len(g.Specs)
 		}
 	}
-	docs, err := os.ReadFile("../../docs/why.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, docs, _ = bytes.Cut(docs, []byte("\n## Refusals\n"))
-	seen := map[Code]bool{}
+	seen, table := map[Code]bool{}, "| code | when |\n|---|---|\n"
 	for _, c := range Codes {
 		if seen[c.Code] || c.Meaning == "" {
 			t.Errorf("%s: twice, or without a meaning", c.Code)
 		}
 		seen[c.Code] = true
-		if row := fmt.Sprintf("| `%s` | %s |\n", c.Code, c.Meaning); !strings.Contains(string(docs), row) {
-			t.Errorf("docs/why.md lacks %q", row)
-		}
+		table += fmt.Sprintf("| `%s` | %s |\n", c.Code, c.Meaning)
 	}
 	if len(seen) != consts {
 		t.Errorf("%d codes are in the table of %d", len(seen), consts)
 	}
-	if n := strings.Count(string(docs), "| `"); n != len(Codes) {
-		t.Errorf("docs/why.md has %d rows, the table %d", n, len(Codes))
-	}
+	docpage.Holds(t, "../../docs/why.md", "refusals", table)
 }

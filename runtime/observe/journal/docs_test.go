@@ -1,17 +1,15 @@
 package journal
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/internal/docpage"
 	"agentjail.dev/runtime/spec/rings"
 )
-
-var update = flag.Bool("update", false, "write docs/journal.md's tables anew")
 
 const page = "../../../docs/journal.md"
 
@@ -68,28 +66,13 @@ func fieldsOf(t reflect.Type) (out []string) {
 
 // TestDocs holds the page against the code: the kinds, the payloads, and a row for each field.
 func TestDocs(t *testing.T) {
+	docpage.Holds(t, page, "kinds", kindTable())
+	docpage.Holds(t, page, "details", detailList())
 	data, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(data)
-	for name, want := range map[string]string{"kinds": kindTable(), "details": detailList()} {
-		begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
-		before, rest, ok := strings.Cut(text, begin)
-		table, after, ok2 := strings.Cut(rest, end)
-		if !ok || !ok2 {
-			t.Fatalf("the page has no place for the %s", name)
-		}
-		if table != want && !*update {
-			t.Errorf("docs/journal.md has other %s: go test ./runtime/observe/journal -run TestDocs -update", name)
-		}
-		text = before + begin + want + end + after
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for f := range reflect.TypeFor[Event]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !strings.Contains(text, "`"+name+"`") {

@@ -173,7 +173,7 @@ var kinds = [...]KindInfo{
 	// The life of a jail.
 	JailCreate:        {"jail.create", rings.None, VerdictAllowed, ocsfLifecycle, lifeInstall, isAllowed, informational, "the jail was made; its first process waits", own, "", ""},
 	JailRefused:       {"jail.refused", rings.None, VerdictRefused, ocsfLifecycle, lifeInstall, isBlocked, medium, "the jail was not made", own, "see the reason; docs/why.md has every code", ""},
-	PrivilegeDenied:   {"privilege.denied", Varies, VerdictRefused, ocsfFinding, findingCreate, isBlocked, low, "the bundle asked for a privilege that it did not get", own, "`agentjail explain BUNDLE` names the policy's key for {target}, if there is one", "hardening: {target}"},
+	PrivilegeDenied:   {"privilege.denied", Varies, VerdictRefused, ocsfFinding, findingCreate, isBlocked, low, "the bundle requested a privilege that it did not get", own, "`agentjail explain BUNDLE` names the policy's key for {target}, if there is one", "hardening: {target}"},
 	ProtectionMissing: {"protection.missing", Varies, VerdictNoted, ocsfFinding, findingCreate, isLogged, low, "a protection that this host cannot give", own, "`agentjail check` says what the host lacks", ""},
 	JailStart:         {"jail.start", rings.None, VerdictAllowed, ocsfLifecycle, lifeStart, isAllowed, informational, "the jail's first process was released", own, "", ""},
 	JailExit:          {"jail.exit", rings.None, VerdictNoted, ocsfLifecycle, lifeStop, isLogged, informational, "the jail's first process ended", []string{SourceOwn, SourceEBPF}, "", ""},
@@ -189,19 +189,19 @@ var kinds = [...]KindInfo{
 	ProtectionLost:    {"protection.lost", rings.Access, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a program of the host's took away what kept a protected path from the running jail", own, "look at {path} before the host runs it, and delete the jail; policy: binds.lost = \"pause\"", ""},
 	GitStale:          {"git.stale", rings.Access, VerdictNoted, ocsfFinding, findingCreate, isDetected, medium, "git could not replace tracked protected files: a commit from the jail can revert what another branch has of them", own, "compare the protected files of the jail's commits before they are merged; `git restore` on the host", ""},
 	LimitsUpdate:      {"limits.update", rings.Resources, VerdictAllowed, ocsfConfig, configLog, isAllowed, informational, "the jail's limits were changed, within policy", own, "", ""},
-	LimitsRefused:     {"limits.refused", rings.Resources, VerdictRefused, ocsfConfig, configLog, isBlocked, low, "other limits were asked for than policy allows", own, "policy: limits", "limits"},
+	LimitsRefused:     {"limits.refused", rings.Resources, VerdictRefused, ocsfConfig, configLog, isBlocked, low, "other limits were requested than policy allows", own, "policy: limits", "limits"},
 
 	// Programs.
 	ExecStart:      {"exec.start", rings.None, VerdictAllowed, ocsfProcess, processLaunch, isAllowed, informational, "the engine ran a further program in the jail", own, "", ""},
-	ExecRefused:    {"exec.refused", rings.Access, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "a further program was asked for in a way that is refused", own, "see the reason", "hardening"},
+	ExecRefused:    {"exec.refused", rings.Access, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "a further program was requested in a way that is refused", own, "see the reason", "hardening"},
 	ProcessExec:    {"process.exec", rings.None, VerdictNoted, ocsfProcess, processLaunch, isLogged, informational, "a process of the jail executed a program", programs, "", ""},
 	ProcessWritten: {"process.written", rings.Kernel, VerdictNoted, ocsfProcess, processLaunch, isDetected, medium, "a program was executed that had been written in the jail, outside its workspace", programs, "", ""},
 
 	ProcessTraced: {"process.traced", rings.None, VerdictNoted, ocsfProcess, processOther, isLogged, low, "a process of the jail traced another of the same jail, or looked at its memory", programs, "", ""},
 
 	// The network.
-	NameAllowed:       {"name.allowed", rings.Resources, VerdictAllowed, ocsfDNS, dnsQuery, isAllowed, informational, "a name was asked for that a rule allows", network, "", ""},
-	NameRefused:       {"name.refused", rings.Resources, VerdictRefused, ocsfDNS, dnsQuery, isBlocked, medium, "a name was asked for that no rule allows", network, "policy: network.allow = [\"{name}\"]", "network.allow"},
+	NameAllowed:       {"name.allowed", rings.Resources, VerdictAllowed, ocsfDNS, dnsQuery, isAllowed, informational, "a name was requested that a rule allows", network, "", ""},
+	NameRefused:       {"name.refused", rings.Resources, VerdictRefused, ocsfDNS, dnsQuery, isBlocked, medium, "a name was requested that no rule allows", network, "policy: network.allow = [\"{name}\"]", "network.allow"},
 	ConnectAllowed:    {"connect.allowed", rings.Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "a connection to a name was made", network, "", ""},
 	ConnectRefused:    {"connect.refused", rings.Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "a connection was refused", network, "policy: network.allow = [\"{name}:{port}\"]", "network.allow"},
 	ConnectTried:      {"connect.tried", rings.None, VerdictNoted, ocsfNetwork, netOpen, isLogged, informational, "a process connected a socket, whatever came of it (agentjail-journal --connections)", programs, "", ""},

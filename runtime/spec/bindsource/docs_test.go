@@ -1,14 +1,13 @@
 package bindsource
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write docs/mounts.md's table of users' places anew")
+	"agentjail.dev/runtime/internal/docpage"
+)
 
 const mountsPage = "../../../docs/mounts.md"
 
@@ -38,24 +37,12 @@ func usersTable() string {
 
 // TestMountsPage: docs/mounts.md has the table of users' places, and names each place of the other tables.
 func TestMountsPage(t *testing.T) {
-	const begin, end = "<!-- users -->\n", "<!-- /users -->"
+	docpage.Holds(t, mountsPage, "users", usersTable())
 	data, err := os.ReadFile(mountsPage)
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := string(data)
-	before, rest, ok := strings.Cut(page, begin)
-	table, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatal("the page has no place for users' places")
-	}
-	if want := usersTable(); table != want && *update {
-		if err := os.WriteFile(mountsPage, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if table != want {
-		t.Error("docs/mounts.md has other places of users: go test ./runtime/spec/bindsource -run TestMountsPage -update")
-	}
 	for _, p := range publicPlaces {
 		if !strings.Contains(page, "`"+p.path+"`") {
 			t.Errorf("docs/mounts.md does not name %s", p.path)

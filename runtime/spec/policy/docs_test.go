@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/internal/docpage"
 )
 
 // TestDocsAreTheDefault holds the configuration reference in docs to the
@@ -32,11 +34,15 @@ func TestDocsAreTheDefault(t *testing.T) {
 			t.Errorf("docs/configuration.md does not explain %s", key)
 		}
 	}
+}
+
+// TestAnnotationsPage: the page that people read has all annotations.
+func TestAnnotationsPage(t *testing.T) {
+	table := ""
 	for _, a := range Annotations() {
-		if !strings.Contains(string(text), "`"+a[0]+"`") {
-			t.Errorf("docs/configuration.md does not name the annotation %s", a[0])
-		}
+		table += "- `" + a[0] + "`: " + a[1] + "\n"
 	}
+	docpage.Holds(t, "../../../docs/configuration.md", "annotations", table)
 }
 
 // noEmptyLists makes empty lists and tables absent ones, which say the same.

@@ -1,37 +1,20 @@
 package workers
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/internal/docpage"
 )
 
 const root = "../../../.."
 
-var update = flag.Bool("update", false, "write docs/host-limits.md's table of workers anew")
-
 // TestDocs: docs/host-limits.md has the list.
 func TestDocs(t *testing.T) {
-	const head = "| process | while |"
-	page := filepath.Join(root, "docs/host-limits.md")
-	data, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(data)
-	if before, rest, ok := strings.Cut(text, "\n"+head); ok && *update {
-		_, after, _ := strings.Cut(rest, "\n\n")
-		text = before + "\n" + Markdown() + "\n" + after
-		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !strings.Contains(text, "\n"+Markdown()+"\n") {
-		t.Errorf("docs/host-limits.md has another table: go test ./runtime/network/helper/workers -run TestDocs -update")
-	}
+	docpage.Holds(t, filepath.Join(root, "docs/host-limits.md"), "workers", Markdown())
 }
 
 // TestPrograms: every program that is installed is in the list, but for the one that people ask and
