@@ -125,7 +125,7 @@ func activate(o helper.Options, setup helperproto.Setup) (h *helper.Record, err 
 func program(dir string) string {
 	for _, name := range []string{credential.AuthorityFile, credential.HostKeyFile} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return helperproto.KeysProgram
+			return credential.IssueProgram // it also terminates TLS, HTTP/2 and ssh for a credential
 		}
 	}
 	return helperproto.Program

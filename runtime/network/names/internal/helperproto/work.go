@@ -5,7 +5,6 @@ package helperproto
 import (
 	"net/netip"
 
-	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/credential/secret"
 	"agentjail.dev/runtime/spec/publish"
 )
@@ -18,9 +17,6 @@ const Addresses = 254 * 16384
 
 // Program is the helper's file name. It lies beside agentjail.
 const Program = "agentjail-egress"
-
-// KeysProgram is the file name of a helper that terminates TLS, HTTP/2 or ssh for a credential.
-const KeysProgram = credential.IssueProgram
 
 // Descriptors of the helper's process, after those of every helper (runtime/network/helper).
 const (

@@ -54,7 +54,8 @@ type Hello struct {
 // ClientHello has the same name (RFC 8446 4.1.2).
 //
 // Reading needs no more memory than limit, and no byte behind the ClientHello's last record is
-// taken. The deadline is the caller's.
+// taken. The deadline is the caller's. crypto/tls would read on, and take a second message in the
+// record, or a name of another type beside the host name.
 func ReadHello(r io.Reader, limit int) (Hello, error) {
 	var raw, msg []byte
 	for {
