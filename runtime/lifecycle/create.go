@@ -79,11 +79,11 @@ func (r *Runtime) Create(ctx context.Context, o CreateOptions) error {
 	// started in it. The namespace is never left again.
 	runtime.LockOSThread()
 	defer expediteMoves()()
-	a, err := r.begin(ctx, o)
+	a, err := r.newAttempt(ctx, o)
 	if err != nil {
 		return err
 	}
-	return a.make()
+	return a.create()
 }
 
 // An attempt is the making of one jail: the results of the steps so far, and how to undo them.
@@ -95,25 +95,25 @@ type attempt struct {
 	caps delegate.Caps
 	j    *state.Jail
 
-	in     *facts.Gathered // load
-	res    *harden.Result  // harden
-	rep    *report.Report  // harden
-	filter *cache.Filter   // harden
-	spec   *specs.Spec     // harden; changed by stage and write
+	in     *facts.Gathered // loadBundle
+	res    *harden.Result  // hardenSpec
+	rep    *report.Report  // hardenSpec
+	filter *cache.Filter   // hardenSpec
+	spec   *specs.Spec     // hardenSpec; changed by stageRoot and writeBundle
 	userns *userNS         // openUserNS; nil where the delegate makes it
-	staged *rootfs.Staged  // stage
+	staged *rootfs.Staged  // stageRoot
 	second []byte          // writeFilter: the filter that the init step loads
-	// keys are the jail's own, with the private parts, from harden to record.
+	// keys are the jail's own, with the private parts, from hardenSpec to recordDecisions.
 	keys             credential.Issued
 	mode             modes.Mode     // prepareNetwork
 	network          *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
-	timeNS           delegate.Time  // write
-	domain           string         // write: the UTS domain name that we set ourselves
-	files            *host.Files    // write: the init step's
-	bundle           *bundle.Bundle // write: the delegate's
-	tty              *terminal      // connect; nil where it is not ours to pass on
-	containerCreated bool           // delegate: there is a container
-	signals          *Signals       // begin; nil where they are not ours to pass on
+	timeNS           delegate.Time  // writeBundle
+	domain           string         // writeBundle: the UTS domain name that we set ourselves
+	files            *host.Files    // writeBundle: the init step's
+	bundle           *bundle.Bundle // writeBundle: the delegate's
+	tty              *terminal      // connectStdio; nil where it is not ours to pass on
+	containerCreated bool           // createContainer: there is a container
+	signals          *Signals       // newAttempt; nil where they are not ours to pass on
 
 	undo []undo
 }
@@ -124,17 +124,17 @@ var creation = []struct {
 	name string
 	run  []func(*attempt) error
 }{
-	{"load", []func(*attempt) error{(*attempt).load}},
-	{"harden", []func(*attempt) error{(*attempt).assignIDs, (*attempt).harden, (*attempt).record}},
+	{"load", []func(*attempt) error{(*attempt).loadBundle}},
+	{"harden", []func(*attempt) error{(*attempt).assignIDs, (*attempt).hardenSpec, (*attempt).recordDecisions}},
 	{"user namespace", []func(*attempt) error{(*attempt).openUserNS}},
-	{"stage", []func(*attempt) error{(*attempt).stage}},
-	{"write", []func(*attempt) error{(*attempt).writeFilter, (*attempt).prepareNetwork, (*attempt).write, (*attempt).attach}},
-	{"delegate create", []func(*attempt) error{(*attempt).connect, (*attempt).delegate}},
-	{"settle", []func(*attempt) error{(*attempt).settle}},
+	{"stage", []func(*attempt) error{(*attempt).stageRoot}},
+	{"write", []func(*attempt) error{(*attempt).writeFilter, (*attempt).prepareNetwork, (*attempt).writeBundle, (*attempt).attachRoot}},
+	{"delegate create", []func(*attempt) error{(*attempt).connectStdio, (*attempt).createContainer}},
+	{"settle", []func(*attempt) error{(*attempt).checkContainer}},
 }
 
-// begin chooses the delegate and claims the id.
-func (r *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) {
+// newAttempt chooses the delegate and claims the id.
+func (r *Runtime) newAttempt(ctx context.Context, o CreateOptions) (*attempt, error) {
 	if o.Spec != nil && r.Globals.Root == "" {
 		if _, err := r.Store.Private(filepath.Dir(ownDelegate)); err != nil {
 			return nil, err
@@ -171,11 +171,11 @@ func (r *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) 
 	return a, nil
 }
 
-// make runs the steps and, with Run, the jail. A panic in them is an error.
-func (a *attempt) make() error {
-	err := thread.Caught(a.steps)
-	failed := err != nil && !a.ran(err)
-	a.end(failed)
+// create runs the steps and, with Run, the jail. A panic in them is an error.
+func (a *attempt) create() error {
+	err := thread.Caught(a.runSteps)
+	failed := err != nil && !a.programEnded(err)
+	a.runUndo(failed)
 	if failed {
 		_ = onHostThread(func() error { a.rt.book().Refused(&a.j.Brief, journal.JailRefused, err); return nil })
 		if a.o.Spec != nil {
@@ -185,7 +185,7 @@ func (a *attempt) make() error {
 	return err
 }
 
-func (a *attempt) steps() error {
+func (a *attempt) runSteps() error {
 	for _, s := range creation {
 		done := a.rt.step(s.name)
 		for _, run := range s.run {
@@ -196,13 +196,13 @@ func (a *attempt) steps() error {
 		done()
 	}
 	if a.o.Run {
-		return a.finishRun()
+		return a.runProgram()
 	}
 	return nil
 }
 
-// ran reports whether an error is the end of a jail that ran and was removed.
-func (a *attempt) ran(err error) bool {
+// programEnded reports whether an error is the end of a jail that ran and was removed.
+func (a *attempt) programEnded(err error) bool {
 	var ended *ExitError
 	return a.o.Run && errors.As(err, &ended) && a.j.Started
 }
@@ -221,8 +221,8 @@ func (a *attempt) always(f func()) { a.undo = append(a.undo, undo{f, false}) }
 // onFailure registers f for an end without a jail.
 func (a *attempt) onFailure(f func()) { a.undo = append(a.undo, undo{f, true}) }
 
-// end runs the registered functions, the last one first.
-func (a *attempt) end(failed bool) {
+// runUndo runs the registered functions, the last one first.
+func (a *attempt) runUndo(failed bool) {
 	for _, u := range slices.Backward(a.undo) {
 		if failed || !u.failed {
 			u.run()

@@ -41,7 +41,7 @@ func TestConsoleSocket(t *testing.T) {
 		o:   CreateOptions{ID: "j", Bundle: b.Dir, ConsoleSocket: filepath.Join(dir, "tty")},
 		j:   &state.Jail{Brief: state.Brief{ID: "j", Key: "j", Bundle: b.Dir, IDs: idmap.Map{Block: -1}}},
 	}
-	if err := a.make(); err == nil || !strings.Contains(err.Error(), "console socket") {
+	if err := a.create(); err == nil || !strings.Contains(err.Error(), "console socket") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Lstat(store); err == nil {
@@ -84,7 +84,7 @@ func TestUndo(t *testing.T) {
 			creation[0].run = creation[0].run[:4]
 		}
 		a := &attempt{rt: &Runtime{}, j: &state.Jail{}}
-		err := a.make()
+		err := a.create()
 		var p *thread.Panic
 		if (err == nil) != (c.name == "success") || errors.As(err, &p) != (c.name == "panic") {
 			t.Errorf("%s: %v", c.name, err)
@@ -109,7 +109,7 @@ func TestRan(t *testing.T) {
 	} {
 		a := &attempt{o: CreateOptions{Run: c.run}, j: &state.Jail{}}
 		a.j.Started = c.started
-		if got := a.ran(c.err); got != c.want {
+		if got := a.programEnded(c.err); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

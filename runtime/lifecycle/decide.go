@@ -61,8 +61,8 @@ func (a *attempt) allocateIDs() (idmap.Map, error) {
 	return ids, nil
 }
 
-// harden decides the jail's spec, and makes its system call filter.
-func (a *attempt) harden() error {
+// hardenSpec decides the jail's spec, and makes its system call filter.
+func (a *attempt) hardenSpec() error {
 	r, in := a.rt, a.in
 	if err := ensureLSM(a.ctx, &in.Facts, r.Policy); err != nil {
 		return err
@@ -100,8 +100,8 @@ func (a *attempt) harden() error {
 	return nil
 }
 
-// record puts the decisions into the jail's record, which write saves.
-func (a *attempt) record() error {
+// recordDecisions puts the decisions into the jail's record, which writeBundle saves.
+func (a *attempt) recordDecisions() error {
 	j, spec, binds := a.j, a.spec, a.res.Plan.Binds
 	if a.res.Plan.Authority != "" {
 		if err := atomicfile.Write(filepath.Join(a.rt.Store.Dir(j.Key), credential.AuthorityFile), a.keys.AuthorityPair, 0o600); err != nil {

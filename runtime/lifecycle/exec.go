@@ -68,7 +68,7 @@ func (r *Runtime) Exec(o ExecOptions) error {
 		return err
 	}
 	done := r.step("harden")
-	if err := e.harden(); err != nil {
+	if err := e.hardenProcess(); err != nil {
 		r.book().Refused(&j.Brief, journal.ExecRefused, err)
 		return err
 	}
@@ -76,10 +76,10 @@ func (r *Runtime) Exec(o ExecOptions) error {
 	r.chownCopied(&j.Brief)
 	done = r.step("write")
 	runtime.LockOSThread()
-	if err := e.write(); err != nil {
+	if err := e.writeProcess(); err != nil {
 		return err
 	}
-	if err := e.connect(); err != nil {
+	if err := e.prepareDelegate(); err != nil {
 		return err
 	}
 	done()
@@ -90,7 +90,7 @@ func (r *Runtime) Exec(o ExecOptions) error {
 		r.Log.Warnf("agentjail: writing the jail's file of refusals: %v", err)
 	}
 	defer r.step("delegate exec")()
-	return e.run()
+	return e.execByDelegate()
 }
 
 // An execution is an exec under way: the results of the steps so far.
@@ -99,12 +99,12 @@ type execution struct {
 	o  ExecOptions
 	j  *state.Jail
 
-	host    hostfacts.Facts   // harden
-	process *specs.Process    // harden; changed by write
-	files   *host.Files       // write: the init step's
-	file    string            // write: the process for the delegate
-	d       *delegate.Runtime // connect
-	time    delegate.Time     // connect
+	host    hostfacts.Facts   // hardenProcess
+	process *specs.Process    // hardenProcess; changed by writeProcess
+	files   *host.Files       // writeProcess: the init step's
+	file    string            // writeProcess: the process for the delegate
+	d       *delegate.Runtime // prepareDelegate
+	time    delegate.Time     // prepareDelegate
 }
 
 // close removes the files that only the delegate needed.
@@ -136,8 +136,8 @@ func (o *ExecOptions) requestedProcess(j *state.Jail) (p specs.Process, err erro
 	return p, nil
 }
 
-// harden decides the process, and checks the paths in the jail that it names.
-func (e *execution) harden() error {
+// hardenProcess decides the process, and checks the paths in the jail that it names.
+func (e *execution) hardenProcess() error {
 	r, j := e.rt, e.j
 	p, err := e.o.requestedProcess(j)
 	if err != nil {
@@ -167,8 +167,8 @@ func (e *execution) harden() error {
 	return checkProgram(j.InitPid, h)
 }
 
-// write makes the init step's orders, and the process for the delegate.
-func (e *execution) write() error {
+// writeProcess makes the init step's orders, and the process for the delegate.
+func (e *execution) writeProcess() error {
 	dir := e.rt.Store.Dir(e.j.Key)
 	second, err := atomicfile.Read(filepath.Join(dir, state.FilterFile), maxFilter)
 	if err != nil {
@@ -190,9 +190,9 @@ func (e *execution) write() error {
 	return nil
 }
 
-// connect passes our standard files to the jail's user, and enters the namespaces in which the
-// delegate is to be started.
-func (e *execution) connect() (err error) {
+// prepareDelegate passes our standard files to the jail's user, and enters the namespaces in which
+// the delegate is to be started.
+func (e *execution) prepareDelegate() (err error) {
 	r, j := e.rt, e.j
 	if !e.process.Terminal {
 		uid, _ := j.IDs.HostUID(e.process.User.UID)
@@ -211,8 +211,8 @@ func (e *execution) connect() (err error) {
 	return enterEngineNetwork(&j.Brief)
 }
 
-// run has the delegate start the process.
-func (e *execution) run() error {
+// execByDelegate has the delegate start the process.
+func (e *execution) execByDelegate() error {
 	o := e.o
 	args := delegate.StartArgs{
 		ID: o.ID, Process: e.file, Detach: o.Detach, IgnorePaused: o.IgnorePaused,

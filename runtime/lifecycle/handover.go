@@ -16,8 +16,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// connect passes our standard files to the jail's user, and with run the terminal.
-func (a *attempt) connect() (err error) {
+// connectStdio passes our standard files to the jail's user, and with run the terminal.
+func (a *attempt) connectStdio() (err error) {
 	process := a.spec.Process
 	if uid, ok := a.j.IDs.HostUID(process.User.UID); ok && !process.Terminal {
 		gid, _ := a.j.IDs.HostGID(process.User.GID)
@@ -40,8 +40,8 @@ func (a *attempt) connect() (err error) {
 	return nil
 }
 
-// delegate has the delegate make the container, whose first process then waits.
-func (a *attempt) delegate() error {
+// createContainer has the delegate make the container, whose first process then waits.
+func (a *attempt) createContainer() error {
 	r := a.rt
 	if err := enterNetwork(a.network); err != nil {
 		return err
@@ -53,8 +53,8 @@ func (a *attempt) delegate() error {
 	if err != nil {
 		return err
 	}
-	a.onFailure(a.abandon)
-	launched := a.launch()
+	a.onFailure(a.abandonContainer)
+	launched := a.launchHelper()
 	name, image := facts.EngineNames(a.o.ID, a.in.Bundle.Spec)
 	identity := account.Identity(a.j, name, image, a.in.Root.Name(), a.rep)
 	beside := r.whileDelegateRuns(a.ctx, a.j, a.rep, identity, a.bundle.Saved)
@@ -77,9 +77,9 @@ func (a *attempt) delegate() error {
 	return nil
 }
 
-// launch has the network mode start its helper while the delegate works and this process would only
-// wait.
-func (a *attempt) launch() <-chan error {
+// launchHelper has the network mode start its helper while the delegate works and this process
+// would only wait.
+func (a *attempt) launchHelper() <-chan error {
 	done := make(chan error, 1)
 	if ringfault.Ring(2) {
 		done <- nil
@@ -95,17 +95,14 @@ func (a *attempt) launch() <-chan error {
 	return done
 }
 
-// abandon removes the container if the delegate has made it, or begun to: the container must not
-// start.
-func (a *attempt) abandon() {
-	if _, err := os.Lstat(a.j.DelegateState()); err == nil || a.containerCreated {
-		a.rt.abandon(a.d, a.j)
+// abandonContainer removes the container if the delegate has made it, or begun to: the container
+// must not start.
+func (a *attempt) abandonContainer() {
+	r := a.rt
+	if _, err := os.Lstat(a.j.DelegateState()); err != nil && !a.containerCreated {
+		return
 	}
-}
-
-// abandon removes a container that the delegate has made and that must not start.
-func (r *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
-	if _, err := r.deleteByDelegate(d, &j.Brief, append(r.Globals.Args(), "delete", "--force", j.ID)); err != nil {
+	if _, err := r.deleteByDelegate(a.d, &a.j.Brief, append(r.Globals.Args(), "delete", "--force", a.j.ID)); err != nil {
 		r.Log.Warnf("removing a container that must not start: %v", err)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"agentjail.dev/runtime/spec/bundle"
 )
 
-// load reads the bundle and gathers what hardening needs to know. Invalid options are rejected
-// here, before anything is created.
-func (a *attempt) load() error {
+// loadBundle reads the bundle and gathers what hardening needs to know. Invalid options are
+// rejected here, before anything is created.
+func (a *attempt) loadBundle() error {
 	b, err := &bundle.Bundle{Dir: a.j.Bundle, Spec: a.o.Spec}, error(nil)
 	if a.o.Spec == nil {
 		if b, err = bundle.Load(a.j.Bundle); err != nil {

@@ -28,10 +28,10 @@ const spaceFile = "userns"
 
 func (r *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: r.Store.Root} }
 
-// register makes the waiting jail known to the eBPF programs if they do not recognise it by its
+// registerEBPF makes the waiting jail known to the eBPF programs if they do not recognise it by its
 // host ids, and has them block what policy blocks beyond their default. Without programs a jail
 // runs all the same, unless policy requires them.
-func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
+func (a *attempt) registerEBPF(pid int, mounts []mountinfo.Mount) error {
 	block := a.j.Policy.EBPF.Block
 	if a.in.Facts.Host.Rootless {
 		if len(block) > 0 {
@@ -133,7 +133,7 @@ func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
 	return out
 }
 
-// unregister undoes register.
+// unregister undoes registerEBPF.
 func (r *Runtime) unregister(j *state.Brief) error {
 	data, err := os.ReadFile(filepath.Join(r.Store.Dir(j.Key), spaceFile))
 	if errors.Is(err, os.ErrNotExist) {

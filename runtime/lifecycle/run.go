@@ -17,15 +17,15 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// finishRun continues after create: it starts the jail and, unless detached, waits for its end and
+// runProgram continues after create: it starts the jail and, unless detached, waits for its end and
 // removes it. The delegate's own `run` would start the process before it could be checked.
-func (a *attempt) finishRun() error {
+func (a *attempt) runProgram() error {
 	r, o, j := a.rt, a.o, a.j
 	helper, err := r.Networks().Seal(&j.Brief)
 	if err != nil {
 		return fmt.Errorf("sealing the jail's network: %w", err)
 	}
-	err = thread.Caught(a.startMade)
+	err = thread.Caught(a.startProgram)
 	if err = errors.Join(err, helper.Wait()); err != nil {
 		j.Started = false // what was made is undone
 		return err
@@ -66,8 +66,8 @@ func (a *attempt) finishRun() error {
 	return exitError(ws.ExitStatus(), nil)
 }
 
-// startMade is startCreated for a jail that was made just now.
-func (a *attempt) startMade() error {
+// startProgram is startCreated for a jail that was made just now.
+func (a *attempt) startProgram() error {
 	r, j := a.rt, a.j
 	if err := r.Store.Start(&j.Brief); err != nil {
 		return err

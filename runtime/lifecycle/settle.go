@@ -19,9 +19,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// settle records the jail's first process and looks at it from outside before
+// checkContainer records the jail's first process and looks at it from outside before
 // anything of the image has run.
-func (a *attempt) settle() error {
+func (a *attempt) checkContainer() error {
 	if a.tty != nil {
 		if err := a.tty.receive(); err != nil {
 			return err
@@ -38,11 +38,11 @@ func (a *attempt) settle() error {
 	if err := helper.Place(a.rt.Store.Dir(a.j.Key), pid); err != nil {
 		return err
 	}
-	mounts, err := a.settleMounts(pid)
+	mounts, err := a.checkMounts(pid)
 	if err != nil {
 		return err
 	}
-	if err := a.register(pid, mounts); err != nil {
+	if err := a.registerEBPF(pid, mounts); err != nil {
 		return err
 	}
 	if err := checkProgram(pid, a.j.Process); err != nil {
@@ -80,9 +80,9 @@ func (a *attempt) recordFirst() (pid int, err error) {
 	return pid, nil
 }
 
-// settleMounts checks the waiting jail's mounts, and completes them. It returns them without the
+// checkMounts checks the waiting jail's mounts, and completes them. It returns them without the
 // synthetic files that it adds.
-func (a *attempt) settleMounts(pid int) ([]mountinfo.Mount, error) {
+func (a *attempt) checkMounts(pid int) ([]mountinfo.Mount, error) {
 	// The mounts are read once: a jail has a hundred. The following steps only add synthetic files.
 	mounts, err := mountsOf(pid)
 	if err != nil {

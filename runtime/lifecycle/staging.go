@@ -26,9 +26,9 @@ func (a *attempt) openUserNS() (err error) {
 	return nil
 }
 
-// stage mounts the jail's root and its mounts, in this thread's own
+// stageRoot mounts the jail's root and its mounts, in this thread's own
 // mount namespace, which ends with the thread.
-func (a *attempt) stage() error {
+func (a *attempt) stageRoot() error {
 	r, in, j, spec := a.rt, a.in, a.j, a.spec
 	machine := procfiles.ReadHost()
 	own := procfiles.For(spec.Linux.Resources, machine, procfiles.NewBootID(), time.Now())

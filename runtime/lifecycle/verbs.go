@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/atomicfile"
@@ -221,6 +222,11 @@ func (r *Runtime) Delete(id string, force bool) error {
 	if j == nil {
 		return r.handOver(d, args)
 	}
+	return r.deleteJail(d, j, args, force)
+}
+
+// deleteJail removes a jail that the delegate may have to end or to forget.
+func (r *Runtime) deleteJail(d *delegate.Runtime, j *state.Brief, args []string, force bool) error {
 	// The jail may have been made with the systemd driver while the engine's clean-up does not set
 	// that option.
 	if j.SystemdCgroup && !r.Globals.SystemdCgroup {

@@ -38,14 +38,14 @@ func (a *attempt) prepareNetwork() (err error) {
 	return nil
 }
 
-// write saves the record, and the bundle and the init step's orders for the delegate.
-func (a *attempt) write() (err error) {
+// writeBundle saves the record, and the bundle and the init step's orders for the delegate.
+func (a *attempt) writeBundle() (err error) {
 	r, j, spec := a.rt, a.j, a.spec
 	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
 	a.domain = takeDomainname(spec)
-	j.Mounted, j.MountedSince = a.mounted(), filetime.Moment(r.Store.Dir(j.Key)).UnixNano()
+	j.Mounted, j.MountedSince = a.writableMounts(), filetime.Moment(r.Store.Dir(j.Key)).UnixNano()
 	if err := r.Store.Save(j); err != nil {
 		return err
 	}
@@ -67,8 +67,9 @@ func (a *attempt) write() (err error) {
 // maxMounted bounds the mounted directories that are noted of a jail.
 const maxMounted = 32
 
-// mounted notes the directories of the host's that the jail may write to, for the look at its end.
-func (a *attempt) mounted() []state.Mounted {
+// writableMounts notes the directories of the host's that the jail may write to, for the look at
+// its end.
+func (a *attempt) writableMounts() []state.Mounted {
 	if !a.j.Policy.Journal.Enabled {
 		return nil
 	}
@@ -85,9 +86,9 @@ func (a *attempt) mounted() []state.Mounted {
 	return out
 }
 
-// attach mounts the jail's root over the engine's, if the engine looks there. Undoing the claim
+// attachRoot mounts the jail's root over the engine's, if the engine looks there. Undoing the claim
 // detaches it.
-func (a *attempt) attach() error {
+func (a *attempt) attachRoot() error {
 	if a.j.EngineRoot != "" {
 		err := onHostThread(func() error {
 			if err := rootfs.AttachChanges(a.staged.Changes, a.rt.Store.Dir(a.j.Key)); err != nil {
