@@ -20,8 +20,9 @@ import (
 )
 
 // TestRealWork runs the host's own toolchains under runc with the host's root
-// read-only, once without any filter and once with ours and nothing else, and
-// compares what they print.
+// read-only, once without any filter and once with each of ours and nothing else, and compares what
+// they print. Where a filter kills, the same one that returns an error has nothing to refuse: it is
+// not tried too.
 func TestRealWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes most of a minute: not with -short")
@@ -42,7 +43,7 @@ func TestRealWork(t *testing.T) {
 			if err != nil {
 				t.Fatalf("without a filter: %v\n%s", err, want)
 			}
-			variants := []Options{{Profile: "default"}, {Profile: "default", Kill: true}}
+			variants := []Options{{Profile: "default", Kill: true}}
 			if w.Server {
 				variants = []Options{{Profile: "server"}}
 			}
@@ -50,10 +51,10 @@ func TestRealWork(t *testing.T) {
 				variants = []Options{{Profile: "debug"}}
 			}
 			if w.Tools || w.Strict {
-				variants = append(variants, Options{Profile: "tools"}, Options{Profile: "tools", Kill: true})
+				variants = append(variants, Options{Profile: "tools", Kill: true})
 			}
 			if w.Strict {
-				variants = append(variants, Options{Profile: "strict"}, Options{Profile: "strict", Kill: true})
+				variants = append(variants, Options{Profile: "strict", Kill: true})
 			}
 			for _, o := range variants {
 				o.Arch = runtime.GOARCH
