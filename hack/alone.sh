@@ -4,12 +4,39 @@
 #
 #   hack/alone.sh COMMAND [ARGUMENT...]
 #
+# It first ends and removes what runs left that were killed: jails, empty control groups, directories of an hour ago. Nothing is removed
+# while another run lives.
+#
 # Put it behind hack/with-cgroups.sh. An ordinary user has directories of their own as it is.
 set -eu
 
 [ "$(id -u)" = 0 ] || exec "$@"
 # The run of ids before agentjail's default pool, which systemd's list has as unused, too (UIDS-GIDS.md).
-export AGENTJAIL_POOL=1879048192:134217728
+first=1879048192 ids=134217728
+export AGENTJAIL_POOL=$first:$ids
+
+# lives reports whether a run does: go or a test program has the ids above in its environment.
+lives() {
+	for environment in $(grep -laz "^AGENTJAIL_POOL=$AGENTJAIL_POOL\$" /proc/[0-9]*/environ 2>/dev/null); do
+		case $(cat "${environment%/environ}/comm" 2>/dev/null) in go | *.te* | conformance* | neighbors) return 0 ;; esac
+	done
+	return 1
+}
+
+# reclaim removes what is left where no run lives.
+reclaim() {
+	! lives || return 0
+	for process in $(ps -eo pid=,uid= | awk -v first="$first" -v end="$((first + ids))" '$2 >= first && $2 < end { print $1 }'); do
+		echo "alone: killing process $process, which a killed run left: $(ps -o args= -p "$process")" >&2
+		kill -KILL "$process" 2>/dev/null || true
+	done
+	find /sys/fs/cgroup -depth -type d \( -name 'agentjail-*' ! -name 'agentjail-egress-*' -o -name 'agentjail-egress-*-agentjail-*' \) -exec rmdir {} + 2>/dev/null || true
+	# What engines left is theirs to sweep (tests/engine).
+	find /tmp /var/tmp -mindepth 1 -maxdepth 1 -type d -user root -name 'agentjail-*' -mmin +60 \
+		! -name 'agentjail-test-*' ! -name 'agentjail-vm-*' -exec rm -rf --one-file-system {} + || true
+}
+
+reclaim
 # Where mounts are shared (systemd makes them so), those of the command are, too, but with no one else.
 shared=
 ! grep -q '^[^ ]* [^ ]* [^ ]* / / .* shared:' /proc/self/mountinfo || shared=yes
