@@ -38,20 +38,20 @@ func (s *stager) addInside() error {
 }
 
 // copyInside writes the directory that addInside has mounted.
-func (s *stager) copyInside(dir *os.File) error {
-	if !s.inside {
+func (v *viewMaker) copyInside() error {
+	if !v.inside {
 		return nil
 	}
-	i := slices.IndexFunc(s.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == plan.DenialsDir && m.Source == plan.DenialsDir })
+	i := slices.IndexFunc(v.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == plan.DenialsDir && m.Source == plan.DenialsDir })
 	if i < 0 {
 		return fmt.Errorf("the mount at %s is gone", plan.DenialsDir)
 	}
-	if err := mkdir(dir, insideDir, 0o755); err != nil {
+	if err := mkdir(v.dir, insideDir, 0o755); err != nil {
 		return err
 	}
-	at := filepath.Join(s.layer, viewsDir, insideDir)
-	s.Spec.Mounts[i].Source = at
-	if err := write(dir, insideDir+"/"+plan.DenialsFile, s.Plan.Inside, 0o444); err != nil {
+	at := filepath.Join(v.at, insideDir)
+	v.Spec.Mounts[i].Source = at
+	if err := write(v.dir, insideDir+"/"+plan.DenialsFile, v.Plan.Inside, 0o444); err != nil {
 		return err
 	}
 	// A separate mount, which does not become read-only with the views. A mount that is read-only

@@ -206,7 +206,6 @@ type stager struct {
 	enclosing   map[int]int // by mount index, the mount that it lies in and is mounted with
 	views       []View
 	viewsDev    uint64
-	toView      []toView
 	protected   []Protected
 	attach      []attachment
 }

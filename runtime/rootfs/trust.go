@@ -86,13 +86,13 @@ func (s *stager) addAuthority(root *os.File) {
 }
 
 // copyTrust writes the files that addTrust has mounted.
-func (s *stager) copyTrust(dir *os.File) error {
-	for n, t := range s.trusts {
-		i := slices.IndexFunc(s.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == t.path && m.Source == t.path })
+func (v *viewMaker) copyTrust() error {
+	for n, t := range v.trusts {
+		i := slices.IndexFunc(v.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == t.path && m.Source == t.path })
 		if i < 0 {
 			return fmt.Errorf("the mount at %s is gone", t.path)
 		}
-		if err := s.writeFor(dir, "trust"+strconv.Itoa(n), t.text, &s.Spec.Mounts[i]); err != nil {
+		if err := v.writeFor("trust"+strconv.Itoa(n), t.text, &v.Spec.Mounts[i]); err != nil {
 			return err
 		}
 	}

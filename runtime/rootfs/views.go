@@ -36,55 +36,69 @@ type View struct {
 	Tree *os.File // detached
 }
 
+// A viewMaker writes the jail's synthetic files to a file system of their own.
+type viewMaker struct {
+	*Request
+	at  string   // where the file system is mounted
+	dir *os.File // that directory
+	// trusts and inside are what addTrust and addInside have mounted.
+	trusts []trust
+	inside bool
+	// labelled reports that SELinux labels the file system.
+	labelled bool
+	// toView are the files that are to be views; bind mounts of the spec show the others.
+	toView []toView
+}
+
 // makeViews writes the jail's synthetic files, and adds mounts for them to the spec where a spec
 // can mount them.
 func (s *stager) makeViews() error {
-	at := filepath.Join(s.layer, viewsDir)
 	label, err := contextOption(s.Spec)
 	if err != nil {
 		return err
 	}
+	v := &viewMaker{Request: &s.Request, at: filepath.Join(s.layer, viewsDir), trusts: s.trusts, inside: s.inside, labelled: label != ""}
 	// The thread has its own mask since it has its own mount namespace.
 	defer unix.Umask(unix.Umask(0))
-	if err := unix.Mkdir(at, 0o755); err != nil {
-		return &os.PathError{Op: "mkdir", Path: at, Err: err}
+	if err := unix.Mkdir(v.at, 0o755); err != nil {
+		return &os.PathError{Op: "mkdir", Path: v.at, Err: err}
 	}
-	if err := unix.Mount(mountSource, at, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, label+viewsOptions); err != nil {
+	if err := unix.Mount(mountSource, v.at, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, label+viewsOptions); err != nil {
 		return fmt.Errorf("mounting a tmpfs: %w", err)
 	}
-	dir, err := OpenDir(at)
-	if err != nil {
+	if v.dir, err = OpenDir(v.at); err != nil {
 		return err
 	}
-	defer dir.Close()
+	defer v.dir.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+	if err := unix.Fstat(int(v.dir.Fd()), &st); err != nil {
 		return err
 	}
 	s.viewsDev = st.Dev
-	for _, step := range []func(*os.File) error{s.writeSys, s.copyFiles, s.copyTrust, s.copyInside, s.writeSingle, s.maskDirs} {
-		if err := step(dir); err != nil {
+	for _, step := range []func() error{v.writeSys, v.copyFiles, v.copyTrust, v.copyInside, v.writeSingle, v.maskDirs, v.makeDevices} {
+		if err := step(); err != nil {
 			return err
 		}
 	}
-	if label == "" && !s.Rootless { // a user cannot make nodes (mknod(2))
-		if err := s.makeDevices(dir); err != nil {
-			return err
-		}
-	}
-	// Trees that are cloned from here from now on are read-only.
+	s.views, err = v.clone()
+	return err
+}
+
+// clone makes the file system read-only, and returns detached clones of the views, also with an
+// error.
+func (v *viewMaker) clone() (views []View, err error) {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
-	if err := unix.MountSetattr(int(dir.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
-		return fmt.Errorf("making it read-only: %w", err)
+	if err := unix.MountSetattr(int(v.dir.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return nil, fmt.Errorf("making it read-only: %w", err)
 	}
-	for _, v := range s.toView {
-		fd, err := unix.OpenTree(int(dir.Fd()), v.name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	for _, t := range v.toView {
+		fd, err := unix.OpenTree(int(v.dir.Fd()), t.name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {
-			return fmt.Errorf("%s: cloning: %w", v.path, err)
+			return views, fmt.Errorf("%s: cloning: %w", t.path, err)
 		}
-		s.views = append(s.views, View{Path: v.path, Tree: os.NewFile(uintptr(fd), v.path)})
+		views = append(views, View{Path: t.path, Tree: os.NewFile(uintptr(fd), t.path)})
 	}
-	return nil
+	return views, nil
 }
 
 // toView is a view to be: a name in the views' directory, and where it goes.
@@ -117,17 +131,17 @@ func mkdir(dir *os.File, name string, mode uint32) error {
 
 // writeSingle writes the views that go over single files: not where the bundle
 // masks the file, nor where it mounts another one there (lxcfs(1)).
-func (s *stager) writeSingle(dir *os.File) error {
-	for _, f := range s.Single {
-		if s.Spec.Linux != nil && slices.Contains(s.Spec.Linux.MaskedPaths, f.Path) ||
-			slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool { return filepath.Clean(m.Destination) == f.Path }) {
+func (v *viewMaker) writeSingle() error {
+	for _, f := range v.Single {
+		if v.Spec.Linux != nil && slices.Contains(v.Spec.Linux.MaskedPaths, f.Path) ||
+			slices.ContainsFunc(v.Spec.Mounts, func(m specs.Mount) bool { return filepath.Clean(m.Destination) == f.Path }) {
 			continue
 		}
 		name := strings.ReplaceAll(strings.TrimPrefix(f.Path, "/"), "/", ".")
-		if err := write(dir, name, f.Text, 0o444); err != nil {
+		if err := write(v.dir, name, f.Text, 0o444); err != nil {
 			return err
 		}
-		s.toView = append(s.toView, toView{name, f.Path})
+		v.toView = append(v.toView, toView{name, f.Path})
 	}
 	return nil
 }
@@ -136,20 +150,20 @@ func (s *stager) writeSingle(dir *os.File) error {
 // covered by an empty directory of agentjail's. Delegates mount a tmpfs over each, which takes
 // time. Its size is half of the host's memory, which every process can read (statfs(2)). The
 // host's /proc has the same directories as the jail's.
-func (s *stager) maskDirs(dir *os.File) error {
-	if s.Spec.Linux == nil {
+func (v *viewMaker) maskDirs() error {
+	if v.Spec.Linux == nil {
 		return nil
 	}
 	const empty = "empty"
-	if err := mkdir(dir, empty, 0o555); err != nil {
+	if err := mkdir(v.dir, empty, 0o555); err != nil {
 		return err
 	}
-	s.Spec.Linux.MaskedPaths = slices.DeleteFunc(s.Spec.Linux.MaskedPaths, func(path string) bool {
+	v.Spec.Linux.MaskedPaths = slices.DeleteFunc(v.Spec.Linux.MaskedPaths, func(path string) bool {
 		var st unix.Stat_t
 		if !slices.Contains(procfiles.Directories, path) || unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return false
 		}
-		s.toView = append(s.toView, toView{empty, path})
+		v.toView = append(v.toView, toView{empty, path})
 		return true
 	})
 	return nil
@@ -157,34 +171,34 @@ func (s *stager) maskDirs(dir *os.File) error {
 
 // writeSys writes the jail's /sys, and has the spec mount it in place of the
 // tmpfs that hardening has put there.
-func (s *stager) writeSys(dir *os.File) error {
-	i := slices.IndexFunc(s.Spec.Mounts, func(m specs.Mount) bool {
+func (v *viewMaker) writeSys() error {
+	i := slices.IndexFunc(v.Spec.Mounts, func(m specs.Mount) bool {
 		return filepath.Clean(m.Destination) == "/sys" && m.Type == "tmpfs"
 	})
 	if i < 0 {
 		return nil
 	}
 	const sys = "sys"
-	if err := mkdir(dir, sys, 0o755); err != nil {
+	if err := mkdir(v.dir, sys, 0o755); err != nil {
 		return err
 	}
-	for _, d := range s.Sys.Dirs {
-		if err := mkdir(dir, sys+"/"+d, 0o755); err != nil {
+	for _, d := range v.Sys.Dirs {
+		if err := mkdir(v.dir, sys+"/"+d, 0o755); err != nil {
 			return err
 		}
 	}
-	for _, f := range s.Sys.Files {
-		if err := write(dir, sys+"/"+f.Path, f.Text, 0o444); err != nil {
+	for _, f := range v.Sys.Files {
+		if err := write(v.dir, sys+"/"+f.Path, f.Text, 0o444); err != nil {
 			return err
 		}
 	}
-	for _, l := range s.Sys.Links {
-		if err := unix.Symlinkat(l.Text, int(dir.Fd()), sys+"/"+l.Path); err != nil {
+	for _, l := range v.Sys.Links {
+		if err := unix.Symlinkat(l.Text, int(v.dir.Fd()), sys+"/"+l.Path); err != nil {
 			return &os.PathError{Op: "symlink", Path: l.Path, Err: err}
 		}
 	}
-	m := &s.Spec.Mounts[i]
-	m.Type, m.Source = "bind", filepath.Join(s.layer, viewsDir, sys)
+	m := &v.Spec.Mounts[i]
+	m.Type, m.Source = "bind", filepath.Join(v.at, sys)
 	m.Options = []string{"bind", "ro", "nosuid", "noexec", "nodev", "rprivate"}
 	return nil
 }
@@ -194,29 +208,29 @@ const maxCopy = 1 << 20
 
 // copyFiles copies the files of the engine and of the host that the jail is to have
 // copies of, as container root's.
-func (s *stager) copyFiles(dir *os.File) error {
-	for _, b := range s.Plan.Binds {
+func (v *viewMaker) copyFiles() error {
+	for _, b := range v.Plan.Binds {
 		if !b.Copy {
 			continue
 		}
-		m := &s.Spec.Mounts[b.Index]
-		if s.ownResolver(m) {
+		m := &v.Spec.Mounts[b.Index]
+		if v.ownResolver(m) {
 			continue
 		}
-		text, err := s.copyText(s.Sources[b.Index])
+		text, err := v.copyText(v.Sources[b.Index])
 		if err != nil {
 			return fmt.Errorf("copying %s: %w", b.Source, err)
 		}
 		if filepath.Clean(m.Destination) == "/etc/hosts" {
-			text = nameItself(text, s.Spec.Hostname)
+			text = nameItself(text, v.Spec.Hostname)
 		}
-		if err := s.writeFor(dir, "file"+strconv.Itoa(b.Index), text, m); err != nil {
+		if err := v.writeFor("file"+strconv.Itoa(b.Index), text, m); err != nil {
 			return err
 		}
 	}
-	for i := range s.Spec.Mounts {
-		if m := &s.Spec.Mounts[i]; s.ownResolver(m) {
-			if err := s.writeFor(dir, "resolver", s.Plan.Resolver, m); err != nil {
+	for i := range v.Spec.Mounts {
+		if m := &v.Spec.Mounts[i]; v.ownResolver(m) {
+			if err := v.writeFor("resolver", v.Plan.Resolver, m); err != nil {
 				return err
 			}
 		}
@@ -225,25 +239,25 @@ func (s *stager) copyFiles(dir *os.File) error {
 }
 
 // writeFor writes a file of container root's, and has a bind mount show it.
-func (s *stager) writeFor(dir *os.File, name, text string, m *specs.Mount) error {
-	if err := write(dir, name, text, 0o644); err != nil {
+func (v *viewMaker) writeFor(name, text string, m *specs.Mount) error {
+	if err := write(v.dir, name, text, 0o644); err != nil {
 		return err
 	}
-	uid, ok1 := s.Plan.IDs.HostUID(0)
-	gid, ok2 := s.Plan.IDs.HostGID(0)
+	uid, ok1 := v.Plan.IDs.HostUID(0)
+	gid, ok2 := v.Plan.IDs.HostGID(0)
 	if ok1 && ok2 {
-		if err := unix.Fchownat(int(dir.Fd()), name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		if err := unix.Fchownat(int(v.dir.Fd()), name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return err
 		}
 	}
-	m.Source = filepath.Join(s.layer, viewsDir, name)
+	m.Source = filepath.Join(v.at, name)
 	m.Options = addOptions(m.Options, "ro", "noexec")
 	return nil
 }
 
 // ownResolver reports whether a mount is of the resolver's file, which has the plan's text.
-func (s *stager) ownResolver(m *specs.Mount) bool {
-	return s.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile && (m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
+func (r *Request) ownResolver(m *specs.Mount) bool {
+	return r.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile && (m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
 }
 
 // addResolver adds a mount for the resolver's file to a spec without one. copyFiles fills the
@@ -269,9 +283,9 @@ func addOptions(options []string, more ...string) []string {
 
 // copyText returns the text of a copy: of a public file the judged text, of an engine's file its
 // current text.
-func (s *stager) copyText(src *bindsource.Source) (string, error) {
+func (v *viewMaker) copyText(src *bindsource.Source) (string, error) {
 	if src.IsPublic() {
-		u := s.Spec.Process.User
+		u := v.Spec.Process.User
 		return src.TextFor(u.UID, u.GID, u.AdditionalGids), nil
 	}
 	return readSource(src)
@@ -319,7 +333,10 @@ var standardNodes = []struct {
 // namespace, from which the delegate takes them. The host's nodes are on a devtmpfs; its size,
 // half of the host's memory, would show in the jail's mount table with every mount of a node.
 // SELinux hosts keep the host's nodes, which have labels of their own.
-func (s *stager) makeDevices(dir *os.File) error {
+func (v *viewMaker) makeDevices() error {
+	if v.labelled || v.Rootless { // a user cannot make nodes (mknod(2))
+		return nil
+	}
 	for _, n := range standardNodes {
 		over := "/dev/" + n.name
 		var st unix.Stat_t
@@ -327,10 +344,10 @@ func (s *stager) makeDevices(dir *os.File) error {
 			continue // the delegate reports the error
 		}
 		name := "dev." + n.name
-		if err := unix.Mknodat(int(dir.Fd()), name, unix.S_IFCHR|0o666, int(st.Rdev)); err != nil {
+		if err := unix.Mknodat(int(v.dir.Fd()), name, unix.S_IFCHR|0o666, int(st.Rdev)); err != nil {
 			return fmt.Errorf("%s: %w", over, err)
 		}
-		if err := unix.Mount(filepath.Join(s.layer, viewsDir, name), over, "", unix.MS_BIND, ""); err != nil {
+		if err := unix.Mount(filepath.Join(v.at, name), over, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("%s: %w", over, err)
 		}
 	}
