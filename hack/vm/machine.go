@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"agentjail.dev/runtime/kernel/procstatus"
+	"agentjail.dev/runtime/state"
 )
 
 // memory of the machine, in MiB. Images and layers are on its disk; the ephemeral layers of jails
@@ -116,9 +118,8 @@ func treeSize(dir string) (int64, error) {
 // errNoKVM reports that hardware virtualisation is there by name only.
 var errNoKVM = errors.New("the machine does not come up with KVM")
 
-// boot runs the machine until it switches itself off. With "auto" it tries KVM where the processor
-// has virtualisation and /dev/kvm can be opened, and falls back to emulation; that verdict is kept
-// until the host's next boot.
+// boot runs the machine until it switches itself off. With "auto" it tries KVM where /dev/kvm can be
+// opened, and falls back to emulation; that verdict is kept until the host's next boot.
 //
 // There are hosts with a /dev/kvm and without virtualisation in the processor: their KVM (kvm_pvm)
 // runs guests that were built for it, and interprets all else instruction by instruction. What was
@@ -134,10 +135,7 @@ func (m machine) boot(ctx context.Context, accel string) error {
 	if accel != "auto" {
 		return m.bootWith(ctx, accel)
 	}
-	if !virtualisation() {
-		return m.bootWith(ctx, "tcg")
-	}
-	verdict := filepath.Join(m.cache, "no-kvm-"+bootID())
+	verdict := filepath.Join(m.cache, "no-kvm-"+state.BootID())
 	if _, err := os.Stat(verdict); err == nil {
 		return m.bootWith(ctx, "tcg")
 	}
@@ -155,21 +153,6 @@ func (m machine) boot(ctx context.Context, accel string) error {
 		return err
 	}
 	return m.bootWith(ctx, "tcg")
-}
-
-// virtualisation reports whether the processor can run virtual machines: Intel's or AMD's extension
-// (proc_cpuinfo(5)).
-func virtualisation() bool {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	return err == nil && regexp.MustCompile(`(?m)^flags\s*:.* (vmx|svm)( |$)`).Match(text)
-}
-
-func bootID() string {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(id))
 }
 
 // bootWith runs the machine with one accelerator.
@@ -329,13 +312,8 @@ func (w *watcher) lines(console io.Reader, log io.Writer, late *time.Timer) erro
 // processorTime is what a process has used, all its threads together (utime and stime in
 // proc_pid_stat(5)); 0 when it is gone.
 func processorTime(pid int) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	f, err := procstatus.Stat(pid)
 	if err != nil {
-		return 0
-	}
-	// After the name, which may hold anything, comes field 3.
-	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(f) < 13 {
 		return 0
 	}
 	var ticks time.Duration

@@ -39,7 +39,7 @@ type options struct {
 	script  string        // a shell command to run instead of suites
 	beside  string        // a file that is there while other tests run beside
 	suites  []string
-	// emulated reports that the processor has no virtualisation, or that it is not to be used.
+	// emulated reports that accel is tcg.
 	emulated bool
 }
 
@@ -71,7 +71,10 @@ func main() {
 	flag.Parse()
 	o.suites = flag.Args()
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // without it nothing is left out
-	o.emulated = o.accel == "tcg" || !virtualised(string(cpuinfo))
+	if o.accel == "auto" && !virtualised(string(cpuinfo)) {
+		o.accel = "tcg"
+	}
+	o.emulated = o.accel == "tcg"
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/spec/traits"
+	"agentjail.dev/runtime/state"
 )
 
 // A Choice reports why a delegate was taken of those that the host has.
@@ -45,7 +46,7 @@ func Choose(want, cacheDir string) (*Runtime, error) {
 	if len(all) == 0 {
 		return Resolve(want) // which reports where it looked
 	}
-	rec := choiceRecord{Form: choiceForm, Boot: bootID(), Layout: cgroupLayout()}
+	rec := choiceRecord{Form: choiceForm, Boot: state.BootID(), Layout: cgroupLayout()}
 	for _, r := range all {
 		rec.Candidates = append(rec.Candidates, candidate{r.Path, r.id()})
 	}
@@ -260,9 +261,4 @@ func distinct(all []*Runtime) []*Runtime {
 		}
 	}
 	return out
-}
-
-func bootID() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b))
 }

@@ -475,7 +475,7 @@ func TestGoodJailHolds(t *testing.T) {
 
 func TestAbout(t *testing.T) {
 	for n, want := range map[uint64]string{
-		0: "0B", 4096: "4KiB", 512 << 20: "512MiB", 4 << 30: "4GiB", 3011644 << 10: "2.87GiB", 5<<20 + 1: "5.00MiB", 999: "999B",
+		0: "0B", 4096: "4KiB", 512 << 20: "512MiB", 4 << 30: "4GiB", 3011644 << 10: "2.872GiB", 5<<20 + 1: "5MiB", 999: "999B",
 	} {
 		if got := about(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)

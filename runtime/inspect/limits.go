@@ -55,23 +55,6 @@ func within(have uint64, there bool, bound uint64, hostHas bool, u unit) outcome
 	return holds("at most %s; policy %s", u.short(have), u.short(bound))
 }
 
-// about is a size for those who read: 2.87GiB rather than 3011644KiB.
-func about(n uint64) string {
-	s := size(n)
-	if !strings.HasSuffix(s, "KiB") && !strings.HasSuffix(s, "B") || len(s) < 7 {
-		return s
-	}
-	for _, u := range []struct {
-		suffix string
-		shift  int
-	}{{"GiB", 30}, {"MiB", 20}} {
-		if n >= 1<<u.shift {
-			return strconv.FormatFloat(float64(n)/float64(uint64(1)<<u.shift), 'f', 2, 64) + u.suffix
-		}
-	}
-	return s
-}
-
 func pidsLimit(d *demands, s *seen) outcome {
 	v, ok := s.cgroup.number("pids.max")
 	return within(v, ok, uint64(d.jail.Policy.Limits.Pids), d.host.Cgroup.Pids, pieces)

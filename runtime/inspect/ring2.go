@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/docker/go-units"
+
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/kernel/oomscore"
@@ -295,3 +297,6 @@ func oomScore(_ *demands, s *seen) outcome {
 }
 
 func size(n uint64) string { return policy.Size(n).String() }
+
+// about is a size for readers: 2.872GiB rather than 3011644KiB.
+func about(n uint64) string { return units.BytesSize(float64(n)) }

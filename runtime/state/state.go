@@ -34,6 +34,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/spec/bundle"
@@ -536,25 +537,12 @@ func readNames(dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// maxStat bounds /proc/PID/stat: 52 numbers and a name.
-const maxStat = 4096
-
 // StartTime returns field 22 of /proc/PID/stat (proc_pid_stat(5)), clock ticks since boot, and the
 // state letter. The ticks distinguish a process from a later one with the same number.
 func StartTime(pid int) (ticks uint64, state byte, err error) {
-	data, err := atomicfile.Read("/proc/"+strconv.Itoa(pid)+"/stat", maxStat)
+	f, err := procstatus.Stat(pid)
 	if err != nil {
 		return 0, 0, err
-	}
-	// The command's name may hold spaces and parentheses: cut after the last.
-	text := string(data)
-	i := strings.LastIndexByte(text, ')')
-	if i < 0 {
-		return 0, 0, fmt.Errorf("/proc/%d/stat: no command name", pid)
-	}
-	f := strings.Fields(text[i+1:])
-	if len(f) < 20 {
-		return 0, 0, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
 	}
 	ticks, err = strconv.ParseUint(f[19], 10, 64)
 	return ticks, f[0][0], err
@@ -589,7 +577,7 @@ func BootID() string {
 	if known := bootID.Load(); known != nil {
 		return *known
 	}
-	b, err := atomicfile.Read("/proc/sys/kernel/random/boot_id", maxStat)
+	b, err := atomicfile.Read("/proc/sys/kernel/random/boot_id", 64)
 	if err != nil {
 		return ""
 	}

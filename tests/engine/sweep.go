@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/tests/env"
 )
 
@@ -164,13 +165,8 @@ func argumentPids(dir string) []int {
 
 // parentOf returns the parent of pid, 0 when there is none.
 func parentOf(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := procstatus.Stat(pid)
 	if err != nil {
-		return 0
-	}
-	// The second field, the name, may hold spaces and brackets (proc(5)): count from its end.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 2 {
 		return 0
 	}
 	ppid, _ := strconv.Atoi(fields[1])

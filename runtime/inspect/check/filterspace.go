@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/docker/go-units"
+
 	"agentjail.dev/runtime/jailinit"
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/thread"
@@ -44,7 +46,7 @@ func filterSpace(e *env) answer {
 func filterSpaceOf(p policy.Policy, release string, limit uint64) answer {
 	has := "no limit on compiled filters (net.core.bpf_jit_limit)"
 	if limit > 0 {
-		has = fmt.Sprintf("%s for compiled filters (net.core.bpf_jit_limit)", round(limit))
+		has = fmt.Sprintf("%s for compiled filters (net.core.bpf_jit_limit)", units.BytesSize(float64(limit)))
 	}
 	if !seccomp.LoadsFilters(p.Seccomp.Profile) {
 		return ok("%s; the programs of profile %s load none of their own", has, p.Seccomp.Profile)
@@ -60,9 +62,9 @@ func filterSpaceOf(p policy.Policy, release string, limit uint64) answer {
 	jail := uint64(p.Limits.Pids) * jailinit.OwnFilters * compiledBytes
 	if limit > 0 && jail > limit/2 {
 		return warn("`sysctl -w net.core.bpf_jit_limit=BYTES`, more than now, or lower limits.pids; "+remedy,
-			"%s; one jail of profile %s can take %s", has, p.Seccomp.Profile, round(jail))
+			"%s; one jail of profile %s can take %s", has, p.Seccomp.Profile, units.BytesSize(float64(jail)))
 	}
-	return ok("%s; one jail of profile %s can take %s", has, p.Seccomp.Profile, round(jail))
+	return ok("%s; one jail of profile %s can take %s", has, p.Seccomp.Profile, units.BytesSize(float64(jail)))
 }
 
 // atLeast reports whether a kernel's release is a version or later. An unreadable

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/docker/go-units"
+
 	"agentjail.dev/runtime/spec/policy"
 )
 
@@ -55,7 +57,7 @@ func socketMemory(e *env) answer {
 			return warn("mount /proc/sys", "%s cannot be read: %v", name, err)
 		}
 		budget := n[2] * uint64(os.Getpagesize())
-		said = append(said, fmt.Sprintf("%s allows all of the host's %s", name, round(budget)))
+		said = append(said, fmt.Sprintf("%s allows all of the host's %s", name, units.BytesSize(float64(budget))))
 		if limit == 0 || limit >= budget {
 			less = append(less, name)
 		}
@@ -69,16 +71,6 @@ func socketMemory(e *env) answer {
 		return warn(remedy, "nothing bounds one jail's, and the host's own connections can come to a halt; %s", all)
 	}
 	return warn(remedy, "one jail's may take %s (%s), and the host's own connections can come to a halt; %s", policy.Size(limit), key, all)
-}
-
-// round is a size in its largest unit.
-func round(n uint64) string {
-	for i, unit := range []string{"GiB", "MiB"} {
-		if shift := 30 - 10*i; n >= 1<<shift {
-			return strconv.FormatFloat(float64(n)/float64(uint64(1)<<shift), 'f', 1, 64) + unit
-		}
-	}
-	return policy.Size(n).String()
 }
 
 // fileCost is what an open file takes of a jail's memory at least: a struct

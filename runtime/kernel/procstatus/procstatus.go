@@ -1,9 +1,11 @@
 // Package procstatus reads what the kernel reports of a process in /proc/PID/status
-// (proc_pid_status(5)).
+// (proc_pid_status(5)) and /proc/PID/stat (proc_pid_stat(5)).
 package procstatus
 
 import (
+	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
@@ -34,4 +36,22 @@ func (s Status) Field(name string) string {
 func (s Status) Ended() bool {
 	state := s.Field("State")
 	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
+}
+
+// maxStat bounds /proc/PID/stat, in bytes: 52 numbers and a name.
+const maxStat = 4096
+
+// Stat returns the fields of /proc/PID/stat behind the command's name: the state, field 3, is the
+// first. There are at least those up to the start time, field 22.
+func Stat(pid int) ([]string, error) {
+	text, err := atomicfile.Read("/proc/"+strconv.Itoa(pid)+"/stat", maxStat)
+	if err != nil {
+		return nil, err
+	}
+	// The name may hold spaces and parentheses: cut after the last.
+	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(f) < 20 {
+		return nil, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
+	}
+	return f, nil
 }

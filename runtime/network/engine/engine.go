@@ -126,7 +126,7 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 		return a, err
 	}
 	defer ns.Close()
-	a.Protections = []network.Finding{network.Finding(seal.VerifyWaiting(ns))}
+	a.Protections = []network.Finding{seal.VerifyWaiting(ns)}
 	return a, nil
 }
 

@@ -86,8 +86,8 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	}
 	defer ns.Close()
 	found, err := seal.Verify(ns)
+	a.Protections = found
 	for _, f := range found {
-		a.Protections = append(a.Protections, network.Finding(f))
 		if f.Name == seal.SealLinks && f.OK && f.Detail != "" {
 			a.Detail = f.Detail
 		}

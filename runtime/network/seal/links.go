@@ -226,6 +226,16 @@ func (c *conn) raise(lo Link) error {
 	return c.all([]message{linkState(loopback, true)}, []string{"set lo up"})
 }
 
+// RaiseLoopback sets lo up in the thread's network namespace.
+func RaiseLoopback() error {
+	c, err := dial(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open rtnetlink socket: %w", err)
+	}
+	defer c.close()
+	return c.raise(Link{Index: loopback})
+}
+
 // takeDown sets every link down and removes all addresses and routes but lo's own. The links
 // themselves stay, since engines look them up for statistics and for their own clean-up.
 func (c *conn) takeDown(r *Report, ipv6 bool) error {

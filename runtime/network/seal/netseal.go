@@ -34,9 +34,11 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/spec/network"
 )
 
-// The protections' names, as they appear in Finding.Name.
+// The protections' names, as they appear in network.Finding.Name.
 const (
 	SealLoopback = "loopback"
 	SealLinks    = "links"
@@ -48,27 +50,20 @@ const (
 	SealSysctls  = "sysctls"
 )
 
-// Finding reports whether one protection holds.
-type Finding struct {
-	Name   string `json:"name"`             // one of the Protection constants
-	OK     bool   `json:"ok"`               // holds
-	Detail string `json:"detail,omitempty"` // what there is, or the reason why the protection does not hold
-}
-
 // Report is the result of Seal.
 type Report struct {
-	Links       []Link    `json:"links,omitempty"`     // interfaces other than lo, as they were before
-	Addresses   int       `json:"addresses,omitempty"` // addresses removed
-	Routes      int       `json:"routes,omitempty"`    // routes removed
-	Protections []Finding `json:"protections"`         // one for every protection, in a fixed order
+	Links       []Link            `json:"links,omitempty"`     // interfaces other than lo, as they were before
+	Addresses   int               `json:"addresses,omitempty"` // addresses removed
+	Routes      int               `json:"routes,omitempty"`    // routes removed
+	Protections []network.Finding `json:"protections"`         // one for every protection, in a fixed order
 }
 
 // Missing returns the protections that failed. Seal returns an error if that leaves an opening. A
 // protection that is missing without an error is a second one behind another.
-func (r Report) Missing() []Finding { return missing(r.Protections) }
+func (r Report) Missing() []network.Finding { return missing(r.Protections) }
 
-func missing(protections []Finding) []Finding {
-	var out []Finding
+func missing(protections []network.Finding) []network.Finding {
+	var out []network.Finding
 	for _, f := range protections {
 		if !f.OK {
 			out = append(out, f)
@@ -81,11 +76,11 @@ func (r *Report) protection(name, detail string, err error) {
 	r.Protections = append(r.Protections, finding(name, detail, err))
 }
 
-func finding(name, detail string, err error) Finding {
+func finding(name, detail string, err error) network.Finding {
 	if err != nil {
-		return Finding{Name: name, Detail: err.Error()}
+		return network.Finding{Name: name, Detail: err.Error()}
 	}
-	return Finding{Name: name, OK: true, Detail: detail}
+	return network.Finding{Name: name, OK: true, Detail: detail}
 }
 
 // ErrNotSealed is wrapped by Seal's error if a protection is missing that no other one replaces.
@@ -185,7 +180,7 @@ func sealSysctls(links []Link) error {
 // be closed, and either the filter stands or all of routing does. (Routing alone leaves an opening
 // only after an interface was plugged in later, and only for a program that binds its socket to
 // that interface. The report names the missing filter; whether that is fatal is policy.)
-func opening(protections []Finding) error {
+func opening(protections []network.Finding) error {
 	ok := map[string]bool{}
 	for _, f := range protections {
 		ok[f.Name] = f.OK

@@ -15,15 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/spec/network"
 )
 
-func findings(t testing.TB, s *space) map[string]Finding {
+func findings(t testing.TB, s *space) map[string]network.Finding {
 	t.Helper()
 	list, err := Verify(s.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]Finding{}
+	out := map[string]network.Finding{}
 	for _, f := range list {
 		out[f.Name] = f
 	}
@@ -413,9 +414,9 @@ func TestOpening(t *testing.T) {
 		{[]string{SealFilter, SealResolver}, true},
 		{all, true},
 	} {
-		var list []Finding
+		var list []network.Finding
 		for _, name := range all {
-			list = append(list, Finding{Name: name, OK: !slices.Contains(tt.missing, name), Detail: "why"})
+			list = append(list, network.Finding{Name: name, OK: !slices.Contains(tt.missing, name), Detail: "why"})
 		}
 		err := opening(list)
 		if (err != nil) != tt.fatal || err != nil && !errors.Is(err, ErrNotSealed) {

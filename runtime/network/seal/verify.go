@@ -7,14 +7,16 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/spec/network"
 )
 
 // Verify reads the namespace that netns is an open file of and returns one finding for every
 // protection, in a fixed order. It changes nothing. An interface that was plugged in after Seal and
 // is up makes "links" a failure only if the filter or the rules do not hold. The error is for a
 // namespace that cannot be read; the same conditions as for Seal apply.
-func Verify(netns *os.File) ([]Finding, error) {
-	var out []Finding
+func Verify(netns *os.File) ([]network.Finding, error) {
+	var out []network.Finding
 	err := inNamespace(netns, func() (err error) {
 		out, err = verify()
 		return err
@@ -25,7 +27,7 @@ func Verify(netns *os.File) ([]Finding, error) {
 	return out, nil
 }
 
-func verify() ([]Finding, error) {
+func verify() ([]network.Finding, error) {
 	c, err := dial(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
@@ -46,12 +48,12 @@ func verify() ([]Finding, error) {
 	}
 
 	rules4 := finding(SealRules4, "", c.verifyRules(unix.AF_INET))
-	rules6 := Finding{Name: SealRules6, OK: true, Detail: noIPv6}
+	rules6 := network.Finding{Name: SealRules6, OK: true, Detail: noIPv6}
 	if ipv6 {
 		rules6 = finding(SealRules6, "", c.verifyRules(unix.AF_INET6))
 	}
 	filter := finding(SealFilter, "", verifyFilter())
-	return []Finding{
+	return []network.Finding{
 		verifyLoopback(lo, addrs),
 		verifyLinks(links, addrs, filter.OK && rules4.OK && rules6.OK),
 		rules4,
@@ -63,21 +65,21 @@ func verify() ([]Finding, error) {
 	}, nil
 }
 
-func verifyLoopback(lo Link, addrs []address) Finding {
+func verifyLoopback(lo Link, addrs []address) network.Finding {
 	if !lo.Up {
-		return Finding{Name: SealLoopback, Detail: "lo is down"}
+		return network.Finding{Name: SealLoopback, Detail: "lo is down"}
 	}
 	for _, a := range addrs {
 		if a.link == loopback && a.foreign() {
-			return Finding{Name: SealLoopback, Detail: fmt.Sprintf("lo has the address %s", a.prefix)}
+			return network.Finding{Name: SealLoopback, Detail: fmt.Sprintf("lo has the address %s", a.prefix)}
 		}
 	}
-	return Finding{Name: SealLoopback, OK: true}
+	return network.Finding{Name: SealLoopback, OK: true}
 }
 
 // verifyLinks checks the interfaces. One that is up or has an address was added after the seal; the
 // other protections decide whether that is a failure.
-func verifyLinks(links []Link, addrs []address, filtered bool) Finding {
+func verifyLinks(links []Link, addrs []address, filtered bool) network.Finding {
 	var open, down []string
 	for _, l := range links {
 		switch hasAddress := slices.ContainsFunc(addrs, func(a address) bool { return a.link == l.Index }); {
@@ -91,20 +93,20 @@ func verifyLinks(links []Link, addrs []address, filtered bool) Finding {
 	}
 	switch {
 	case len(open) > 0 && filtered:
-		return Finding{Name: SealLinks, OK: true, Detail: strings.Join(open, ", ") + " (plugged in later; filter and rules hold)"}
+		return network.Finding{Name: SealLinks, OK: true, Detail: strings.Join(open, ", ") + " (plugged in later; filter and rules hold)"}
 	case len(open) > 0:
-		return Finding{Name: SealLinks, Detail: strings.Join(open, ", ")}
+		return network.Finding{Name: SealLinks, Detail: strings.Join(open, ", ")}
 	case len(down) > 0:
-		return Finding{Name: SealLinks, OK: true, Detail: "down: " + strings.Join(down, ", ")}
+		return network.Finding{Name: SealLinks, OK: true, Detail: "down: " + strings.Join(down, ", ")}
 	}
-	return Finding{Name: SealLinks, OK: true, Detail: "only lo"}
+	return network.Finding{Name: SealLinks, OK: true, Detail: "only lo"}
 }
 
-func verifyResolver(routes []route) Finding {
+func verifyResolver(routes []route) network.Finding {
 	if slices.ContainsFunc(routes, route.isResolverGrave) {
-		return Finding{Name: SealResolver, OK: true}
+		return network.Finding{Name: SealResolver, OK: true}
 	}
-	return Finding{Name: SealResolver, Detail: fmt.Sprintf("%s is reachable", resolver.Addr())}
+	return network.Finding{Name: SealResolver, Detail: fmt.Sprintf("%s is reachable", resolver.Addr())}
 }
 
 func verifySysctls() error {

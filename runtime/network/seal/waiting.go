@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/spec/network"
 )
 
 // The ceiling on connections that no process has accepted. The kernel makes the listener's end of a
@@ -153,6 +155,6 @@ func BoundWaiting(netns *os.File) error {
 }
 
 // VerifyWaiting reads that ceiling back.
-func VerifyWaiting(netns *os.File) Finding {
+func VerifyWaiting(netns *os.File) network.Finding {
 	return finding(SealWaiting, "", inNamespace(netns, waiting(WaitingOpen).verified))
 }

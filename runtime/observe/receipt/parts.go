@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/docker/go-units"
+
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
 )
@@ -417,20 +419,8 @@ func commandLine(args []string) string {
 	return b.String()
 }
 
-// size is a number of bytes for people.
-func size(n int64) string {
-	v := float64(n)
-	for _, u := range []string{"B", "KiB", "MiB", "GiB"} {
-		if v < 1024 || u == "GiB" {
-			if u == "B" {
-				return strconv.FormatInt(n, 10) + " B"
-			}
-			return strconv.FormatFloat(v, 'f', 1, 64) + " " + u
-		}
-		v /= 1024
-	}
-	return ""
-}
+// size is a number of bytes for readers.
+func size(n int64) string { return units.BytesSize(float64(n)) }
 
 // span is a time for people.
 func span(seconds float64) string {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/docker/go-units"
+
 	"agentjail.dev/runtime/spec/rings"
 )
 
@@ -218,18 +220,8 @@ func (p *Path) writable() []Remedy {
 	return nil
 }
 
-// sizeOf is a size for people.
-func sizeOf(n uint64) string {
-	for _, u := range []struct {
-		name string
-		size uint64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n >= u.size {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.size), u.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
-}
+// sizeOf is a size for readers.
+func sizeOf(n uint64) string { return units.BytesSize(float64(n)) }
 
 // missingDevice reports whether a path is a device's that jails do not have by themselves.
 func missingDevice(name string) bool { return strings.HasPrefix(name, "/dev/") }

@@ -182,9 +182,9 @@ type Audit struct {
 
 // Finding reports whether one protection holds, and why not.
 type Finding struct {
-	Name   string
-	OK     bool
-	Detail string
+	Name   string `json:"name"`             // of the seal's: one of its constants
+	OK     bool   `json:"ok"`               // it holds
+	Detail string `json:"detail,omitempty"` // what there is, or why it does not hold
 }
 
 // MissingField returns the report's field for a network protection that the kernel lacks. Inspect

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -65,9 +66,8 @@ func eventually(look func() error) (err error) {
 
 // runs reports whether a process has not ended. One that has, and that its parent has not requested yet, is a zombie (proc(5), stat).
 func runs(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	i := strings.LastIndexByte(string(text), ')')
-	return err == nil && i >= 0 && !strings.HasPrefix(string(text[i:]), ") Z")
+	f, err := procstatus.Stat(pid)
+	return err == nil && f[0] != "Z"
 }
 
 // left lists what the host has of a container: its first process, files, control groups and mounts.

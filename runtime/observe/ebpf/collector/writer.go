@@ -18,6 +18,7 @@ import (
 
 	"agentjail.dev/runtime/internal/budget"
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/runtime/observe/ebpf"
 	"agentjail.dev/runtime/observe/ebpf/jailmap"
 	"agentjail.dev/runtime/observe/ebpf/status"
@@ -342,15 +343,9 @@ func descends(pid, of int) bool {
 }
 
 func parentOf(pid int) (int, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	f, err := procstatus.Stat(pid)
 	if err != nil {
 		return 0, err
-	}
-	// Behind the name, which may hold anything: state, parent.
-	i := strings.LastIndexByte(string(text), ')')
-	f := strings.Fields(string(text[i+1:]))
-	if len(f) < 2 {
-		return 0, errors.New("no parent")
 	}
 	return strconv.Atoi(f[1])
 }

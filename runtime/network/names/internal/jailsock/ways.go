@@ -248,26 +248,11 @@ func freshNetns() (netns *os.File, err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("making a network namespace: %w", err)
 		}
-		if err := loUp(); err != nil {
+		if err := seal.RaiseLoopback(); err != nil {
 			return fmt.Errorf("setting lo up: %w", err)
 		}
 		netns, err = os.Open("/proc/thread-self/ns/net")
 		return err
 	})
 	return netns, err
-}
-
-// loUp sets lo up in the thread's network namespace.
-func loUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	ifr, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
