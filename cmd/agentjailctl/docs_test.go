@@ -9,10 +9,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/spec/lazyregexp"
 )
 
 // top is the root of the module as seen from this package's tests.
@@ -83,7 +84,7 @@ var (
 )
 
 func lazy(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+	return lazyregexp.New(expr)
 }
 
 // anchors are the fragments that a page has: those that GitHub makes of headings, and those written into it.

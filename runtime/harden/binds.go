@@ -5,7 +5,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -125,7 +124,7 @@ func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 // mount the host's time zone forget the :ro.
 func applyPublic(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) {
 	b.Copy = f.Public.Copied()
-	switch what := publicReplacement()[f.Public]; {
+	switch what := publicReplacement[f.Public]; {
 	case !readOnly:
 		p.deny(rings.Access, mountField(m), "writable", "read-only", what)
 	case b.Copy:
@@ -134,15 +133,13 @@ func applyPublic(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, read
 }
 
 // publicReplacement describes what the jail gets in place of the requested source.
-var publicReplacement = sync.OnceValue(func() map[bindsource.Public]string {
-	return map[bindsource.Public]string{
-		bindsource.PublicDir:    "the host's own directory",
-		bindsource.PublicFile:   "a copy of the host's file",
-		bindsource.PublicUsers:  "a copy with the standard users and the container's own, without comments",
-		bindsource.PublicGroups: "a copy with the standard groups and the container's own, without members",
-		bindsource.PublicGit:    "a copy of git's settings, without comments",
-	}
-})
+var publicReplacement = map[bindsource.Public]string{
+	bindsource.PublicDir:    "the host's own directory",
+	bindsource.PublicFile:   "a copy of the host's file",
+	bindsource.PublicUsers:  "a copy with the standard users and the container's own, without comments",
+	bindsource.PublicGroups: "a copy with the standard groups and the container's own, without members",
+	bindsource.PublicGit:    "a copy of git's settings, without comments",
+}
 
 // ReadOnly reports whether a mount is to be read-only.
 func ReadOnly(m specs.Mount) bool { return has(m.Options, "ro", "rro") }
@@ -245,23 +242,21 @@ func ofNetwork(at string) bool {
 // hostNamespaceMounts are mounts that engines replace by the host's own when a container shares
 // the host's namespace (--ipc=host, --pid=host, --net=host). The values are the mounts of a
 // container with its own namespace.
-var hostNamespaceMounts = sync.OnceValue(func() map[string]specs.Mount {
-	return map[string]specs.Mount{
-		"/proc":          {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-		"/sys":           {Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
-		"/sys/fs/cgroup": {Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
-		"/dev/pts":       {Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-		"/dev/shm":       {Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777"}},
-		"/dev/mqueue":    {Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
-	}
-})
+var hostNamespaceMounts = map[string]specs.Mount{
+	"/proc":          {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+	"/sys":           {Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	"/sys/fs/cgroup": {Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	"/dev/pts":       {Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+	"/dev/shm":       {Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777"}},
+	"/dev/mqueue":    {Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+}
 
 // replaceHostMount puts the jail's own file system in place of the host's, and of a shared
 // memory directory that the engine made larger than policy allows or with a label
 // that is not the jail's.
 func replaceHostMount(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
 	at := path.Clean(m.Destination)
-	own, ok := hostNamespaceMounts()[at]
+	own, ok := hostNamespaceMounts[at]
 	switch {
 	case !ok:
 		return false

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -36,28 +35,26 @@ type fsRule struct {
 // fsRules are the file systems that a bundle may mount without a source on the
 // host. Every other type would have the kernel parse a disk's or a server's
 // data on behalf of the jail.
-var fsRules = sync.OnceValue(func() map[string]fsRule {
-	return map[string]fsRule{
-		"proc": {at: "/proc", flags: []string{"nosuid", "noexec", "nodev"}, data: map[string]dataRule{
-			// gid= would exempt a group from hidepid (proc(5)).
-			"hidepid": oneOf("0", "1", "2", "4", "off", "noaccess", "invisible", "ptraceable"),
-			"subset":  oneOf("pid"),
-		}},
-		"sysfs":   {at: "/sys", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: ownSys},
-		"cgroup":  {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: saidReadOnly},
-		"cgroup2": {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: saidReadOnly},
-		"devpts": {at: "/dev/pts", flags: []string{"nosuid", "noexec", "newinstance"}, keep: []string{"newinstance"}, data: map[string]dataRule{
-			"mode": octal(0o666), "ptmxmode": octal(0o666), "uid": ownUID, "gid": ownGID,
-			"max": func(_ *pass, v string) bool { n, err := strconv.ParseUint(v, 10, 31); return err == nil && n > 0 },
-		}, harden: capPty},
-		"mqueue": {at: "/dev/mqueue", flags: []string{"nosuid", "noexec", "nodev"}},
-		"tmpfs": {flags: []string{"nosuid"}, keep: []string{"noswap", "tmpcopyup"}, data: map[string]dataRule{
-			// A set-id bit on a directory would pass a group on.
-			"mode": octal(0o1777), "uid": ownUID, "gid": ownGID,
-			"size": anyValue, "nr_blocks": anyValue, "nr_inodes": anyValue,
-		}, harden: capTmpfs},
-	}
-})
+var fsRules = map[string]fsRule{
+	"proc": {at: "/proc", flags: []string{"nosuid", "noexec", "nodev"}, data: map[string]dataRule{
+		// gid= would exempt a group from hidepid (proc(5)).
+		"hidepid": oneOf("0", "1", "2", "4", "off", "noaccess", "invisible", "ptraceable"),
+		"subset":  oneOf("pid"),
+	}},
+	"sysfs":   {at: "/sys", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: ownSys},
+	"cgroup":  {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: saidReadOnly},
+	"cgroup2": {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: saidReadOnly},
+	"devpts": {at: "/dev/pts", flags: []string{"nosuid", "noexec", "newinstance"}, keep: []string{"newinstance"}, data: map[string]dataRule{
+		"mode": octal(0o666), "ptmxmode": octal(0o666), "uid": ownUID, "gid": ownGID,
+		"max": func(_ *pass, v string) bool { n, err := strconv.ParseUint(v, 10, 31); return err == nil && n > 0 },
+	}, harden: capPty},
+	"mqueue": {at: "/dev/mqueue", flags: []string{"nosuid", "noexec", "nodev"}},
+	"tmpfs": {flags: []string{"nosuid"}, keep: []string{"noswap", "tmpcopyup"}, data: map[string]dataRule{
+		// A set-id bit on a directory would pass a group on.
+		"mode": octal(0o1777), "uid": ownUID, "gid": ownGID,
+		"size": anyValue, "nr_blocks": anyValue, "nr_inodes": anyValue,
+	}, harden: capTmpfs},
+}
 
 func anyValue(*pass, string) bool { return true }
 
@@ -99,11 +96,11 @@ func mounts(p *pass) {
 
 // filesystem decides on one mount that is not a bind mount.
 func filesystem(p *pass, m *specs.Mount) {
-	rule, ok := fsRules()[m.Type]
+	rule, ok := fsRules[m.Type]
 	at := path.Clean(m.Destination)
 	switch {
 	case m.Type == "tmpfs" && at == "/sys":
-		rule = fsRules()["sysfs"]
+		rule = fsRules["sysfs"]
 	case !ok:
 		p.addRefusal(refusal.New(refusal.MountType, "file system type %q is not for jails", m.Type).About("mount at %s", m.Destination))
 		return

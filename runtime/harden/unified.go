@@ -3,7 +3,6 @@ package harden
 import (
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -18,30 +17,28 @@ import (
 // jail's share from others (memory.min, memory.low, io.latency, cpu.uclamp.min,
 // cpuset.cpus.partition), exceed a limit (cpu.max.burst), or act on the group (cgroup.*,
 // memory.reclaim). See Documentation/admin-guide/cgroup-v2.rst.
-var unifiedRules = sync.OnceValue(func() map[string]func(p *pass, v string) bool {
-	return map[string]func(p *pass, v string) bool{
-		"pids.max":   func(p *pass, v string) bool { return atMost(v, p.pol.Limits.Pids) },
-		"memory.max": func(p *pass, v string) bool { return atMost(v, memoryCap(p)) },
-		"memory.swap.max": func(p *pass, v string) bool {
-			return memoryCap(p) == 0 || v == "0" || p.pol.Limits.Swap > 0 && atMost(v, int64(p.pol.Limits.Swap))
-		},
-		"cpu.max":          cpuMax,
-		"io.max":           ioMax,
-		"memory.high":      yes,
-		"memory.swap.high": yes,
-		"memory.zswap.max": yes,
-		"memory.oom.group": yes,
-		"cpu.weight":       yes,
-		"cpu.idle":         yes,
-		"cpu.uclamp.max":   yes,
-		"io.weight":        yes,
-		"io.bfq.weight":    yes,
-		"cpuset.cpus":      yes,
-		"cpuset.mems":      yes,
-		"rdma.max":         yes,
-		"misc.max":         yes,
-	}
-})
+var unifiedRules = map[string]func(p *pass, v string) bool{
+	"pids.max":   func(p *pass, v string) bool { return atMost(v, p.pol.Limits.Pids) },
+	"memory.max": func(p *pass, v string) bool { return atMost(v, memoryCap(p)) },
+	"memory.swap.max": func(p *pass, v string) bool {
+		return memoryCap(p) == 0 || v == "0" || p.pol.Limits.Swap > 0 && atMost(v, int64(p.pol.Limits.Swap))
+	},
+	"cpu.max":          cpuMax,
+	"io.max":           ioMax,
+	"memory.high":      yes,
+	"memory.swap.high": yes,
+	"memory.zswap.max": yes,
+	"memory.oom.group": yes,
+	"cpu.weight":       yes,
+	"cpu.idle":         yes,
+	"cpu.uclamp.max":   yes,
+	"io.weight":        yes,
+	"io.bfq.weight":    yes,
+	"cpuset.cpus":      yes,
+	"cpuset.mems":      yes,
+	"rdma.max":         yes,
+	"misc.max":         yes,
+}
 
 func yes(*pass, string) bool { return true }
 
@@ -51,7 +48,7 @@ func none(_ *pass, v string) bool { return v == "0" }
 func unified(p *pass, r *specs.LinuxResources) {
 	for _, k := range sortedKeys(r.Unified) {
 		v := r.Unified[k]
-		ok := unifiedRules()[k]
+		ok := unifiedRules[k]
 		if strings.HasPrefix(k, "hugetlb.") && strings.HasSuffix(k, ".max") && len(k) > len("hugetlb..max") && !strings.Contains(k, "/") {
 			ok = none
 		}

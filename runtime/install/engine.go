@@ -11,13 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"agentjail.dev/runtime/kernel/trusted"
+	"agentjail.dev/runtime/spec/lazyregexp"
 )
 
 // DefaultName is the name under which agentjail is registered unless requested otherwise.
@@ -145,7 +144,7 @@ func registrable(e Engine, runtimes []Runtime, def string) error {
 func plainPath(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }
 
 // runtimeName is what engines can take as an option's value and agentjail as a policy's name.
-var runtimeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) })
+var runtimeName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
 // errConflict is wrapped when a file already has another entry for a name; Options.Force overrides
 // it.

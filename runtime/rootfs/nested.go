@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -267,20 +266,18 @@ func attachBelow(tree *os.File, dir, name string, readOnly bool) error {
 
 // mountAttributes are a mount's own attributes by the names of options
 // (mount_setattr(2)).
-var mountAttributes = sync.OnceValue(func() map[string]uint64 {
-	return map[string]uint64{
-		"ro": unix.MOUNT_ATTR_RDONLY, "rro": unix.MOUNT_ATTR_RDONLY,
-		"nosuid": unix.MOUNT_ATTR_NOSUID, "rnosuid": unix.MOUNT_ATTR_NOSUID,
-		"nodev": unix.MOUNT_ATTR_NODEV, "rnodev": unix.MOUNT_ATTR_NODEV,
-		"noexec": unix.MOUNT_ATTR_NOEXEC, "rnoexec": unix.MOUNT_ATTR_NOEXEC,
-		"nosymfollow": unix.MOUNT_ATTR_NOSYMFOLLOW, "rnosymfollow": unix.MOUNT_ATTR_NOSYMFOLLOW,
-	}
-})
+var mountAttributes = map[string]uint64{
+	"ro": unix.MOUNT_ATTR_RDONLY, "rro": unix.MOUNT_ATTR_RDONLY,
+	"nosuid": unix.MOUNT_ATTR_NOSUID, "rnosuid": unix.MOUNT_ATTR_NOSUID,
+	"nodev": unix.MOUNT_ATTR_NODEV, "rnodev": unix.MOUNT_ATTR_NODEV,
+	"noexec": unix.MOUNT_ATTR_NOEXEC, "rnoexec": unix.MOUNT_ATTR_NOEXEC,
+	"nosymfollow": unix.MOUNT_ATTR_NOSYMFOLLOW, "rnosymfollow": unix.MOUNT_ATTR_NOSYMFOLLOW,
+}
 
 func attributes(options []string) unix.MountAttr {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
 	for _, o := range options {
-		attr.Attr_set |= mountAttributes()[o]
+		attr.Attr_set |= mountAttributes[o]
 	}
 	accessTimes(&attr, options)
 	return attr

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -323,9 +322,7 @@ func (g *protector) protect(d *Protected) error {
 }
 
 // errChanged refuses a link where the search found none.
-var errChanged = sync.OnceValue(func() *refusal.Error {
-	return refusal.New(refusal.MountMoved, "it was replaced while the jail was being made").WithRemedy("try again")
-})
+var errChanged = refusal.New(refusal.MountMoved, "it was replaced while the jail was being made").WithRemedy("try again")
 
 // cover makes the mount that replaces the file found at a path in the jail.
 func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
@@ -335,7 +332,7 @@ func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 	}
 	link := st.Mode&unix.S_IFMT == unix.S_IFLNK
 	if link && !p.Link {
-		return errChanged()
+		return errChanged
 	}
 	tree, err := -1, error(nil)
 	switch {
@@ -541,7 +538,7 @@ func (a attachment) mount(root int) error {
 		return err
 	}
 	if st.Dev != a.dev || st.Ino != a.ino {
-		return errChanged()
+		return errChanged
 	}
 	return unix.MoveMount(int(a.tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }

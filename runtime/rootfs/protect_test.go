@@ -220,7 +220,7 @@ func TestProtectedRace(t *testing.T) {
 		root, err := unix.Open(r.Spec.Root.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		must(t, err)
 		defer unix.Close(root)
-		if err := st.attachProtected(root); !errors.Is(err, errChanged()) {
+		if err := st.attachProtected(root); !errors.Is(err, errChanged) {
 			t.Errorf("attached: %v", err)
 		}
 	})

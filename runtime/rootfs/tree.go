@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -34,15 +33,13 @@ func cloneTree(f *os.File, recursive bool, attr *unix.MountAttr) (int, error) {
 }
 
 // fsNames are the file systems that users meet, by statfs(2)'s magic number.
-var fsNames = sync.OnceValue(func() map[int64]string {
-	return map[int64]string{
-		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.TMPFS_MAGIC: "tmpfs",
-		unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.NFS_SUPER_MAGIC: "NFS", 0xff534d42: "CIFS", 0xfe534d42: "SMB2",
-		unix.V9FS_MAGIC: "9p", unix.FUSE_SUPER_MAGIC: "FUSE", unix.SQUASHFS_MAGIC: "squashfs", 0x2fc12fc1: "zfs",
-		unix.ECRYPTFS_SUPER_MAGIC: "ecryptfs", 0x786f4256: "vboxsf", unix.F2FS_SUPER_MAGIC: "f2fs", unix.PROC_SUPER_MAGIC: "proc",
-		unix.SYSFS_MAGIC: "sysfs", unix.EROFS_SUPER_MAGIC_V1: "erofs",
-	}
-})
+var fsNames = map[int64]string{
+	unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.TMPFS_MAGIC: "tmpfs",
+	unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.NFS_SUPER_MAGIC: "NFS", 0xff534d42: "CIFS", 0xfe534d42: "SMB2",
+	unix.V9FS_MAGIC: "9p", unix.FUSE_SUPER_MAGIC: "FUSE", unix.SQUASHFS_MAGIC: "squashfs", 0x2fc12fc1: "zfs",
+	unix.ECRYPTFS_SUPER_MAGIC: "ecryptfs", 0x786f4256: "vboxsf", unix.F2FS_SUPER_MAGIC: "f2fs", unix.PROC_SUPER_MAGIC: "proc",
+	unix.SYSFS_MAGIC: "sysfs", unix.EROFS_SUPER_MAGIC_V1: "erofs",
+}
 
 // FSName names the file system of an open file.
 func FSName(f *os.File) string {
@@ -50,7 +47,7 @@ func FSName(f *os.File) string {
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
 		return "unknown"
 	}
-	if n, ok := fsNames()[int64(st.Type)]; ok {
+	if n, ok := fsNames[int64(st.Type)]; ok {
 		return n
 	}
 	return fmt.Sprintf("unknown (0x%x)", st.Type)

@@ -6,12 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/spec/lazyregexp"
 )
 
 // Bounds on what is read of the package manager's files, in bytes.
@@ -87,8 +86,8 @@ func debianVersion(path, name string) string {
 }
 
 var (
-	cvePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`CVE-\d{4}-\d{4,7}`) })
-	rebuild    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\+b\d+$`) })
+	cvePattern = lazyregexp.New(`CVE-\d{4}-\d{4,7}`)
+	rebuild    = lazyregexp.New(`\+b\d+$`)
 )
 
 // changelogFixes lists the CVE numbers in a Debian changelog, provided that it

@@ -3,11 +3,10 @@ package flaws
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
+	"agentjail.dev/runtime/spec/lazyregexp"
 	"agentjail.dev/runtime/spec/traits"
 )
 
@@ -114,7 +113,7 @@ func judgeEngine(path, versionLine string, packageOf func(name string) *debPacka
 
 // securityUpdate matches the versions of packages that a distribution has fixed
 // after its release: Debian's +deb12u1, Ubuntu's ubuntu0.22.04.1.
-var securityUpdate = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[+~]deb\d+u\d+|ubuntu\d`) })
+var securityUpdate = lazyregexp.New(`[+~]deb\d+u\d+|ubuntu\d`)
 
 func ownerOf(name string, packageOf func(name string) *debPackage) *debPackage {
 	names, ok := packagesOf[name]

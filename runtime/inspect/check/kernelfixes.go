@@ -2,12 +2,12 @@ package check
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/spec/lazyregexp"
 )
 
 // A kernelFlaw is a hole of the kernel whose entry point no profile closes, so that
@@ -62,13 +62,11 @@ func (f kernelFlaw) open(v kernelVersion) bool {
 	return v.less(last)
 }
 
-var kernelNumbers = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(\d{1,5})\.(\d{1,5})(?:\.(\d{1,5}))?(.*)$`)
-})
+var kernelNumbers = lazyregexp.New(`^(\d{1,5})\.(\d{1,5})(?:\.(\d{1,5}))?(.*)$`)
 
 // debianNumbers are in the version of Debian's kernels (uname -v): their release has the number of
 // the interface alone.
-var debianNumbers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bDebian (\d[0-9.]*)`) })
+var debianNumbers = lazyregexp.New(`\bDebian (\d[0-9.]*)`)
 
 // upstream is the kernel's own number from uname(2). own reports whether it can be one: a
 // distribution counts its fixes otherwise, behind a number that stays.

@@ -1,21 +1,18 @@
 package why
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
+	"agentjail.dev/runtime/spec/lazyregexp"
 	"agentjail.dev/seccomp/bpf"
 )
 
 // aPath finds a path in a message, and aCall a call as strace prints it.
 var (
-	aPath = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?:^|[\s'"` + "`" + `(=])(/[^\s'"` + "`" + `,;:)]+)`)
-	})
-	aCall = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b([a-z_0-9]+)\(([^()]*)\)\s*=\s*-1 E`) })
+	aPath = lazyregexp.New(`(?:^|[\s'"` + "`" + `(=])(/[^\s'"` + "`" + `,;:)]+)`)
+	aCall = lazyregexp.New(`\b([a-z_0-9]+)\(([^()]*)\)\s*=\s*-1 E`)
 )
 
 // find is the entry that a text is of, and the named parts of its pattern; nil where there is none.

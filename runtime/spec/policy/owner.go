@@ -3,10 +3,10 @@ package policy
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+
+	"agentjail.dev/runtime/spec/lazyregexp"
 )
 
 // OwnerProcess makes the first process's user the owner of mounted files.
@@ -14,7 +14,7 @@ const OwnerProcess = "process"
 
 // accountName is a name that useradd(8) and adduser(8) make, or an enterprise's
 // directory with few exceptions.
-var accountName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.@-]{0,63}\$?$`) })
+var accountName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_.@-]{0,63}\$?$`)
 
 // CheckOwner refuses a text that cannot name a user of a jail: it has to be OwnerProcess, or
 // USER[:GROUP], each a number or a name of the image's account files.

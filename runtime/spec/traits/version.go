@@ -3,9 +3,9 @@ package traits
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
-	"sync"
+
+	"agentjail.dev/runtime/spec/lazyregexp"
 )
 
 // Version is a version number: major, minor, patch, and the number of a release
@@ -15,10 +15,7 @@ type Version [4]int
 // Final stands in the place of a release candidate's number in a release.
 const Final = math.MaxInt32
 
-// Compiled when needed, as all patterns here: every start of a jail would pay for it.
-var versionPattern = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?:[-~.]?rc\.?(\d{1,6}))?`)
-})
+var versionPattern = lazyregexp.New(`^v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?:[-~.]?rc\.?(\d{1,6}))?`)
 
 // ParseVersion reads the beginning of a version text such as "1.1.5+ds1",
 // "1.4.0-rc.2" or "1.8".

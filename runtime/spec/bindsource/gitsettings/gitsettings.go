@@ -6,23 +6,17 @@ package gitsettings
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"agentjail.dev/runtime/protect/gitconfig"
+	"agentjail.dev/runtime/spec/lazyregexp"
 )
 
 const (
 	maxText     = 64 << 10
 	maxSettings = 2000
 )
-
-// pattern compiles an expression when it is needed: most jails have no use for it.
-func pattern(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
-}
 
 // plain are sections whose settings control git's behaviour (git-config(1)).
 var plain = []string{
@@ -34,33 +28,31 @@ var plain = []string{
 }
 
 // keys are those of sections that can also hold credentials.
-var keys = sync.OnceValue(func() map[string][]string {
-	return map[string][]string{
-		"url":        {"insteadof", "pushinsteadof"},
-		"credential": {"helper", "username", "usehttppath", "interactive", "provider", "guiprompt", "autodetecttimeout"},
-		"http": {
-			"sslverify", "sslcainfo", "sslcapath", "sslbackend", "sslversion", "postbuffer", "lowspeedlimit", "lowspeedtime", "version", "followredirects",
-			"maxrequests", "minsessions", "noepsv", "proxy", "schannelcheckrevoke", "schannelusesslcainfo", "emptyauth", "savecookies", "usekeepalive",
-		},
-		"sendemail": {"to", "cc", "from", "smtpserver", "smtpserverport", "smtpencryption", "confirm", "annotate", "chainreplyto", "thread", "suppresscc", "signedoffbycc", "validate"},
-	}
-})
+var keys = map[string][]string{
+	"url":        {"insteadof", "pushinsteadof"},
+	"credential": {"helper", "username", "usehttppath", "interactive", "provider", "guiprompt", "autodetecttimeout"},
+	"http": {
+		"sslverify", "sslcainfo", "sslcapath", "sslbackend", "sslversion", "postbuffer", "lowspeedlimit", "lowspeedtime", "version", "followredirects",
+		"maxrequests", "minsessions", "noepsv", "proxy", "schannelcheckrevoke", "schannelusesslcainfo", "emptyauth", "savecookies", "usekeepalive",
+	},
+	"sendemail": {"to", "cc", "from", "smtpserver", "smtpserverport", "smtpencryption", "confirm", "annotate", "chainreplyto", "thread", "suppresscc", "signedoffbycc", "validate"},
+}
 
 // helpers are the words of credential helpers that hold nothing themselves
 // (gitcredentials(7)); a program of another kind could be a script with a password
 // in it.
-var helpers = pattern(`^(|store|cache( --timeout[= ][0-9]+)?|manager|manager-core|manager-ui|libsecret|gnome-keyring|osxkeychain|wincred|oauth|netrc|gcloud\.sh|` +
+var helpers = lazyregexp.New(`^(|store|cache( --timeout[= ][0-9]+)?|manager|manager-core|manager-ui|libsecret|gnome-keyring|osxkeychain|wincred|oauth|netrc|gcloud\.sh|` +
 	`!(/[A-Za-z0-9/._-]*/)?(gh|glab) auth git-credential|!aws codecommit credential-helper \$@|/[A-Za-z0-9/._-]*/git-credential-[a-z-]+)$`)
 
 var (
 	// words of commands and keys that come with credentials.
-	words = pattern(`(?i)authorization|bearer|password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_ ]?key|extraheader|cookie`)
+	words = lazyregexp.New(`(?i)authorization|bearer|password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_ ]?key|extraheader|cookie`)
 	// issued are the beginnings of services' tokens.
-	issued = pattern(`(gh[pousr]_|github_pat_|glpat-|gl[a-z]{2,6}-|xox[abpsr]-|\bsk-|AKIA|ASIA|ATATT|ATBB|ATCTT|npm_|pypi-|hf_|AIza|ya29\.|eyJ[A-Za-z0-9])[A-Za-z0-9_.-]{8}`)
+	issued = lazyregexp.New(`(gh[pousr]_|github_pat_|glpat-|gl[a-z]{2,6}-|xox[abpsr]-|\bsk-|AKIA|ASIA|ATATT|ATBB|ATCTT|npm_|pypi-|hf_|AIza|ya29\.|eyJ[A-Za-z0-9])[A-Za-z0-9_.-]{8}`)
 	// userinfo is that of a URL: http's has a password, or is a token itself.
-	userinfo = pattern(`(?i)([a-z][a-z0-9+.-]*)://([^/@\s"']*)@`)
+	userinfo = lazyregexp.New(`(?i)([a-z][a-z0-9+.-]*)://([^/@\s"']*)@`)
 	// opaque is a run of characters that could be a key.
-	opaque = pattern(`[A-Za-z0-9_+=-]{32,}`)
+	opaque = lazyregexp.New(`[A-Za-z0-9_+=-]{32,}`)
 )
 
 // Copy returns the settings of a configuration, or an error that reports which of them
@@ -90,7 +82,7 @@ func credential(s gitconfig.Setting) string {
 	if s.Key != "" {
 		name += "." + short(s.Key)
 	}
-	known, some := keys()[s.Section]
+	known, some := keys[s.Section]
 	switch {
 	case !some && !slices.Contains(plain, s.Section), some && s.Key != "" && !slices.Contains(known, s.Key):
 		return "the setting " + name + " is not known to hold no credential"
@@ -107,7 +99,7 @@ func public(s gitconfig.Setting) bool {
 	return s.Section == "user" && s.Key == "signingkey" && publicKey().MatchString(s.Value)
 }
 
-var publicKey = pattern(`^((key::)?(ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+( [\w@.-]+)?|(0x)?[0-9A-Fa-f]{8,40}!?)$`)
+var publicKey = lazyregexp.New(`^((key::)?(ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+( [\w@.-]+)?|(0x)?[0-9A-Fa-f]{8,40}!?)$`)
 
 func looksSecret(v string) bool {
 	if words().MatchString(v) || issued().MatchString(v) {
