@@ -16,7 +16,7 @@ func TestFilterSpace(t *testing.T) {
 		ok               bool
 		says, remedy     string
 	}{
-		{"default", affected, 1024, 264 << 20, true, "264.0MiB for compiled filters (net.core.bpf_jit_limit); the programs of profile default load none", ""},
+		{"default", affected, 1024, 264 << 20, true, "264MiB for compiled filters (net.core.bpf_jit_limit); the programs of profile default load none", ""},
 		{"strict", affected, 1024, 0, true, "no limit on compiled filters", ""},
 		{"server", affected, 1024, 264 << 20, false, "Linux 6.9 and later can stop", "trusted programs"},
 		{"server", "6.9-rc1", 1024, 264 << 20, false, "Linux 6.9 and later can stop", "trusted programs"},
