@@ -1,6 +1,10 @@
 package seccomp
 
-import "math"
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+)
 
 // cond is one comparison on one syscall argument. All but null compare the low
 // 32 bits only: the kernel truncates int arguments to 32 bits, so a 64-bit
@@ -274,42 +278,42 @@ func setsockoptRule() argRule {
 		}
 	}
 	add(solSocket,
-		field(2, 0xffffffff&^3, 0),  // DEBUG, REUSEADDR, TYPE
-		field(2, 0xffffffff&^1, 4),  // ERROR, DONTROUTE
-		low(2, 6),                   // BROADCAST
+		field(2, 0xffffffff&^3, 0), // DEBUG, REUSEADDR, TYPE
+		field(2, 0xffffffff&^1, 4), // ERROR, DONTROUTE
+		low(2, unix.SO_BROADCAST),
 		field(2, 0xffffffff&^1, 10), // OOBINLINE, NO_CHECK
-		low(2, 9),                   // KEEPALIVE
+		low(2, unix.SO_KEEPALIVE),
 		field(2, 0xffffffff&^3, 12), // PRIORITY, LINGER, BSDCOMPAT, REUSEPORT
-		low(2, 16),                  // PASSCRED
+		low(2, unix.SO_PASSCRED),
 		field(2, 0xffffffff&^1, 18), // RCVLOWAT, SNDLOWAT
 		field(2, 0xffffffff&^1, 20), // RCVTIMEO, SNDTIMEO
-		low(2, 29),                  // TIMESTAMP
+		low(2, unix.SO_TIMESTAMP),
 	)
 	add(solTCP,
 		field(2, 0xffffffff&^7, 0),  // NODELAY, MAXSEG, CORK, KEEPIDLE, KEEPINTVL, KEEPCNT, SYNCNT
 		field(2, 0xffffffff&^3, 8),  // LINGER2, DEFER_ACCEPT, WINDOW_CLAMP, INFO
 		field(2, 0xffffffff&^1, 12), // QUICKACK, CONGESTION
-		low(2, 18),                  // USER_TIMEOUT
-		low(2, 23),                  // FASTOPEN
-		low(2, 25),                  // NOTSENT_LOWAT
-		low(2, 30),                  // FASTOPEN_CONNECT
+		low(2, unix.TCP_USER_TIMEOUT),
+		low(2, unix.TCP_FASTOPEN),
+		low(2, unix.TCP_NOTSENT_LOWAT),
+		low(2, unix.TCP_FASTOPEN_CONNECT),
 	)
 	add(solIP,
-		field(2, 0xffffffff&^1, 0),  // TOS
-		low(2, 2),                   // TTL
-		low(2, 8),                   // PKTINFO
+		field(2, 0xffffffff&^1, 0), // TOS
+		low(2, unix.IP_TTL),
+		low(2, unix.IP_PKTINFO),
 		field(2, 0xffffffff&^1, 10), // MTU_DISCOVER, RECVERR
 		field(2, 0xffffffff&^1, 12), // RECVTTL, RECVTOS
-		low(2, 15),                  // FREEBIND
-		low(2, 24),                  // BIND_ADDRESS_NO_PORT
+		low(2, unix.IP_FREEBIND),
+		low(2, unix.IP_BIND_ADDRESS_NO_PORT),
 	)
 	add(solIPv6,
-		low(2, 16),                  // UNICAST_HOPS
-		low(2, 23),                  // MTU_DISCOVER
-		low(2, 25),                  // RECVERR
-		low(2, 26),                  // V6ONLY
-		low(2, 49),                  // RECVPKTINFO
-		low(2, 51),                  // RECVHOPLIMIT
+		low(2, unix.IPV6_UNICAST_HOPS),
+		low(2, unix.IPV6_MTU_DISCOVER),
+		low(2, unix.IPV6_RECVERR),
+		low(2, unix.IPV6_V6ONLY),
+		low(2, unix.IPV6_RECVPKTINFO),
+		low(2, unix.IPV6_RECVHOPLIMIT),
 		field(2, 0xffffffff&^1, 66), // RECVTCLASS, TCLASS
 	)
 	return r
@@ -325,35 +329,35 @@ func ioctlRule() argRule {
 		refuse: softly(eNOTTY),
 	}
 	for _, m := range []cond{
-		field(1, 0xffffffff&^15, 0x5400),    // TCGETS .. TIOCGPGRP
-		field(1, 0xffffffff&^1, 0x5410),     // TIOCSPGRP, TIOCOUTQ
-		low(1, 0x5413),                      // TIOCGWINSZ
-		low(1, 0x5414),                      // TIOCSWINSZ
-		low(1, 0x541b),                      // FIONREAD
-		field(1, 0xffffffff&^1, 0x5420),     // TIOCPKT, FIONBIO
-		low(1, 0x5422),                      // TIOCNOTTY
-		field(1, 0xffffffff&^1, 0x5424),     // TIOCGETD, TCSBRKP
-		low(1, 0x5429),                      // TIOCGSID
-		low(1, 0x802c542a),                  // TCGETS2
-		low(1, 0x402c542b),                  // TCSETS2
+		field(1, 0xffffffff&^15, 0x5400), // TCGETS .. TIOCGPGRP
+		field(1, 0xffffffff&^1, 0x5410),  // TIOCSPGRP, TIOCOUTQ
+		low(1, unix.TIOCGWINSZ),
+		low(1, unix.TIOCSWINSZ),
+		low(1, 0x541b),                  // FIONREAD
+		field(1, 0xffffffff&^1, 0x5420), // TIOCPKT, FIONBIO
+		low(1, unix.TIOCNOTTY),
+		field(1, 0xffffffff&^1, 0x5424), // TIOCGETD, TCSBRKP
+		low(1, unix.TIOCGSID),
+		low(1, unix.TCGETS2),
+		low(1, unix.TCSETS2),
 		field(1, 0xffffffff&^1, 0x402c542c), // TCSETSW2, TCSETSF2
-		low(1, 0x80045430),                  // TIOCGPTN
-		low(1, 0x40045431),                  // TIOCSPTLCK
-		low(1, 0x80045439),                  // TIOCGPTLCK
-		low(1, 0x5441),                      // TIOCGPTPEER
-		field(1, 0xffffffff&^1, 0x5450),     // FIONCLEX, FIOCLEX
-		low(1, 0x5452),                      // FIOASYNC
-		low(1, 0x8910),                      // SIOCGIFNAME
-		field(1, 0xffffffff&^1, 0x8912),     // SIOCGIFCONF, SIOCGIFFLAGS
-		low(1, 0x8915),                      // SIOCGIFADDR
-		low(1, 0x8919),                      // SIOCGIFBRDADDR
-		low(1, 0x891b),                      // SIOCGIFNETMASK
-		low(1, 0x8921),                      // SIOCGIFMTU
-		low(1, 0x8927),                      // SIOCGIFHWADDR
-		low(1, 0x8933),                      // SIOCGIFINDEX
-		low(1, 0x8942),                      // SIOCGIFTXQLEN
-		low(1, 0x40049409),                  // FICLONE
-		low(1, 0x80086601),                  // FS_IOC_GETFLAGS
+		low(1, unix.TIOCGPTN),
+		low(1, unix.TIOCSPTLCK),
+		low(1, unix.TIOCGPTLCK),
+		low(1, unix.TIOCGPTPEER),
+		field(1, 0xffffffff&^1, 0x5450), // FIONCLEX, FIOCLEX
+		low(1, 0x5452),                  // FIOASYNC
+		low(1, unix.SIOCGIFNAME),
+		field(1, 0xffffffff&^1, 0x8912), // SIOCGIFCONF, SIOCGIFFLAGS
+		low(1, unix.SIOCGIFADDR),
+		low(1, unix.SIOCGIFBRDADDR),
+		low(1, unix.SIOCGIFNETMASK),
+		low(1, unix.SIOCGIFMTU),
+		low(1, unix.SIOCGIFHWADDR),
+		low(1, unix.SIOCGIFINDEX),
+		low(1, unix.SIOCGIFTXQLEN),
+		low(1, unix.FICLONE),
+		low(1, unix.FS_IOC_GETFLAGS),
 	} {
 		r.allow = append(r.allow, []cond{m})
 	}
@@ -388,25 +392,25 @@ func prctlRule(filters bool) argRule {
 	}
 	if filters {
 		r.text += ", filters of its own"
-		r.allow = append(r.allow, []cond{low(0, 22)}) // SET_SECCOMP
+		r.allow = append(r.allow, []cond{low(0, unix.PR_SET_SECCOMP)})
 	}
 	for _, m := range []cond{
-		low(0, 1),                   // SET_PDEATHSIG
-		field(0, 0xffffffff&^1, 2),  // GET_PDEATHSIG, GET_DUMPABLE
-		low(0, 4),                   // SET_DUMPABLE
-		low(0, 7),                   // GET_KEEPCAPS
-		low(0, 8),                   // SET_KEEPCAPS
-		low(0, 15),                  // SET_NAME
-		low(0, 16),                  // GET_NAME
-		low(0, 21),                  // GET_SECCOMP
-		low(0, 23),                  // CAPBSET_READ
-		low(0, 29),                  // SET_TIMERSLACK
-		low(0, 30),                  // GET_TIMERSLACK
+		low(0, unix.PR_SET_PDEATHSIG),
+		field(0, 0xffffffff&^1, 2), // GET_PDEATHSIG, GET_DUMPABLE
+		low(0, unix.PR_SET_DUMPABLE),
+		low(0, unix.PR_GET_KEEPCAPS),
+		low(0, unix.PR_SET_KEEPCAPS),
+		low(0, unix.PR_SET_NAME),
+		low(0, unix.PR_GET_NAME),
+		low(0, unix.PR_GET_SECCOMP),
+		low(0, unix.PR_CAPBSET_READ),
+		low(0, unix.PR_SET_TIMERSLACK),
+		low(0, unix.PR_GET_TIMERSLACK),
 		field(0, 0xffffffff&^3, 36), // SET_CHILD_SUBREAPER, GET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS, GET_NO_NEW_PRIVS
-		low(0, 41),                  // SET_THP_DISABLE
-		low(0, 42),                  // GET_THP_DISABLE
-		low(0, 65),                  // SET_MDWE
-		low(0, 66),                  // GET_MDWE
+		low(0, unix.PR_SET_THP_DISABLE),
+		low(0, unix.PR_GET_THP_DISABLE),
+		low(0, unix.PR_SET_MDWE),
+		low(0, unix.PR_GET_MDWE),
 	} {
 		r.allow = append(r.allow, []cond{m})
 	}

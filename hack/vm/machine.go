@@ -118,8 +118,8 @@ func treeSize(dir string) (int64, error) {
 // errNoKVM reports that hardware virtualisation is there by name only.
 var errNoKVM = errors.New("the machine does not come up with KVM")
 
-// boot runs the machine until it switches itself off. With "auto" it tries KVM where /dev/kvm can be
-// opened, and falls back to emulation; that verdict is kept until the host's next boot.
+// boot runs the machine until it switches itself off. With "auto" it tries KVM where /dev/kvm can
+// be opened, and falls back to emulation; that verdict is kept until the host's next boot.
 //
 // There are hosts with a /dev/kvm and without virtualisation in the processor: their KVM (kvm_pvm)
 // runs guests that were built for it, and interprets all else instruction by instruction. What was

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"agentjail.dev/runtime/kernel/bpfmap"
 	"agentjail.dev/runtime/kernel/cgroups"
 )
@@ -136,18 +138,14 @@ func devicePrograms(dir string) int {
 		return -1
 	}
 	defer d.Close()
-	const (
-		progQuery    = 16 // BPF_PROG_QUERY
-		cgroupDevice = 6  // BPF_CGROUP_DEVICE
-	)
 	// The part of union bpf_attr that a query takes. Without a list for the
 	// programs' numbers, the kernel only counts.
 	attr := struct {
 		target, kind, query, attach uint32
 		ids                         uint64
 		count, _                    uint32
-	}{target: uint32(d.Fd()), kind: cgroupDevice}
-	if _, err := bpfmap.Call(progQuery, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {
+	}{target: uint32(d.Fd()), kind: unix.BPF_CGROUP_DEVICE}
+	if _, err := bpfmap.Call(unix.BPF_PROG_QUERY, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {
 		return -1
 	}
 	return int(attr.count)

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"golang.org/x/sys/unix"
 )
 
 // Insn is one classic BPF instruction (struct sock_filter).
@@ -88,137 +90,149 @@ func Parse(raw []byte) ([]Insn, error) {
 
 // Opcodes that seccomp_check_filter lets in (linux/bpf_common.h).
 const (
-	opLdAbs  = 0x20 // BPF_LD | BPF_W | BPF_ABS
-	opLdLen  = 0x80 // BPF_LD | BPF_W | BPF_LEN
-	opLdImm  = 0x00
-	opLdMem  = 0x60
-	opLdxLen = 0x81
-	opLdxImm = 0x01
-	opLdxMem = 0x61
-	opSt     = 0x02
-	opStx    = 0x03
-	opRetK   = 0x06
-	opRetA   = 0x16
-	opTax    = 0x07
-	opTxa    = 0x87
-	opNeg    = 0x84
-	opJa     = 0x05
+	opLdAbs  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+	opLdLen  = unix.BPF_LD | unix.BPF_W | unix.BPF_LEN
+	opLdImm  = unix.BPF_LD | unix.BPF_IMM
+	opLdMem  = unix.BPF_LD | unix.BPF_MEM
+	opLdxLen = unix.BPF_LDX | unix.BPF_W | unix.BPF_LEN
+	opLdxImm = unix.BPF_LDX | unix.BPF_IMM
+	opLdxMem = unix.BPF_LDX | unix.BPF_MEM
+	opSt     = unix.BPF_ST
+	opStx    = unix.BPF_STX
+	opRetK   = unix.BPF_RET | unix.BPF_K
+	opRetA   = unix.BPF_RET | unix.BPF_A
+	opTax    = unix.BPF_MISC | unix.BPF_TAX
+	opTxa    = unix.BPF_MISC | unix.BPF_TXA
+	opNeg    = unix.BPF_ALU | unix.BPF_NEG
+	opJa     = unix.BPF_JMP | unix.BPF_JA
+	// With a constant.
+	opJeq  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+	opJgt  = unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K
+	opJge  = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+	opJset = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+	opAnd  = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
+
+	classMask     = 0x07 // BPF_CLASS
+	operationMask = 0xf0 // BPF_OP
 )
 
 // dataSize is sizeof(struct seccomp_data).
 const dataSize = 64
 
-// Run answers what the filter returns for d. Errors: an instruction that the
+// Run returns the filter's verdict on d. Errors: an instruction that the
 // kernel would not have loaded, or running off the end.
 func Run(prog []Insn, d *Data) (uint32, error) {
-	var a, x uint32
-	var mem [16]uint32
+	var m machine
 	for pc := 0; pc < len(prog); pc++ {
 		in := prog[pc]
 		switch in.Code {
-		case opLdAbs:
-			w, err := d.word(in.K)
-			if err != nil {
-				return 0, fmt.Errorf("instruction %d: %w", pc, err)
-			}
-			a = w
-		case opLdLen:
-			a = dataSize
-		case opLdxLen:
-			x = dataSize
-		case opLdImm:
-			a = in.K
-		case opLdxImm:
-			x = in.K
-		case opLdMem, opLdxMem, opSt, opStx:
-			if in.K >= uint32(len(mem)) {
-				return 0, fmt.Errorf("instruction %d: scratch word %d of %d", pc, in.K, len(mem))
-			}
-			switch in.Code {
-			case opLdMem:
-				a = mem[in.K]
-			case opLdxMem:
-				x = mem[in.K]
-			case opSt:
-				mem[in.K] = a
-			case opStx:
-				mem[in.K] = x
-			}
 		case opRetK:
 			return in.K, nil
 		case opRetA:
-			return a, nil
-		case opTax:
-			x = a
-		case opTxa:
-			a = x
-		case opNeg:
-			a = -a
+			return m.a, nil
 		case opJa:
 			pc += int(in.K)
-		default:
-			v := in.K
-			if in.Code&0x08 != 0 { // BPF_X
-				v = x
+			continue
+		}
+		if code := in.Code &^ unix.BPF_X; code == opJeq || code == opJgt || code == opJge || code == opJset {
+			if compare(code, m.a, m.operand(in)) {
+				pc += int(in.Jt)
+			} else {
+				pc += int(in.Jf)
 			}
-			switch in.Code & 0x07 {
-			case 0x05: // BPF_JMP
-				ok := false
-				switch in.Code & 0xf0 {
-				case 0x10:
-					ok = a == v
-				case 0x20:
-					ok = a > v
-				case 0x30:
-					ok = a >= v
-				case 0x40:
-					ok = a&v != 0
-				default:
-					return 0, fmt.Errorf("instruction %d: code %#x is not for seccomp", pc, in.Code)
-				}
-				if ok {
-					pc += int(in.Jt)
-				} else {
-					pc += int(in.Jf)
-				}
-			case 0x04: // BPF_ALU
-				r, err := alu(in.Code&0xf0, a, v)
-				if err != nil {
-					return 0, fmt.Errorf("instruction %d: %w", pc, err)
-				}
-				a = r
-			default:
-				return 0, fmt.Errorf("instruction %d: code %#x is not for seccomp", pc, in.Code)
-			}
+		} else if err := m.execute(in, d); err != nil {
+			return 0, fmt.Errorf("instruction %d: %w", pc, err)
 		}
 	}
 	return 0, errors.New("BPF program runs off its end")
+}
+
+// A machine is the state of a program that runs.
+type machine struct {
+	a, x uint32
+	mem  [unix.BPF_MEMWORDS]uint32
+}
+
+// operand is the constant or the index register.
+func (m *machine) operand(in Insn) uint32 {
+	if in.Code&unix.BPF_X != 0 {
+		return m.x
+	}
+	return in.K
+}
+
+// execute runs an instruction that does not jump.
+func (m *machine) execute(in Insn, d *Data) (err error) {
+	switch in.Code {
+	case opLdAbs:
+		m.a, err = d.word(in.K)
+	case opLdLen:
+		m.a = dataSize
+	case opLdxLen:
+		m.x = dataSize
+	case opLdImm:
+		m.a = in.K
+	case opLdxImm:
+		m.x = in.K
+	case opLdMem, opLdxMem, opSt, opStx:
+		return m.scratch(in)
+	case opTax:
+		m.x = m.a
+	case opTxa:
+		m.a = m.x
+	case opNeg:
+		m.a = -m.a
+	default:
+		if in.Code&classMask != unix.BPF_ALU {
+			return fmt.Errorf("code %#x is not for seccomp", in.Code)
+		}
+		m.a, err = alu(in.Code&operationMask, m.a, m.operand(in))
+	}
+	return err
+}
+
+// scratch loads or stores a word of the scratch memory.
+func (m *machine) scratch(in Insn) error {
+	if in.K >= uint32(len(m.mem)) {
+		return fmt.Errorf("scratch word %d of %d", in.K, len(m.mem))
+	}
+	switch in.Code {
+	case opLdMem:
+		m.a = m.mem[in.K]
+	case opLdxMem:
+		m.x = m.mem[in.K]
+	case opSt:
+		m.mem[in.K] = m.a
+	case opStx:
+		m.mem[in.K] = m.x
+	}
+	return nil
 }
 
 // alu does one arithmetic operation. A division by zero ends a filter with
 // verdict 0 in the kernel (kill); constant zero divisors are not loaded.
 func alu(op uint16, a, v uint32) (uint32, error) {
 	switch op {
-	case 0x00:
+	case unix.BPF_ADD:
 		return a + v, nil
-	case 0x10:
+	case unix.BPF_SUB:
 		return a - v, nil
-	case 0x20:
+	case unix.BPF_MUL:
 		return a * v, nil
-	case 0x30:
+	case unix.BPF_DIV:
 		if v == 0 {
 			return 0, errors.New("division by zero")
 		}
 		return a / v, nil
-	case 0x40:
+	case unix.BPF_OR:
 		return a | v, nil
-	case 0x50:
+	case unix.BPF_AND:
 		return a & v, nil
-	case 0x60:
+	case unix.BPF_LSH:
 		return a << (v & 31), nil
-	case 0x70:
+	case unix.BPF_RSH:
 		return a >> (v & 31), nil
-	case 0xa0:
+	case unix.BPF_XOR:
 		return a ^ v, nil
 	}
 	return 0, fmt.Errorf("arithmetic %#x is not for seccomp", op)

@@ -30,10 +30,10 @@ func Constant(prog []Insn, arch, nr uint32) bool {
 		case opJa:
 			pc += int(in.K)
 			continue
-		case 0x54: // and constant
+		case opAnd:
 			a &= in.K
 			continue
-		case 0x15, 0x25, 0x35, 0x45:
+		case opJeq, opJgt, opJge, opJset:
 			taken = compare(in.Code, a, in.K)
 		default:
 			return false

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // Partial is a call of which some bits are known: those set in the masks have the values of the
@@ -136,7 +138,7 @@ func step(prog []Insn, s state) (next []state, verdict uint32, done bool, err er
 		return nil, 0, false, errors.New("verdict computed from data: cannot be explored")
 	case opJa:
 		s.pc += int(in.K)
-	case 0x54: // and constant
+	case opAnd:
 		switch {
 		case s.unknown:
 		case s.word < 0:
@@ -144,10 +146,10 @@ func step(prog []Insn, s state) (next []state, verdict uint32, done bool, err er
 		default:
 			s.and &= in.K
 		}
-	case 0x15, 0x25, 0x35, 0x45: // jeq, jgt, jge, jset with a constant
+	case opJeq, opJgt, opJge, opJset:
 		return s.branch(in), 0, false, nil
 	default:
-		if in.Code&7 == 5 {
+		if in.Code&classMask == unix.BPF_JMP {
 			return nil, 0, false, fmt.Errorf("jump %#x compares with a register: cannot be explored", in.Code)
 		}
 		s.unknown = true // other arithmetic: any value
@@ -179,7 +181,7 @@ func (s state) branch(in Insn) []state {
 		return []state{no}
 	}
 	switch in.Code {
-	case 0x15:
+	case opJeq:
 		if in.K&^s.and != 0 || (in.K^low)&s.and&known.mask != 0 {
 			return []state{no}
 		}
@@ -188,14 +190,14 @@ func (s state) branch(in Insn) []state {
 			// One bit is open: if not equal it has the other value.
 			no.words[s.word] = bitsKnown{known.mask | free, known.value | ^in.K&free}
 		}
-	case 0x25:
+	case opJgt:
 		if low > in.K {
 			return []state{yes}
 		}
 		if high <= in.K {
 			return []state{no}
 		}
-	case 0x35:
+	case opJge:
 		if low >= in.K {
 			return []state{yes}
 		}
@@ -218,11 +220,11 @@ func (s state) branch(in Insn) []state {
 
 func compare(code uint16, a, k uint32) bool {
 	switch code {
-	case 0x15:
+	case opJeq:
 		return a == k
-	case 0x25:
+	case opJgt:
 		return a > k
-	case 0x35:
+	case opJge:
 		return a >= k
 	}
 	return a&k != 0

@@ -20,4 +20,4 @@ var CrashPoints = []struct{ Verb, Point string }{
 }
 
 // HelperCrashPoints are those of jails with a helper alone: of its start, and of `network reload`.
-var HelperCrashPoints = []string{"create.helping", "create.helped", "create.placing", "start.helping", "start.served", "reload.narrowed", "reload.told"}
+var HelperCrashPoints = []string{"create.helping", "create.helped", "create.placing", "start.helping", "start.served", "reload.narrowed", "reload.sent"}

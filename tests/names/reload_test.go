@@ -268,7 +268,7 @@ func TestReloadKilled(t *testing.T) {
 	}
 	for _, w := range []struct{ point, now, restarted string }{
 		{"reload.narrowed", "api other ", "api "}, // as before; and then what both allow
-		{"reload.told", "api a.wild ", "api "},
+		{"reload.sent", "api a.wild ", "api "},
 	} {
 		j.policy(t, allowing("api.example.test:443", "other.example.test:443"))
 		j.network(t, "reload")

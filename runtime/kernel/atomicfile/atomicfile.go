@@ -104,8 +104,7 @@ func WriteNew(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
-// create goes without os.File, which queries the kernel of each file whether it can
-// be waited for.
+// create uses system calls: os.File would also try to register each file with epoll.
 func create(path string, data []byte, flags int, mode os.FileMode) error {
 	fd, err := open(path, unix.O_WRONLY|unix.O_CREAT|flags, mode)
 	if err != nil {

@@ -105,8 +105,8 @@ func Procs(dir string) ([]int, error) {
 var ErrTooLong = errors.New("longer than what is read")
 
 // Read is the text of a group's file. Its errors are of package os, or wrap
-// ErrTooLong: then the text is the first whole lines. It goes without os.File, for
-// the first of which a process sets up what waits for files.
+// ErrTooLong: then the text is the first whole lines. It uses system calls: the
+// first os.File of a process sets up epoll.
 func Read(dir, file string) (string, error) {
 	path := filepath.Join(dir, file)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

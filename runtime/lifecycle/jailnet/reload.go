@@ -135,7 +135,7 @@ func (n Networks) Reload(key string) (Reloaded, error) {
 	if err != nil && !errors.Is(err, network.ErrNoHelper) {
 		return out, err
 	}
-	crash.Point("reload.told")
+	crash.Point("reload.sent")
 	n.Book.Note(&j.Brief, journal.Event{Kind: journal.NetworkRules, Value: fmt.Sprintf("%d allowed, %d denied", len(rules.Allow), len(rules.Deny))})
 	out.Entries, out.Others = len(rules.Allow), policy.Differs(j.Policy, p)
 	return out, errors.Join(err, n.Store.SaveRules(key, state.Rules{Allow: rules.Allow, Deny: rules.Deny, Pinned: pinned}), n.reportRules(&j.Brief, next))

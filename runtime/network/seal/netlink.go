@@ -235,13 +235,12 @@ func ackError(h unix.NlMsghdr, body []byte) error {
 		return nil
 	}
 	err := error(syscall.Errno(-code))
-	const nlmTLVs = 0x200 // NLM_F_ACK_TLVS: attributes follow the echoed request
-	if h.Flags&nlmTLVs == 0 || len(body) < 4+nlmsgHeader {
+	// Attributes follow the echoed request.
+	if h.Flags&unix.NLM_F_ACK_TLVS == 0 || len(body) < 4+nlmsgHeader {
 		return err
 	}
 	skip := 4 + nlmsgHeader
-	const nlmCapped = 0x100 // NLM_F_CAPPED: of the request only the header is echoed
-	if h.Flags&nlmCapped == 0 {
+	if h.Flags&unix.NLM_F_CAPPED == 0 { // the request is echoed as a whole
 		skip = 4 + align4(int(binary.NativeEndian.Uint32(body[4:])))
 	}
 	if skip > len(body) {

@@ -260,9 +260,8 @@ func decodeExpr(b []byte) (nftExpr, bool) {
 		return e, number(operation) == 0 && number(unix.NFTA_BITWISE_SREG) == unix.NFT_REG_1 && number(unix.NFTA_BITWISE_DREG) == unix.NFT_REG_1 &&
 			int(number(unix.NFTA_BITWISE_LEN)) == len(e.data) && bytes.Equal(xor, make([]byte, len(e.data)))
 	case "redir":
-		const specified = 2 // NF_NAT_RANGE_PROTO_SPECIFIED, which kernels set by themselves
 		high, flags := number(unix.NFTA_REDIR_REG_PROTO_MAX), number(unix.NFTA_REDIR_FLAGS)
-		return e, number(unix.NFTA_REDIR_REG_PROTO_MIN) == unix.NFT_REG_1 && (high == 0 || high == unix.NFT_REG_1) && flags&^specified == 0
+		return e, number(unix.NFTA_REDIR_REG_PROTO_MIN) == unix.NFT_REG_1 && (high == 0 || high == unix.NFT_REG_1) && flags&^unix.NF_NAT_RANGE_PROTO_SPECIFIED == 0
 	case "reject":
 		e.key = number(unix.NFTA_REJECT_TYPE)
 		_, ok := in[unix.NFTA_REJECT_TYPE]

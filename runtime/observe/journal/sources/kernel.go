@@ -269,7 +269,7 @@ func (p *auditParser) line(text string, at time.Time) {
 // each process that it killed.
 func (p *auditParser) cgroup(text string, at time.Time) {
 	if path, ok := strings.CutPrefix(text, "cgroup: fork rejected by pids controller in "); ok && groupOf(path, p.id) {
-		p.out = append(p.out, journal.Event{Kind: journal.LimitPids, Source: journal.SourceKernel, Time: journal.At(at), Reason: "the kernel tells the first time only"})
+		p.out = append(p.out, journal.Event{Kind: journal.LimitPids, Source: journal.SourceKernel, Time: journal.At(at), Reason: "the kernel reports only the first time"})
 		return
 	}
 	rest, ok := strings.CutPrefix(text, "oom-kill:")

@@ -14,7 +14,7 @@ func TestOnce(t *testing.T) {
 		return journal.Event{Kind: kind, Source: journal.SourceCgroup, Count: n, Limit: "64", Seq: 9, Prev: "x"}
 	}
 	record := func(kind journal.Kind, source, program string) journal.Event {
-		return journal.Event{Kind: kind, Source: source, Program: program, Reason: "the kernel tells the first time only"}
+		return journal.Event{Kind: kind, Source: source, Program: program, Reason: "the kernel reports only the first time"}
 	}
 	kernel, other := journal.SourceKernel, journal.SourceEBPF
 	for _, c := range []struct {
