@@ -90,7 +90,6 @@ test-here:
 	$(call lane,lint)
 	$(call lane,test-quick VETTED=yes)
 	$(call lane,test-unit)
-	$(call lane,fuzz FUZZTIME=2s)
 	$(call lane,prove)
 	$(call lane,test-e2e)
 	$(call lane,test-neighbors)
@@ -119,9 +118,9 @@ vet:
 test-quick: testlane $(if $(VETTED),,vet) ## gofmt, go vet and unit tests, as an ordinary user in about two minutes
 	@$(call tests,quick,test-quick) -packages ./... $(if $(filter 0,$(shell id -u)),env GO=$(GO) hack/quick.sh,env CGO_ENABLED=0 $(GO) test) -v
 
-test-unit: testlane ## tests without a container engine
+test-unit: testlane ## tests without a container engine that depend on root (hack/rooted.sh); test-quick runs the others
 	@status=0; \
-	$(call tests,unit,test-unit) -packages "$$($(GO) list ./... | grep -v -e '^agentjail.dev/tests/' -e '^$(CGO_PACKAGES)$$')" \
+	$(call tests,unit,test-unit) -packages "$$(GO=$(GO) hack/rooted.sh $$($(GO) list ./... | grep -v -e '^agentjail.dev/tests/' -e '^$(CGO_PACKAGES)$$'))" \
 		$(ROOT) env CGO_ENABLED=0 hack/alone.sh $(GO) test -v || status=$$?; \
 	$(call tests,unit-cgo,test-unit) -packages "$(CGO_PACKAGES)" $(ROOT) env CGO_ENABLED=1 $(GO) test -v || status=$$?; \
 	exit $$status
@@ -174,7 +173,7 @@ load: ## many jails at once, with jails, shims and daemons killed at random
 	$(ROOT) env AGENTJAIL_NAMES_JAILS=$(NAMES_JAILS) CGO_ENABLED=0 hack/with-cgroups.sh hack/alone.sh $(GO) test -v -count=1 -timeout 1h -run 'TestMany$$' ./tests/names
 
 table: ## after the tests: which of them ran where; fails if one ran nowhere
-	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/unit-cgo.log bare=$(OUT)/e2e.log $(addprefix bare=,$(wildcard $(OUT)/kubernetes.log)) vm=$(OUT)/vm/apparmor vm=$(OUT)/vm/engines vm-selinux=$(OUT)/vm/selinux
+	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/quick.log bare=$(OUT)/unit.log bare=$(OUT)/unit-cgo.log bare=$(OUT)/e2e.log $(addprefix bare=,$(wildcard $(OUT)/kubernetes.log)) vm=$(OUT)/vm/apparmor vm=$(OUT)/vm/engines vm-selinux=$(OUT)/vm/selinux
 
 prove: ## prove every profile from the filter that libseccomp compiles, on both architectures
 	hack/deps.sh
