@@ -18,9 +18,6 @@ import (
 	"agentjail.dev/runtime/runccli"
 )
 
-// shimName is the file name of agentjail's containerd shim.
-const shimName = "containerd-shim-agentjail-v2"
-
 // engineHelp is the help for an engine, as far as the command line has it and not package install.
 type engineHelp struct {
 	engine         install.Engine
@@ -214,7 +211,7 @@ func installOptions(c *cli.Context, e install.Engine, register bool) (install.Op
 	if o.Runtimes, err = namedRuntimes(c, register); err != nil || len(o.Runtimes) == 0 {
 		return o, err
 	}
-	o.Shim = filepath.Join(filepath.Dir(o.Runtimes[0].Path), shimName)
+	o.Shim = filepath.Join(filepath.Dir(o.Runtimes[0].Path), install.ShimName)
 	if c.Bool("default") {
 		o.Default = o.Runtimes[0].Name
 	}

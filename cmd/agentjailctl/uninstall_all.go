@@ -74,7 +74,7 @@ func uninstallAll(c *cli.Context) error {
 // removal plans to remove the entries that point to the directory from an engine's configuration;
 // nil if there are none.
 func removal(e install.Engine, dir string) (*install.Plan, error) {
-	o := install.Options{Shim: filepath.Join(dir, shimName)}
+	o := install.Options{Shim: filepath.Join(dir, install.ShimName)}
 	names, err := install.Registered(e, o, dir)
 	if err != nil || len(names) == 0 {
 		return nil, err

@@ -60,8 +60,13 @@ func dockerRelease(o Options) int {
 	if err != nil {
 		return 0
 	}
-	// Docker version 26.1.5+dfsg1, build a72d7cd
-	return release(strings.TrimPrefix(string(out), "Docker version "))
+	return DockerRelease(string(out))
+}
+
+// DockerRelease is the number of the release in what `dockerd --version` prints, 0 for none:
+// "Docker version 26.1.5+dfsg1, build a72d7cd".
+func DockerRelease(version string) int {
+	return release(strings.TrimPrefix(version, "Docker version "))
 }
 
 // release is the first number of a version.

@@ -22,6 +22,9 @@ import (
 // DefaultName is the name under which agentjail is registered unless requested otherwise.
 const DefaultName = "agentjail"
 
+// ShimName is the file name of agentjail's shim, beside the program.
+const ShimName = "containerd-shim-agentjail-v2"
+
 // Engine is one that agentjail can be registered with.
 type Engine interface {
 	// Name is the engine's on the command line, Title its own.

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -16,6 +17,7 @@ func Registered(e Engine, o Options, dir string) ([]Runtime, error) {
 	if !ok {
 		return nil, nil // what is registered elsewhere is taken out there
 	}
+	o.Shim = cmp.Or(o.Shim, filepath.Join(dir, ShimName))
 	p := &Plan{options: o.or(e.Defaults()), live: noDaemon{}}
 	all, err := l.registered(p)
 	if err != nil {

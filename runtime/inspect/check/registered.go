@@ -46,6 +46,9 @@ func registered(e *env) answer {
 		}
 		if len(names) > 0 {
 			found = append(found, engine.Title()+" as "+strings.Join(names, ", "))
+			if engine == install.Docker && e.dockerAddsInterfaces() {
+				found = append(found, "this Docker makes an interface for each container, which a jail without a network takes down: docker run --network=none saves that")
+			}
 		}
 	}
 	switch {
@@ -55,6 +58,17 @@ func registered(e *env) answer {
 		return ok("no engine's configuration leads to %s: agentjail install docker, podman or containerd changes that", dir)
 	}
 	return ok("%s: %s", dir, strings.Join(found, "; "))
+}
+
+// dockerAddsInterfaces reports whether dockerd connects a container between its creation and its
+// start, whatever the runtime does (Docker 28, moby daemon/start_linux.go).
+func (e *env) dockerAddsInterfaces() bool {
+	path := e.program("dockerd")
+	if path == "" {
+		return false
+	}
+	line, err := versionLine(path)
+	return err == nil && install.DockerRelease(line) >= 28
 }
 
 // below is a path of /etc in the directory that is looked at in its place.

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestRegistered: it is said which engine's configuration leads to these programs, and under which
@@ -18,6 +19,7 @@ func TestRegistered(t *testing.T) {
 		{"nothing", "", "", false, "no engine's configuration leads to /opt/aj: agentjail install"},
 		{"the default", "docker/daemon.json", `{"runtimes": {"agentjail": {"path": "/opt/aj/agentjail"}}, "default-runtime": "agentjail"}`, false, "/opt/aj: Docker as agentjail (its default)"},
 		{"no default", "docker/daemon.json", `{"runtimes": {"agentjail": {"path": "/opt/aj/agentjail"}}}`, false, "/opt/aj: Docker as agentjail"},
+		{"by the shim", "docker/daemon.json", `{"runtimes": {"agentjail": {"runtimeType": "/opt/aj/containerd-shim-agentjail-v2"}}}`, false, "/opt/aj: Docker as agentjail"},
 		{"another copy", "docker/daemon.json", `{"runtimes": {"agentjail": {"path": "/opt/other/agentjail"}}}`, false, "no engine's"},
 		{"a broken file", "docker/daemon.json", `{"runtimes": `, true, "Docker: "},
 	} {
@@ -37,5 +39,24 @@ func TestRegistered(t *testing.T) {
 				t.Errorf("it says %+v, not %q", a, c.has)
 			}
 		})
+	}
+}
+
+// TestDockerInterfaces: it is reported of the releases that connect each container.
+func TestDockerInterfaces(t *testing.T) {
+	defer func(d time.Duration) { versionWait = d }(versionWait)
+	versionWait = time.Minute
+	for version, want := range map[string]bool{"27.5.1, build x": false, "28.0.0, build x": true, "29.9.3, build x": true} {
+		e := withPrograms(t, map[string]string{"dockerd": "Docker version " + version})
+		e.etc, e.opts.Programs = t.TempDir(), "/opt/aj"
+		if err := os.Mkdir(filepath.Join(e.etc, "docker"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(e.etc, "docker/daemon.json"), []byte(`{"runtimes": {"agentjail": {"path": "/opt/aj/agentjail"}}}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if a := registered(e); !a.ok || strings.Contains(a.detail, "--network=none") != want {
+			t.Errorf("%s: %+v", version, a)
+		}
 	}
 }
