@@ -55,9 +55,7 @@ func (s system) loaded(name string) (bool, error) {
 	return slices.ContainsFunc(modes, func(m string) bool { return m == "enforce" || m == "kill" }), err
 }
 
-// HostABI returns the newest feature ABI for Params.ABI that this host's parser has, or "".
-func HostABI() string { return host.abi() }
-
+// abi returns the newest feature ABI for Params.ABI that the host's parser has, or "".
 func (s system) abi() string {
 	for i := len(abis) - 1; i > 0; i-- {
 		for _, dir := range s.abiDirs {

@@ -77,7 +77,7 @@ func TestEnforcement(t *testing.T) {
 
 // hasFeature looks for a file in the kernel's own list of what it mediates.
 func hasFeature(path, abi string) bool {
-	if slices.Index(abis, HostABI()) < slices.Index(abis, abi) {
+	if slices.Index(abis, host.abi()) < slices.Index(abis, abi) {
 		return false
 	}
 	feature, word, _ := strings.Cut(path, ":")

@@ -29,7 +29,7 @@ var host = system{
 }
 
 // Ensure loads the profile if it is missing, was loaded from another text, or does not enforce.
-// changed reports whether it did. An empty p.ABI is replaced by HostABI's answer.
+// changed reports whether it did. An empty p.ABI is replaced by the host's.
 //
 // When nothing is to do it reads two small files. Otherwise it runs apparmor_parser, which takes
 // some tenths of a second; several processes at once wait for each other and load once. It fails

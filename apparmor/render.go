@@ -20,7 +20,7 @@ type Params struct {
 	// ABI is the AppArmor feature ABI that the profile is written for: "4.0" (knows user namespaces
 	// and io_uring), "3.0", or "" for parsers older than 3.0. Pinning it keeps the meaning of the
 	// rules on later kernels (from ABI 5 on "network" no longer includes unix sockets). Ensure
-	// fills it in for the host; see HostABI.
+	// fills it in for the host.
 	ABI string
 	// Peers are further profiles from which signals are accepted, for engines that are confined
 	// themselves. Unconfined processes and profiles called runc and crun (Ubuntu 24.04 has them)

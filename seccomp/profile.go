@@ -75,15 +75,6 @@ func Profiles() []string {
 	return out
 }
 
-// About returns one sentence on the purpose of a profile; empty for an unknown one.
-func About(profile string) string {
-	p, err := load(profile)
-	if err != nil {
-		return ""
-	}
-	return p.about
-}
-
 // Budget is the most system calls that a profile may allow, on any architecture. It is 0 for an
 // unknown profile. The number stands in the profile's own file: a call that is added there shows
 // beside it.

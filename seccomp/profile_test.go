@@ -91,7 +91,7 @@ func TestEntries(t *testing.T) {
 				}
 			}
 		}
-		if About(profile) == "" {
+		if p, err := load(profile); err != nil || p.about == "" {
 			t.Errorf("%s: nothing is said about it", profile)
 		}
 	}
