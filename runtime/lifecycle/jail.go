@@ -371,7 +371,7 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
 	r.book().Gone(j)
-	if err := r.unregister(j); err != nil {
+	if err := r.registry().Unregister(r.Store.Dir(j.Key), j.Key); err != nil {
 		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
 	if err := r.Store.Remove(j.Key); err != nil {
