@@ -86,6 +86,7 @@ test: modules preflight deps testlane ## everything that must pass, here and in 
 test-beside:
 	hack/beside.sh $(OUT)/vm '$(OUT)/ahead >$(OUT)/ahead.log 2>&1; $(MAKE) test-vm BESIDE=$(OUT)/vm.running' $(MAKE) test-here
 
+# The most telling first: past the budget the last are left out.
 test-here:
 	$(call lane,lint)
 	$(call lane,test-quick VETTED=yes)
@@ -96,6 +97,7 @@ test-here:
 	$(call lane,test-kubernetes)
 	$(call lane,test-delegates)
 	$(call lane,test-docker)
+	$(call lane,fuzz FUZZTIME=2s)
 
 testlane: # what runs tests (hack/testlane)
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/testlane ./hack/testlane

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func TestMain(m *testing.M) {
@@ -54,6 +56,10 @@ func TestControl(t *testing.T) {
 		if why := s.Without(p); why != "" {
 			t.Logf("%s: not tried: %s", p.Name, why)
 			continue
+		}
+		s.Patience = env.Patience
+		if p.Plain == "" {
+			s.Patience = 5 * time.Second // for what never comes here, and takes milliseconds in a jail
 		}
 		err := p.Wrong(s)
 		t.Run(p.Name, func(t *testing.T) {

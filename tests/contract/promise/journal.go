@@ -43,7 +43,7 @@ func (s *Subject) tells(id string, kinds ...string) error {
 // receipted: the jail that was removed last has a receipt, by which nothing remains of it.
 func receipted(s *Subject) error {
 	// The teardown is noted last, when an engine may have answered already.
-	if err := eventually(func() error { return s.tells(s.Jail.ID, "jail.create", "jail.delete", "jail.teardown") }); err != nil {
+	if err := s.eventually(func() error { return s.tells(s.Jail.ID, "jail.create", "jail.delete", "jail.teardown") }); err != nil {
 		return err
 	}
 	r := s.Ask(s.TB, "receipt", "--json", s.Jail.ID)

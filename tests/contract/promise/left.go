@@ -55,12 +55,12 @@ func (s *Subject) gone(j *Jail, end func() error) error {
 	if err := end(); err != nil {
 		return err
 	}
-	return eventually(func() error { return none("left", s.left(j)) })
+	return s.eventually(func() error { return none("left", s.left(j)) })
 }
 
 // eventually looks until an engine is done, and returns what was wrong last.
-func eventually(look func() error) (err error) {
-	env.Poll(env.Patience, func() bool { err = look(); return err == nil })
+func (s *Subject) eventually(look func() error) (err error) {
+	env.Poll(s.Patience, func() bool { err = look(); return err == nil })
 	return err
 }
 

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // An Engine is one way to start jails.
@@ -56,6 +58,8 @@ type Subject struct {
 	testing.TB
 	*Engine
 	Jail *Jail
+	// Patience bounds the waits for what an engine does on its own.
+	Patience time.Duration
 
 	first, exec *engine.Who
 	other       *Jail // another one, to compare with and to kill
@@ -64,7 +68,7 @@ type Subject struct {
 // NewSubject starts the jails that the promises are tried on.
 func NewSubject(t testing.TB, e *Engine) *Subject {
 	t.Helper()
-	return &Subject{TB: t, Engine: e, Jail: e.Start(t, "sh", "-c", outOfDomain), other: e.Start(t, "sleep", "3600")}
+	return &Subject{TB: t, Engine: e, Patience: env.Patience, Jail: e.Start(t, "sh", "-c", outOfDomain), other: e.Start(t, "sleep", "3600")}
 }
 
 // First is the probe's word on the first process of a container.
