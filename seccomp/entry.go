@@ -18,7 +18,10 @@ var entryCalls = [...]group{
 	{names: []string{"prlimit64"}, why: "checks the limits, and sets those that no Go program could start under"},
 	{names: []string{"sched_setaffinity"}, why: "sets the processors the program may use"},
 	{names: []string{"umask"}, why: "sets the process's file mode creation mask"},
-	{names: []string{"close", "faccessat", "fstat", "getcwd", "getdents64", "newfstatat", "pread64", "read", "readlinkat", "statx", "uname", "write"}, why: "reads its orders and checks where it is"},
+	{names: []string{
+		"close", "faccessat", "fstat", "getcwd", "getdents64", "newfstatat", "pread64", "read", "readlinkat", "statx", "uname",
+		"write",
+	}, why: "reads its orders and checks where it is"},
 	{names: []string{"openat"}, rule: "openat", why: "opens the places that Landlock leaves open"},
 	{names: []string{"fcntl"}, rule: "fcntl", why: "descriptor flags"},
 	{names: []string{"madvise", "mmap", "munmap"}, why: "Go's runtime: memory"},

@@ -153,7 +153,8 @@ func checkPlain(path string, s policy.Shim) error {
 		return refusal.New(refusal.Log, "%q is not a clean absolute path", path)
 	}
 	if !within(path, s.Logs) {
-		return refusal.New(refusal.Log, "%s is neither a pipe of an engine's nor below a directory of policy's shim.logs", path).WithRemedy("add %q to shim.logs", filepath.Dir(path))
+		return refusal.New(refusal.Log, "%s is neither a pipe of an engine's nor below a directory of policy's shim.logs",
+			path).WithRemedy("add %q to shim.logs", filepath.Dir(path))
 	}
 	return checkNode(path)
 }

@@ -223,7 +223,10 @@ func denials(events []journal.Event) (all []denial, unseen []string) {
 		}
 		if !known {
 			i, at[key] = len(all), len(all)
-			all = append(all, denial{Kind: e.Kind.String(), Ring: e.Ring, What: what, First: e.Time, Rule: e.Decided(), Source: e.Source, Meaning: e.Kind.Info().Meaning})
+			all = append(all, denial{
+				Kind: e.Kind.String(), Ring: e.Ring, What: what, First: e.Time, Rule: e.Decided(), Source: e.Source,
+				Meaning: e.Kind.Info().Meaning,
+			})
 		}
 		d := &all[i]
 		d.Count += max(1, e.Count)

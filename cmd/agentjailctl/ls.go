@@ -78,7 +78,10 @@ func runLs(c *cli.Context) error {
 		if r.Exit != "" {
 			state += " " + r.Exit
 		}
-		cells := []string{shortID(r.ID), cmp.Or(r.Name, strings.Join(r.Command, " ")), r.Image, r.Engine, r.Policy, age(time.Since(r.made)), state, fmt.Sprint(r.Refused)}
+		cells := []string{
+			shortID(r.ID), cmp.Or(r.Name, strings.Join(r.Command, " ")), r.Image, r.Engine, r.Policy, age(time.Since(r.made)),
+			state, fmt.Sprint(r.Refused),
+		}
 		for i, cell := range cells {
 			cells[i] = cmp.Or(printable.Line(cell, 32), "-")
 		}

@@ -11,7 +11,11 @@ import (
 
 // ownCommands are agentjail's own, beyond runc's.
 func ownCommands() []*cli.Command {
-	return []*cli.Command{sandboxCommand(), gitCommand(), lsCommand(), watchCommand(), deniedCommand(), journalCommand(), gcCommand(), checkCommand(), explainCommand(), inspectCommand(), whyCommand(), learnCommand(), networkCommand(), diffCommand(), exportCommand(), receiptCommand(), seccompCommand(), installCommand(), uninstallCommand()}
+	return []*cli.Command{
+		sandboxCommand(), gitCommand(), lsCommand(), watchCommand(), deniedCommand(), journalCommand(), gcCommand(),
+		checkCommand(), explainCommand(), inspectCommand(), whyCommand(), learnCommand(), networkCommand(), diffCommand(), exportCommand(),
+		receiptCommand(), seccompCommand(), installCommand(), uninstallCommand(),
+	}
 }
 
 func gcCommand() *cli.Command {

@@ -67,7 +67,10 @@ func emptyMqueue(s *specs.Spec) {
 	}
 	for i, m := range s.Mounts {
 		if m.Type == "mqueue" {
-			s.Mounts[i] = specs.Mount{Destination: m.Destination, Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "nodev", "ro", "mode=555", "size=4k"}}
+			s.Mounts[i] = specs.Mount{
+				Destination: m.Destination, Type: "tmpfs", Source: "tmpfs",
+				Options: []string{"nosuid", "noexec", "nodev", "ro", "mode=555", "size=4k"},
+			}
 		}
 	}
 }

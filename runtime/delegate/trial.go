@@ -147,7 +147,10 @@ func trialSpec(cgroup string) *specs.Spec {
 			},
 		},
 	}
-	for _, t := range []specs.LinuxNamespaceType{specs.PIDNamespace, specs.NetworkNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace, specs.CgroupNamespace, specs.UserNamespace} {
+	for _, t := range []specs.LinuxNamespaceType{
+		specs.PIDNamespace, specs.NetworkNamespace, specs.IPCNamespace, specs.UTSNamespace,
+		specs.MountNamespace, specs.CgroupNamespace, specs.UserNamespace,
+	} {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: t})
 	}
 	return s

@@ -24,13 +24,19 @@ type steering struct {
 // they call potentially unsafe in the output of `features` (runtime-spec, features.md).
 var steerings = []steering{
 	{"run.oci.handler", "crun, youki", "passes the container to another program: krun, wasm", "crun(1), run.oci.handler"},
-	{"run.oci.seccomp", "crun", "replaces the filter, ignores what it does not know of it, or sends its events to a socket", "crun(1), run.oci.seccomp_bpf_data; shown on 1.8.1"},
+	{
+		"run.oci.seccomp", "crun", "replaces the filter, ignores what it does not know of it, or sends its events to a socket",
+		"crun(1), run.oci.seccomp_bpf_data; shown on 1.8.1",
+	},
 	{"run.oci.", "crun", "keeps groups, splits the control group, runs hooks otherwise", "crun(1), ANNOTATIONS"},
 	{"krun.", "crun with libkrun", "sets the virtual machine's processors, memory and kernel", "crun, krun.1.md"},
 	{"module.wasm.image/", "crun, youki", "passes the container to a WebAssembly runtime", "crun, docs/wasm-on-kubernetes"},
 	{"run.youki.", "youki", "as run.oci.", "youki, libcontainer"},
 	{"dev.gvisor.", "runsc", "sets flags of the sandbox, its network and file access among them", "gvisor.dev, user guide, dev.gvisor.flag"},
-	{"io.katacontainers.", "Kata Containers", "sets the virtual machine's kernel, image, memory and the program that runs it", "kata-containers, how-to-set-sandbox-config-kata"},
+	{
+		"io.katacontainers.", "Kata Containers", "sets the virtual machine's kernel, image, memory and the program that runs it",
+		"kata-containers, how-to-set-sandbox-config-kata",
+	},
 	{"com.github.containers.virtcontainers.", "Kata Containers before 2.0", "as io.katacontainers.", "kata-containers/runtime, annotations.go"},
 	{"com.urunc.", "urunc", "passes the container to a hypervisor", "urunc, docs/package"},
 	{"com.github.containers.", "cc-oci-runtime and its heirs", "sets the virtual machine", "clearcontainers"},

@@ -50,7 +50,8 @@ func devices(p *pass) {
 		rules = append(rules, specs.LinuxDeviceCgroup{Allow: true, Type: kindOf(d), Major: new(d.Major), Minor: new(d.Minor), Access: access})
 	}
 	if len(gone) > 0 {
-		p.deny(rings.Access, "linux.devices", list(gone), "none", "device drivers are kernel surface (policy: devices.allow, which opens the driver of each device that it names)")
+		p.deny(rings.Access, "linux.devices", list(gone), "none",
+			"device drivers are kernel surface (policy: devices.allow, which opens the driver of each device that it names)")
 	}
 	if len(l.NetDevices) > 0 {
 		p.deny(rings.Resources, "linux.netDevices", list(sortedKeys(l.NetDevices)), "none", "the jail's network is empty")

@@ -211,7 +211,8 @@ func (p *pass) change(r rings.Ring, k report.Kind, field, was, now, why string) 
 func (p *pass) deny(r rings.Ring, field, was, now, why string) {
 	p.change(r, report.Denied, field, was, now, why)
 	if p.pol.OnLoosen == policy.LoosenRefuse {
-		p.addRefusal(refusal.New(refusal.Privilege, "%s is more than policy allows: %s", was, why).About("%s", field).WithRemedy("policy: on_loosen = \"strip\" starts it without"))
+		p.addRefusal(refusal.New(refusal.Privilege, "%s is more than policy allows: %s", was, why).About("%s",
+			field).WithRemedy("policy: on_loosen = \"strip\" starts it without"))
 	}
 }
 
@@ -279,7 +280,8 @@ func shape(p *pass) {
 	}
 	checkCgroupsPath(p, s.Linux.CgroupsPath)
 	if len(p.f.Unknown) > 0 {
-		p.change(rings.Access, report.Dropped, "config.json", list(p.f.Unknown), "", "this version does not know these fields, and the delegate could take them for grants")
+		p.change(rings.Access, report.Dropped, "config.json", list(p.f.Unknown), "",
+			"this version does not know these fields, and the delegate could take them for grants")
 	}
 }
 

@@ -47,7 +47,8 @@ func hooks(p *pass) {
 			}
 			if k.name == "prestart" && p.network.HookOutside && p.plan.Network.Hook == nil && isSetKey(hk, p.f.ID) {
 				p.plan.Network.Hook = &network.Hook{Path: hk.Path, Args: hk.Args}
-				p.change(rings.Resources, report.Set, "hooks.prestart", short(hk.Path), "for the network helper", "the engine's network is for the helper outside, and not put into the jail; of the ports that it publishes, those answer that network.publish has")
+				p.change(rings.Resources, report.Set, "hooks.prestart", short(hk.Path), "for the network helper",
+					"the engine's network is for the helper outside, and not put into the jail; of the ports that it publishes, those answer that network.publish has")
 				continue
 			}
 			why := NoHook

@@ -72,7 +72,8 @@ func landlock(p *pass) {
 	const field = "Landlock"
 	switch v := p.f.Host.Landlock; {
 	case v >= plan.LandlockMin:
-		p.change(rings.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v), "writes stay on the jail's writable mounts, mounts as they are, also where another protection fails")
+		p.change(rings.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v),
+			"writes stay on the jail's writable mounts, mounts as they are, also where another protection fails")
 	case p.pol.NeedsLandlock():
 		other := "landlock.required = false, which leaves writes to the other protections of ring 1"
 		if seccomp.Traces(p.pol.Seccomp.Profile) {

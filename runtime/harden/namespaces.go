@@ -221,13 +221,16 @@ func ids(p *pass) {
 		if len(l.UIDMappings) > 0 {
 			was = short(idmap.Text(l.UIDMappings))
 		}
-		p.change(rings.Access, report.Set, "linux.uidMappings", was, fmt.Sprintf("root is host uid %d", root), "container root is an unprivileged id on the host, and no other jail has its ids")
+		p.change(rings.Access, report.Set, "linux.uidMappings", was, fmt.Sprintf("root is host uid %d", root),
+			"container root is an unprivileged id on the host, and no other jail has its ids")
 	}
 	switch {
 	case p.f.Host.Rootless:
-		p.missing(rings.Access, "linux.uidMappings", "a rootless engine has only its user's ids: all of its jails share them, and may hold the user's own (remedy: run the engine as root: then each jail has ids that no user has)")
+		p.missing(rings.Access, "linux.uidMappings",
+			"a rootless engine has only its user's ids: all of its jails share them, and may hold the user's own (remedy: run the engine as root: then each jail has ids that no user has)")
 	case p.f.IDs.Given:
-		p.missing(rings.Access, "linux.uidMappings", "the engine's own mapping: other containers with these ids can reach this jail's processes and files, and the other way round (remedy: leave user namespaces to agentjail)")
+		p.missing(rings.Access, "linux.uidMappings",
+			"the engine's own mapping: other containers with these ids can reach this jail's processes and files, and the other way round (remedy: leave user namespaces to agentjail)")
 	}
 	l.UIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.UIDs...)
 	l.GIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.GIDs...)

@@ -36,7 +36,8 @@ func union(p *pass, field string, have []string, want ...[]string) []string {
 		}
 	}
 	if added := len(out) - len(have); added > 0 && len(have) > 0 {
-		p.change(rings.Access, report.Set, field, fmt.Sprintf("%d paths", len(have)), fmt.Sprintf("%d paths", len(out)), "paths that reveal the host or control its kernel")
+		p.change(rings.Access, report.Set, field, fmt.Sprintf("%d paths", len(have)), fmt.Sprintf("%d paths", len(out)),
+			"paths that reveal the host or control its kernel")
 	}
 	return out
 }

@@ -85,7 +85,8 @@ func rlimits(p *pass) {
 	for _, b := range plan.Rlimits(p.pol.Limits) {
 		v := b.Max
 		if h, ok := p.f.Host.HardLimits[b.Name]; ok && b.Exact && h < v {
-			p.missing(rings.Resources, "process.rlimits["+b.Name+"]", fmt.Sprintf("the engine's own bound is %d, and only CAP_SYS_RESOURCE raises it to %d: %s", h, v, b.Why))
+			p.missing(rings.Resources, "process.rlimits["+b.Name+"]",
+				fmt.Sprintf("the engine's own bound is %d, and only CAP_SYS_RESOURCE raises it to %d: %s", h, v, b.Why))
 		}
 		i := slices.IndexFunc(out, func(r specs.POSIXRlimit) bool { return r.Type == b.Name })
 		if i < 0 {

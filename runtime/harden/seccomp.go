@@ -56,7 +56,8 @@ func filter(p *pass) {
 	for _, n := range made.Notes {
 		p.change(rings.Kernel, report.Lowered, "linux.seccomp", "", "", n)
 	}
-	p.change(rings.Kernel, report.Set, "linux.seccomp", "", fmt.Sprintf("profile %s and the bundle's own", o.Profile), "what either refuses does not exist in a jail")
+	p.change(rings.Kernel, report.Set, "linux.seccomp", "", fmt.Sprintf("profile %s and the bundle's own", o.Profile),
+		"what either refuses does not exist in a jail")
 }
 
 func meetFilters(o seccomp.Options, incoming *specs.LinuxSeccomp) *Filter {

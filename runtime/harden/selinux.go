@@ -41,7 +41,8 @@ func selinux(p *pass) {
 	}
 	was := pr.SelinuxLabel
 	if was == "" && p.f.Host.ProcessLabel == "" {
-		p.missing(rings.Access, "process.selinuxLabel", "the engine set no label, and the host's policy names none for containers (remedy: install container-selinux)")
+		p.missing(rings.Access, "process.selinuxLabel",
+			"the engine set no label, and the host's policy names none for containers (remedy: install container-selinux)")
 		return
 	}
 	level := ownLevel(p.f.IDs, p.f.ID)

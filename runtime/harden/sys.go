@@ -12,7 +12,8 @@ import (
 func ownSys(p *pass, m *specs.Mount, opts []string) []string {
 	saidReadOnly(p, m, opts)
 	if m.Type == "sysfs" {
-		p.change(rings.Access, report.Set, mountField(m), "sysfs", "its own processors and control groups", "the host's devices and drivers are not the jail's to see")
+		p.change(rings.Access, report.Set, mountField(m), "sysfs", "its own processors and control groups",
+			"the host's devices and drivers are not the jail's to see")
 	}
 	m.Type, m.Source = "tmpfs", "tmpfs"
 	return append(opts, "mode=755", "size=65536", "nr_inodes=64")

@@ -150,7 +150,8 @@ func running(s state.Store, j *state.Jail) error {
 	case j.InitPid == 0 && j.CreatorAlive():
 		return fmt.Errorf("%s: %w: it is being made", j.ID, ErrNotStarted)
 	case !j.InitAlive():
-		return fmt.Errorf("%s: %w: its processes have ended, and with them every protection (its report is in %s)", j.ID, ErrNotRunning, filepath.Join(s.Dir(j.Key), "report.json"))
+		return fmt.Errorf("%s: %w: its processes have ended, and with them every protection (its report is in %s)", j.ID, ErrNotRunning,
+			filepath.Join(s.Dir(j.Key), "report.json"))
 	case !j.Started:
 		return fmt.Errorf("%s: %w: its network is sealed and its system call filter set only then", j.ID, ErrNotStarted)
 	}
@@ -196,7 +197,8 @@ func (d *demands) missing(field string) (why string, ok bool) {
 // judge runs all checks.
 func judge(d *demands, s *seen) *Result {
 	r := &Result{
-		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, HeldBy: d.boundary, Processes: len(s.processes) + s.more, Hostname: s.hostname, Holds: true, Calls: d.calls,
+		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, HeldBy: d.boundary, Processes: len(s.processes) + s.more, Hostname: s.hostname,
+		Holds: true, Calls: d.calls,
 		Namespaces: s.namespaces, Denied: d.report.Of(report.Denied), Mounted: s.mounted(d.jail), Exposed: s.exposed, Ways: s.ways,
 	}
 	for _, c := range checks {

@@ -34,7 +34,8 @@ func seccompFilter(d *demands, s *seen) outcome {
 	}
 	text := ""
 	if c := d.calls; c != nil {
-		text = fmt.Sprintf(": %d of %d system calls pass, %d of them not with all arguments; %d are refused, whatever their errno", c.Pass, c.Pass+c.Refused, c.Checked, c.Refused)
+		text = fmt.Sprintf(": %d of %d system calls pass, %d of them not with all arguments; %d are refused, whatever their errno", c.Pass,
+			c.Pass+c.Refused, c.Checked, c.Refused)
 	}
 	return holds("%s on %s, profile %s%s", filters, count(len(s.processes), "process"), d.jail.Policy.Seccomp.Profile, text)
 }

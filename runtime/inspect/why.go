@@ -146,7 +146,8 @@ func signs(p *proc, d *demands) []why.Sign {
 	}
 	for _, at := range tmpfsOf(p) {
 		if fs, err := statfsIn(p, at); err == nil && fs.Blocks > 0 && (fs.Bfree < fs.Blocks/50 || fs.Files > 0 && fs.Ffree < fs.Files/50) {
-			add("tmpfs", true, true, "the tmpfs at %s is full: %d of %d KiB, %d of %d files", at, (fs.Blocks-fs.Bfree)*uint64(fs.Bsize)>>10, fs.Blocks*uint64(fs.Bsize)>>10, fs.Files-fs.Ffree, fs.Files)
+			add("tmpfs", true, true, "the tmpfs at %s is full: %d of %d KiB, %d of %d files", at, (fs.Blocks-fs.Bfree)*uint64(fs.Bsize)>>10,
+				fs.Blocks*uint64(fs.Bsize)>>10, fs.Files-fs.Ffree, fs.Files)
 		}
 	}
 	if o, u := d.jail.MountOwner, d.jail.Process; o != nil && u != nil {

@@ -88,7 +88,10 @@ func (a *attempt) hardenSpec() error {
 		return err
 	}
 	if c := a.d.Choice; c != nil && len(c.Not) > 0 {
-		a.rep.Add(report.Change{Ring: rings.Resources, Kind: report.Set, Field: "delegate", Now: a.d.Path, Why: "better ones cannot be used here: " + strings.Join(c.Not, "; ")})
+		a.rep.Add(report.Change{
+			Ring: rings.Resources, Kind: report.Set, Field: "delegate", Now: a.d.Path,
+			Why: "better ones cannot be used here: " + strings.Join(c.Not, "; "),
+		})
 	}
 	for _, i := range slices.Backward(a.res.Plan.Dropped) {
 		in.Sources[i].File.Close()

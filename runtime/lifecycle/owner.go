@@ -39,7 +39,8 @@ func (r *Runtime) reportForeignExecUser(j *state.Jail, uid uint32) {
 	if err == nil && (slices.Contains(rep.Changes, c) || len(rep.Of(report.Denied)) >= maxLost) {
 		return
 	}
-	r.Log.Warnf("agentjail: exec as uid %d: mounted directories belong to uid %d of the jail, and others have others' rights there: %s", uid, j.MountOwner.UID, c.Why)
+	r.Log.Warnf("agentjail: exec as uid %d: mounted directories belong to uid %d of the jail, and others have others' rights there: %s", uid,
+		j.MountOwner.UID, c.Why)
 	if err == nil {
 		rep.Add(c)
 		err = r.Store.SaveReport(&j.Brief, rep)

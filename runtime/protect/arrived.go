@@ -59,7 +59,10 @@ const (
 // Directories that tools recreate as a whole are not searched, except for repositories in them
 // that an index names.
 func Arrived(root *os.File, source string, since time.Time) *Arrivals {
-	a := &arrivals{tree: tree{root: root}, source: source, since: since, until: time.Now().Add(arrivalTime), out: &Arrivals{}, seen: map[string]bool{}, fresh: map[string]bool{}}
+	a := &arrivals{
+		tree: tree{root: root}, source: source, since: since, until: time.Now().Add(arrivalTime), out: &Arrivals{},
+		seen: map[string]bool{}, fresh: map[string]bool{},
+	}
 	for a.queue = []string{"."}; len(a.queue) > 0 && a.out.Short == ""; {
 		dir := a.queue[0]
 		a.queue = a.queue[1:]

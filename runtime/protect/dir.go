@@ -59,7 +59,8 @@ func (t tree) openAt(dir int, rel string, flags int) (int, error) {
 			continue
 		}
 		if errors.Is(err, unix.EAGAIN) {
-			return -1, refusal.New(refusal.MountMoved, "%s is held by another process (fcntl(2), F_SETLEASE), or changes too fast", rel).WithRemedy("try again without it")
+			return -1, refusal.New(refusal.MountMoved, "%s is held by another process (fcntl(2), F_SETLEASE), or changes too fast",
+				rel).WithRemedy("try again without it")
 		}
 		if err != nil {
 			return -1, &os.PathError{Op: "open", Path: rel, Err: err}

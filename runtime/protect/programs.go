@@ -232,7 +232,10 @@ func (s *search) expand(p string) []string {
 }
 
 // interpreters run the file that is named after them.
-var interpreters = []string{"sh", "bash", "dash", "zsh", "ksh", "fish", "python", "python2", "python3", "node", "nodejs", "deno", "bun", "perl", "ruby", "php", "lua", "awk", "gawk", "source", ".", "exec", "env", "sudo", "time", "nohup", "xargs"}
+var interpreters = []string{
+	"sh", "bash", "dash", "zsh", "ksh", "fish", "python", "python2", "python3", "node", "nodejs", "deno", "bun",
+	"perl", "ruby", "php", "lua", "awk", "gawk", "source", ".", "exec", "env", "sudo", "time", "nohup", "xargs",
+}
 
 // scripts are the ends of names of files that are run.
 var scripts = []string{".sh", ".bash", ".zsh", ".py", ".pl", ".rb", ".js", ".mjs", ".cjs", ".ts", ".php", ".lua", ".awk", ".exe"}

@@ -107,7 +107,8 @@ func Search(root *os.File, o Options) (*Found, error) {
 	}
 	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return u == o.Source || strings.HasPrefix(o.Source, u+"/") })
 	s := &search{
-		tree: tree{root: root, mounts: o.Mounts}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{}, gits: map[string]*gitDir{}, inside: map[string]bool{}, texts: map[string]string{},
+		tree: tree{root: root, mounts: o.Mounts}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{}, gits: map[string]*gitDir{},
+		inside: map[string]bool{}, texts: map[string]string{},
 		buf: make([]byte, 32<<10),
 	}
 	err := s.search()
@@ -224,7 +225,8 @@ func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, erro
 			return f, nil
 		}
 	}
-	return nil, refusal.New(refusal.MountMoved, "%s changes too fast for its protected paths to be kept", o.Source).WithRemedy("try again when nothing else writes there")
+	return nil, refusal.New(refusal.MountMoved, "%s changes too fast for its protected paths to be kept",
+		o.Source).WithRemedy("try again when nothing else writes there")
 }
 
 // moved reports that a path, or a directory on its way, is not there any more, or is something

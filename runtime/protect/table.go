@@ -65,7 +65,10 @@ type Entry struct {
 // documentation (gitrepository-layout(5)). CVE-2026-25725 used an absent path.
 var Table = []Entry{
 	{Path: ".git/hooks", Scope: Repository, Absent: EmptyDir, Why: "git runs them (githooks(5))"},
-	{Path: ".git/config", Scope: Repository, Absent: EmptyFile, Copy: true, Why: "names programs that git runs: core.fsmonitor, core.sshCommand, diff.external, filters (git-config(1))"},
+	{
+		Path: ".git/config", Scope: Repository, Absent: EmptyFile, Copy: true,
+		Why: "names programs that git runs: core.fsmonitor, core.sshCommand, diff.external, filters (git-config(1))",
+	},
 	{Path: ".git/config.worktree", Scope: Repository, Absent: EmptyFile, Copy: true, Why: "as config, with extensions.worktreeConfig"},
 	{Path: ".git/commondir", Scope: Repository, Absent: EmptyFile, Text: ".\n", Why: "leads git to another directory's config and hooks"},
 	{Path: ".git/info/attributes", Scope: Repository, Absent: EmptyFile, Why: "picks the filters that git runs (gitattributes(5))"},
@@ -156,7 +159,10 @@ var Table = []Entry{
 const lefthook = "programs of lefthook's hooks"
 
 // lefthooks are the configuration files of lefthook.
-var lefthooks = []string{"lefthook.yml", "lefthook.yaml", "lefthook.json", "lefthook.toml", ".lefthook.yml", ".lefthook.yaml", ".lefthook.json", ".lefthook.toml"}
+var lefthooks = []string{
+	"lefthook.yml", "lefthook.yaml", "lefthook.json", "lefthook.toml", ".lefthook.yml", ".lefthook.yaml",
+	".lefthook.json", ".lefthook.toml",
+}
 
 // homeMarks are files that identify a directory as a home directory.
 var homeMarks = []string{".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile"}

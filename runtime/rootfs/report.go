@@ -32,13 +32,24 @@ func ReportProtected(rep *report.Report, dirs []Protected) {
 			}
 		}
 		if len(parts) > 0 {
-			rep.Add(report.Change{Ring: rings.Access, Kind: report.Set, Field: field, Now: "protected paths: " + strings.Join(parts, ", "), Why: "the host runs them or policy hides them (binds.protect, binds.unprotect, binds.hide)"})
+			rep.Add(report.Change{
+				Ring: rings.Access, Kind: report.Set, Field: field, Now: "protected paths: " + strings.Join(parts, ", "),
+				Why: "the host runs them or policy hides them (binds.protect, binds.unprotect, binds.hide)",
+			})
 		}
 		if n := len(d.Unheld); n > 0 {
-			rep.Add(report.Change{Ring: rings.Access, Kind: report.Missing, Field: field, Why: fmt.Sprintf("%d links in protected directories lead to directories that the jail is to write to: %s (remedy: remove them)", n, strings.Join(d.Unheld[:min(n, maxListed)], ", "))})
+			rep.Add(report.Change{
+				Ring: rings.Access, Kind: report.Missing, Field: field,
+				Why: fmt.Sprintf("%d links in protected directories lead to directories that the jail is to write to: %s (remedy: remove them)", n,
+					strings.Join(d.Unheld[:min(n, maxListed)], ", ")),
+			})
 		}
 		if n := len(d.Linked); n > 0 {
-			rep.Add(report.Change{Ring: rings.Access, Kind: report.Missing, Field: field, Why: fmt.Sprintf("%d protected files have a second name, by which they may be written to: %s (remedy: remove the other hard link)", n, strings.Join(d.Linked[:min(n, maxListed)], ", "))})
+			rep.Add(report.Change{
+				Ring: rings.Access, Kind: report.Missing, Field: field,
+				Why: fmt.Sprintf("%d protected files have a second name, by which they may be written to: %s (remedy: remove the other hard link)", n,
+					strings.Join(d.Linked[:min(n, maxListed)], ", ")),
+			})
 		}
 	}
 }

@@ -241,7 +241,8 @@ func (s *stager) copyUp(low string) error {
 	defer root.Close()
 	err = s.chownTree(int(root.Fd()))
 	if errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("the image has more files than the layer's %d (remedy: raise root.inodes, or keep the image on ext4, xfs or btrfs): %w", s.Plan.Root.Inodes, err)
+		return fmt.Errorf("the image has more files than the layer's %d (remedy: raise root.inodes, or keep the image on ext4, xfs or btrfs): %w",
+			s.Plan.Root.Inodes, err)
 	}
 	return err
 }

@@ -257,7 +257,8 @@ func (v *viewMaker) writeFor(name, text string, m *specs.Mount) error {
 
 // ownResolver reports whether a mount is of the resolver's file, which has the plan's text.
 func (r *Request) ownResolver(m *specs.Mount) bool {
-	return r.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile && (m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
+	return r.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile &&
+		(m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
 }
 
 // addResolver adds a mount for the resolver's file to a spec without one. copyFiles fills the

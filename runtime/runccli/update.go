@@ -16,7 +16,10 @@ type updateFlag struct {
 }
 
 var updateFlags = []updateFlag{
-	{"memory", "memory limit in `BYTES`, or with a unit as 512m; more than policy's limits.memory is lowered to it", bytesInto(func(r *specs.LinuxResources, v int64) { mem(r).Limit = &v })},
+	{
+		"memory", "memory limit in `BYTES`, or with a unit as 512m; more than policy's limits.memory is lowered to it",
+		bytesInto(func(r *specs.LinuxResources, v int64) { mem(r).Limit = &v }),
+	},
 	{"memory-reservation", "soft memory limit in `BYTES`, or with a unit", bytesInto(func(r *specs.LinuxResources, v int64) { mem(r).Reservation = &v })},
 	{"memory-swap", "limit of memory and swap together in `BYTES`, or with a unit", bytesInto(func(r *specs.LinuxResources, v int64) { mem(r).Swap = &v })},
 	{"cpu-period", "period of the quota in `MICROSECONDS`", uintInto(64, func(r *specs.LinuxResources, v uint64) { cpu(r).Period = &v })},
@@ -26,7 +29,10 @@ var updateFlags = []updateFlag{
 	{"cpu-idle", "`1`: run only when others are idle", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Idle = &v })},
 	{"cpuset-cpus", "processors to use, as `0-2,4`", func(r *specs.LinuxResources, v string) error { cpu(r).Cpus = v; return nil }},
 	{"cpuset-mems", "NUMA nodes to use, as `0-1`", func(r *specs.LinuxResources, v string) error { cpu(r).Mems = v; return nil }},
-	{"pids-limit", "`NUMBER` of processes and threads; more than policy's limits.pids is lowered to it", intInto(func(r *specs.LinuxResources, v int64) { r.Pids = &specs.LinuxPids{Limit: &v} })},
+	{
+		"pids-limit", "`NUMBER` of processes and threads; more than policy's limits.pids is lowered to it",
+		intInto(func(r *specs.LinuxResources, v int64) { r.Pids = &specs.LinuxPids{Limit: &v} }),
+	},
 	{"blkio-weight", "`WEIGHT` against other groups, 10 to 1000", uintInto(16, func(r *specs.LinuxResources, v uint64) {
 		w := uint16(v)
 		r.BlockIO = &specs.LinuxBlockIO{Weight: &w}

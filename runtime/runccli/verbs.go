@@ -83,7 +83,10 @@ func Global() []Flag {
 
 // CtlCommands are the names of agentjail's own commands, which agentjailctl has: no
 // engine calls them, and none is passed through to a delegate.
-var CtlCommands = []string{"sandbox", "git", "ls", "watch", "denied", "journal", "gc", "check", "explain", "inspect", "why", "learn", "network", "diff", "export", "receipt", "seccomp", "install", "uninstall"}
+var CtlCommands = []string{
+	"sandbox", "git", "ls", "watch", "denied", "journal", "gc", "check", "explain", "inspect", "why", "learn",
+	"network", "diff", "export", "receipt", "seccomp", "install", "uninstall",
+}
 
 // Verbs are runc's. They are not to be changed.
 func Verbs() []Verb { return table() }

@@ -17,7 +17,10 @@ func (p *stack) ioUring() (Result, error) {
 // namespaces: no call that makes or enters a namespace. Each CLONE_NEW* bit by
 // itself, all other bits unknown.
 func (p *stack) namespaces() (Result, error) {
-	against, err := p.never([]string{"unshare", "setns", "clone3", "pivot_root", "chroot", "mount", "umount2", "fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "move_mount", "mount_setattr"})
+	against, err := p.never([]string{
+		"unshare", "setns", "clone3", "pivot_root", "chroot", "mount", "umount2", "fsopen", "fsconfig", "fsmount",
+		"fspick", "open_tree", "move_mount", "mount_setattr",
+	})
 	if err != nil {
 		return Result{}, err
 	}

@@ -30,10 +30,12 @@ func policyFile(e *env) answer {
 // passthrough names the policies that make no jails.
 func passthrough(e *env) answer {
 	if e.policy.Passthrough {
-		return warn("for conformance tests only: take the policy out of the policy file elsewhere", "passthrough: nothing is hardened by policy %s, what it makes are no jails", e.opts.PolicyName)
+		return warn("for conformance tests only: take the policy out of the policy file elsewhere",
+			"passthrough: nothing is hardened by policy %s, what it makes are no jails", e.opts.PolicyName)
 	}
 	if names := policy.PassingThrough(e.opts.PolicyPath); len(names) > 0 {
-		return warn("for conformance tests only: take them out of the policy file elsewhere", "passthrough: nothing is hardened by policy %s, reached by a link named agentjail-%s", strings.Join(names, ", "), names[0])
+		return warn("for conformance tests only: take them out of the policy file elsewhere",
+			"passthrough: nothing is hardened by policy %s, reached by a link named agentjail-%s", strings.Join(names, ", "), names[0])
 	}
 	return ok("all harden")
 }

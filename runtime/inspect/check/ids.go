@@ -56,7 +56,8 @@ func idPool(e *env) answer {
 				continue
 			}
 			if f.fatal {
-				return fail("set userns.pool to ids that no account has", "the pool %s holds the %s %s (%s, id %d)", text(pool), f.what, x.name, filepath.Join(e.etc, f.name), x.first)
+				return fail("set userns.pool to ids that no account has", "the pool %s holds the %s %s (%s, id %d)", text(pool), f.what, x.name,
+					filepath.Join(e.etc, f.name), x.first)
 			}
 			shared = append(shared, fmt.Sprintf("%s of %s (%s)", f.what, x.name, filepath.Join(e.etc, f.name)))
 		}

@@ -34,7 +34,8 @@ var privilegesNeeded = []struct {
 // root is root of its user namespace only (user_namespaces(7)).
 func privileges(*env) answer {
 	if os.Geteuid() != 0 {
-		return fail("run it as root; for jails of your own, install podman and uidmap, and run it again", "uid %d is not root, and there is no podman to make a user namespace of its ids", os.Geteuid())
+		return fail("run it as root; for jails of your own, install podman and uidmap, and run it again",
+			"uid %d is not root, and there is no podman to make a user namespace of its ids", os.Geteuid())
 	}
 	// The initial user namespace maps every id to itself.
 	m, err := os.ReadFile("/proc/self/uid_map")
@@ -42,7 +43,8 @@ func privileges(*env) answer {
 		return fail("mount /proc", "reading the id map: %v", err)
 	}
 	if f := strings.Fields(string(m)); len(f) != 3 || f[0] != "0" || f[1] != "0" || f[2] != "4294967295" {
-		return fail("run the engine as root of the machine: rootless engines cannot map ids of their own", "root of a user namespace only (map %q)", strings.Join(f, " "))
+		return fail("run the engine as root of the machine: rootless engines cannot map ids of their own",
+			"root of a user namespace only (map %q)", strings.Join(f, " "))
 	}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0]); err != nil {
@@ -59,7 +61,8 @@ func privileges(*env) answer {
 		return fail("start the engine with all capabilities", "root lacks %s", strings.Join(lacking, ", "))
 	}
 	if !has(unix.CAP_SYS_RESOURCE) {
-		return warn("add CAP_SYS_RESOURCE to the engine", "root of the machine, but without CAP_SYS_RESOURCE: limits of the engine's own cannot be raised for a jail, and a jail's processes can make the host's own be killed before them when memory runs out (oom_score_adj)")
+		return warn("add CAP_SYS_RESOURCE to the engine",
+			"root of the machine, but without CAP_SYS_RESOURCE: limits of the engine's own cannot be raised for a jail, and a jail's processes can make the host's own be killed before them when memory runs out (oom_score_adj)")
 	}
 	return ok("root of the machine")
 }

@@ -174,7 +174,8 @@ func idmappedOverlay(e *env) answer {
 		return fail("keep images on ext4, xfs or btrfs, and boot Linux 5.19 or later", "%v", err)
 	}
 	if len(bad) > 0 {
-		return fail("keep images on ext4, xfs or btrfs, and boot Linux 5.19 or later", "%s: file owners are copied into the layer instead, which is slower", strings.Join(bad, "; "))
+		return fail("keep images on ext4, xfs or btrfs, and boot Linux 5.19 or later",
+			"%s: file owners are copied into the layer instead, which is slower", strings.Join(bad, "; "))
 	}
 	return ok("%s", strings.Join(good, ", "))
 }
@@ -198,7 +199,8 @@ func idmappedMounts(e *env) answer {
 		return fail("boot Linux 5.12 or later", "%v", err)
 	}
 	if len(bad) > 0 {
-		return fail("mount workspaces from ext4, xfs, btrfs or (Linux 6.3) tmpfs", "cannot be mapped, so not mounted into jails writable: %s", strings.Join(bad, "; "))
+		return fail("mount workspaces from ext4, xfs, btrfs or (Linux 6.3) tmpfs", "cannot be mapped, so not mounted into jails writable: %s",
+			strings.Join(bad, "; "))
 	}
 	return ok("directories on %s can belong to the jail's user", strings.Join(good, ", "))
 }

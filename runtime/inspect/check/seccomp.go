@@ -58,7 +58,10 @@ func seccompFilter(*env) answer {
 
 // seccompProfile renders the policy's profile for this machine.
 func seccompProfile(e *env) answer {
-	s, err := seccomp.OCI(seccomp.Options{Profile: e.policy.Seccomp.Profile, Arch: e.host.Arch, Kill: e.policy.Seccomp.OnViolation == "kill", Only: e.policy.Seccomp.List})
+	s, err := seccomp.OCI(seccomp.Options{
+		Profile: e.policy.Seccomp.Profile, Arch: e.host.Arch, Kill: e.policy.Seccomp.OnViolation == "kill",
+		Only: e.policy.Seccomp.List,
+	})
 	if err != nil {
 		return fail("set seccomp.profile to one of those", "%v", err)
 	}

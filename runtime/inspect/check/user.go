@@ -46,7 +46,8 @@ func userPrivileges(*env) answer {
 			return fail("start it with `podman unshare`", "root of a user namespace, but without %s (%s)", c.name, c.why)
 		}
 	}
-	return warn(asRoot+" for what is missing below", "root of a user's own user namespace: jails of a rootless engine, with every protection that takes no privilege on the machine")
+	return warn(asRoot+" for what is missing below",
+		"root of a user's own user namespace: jails of a rootless engine, with every protection that takes no privilege on the machine")
 }
 
 // nestedNamespace makes one inside the engine's, with all of its ids.
@@ -76,9 +77,11 @@ func userIDs(*env) answer {
 		g += uint64(m.Size)
 	}
 	if min(u, g) < 2 {
-		return warn("install uidmap and add ids for the user in /etc/subuid and /etc/subgid (usermod --add-subuids)", "the user has no id but its own: images whose files have other owners do not work, and container root is the user")
+		return warn("install uidmap and add ids for the user in /etc/subuid and /etc/subgid (usermod --add-subuids)",
+			"the user has no id but its own: images whose files have other owners do not work, and container root is the user")
 	}
-	return warn(asRoot+", or start containers with --userns=nomap", "the user's own %d, which all of its jails share; container root is the user, unless the engine maps another", u)
+	return warn(asRoot+", or start containers with --userns=nomap",
+		"the user's own %d, which all of its jails share; container root is the user, unless the engine maps another", u)
 }
 
 func userCgroups(e *env) answer {

@@ -362,7 +362,10 @@ const (
 	stepExec
 )
 
-var steps = [...]string{"setting the parent-death signal", "setting the standard files", "making a time namespace", "setting the time offsets", "joining the time namespace", "passing files", "exec"}
+var steps = [...]string{
+	"setting the parent-death signal", "setting the standard files", "making a time namespace",
+	"setting the time offsets", "joining the time namespace", "passing files", "exec",
+}
 
 //go:noinline
 //go:norace
@@ -405,7 +408,8 @@ func forkExec(a *childArgs) (int, syscall.Errno) {
 			goto failed
 		}
 		step = stepOffsets
-		if fd, _, errno = syscall.RawSyscall6(syscall.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(a.offsetsPath)), syscall.O_WRONLY|syscall.O_CLOEXEC, 0, 0, 0); errno != 0 {
+		if fd, _, errno = syscall.RawSyscall6(syscall.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(a.offsetsPath)),
+			syscall.O_WRONLY|syscall.O_CLOEXEC, 0, 0, 0); errno != 0 {
 			goto failed
 		}
 		if _, _, errno = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(a.offsets)), a.offsetsLen); errno != 0 {
@@ -415,7 +419,8 @@ func forkExec(a *childArgs) (int, syscall.Errno) {
 		// makes this the same on every kernel: since Linux 6.3 exec would
 		// enter it, before that only the next fork.
 		step = stepJoin
-		if fd, _, errno = syscall.RawSyscall6(syscall.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(a.childrenPath)), syscall.O_RDONLY|syscall.O_CLOEXEC, 0, 0, 0); errno != 0 {
+		if fd, _, errno = syscall.RawSyscall6(syscall.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(a.childrenPath)),
+			syscall.O_RDONLY|syscall.O_CLOEXEC, 0, 0, 0); errno != 0 {
 			goto failed
 		}
 		if _, _, errno = syscall.RawSyscall(unix.SYS_SETNS, fd, unix.CLONE_NEWTIME, 0); errno != 0 {

@@ -61,7 +61,8 @@ func Remedy(sudo, command, path string, st *unix.Stat_t) string {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR && strings.HasPrefix(command, "chown") {
 		return "use a place that is root's all the way, such as /etc/agentjail: the directory would be taken from its owner"
 	}
-	return fmt.Sprintf("use a place that is root's all the way, such as /etc/agentjail, or run `%s%s %s`, after which only root can change it", sudo, command, path)
+	return fmt.Sprintf("use a place that is root's all the way, such as /etc/agentjail, or run `%s%s %s`, after which only root can change it",
+		sudo, command, path)
 }
 
 // Foreign refuses a file that someone of this user namespace could have written. The owner must
@@ -75,7 +76,8 @@ func Remedy(sudo, command, path string, st *unix.Stat_t) string {
 func Foreign(path string, st *unix.Stat_t) error {
 	switch {
 	case st.Uid != Overflow:
-		return fmt.Errorf("%s belongs to the user who runs the engine (uid %d of the user namespace), not to root: %s", path, st.Uid, Remedy("sudo ", "chown root", path, st))
+		return fmt.Errorf("%s belongs to the user who runs the engine (uid %d of the user namespace), not to root: %s", path, st.Uid,
+			Remedy("sudo ", "chown root", path, st))
 	case st.Mode&0o022 != 0:
 		return fmt.Errorf("%s can be written by others than root: %s", path, Remedy("sudo ", "chmod go-w", path, st))
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:

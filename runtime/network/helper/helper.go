@@ -295,7 +295,8 @@ func fork(path string, o Options, groups []string, of []bound, work, ready *os.F
 		files = append(files, o.Program.Fd())
 	}
 	attr := &syscall.ProcAttr{
-		Dir: "/", Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: "/", Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Files: files,
+		Sys: &syscall.SysProcAttr{Setsid: true},
 	}
 	err = thread.Own(func() (err error) {
 		if o.Netns != nil {

@@ -69,5 +69,6 @@ func Named(name string) (Mode, error) {
 			return m, nil
 		}
 	}
-	return nil, refusal.New(refusal.Network, "this version has no network mode %q", name).WithRemedy("network.mode in the policy, or the version that made the jail")
+	return nil, refusal.New(refusal.Network, "this version has no network mode %q",
+		name).WithRemedy("network.mode in the policy, or the version that made the jail")
 }

@@ -50,7 +50,10 @@ func fetchCredentials(r network.Rules) ([]helperproto.Credential, error) {
 			return nil, fmt.Errorf("credentials.%s: %w", name, err)
 		}
 		if c.ForSSH() {
-			k := helperproto.Credential{Name: name, Hosts: c.Hosts, Value: value, SSH: &helperproto.SSH{User: c.SSH, Repositories: c.Repositories, HostKeys: map[string][][]byte{}}}
+			k := helperproto.Credential{Name: name, Hosts: c.Hosts, Value: value, SSH: &helperproto.SSH{
+				User: c.SSH, Repositories: c.Repositories,
+				HostKeys: map[string][][]byte{},
+			}}
 			for _, h := range c.Hosts {
 				keys, err := c.HostKeys(h)
 				if err != nil {

@@ -214,7 +214,8 @@ func within(first, own network.Rules) error {
 	}
 	for _, name := range first.Credentials.Names() {
 		if c, has := own.Credentials[name]; !has || !c.Same(first.Credentials[name]) {
-			return refusal.New(refusal.Network, "the network of another jail is joined, which can use credentials.%s", name).WithRemedy("the same credentials for all containers of a pod")
+			return refusal.New(refusal.Network, "the network of another jail is joined, which can use credentials.%s",
+				name).WithRemedy("the same credentials for all containers of a pod")
 		}
 	}
 	for _, d := range more.Denied() {

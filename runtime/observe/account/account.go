@@ -83,7 +83,10 @@ func (b Book) Begin(j *state.Jail, rep *report.Report, identity journal.Created,
 		return
 	}
 	defer b.Step("journal")()
-	first := journal.Event{Kind: journal.JailCreate, Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief), Target: filepath.Base(j.Delegate), Hash: hash(config), Detail: identity}
+	first := journal.Event{
+		Kind: journal.JailCreate, Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief),
+		Target: filepath.Base(j.Delegate), Hash: hash(config), Detail: identity,
+	}
 	if j.Process != nil {
 		About(&first, j, j.Process)
 	}

@@ -26,7 +26,10 @@ const (
 )
 
 // names of hooks, as policy and events have them.
-var names = [hooks]string{"socket", "io_uring", "userfaultfd", "userns", "key", "bpf", "perf", "mount", "ptrace", "module", "exec", "syscall", "trace", "connect", "bind", "oom"}
+var names = [hooks]string{
+	"socket", "io_uring", "userfaultfd", "userns", "key", "bpf", "perf", "mount", "ptrace", "module", "exec",
+	"syscall", "trace", "connect", "bind", "oom",
+}
 
 // String is the hook as policy and events name it.
 func (h Hook) String() string {

@@ -75,7 +75,8 @@ type config struct {
 func (o Options) config() (config, error) {
 	c := config{Verdict: o.Verdict, Pools: uint32(len(o.Pools)), Rate: [2]uint32{o.RefusalRate, o.EventRate}}
 	if len(o.Pools) > maxPools {
-		return c, fmt.Errorf("%d pools of host ids, and the programs know %d (remedy: use in all of the policy's profiles the same userns.pool)", len(o.Pools), maxPools)
+		return c, fmt.Errorf("%d pools of host ids, and the programs know %d (remedy: use in all of the policy's profiles the same userns.pool)",
+			len(o.Pools), maxPools)
 	}
 	for i, p := range o.Pools {
 		c.Pool[i].First, c.Pool[i].Count = p.First, p.Count

@@ -26,7 +26,10 @@ func decode(line []byte) (e Event, ok bool) {
 	if json.Unmarshal(line, &head) != nil || head.Seq == 0 {
 		return Event{}, false
 	}
-	e = Event{Seq: head.Seq, Time: head.Time, Jail: head.Jail, Key: head.Key, Kind: JournalUnknown, Prev: head.Prev, Reason: "it cannot be decoded: " + err.Error()}
+	e = Event{
+		Seq: head.Seq, Time: head.Time, Jail: head.Jail, Key: head.Key, Kind: JournalUnknown, Prev: head.Prev,
+		Reason: "it cannot be decoded: " + err.Error(),
+	}
 	if err := e.Complete(); err != nil {
 		return Event{}, false
 	}

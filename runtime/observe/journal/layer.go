@@ -17,7 +17,10 @@ func Full(path string) []Event {
 	now := At(time.Now())
 	var out []Event
 	if st.Bavail == 0 {
-		out = append(out, Event{Kind: LimitLayer, Time: now, Value: fmt.Sprint((st.Blocks - st.Bfree) * uint64(st.Bsize)), Limit: fmt.Sprint(st.Blocks * uint64(st.Bsize))})
+		out = append(out, Event{
+			Kind: LimitLayer, Time: now, Value: fmt.Sprint((st.Blocks - st.Bfree) * uint64(st.Bsize)),
+			Limit: fmt.Sprint(st.Blocks * uint64(st.Bsize)),
+		})
 	}
 	if st.Files != 0 && st.Ffree == 0 {
 		out = append(out, Event{Kind: LimitInodes, Time: now, Value: fmt.Sprint(st.Files), Limit: fmt.Sprint(st.Files)})

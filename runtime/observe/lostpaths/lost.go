@@ -109,7 +109,8 @@ func Note(j *state.Brief, fresh []Loss, paused bool) error {
 func First(s state.Store, key, at string) bool {
 	h := fnv.New64a()
 	h.Write([]byte(path.Clean(at)))
-	fd, err := unix.Open(filepath.Join(s.Dir(key), fmt.Sprintf("lost-%016x", h.Sum64())), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	fd, err := unix.Open(filepath.Join(s.Dir(key), fmt.Sprintf("lost-%016x", h.Sum64())),
+		unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return false
 	}

@@ -168,7 +168,8 @@ func (m *maker) created(e *journal.Event, d journal.Created) {
 	r.Began = e.When()
 	r.Identity = Identity{
 		ID: e.Jail, Policy: e.Policy, Command: e.Argv, Dir: e.Cwd, Config: e.Hash,
-		Name: d.Name, Engine: d.Engine, Root: d.Root, Bundle: d.Bundle, PolicyName: d.PolicyName, Filter: d.Seccomp, Delegate: d.Delegate, User: d.User, Version: d.Version,
+		Name: d.Name, Engine: d.Engine, Root: d.Root, Bundle: d.Bundle, PolicyName: d.PolicyName, Filter: d.Seccomp, Delegate: d.Delegate,
+		User: d.User, Version: d.Version,
 	}
 	r.Touched.Writable = d.Writable
 	for n := range r.Rings {
@@ -323,7 +324,10 @@ func (m *maker) refused(e *journal.Event) {
 		what = "others"
 	}
 	if at == len(m.r.Denied) {
-		d := Denial{Kind: e.Kind.String(), What: what, Rule: cmp.Or(e.Rule, e.Reason, e.Decided()), Remedy: e.Remedy, First: e.When(), Blocked: e.Kind == journal.Ring0Passed}
+		d := Denial{
+			Kind: e.Kind.String(), What: what, Rule: cmp.Or(e.Rule, e.Reason, e.Decided()), Remedy: e.Remedy, First: e.When(),
+			Blocked: e.Kind == journal.Ring0Passed,
+		}
 		if ring := m.ring(e.Ring); ring != nil {
 			d.Ring = ring.Name
 		}

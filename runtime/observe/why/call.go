@@ -234,7 +234,10 @@ func (f *Filters) narrowed(a *Answer, c *Call, p bpf.Partial, own verdict) error
 	}
 	a.Rule += ", but the filter that the engine brings refuses it"
 	a.Why = "a jail has what both the profile and the engine's own filter let pass"
-	a.Remedies = []Remedy{{Write: "docker run --security-opt seccomp=unconfined", Where: "the container's command line: the jail's profile stays as it is", Opens: "what profile " + f.Profile + " lets pass and the engine's filter refuses"}}
+	a.Remedies = []Remedy{{
+		Write: "docker run --security-opt seccomp=unconfined",
+		Where: "the container's command line: the jail's profile stays as it is", Opens: "what profile " + f.Profile + " lets pass and the engine's filter refuses",
+	}}
 	return nil
 }
 

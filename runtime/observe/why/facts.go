@@ -62,7 +62,10 @@ func (f *Facts) ofName(text, name string, port uint16) *Answer {
 		}
 		a.Rule = v.Reason
 		if v.Remedy == "" && v.Rule != nil {
-			a.Remedies = []Remedy{{Write: fmt.Sprintf("network.deny without %q", v.Rule.Source()), Where: f.where(), Opens: "what else that entry covers, as far as network.allow has it"}}
+			a.Remedies = []Remedy{{
+				Write: fmt.Sprintf("network.deny without %q", v.Rule.Source()), Where: f.where(),
+				Opens: "what else that entry covers, as far as network.allow has it",
+			}}
 		} else if v.Remedy != "" {
 			a.Remedies = []Remedy{{Write: "network.allow: add \"" + entry + "\", then `agentjail network reload ID`", Where: f.where()}}
 		}

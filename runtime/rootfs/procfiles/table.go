@@ -41,9 +41,15 @@ var Table = []Entry{
 	// Identity.
 	{Path: "/proc/sys/kernel/hostname", Becomes: Own, Of: "uts", Reveals: "name"},
 	{Path: "/proc/sys/kernel/domainname", Becomes: Own, Of: "uts", Reveals: "name"},
-	{Path: "/proc/sys/kernel/random/boot_id", Becomes: View, Reveals: "one boot of one machine", Reads: "systemd's tools, databases: has this machine booted since"},
+	{
+		Path: "/proc/sys/kernel/random/boot_id", Becomes: View, Reveals: "one boot of one machine",
+		Reads: "systemd's tools, databases: has this machine booted since",
+	},
 	{Path: "/etc/machine-id", Becomes: Own, Of: "image", Reveals: "one machine", Reads: "D-Bus, systemd's tools"},
-	{Path: "/proc/version", Becomes: View, Reveals: "builder, build host and compiler of the kernel", Reads: "configure scripts, is-wsl: the release, as uname(2) returns it"},
+	{
+		Path: "/proc/version", Becomes: View, Reveals: "builder, build host and compiler of the kernel",
+		Reads: "configure scripts, is-wsl: the release, as uname(2) returns it",
+	},
 	{Path: "/proc/cmdline", Becomes: Nothing, Reveals: "disks, consoles, mitigations"},
 	{Path: "/proc/bootconfig", Becomes: Nothing, Reveals: "as cmdline"},
 	{Path: "/proc/config.gz", Becomes: Nothing, Reveals: "the kernel's configuration"},
@@ -146,12 +152,24 @@ var Table = []Entry{
 	{Path: "/proc/sys/kernel/ns_last_pid", Becomes: Own, Of: "pid", Reveals: "how fast processes are made"},
 
 	// Entries that stay.
-	{Path: "/proc/uptime (second number)", Becomes: Stays, Reveals: "idle time of the host's processors since boot", Reads: "the first number is the jail's and moves, which a plain file cannot: ps needs it"},
-	{Path: "/proc/PID/timens_offsets", Becomes: Stays, AppArmor: true, Reveals: "how long the host was up when the jail was made", Reads: "each process has the file, so that no mount covers it"},
+	{
+		Path: "/proc/uptime (second number)", Becomes: Stays, Reveals: "idle time of the host's processors since boot",
+		Reads: "the first number is the jail's and moves, which a plain file cannot: ps needs it",
+	},
+	{
+		Path: "/proc/PID/timens_offsets", Becomes: Stays, AppArmor: true, Reveals: "how long the host was up when the jail was made",
+		Reads: "each process has the file, so that no mount covers it",
+	},
 	{Path: "/proc/PID/net/softnet_stat", Becomes: Stays, AppArmor: true, Reveals: "packets of the host by processor", Reads: "each process has the file"},
 	{Path: "/proc/PID/net/sockstat", Becomes: Stays, Reveals: "memory of all TCP sockets", Reads: "ss -s"},
-	{Path: "/sys/devices/system/cpu/possible", Becomes: Stays, Reveals: "highest processor number", Reads: "allocators index tables by the processor that they run on: a lower number would be memory corruption"},
-	{Path: "sysinfo(2)", Becomes: Stays, Reveals: "amount of memory, load, number of processes", Reads: "no mount covers a system call; C libraries take its answer unchecked"},
+	{
+		Path: "/sys/devices/system/cpu/possible", Becomes: Stays, Reveals: "highest processor number",
+		Reads: "allocators index tables by the processor that they run on: a lower number would be memory corruption",
+	},
+	{
+		Path: "sysinfo(2)", Becomes: Stays, Reveals: "amount of memory, load, number of processes",
+		Reads: "no mount covers a system call; C libraries take its answer unchecked",
+	},
 	{Path: "uname(2)", Becomes: Stays, Reveals: "kernel release and version", Reads: "installers, native modules"},
 	{Path: "cpuid", Becomes: Stays, Reveals: "processor model", Reads: "an instruction: any program can query the processor itself"},
 }

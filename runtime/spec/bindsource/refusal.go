@@ -100,7 +100,10 @@ const (
 
 // engineSockets are the names of sockets of container engines and virtual machines: a client can
 // start programs as root.
-var engineSockets = []string{"docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock", "cri-dockerd.sock", "libvirt-sock", "lxd.sock", "unix.socket", "incus.sock"}
+var engineSockets = []string{
+	"docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock", "cri-dockerd.sock",
+	"libvirt-sock", "lxd.sock", "unix.socket", "incus.sock",
+}
 
 // socketOpens returns the access that a socket opens.
 func socketOpens(path string) string {
@@ -128,7 +131,8 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	// Podman's --init mounts /usr/libexec/podman/catatonit, a link of Debian's to another
 	// directory. Every user can read the directories from which the host runs programs.
 	if f.Link != "" && !(readOnly && f.Rooted && f.System) {
-		return refusal.New(refusal.BindLink, "the symbolic link %s leads out of its directory, to %s", f.Link, f.Path).WithRemedy("name the real path, if it is meant")
+		return refusal.New(refusal.BindLink, "the symbolic link %s leads out of its directory, to %s", f.Link,
+			f.Path).WithRemedy("name the real path, if it is meant")
 	}
 	if f.Role == Pod {
 		return refusalOfPods(f, readOnly)
@@ -184,7 +188,8 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 		if f.Withheld != "" {
 			why += ", and no copy is made: " + f.Withheld
 		}
-		return refusal.New(code, "%s", why).WithRemedy("%s", `where root works in directories of its own, policy: binds.root = "nobody", which opens files that everybody may write to, or "allow", which opens all that is root's below it; or `+allows(ofHost))
+		return refusal.New(code, "%s", why).WithRemedy("%s",
+			`where root works in directories of its own, policy: binds.root = "nobody", which opens files that everybody may write to, or "allow", which opens all that is root's below it; or `+allows(ofHost))
 	case why != "":
 	case f.Storage != "":
 		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, allows(ofStorage)

@@ -48,7 +48,8 @@ func sandboxOf(path string, dirs []string) (dir, id string) {
 		// The storage is the engine's, or within one that is well known.
 		parts := strings.Split(below, "/")
 		n := len(parts)
-		if n >= 4 && n <= 5 && parts[n-4] == "overlay-containers" && len(parts[n-3]) == 64 && strings.Trim(parts[n-3], "0123456789abcdef") == "" && parts[n-2] == "userdata" && slices.Contains(sandboxFiles, parts[n-1]) {
+		if n >= 4 && n <= 5 && parts[n-4] == "overlay-containers" && len(parts[n-3]) == 64 &&
+			strings.Trim(parts[n-3], "0123456789abcdef") == "" && parts[n-2] == "userdata" && slices.Contains(sandboxFiles, parts[n-1]) {
 			return filepath.Dir(path), parts[n-3]
 		}
 	}

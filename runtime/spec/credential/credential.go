@@ -182,7 +182,8 @@ func (c Spec) source() (path string, args []string, err error) {
 	if kind == "command" {
 		words = strings.Fields(rest)
 	}
-	if kind != "file" && kind != "command" || len(words) == 0 || !filepath.IsAbs(words[0]) || filepath.Clean(words[0]) != words[0] || strings.ContainsRune(rest, 0) {
+	if kind != "file" && kind != "command" || len(words) == 0 || !filepath.IsAbs(words[0]) || filepath.Clean(words[0]) != words[0] ||
+		strings.ContainsRune(rest, 0) {
 		return "", nil, fmt.Errorf("%q must be file:PATH or \"command:PATH ARGUMENT...\", the path a clean absolute one", c.From)
 	}
 	if kind == "file" {

@@ -30,7 +30,10 @@ var annotations = []annotation{
 	{"limits.pids", "processes and threads", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Limits.Pids, v) }},
 	{"limits.memory", "memory", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Limits.Memory, v) }},
 	{"network.allow", "fewer names of network.allow, separated by semicolons", func(p *Policy, v string) (bool, error) { return p.Network.narrow(v) }},
-	{"network.publish", "ports of network.publish as [ADDRESS:]PORT:JAILPORT, separated by commas", func(p *Policy, v string) (bool, error) { return p.Network.publish(v) }},
+	{
+		"network.publish", "ports of network.publish as [ADDRESS:]PORT:JAILPORT, separated by commas",
+		func(p *Policy, v string) (bool, error) { return p.Network.publish(v) },
+	},
 	{"seccomp.profile", "\"strict\" in place of \"default\"", func(p *Policy, v string) (bool, error) {
 		switch {
 		case v != "strict" && v != "default":
@@ -49,7 +52,10 @@ var annotations = []annotation{
 		p.Binds.Owner = v
 		return true, nil
 	}},
-	{"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy has \"ask\"", func(p *Policy, v string) (bool, error) { return p.Journal.applyInside(v) }},
+	{
+		"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy has \"ask\"",
+		func(p *Policy, v string) (bool, error) { return p.Journal.applyInside(v) },
+	},
 	{"ebpf.block", "more actions that eBPF programs refuse, separated by commas", func(p *Policy, v string) (bool, error) { return p.EBPF.more(v) }},
 	{"on_loosen", "\"refuse\" in place of \"strip\"", func(p *Policy, v string) (bool, error) {
 		switch v {

@@ -74,7 +74,8 @@ func WithinEngine(may []Range, r Range) error {
 			return nil
 		}
 	}
-	return refusal.New(refusal.Network, "policy does not let the engine's ports %d-%d be published", r.First, r.Last).WithRemedy("network.publish = [\"%s:%d-%d\"]", Engine, r.First, r.Last)
+	return refusal.New(refusal.Network, "policy does not let the engine's ports %d-%d be published", r.First,
+		r.Last).WithRemedy("network.publish = [\"%s:%d-%d\"]", Engine, r.First, r.Last)
 }
 
 // String returns the whole entry, in the form that Parse reads.

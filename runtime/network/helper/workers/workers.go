@@ -63,7 +63,8 @@ const (
 
 var (
 	processor = fmt.Sprintf("version 1: the jail's quota, together with the jail; version 2: 1/%d of it besides (more of small quotas, as above), and the jail's weight, also after an update", helper.QuotaPart)
-	ownMemory = fmt.Sprintf("%d MiB; version 2: %d MiB, with buffers of sockets; %d threads", helper.MemoryMax>>20, (helper.MemoryMax+helper.SocketsMax)>>20, helper.PidsMax)
+	ownMemory = fmt.Sprintf("%d MiB; version 2: %d MiB, with buffers of sockets; %d threads", helper.MemoryMax>>20,
+		(helper.MemoryMax+helper.SocketsMax)>>20, helper.PidsMax)
 )
 
 // Parts of programs.
@@ -98,7 +99,8 @@ var All = []Worker{
 	},
 	{
 		Name: "agentjail", Part: Verb, While: "for one call, with the delegate", Group: Callers,
-		Processor: "its caller's", Memory: "its caller's; what a jail wrote is read within bounds", Sockets: "its caller's", Files: "its caller's", Full: "the call fails",
+		Processor: "its caller's", Memory: "its caller's; what a jail wrote is read within bounds", Sockets: "its caller's",
+		Files: "its caller's", Full: "the call fails",
 	},
 	{
 		Name: "agentjailctl", Part: Sandbox, While: "for one run", Group: Callers,
@@ -110,7 +112,8 @@ var All = []Worker{
 	},
 	{
 		Name: "agentjail-enter", Part: Keeper, While: "for one run, and to reclaim what a killed sandbox left", Group: Callers,
-		Processor: "its caller's", Memory: "its caller's", Sockets: "none", Files: "its caller's; it opens none", Full: "another takes its place; without one, the run ends",
+		Processor: "its caller's", Memory: "its caller's", Sockets: "none", Files: "its caller's; it opens none",
+		Full: "another takes its place; without one, the run ends",
 	},
 	{
 		Name: "containerd-shim-agentjail-v2", While: "as long as a jail or pod of containerd's", Group: Callers,
@@ -119,8 +122,9 @@ var All = []Worker{
 	},
 	{
 		Name: "agentjail-journal", Part: Reader, While: "one for a host", Group: Service,
-		Processor: "`CPUQuota` " + collectorCPU + " for both; a jail's share: 200 refusals and 1000 other events a second", Memory: "`MemoryMax` " + collectorMemory + ", `TasksMax` " + collectorTasks + " for both",
-		Sockets: "none", Files: "its service's limit; it opens none", Full: "events are left out, and counted (`journal.lost`); the programs go on refusing",
+		Processor: "`CPUQuota` " + collectorCPU + " for both; a jail's share: 200 refusals and 1000 other events a second",
+		Memory:    "`MemoryMax` " + collectorMemory + ", `TasksMax` " + collectorTasks + " for both",
+		Sockets:   "none", Files: "its service's limit; it opens none", Full: "events are left out, and counted (`journal.lost`); the programs go on refusing",
 	},
 	{
 		Name: "agentjail-journal", Part: Writer, While: "one for a host", Group: Service,

@@ -51,7 +51,10 @@ func confine(s helperproto.Setup) error {
 }
 
 func limits() error {
-	for resource, max := range map[int]uint64{unix.RLIMIT_NOFILE: maxFiles, unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: maxFile, unix.RLIMIT_MEMLOCK: 0, unix.RLIMIT_DATA: maxData} {
+	for resource, max := range map[int]uint64{
+		unix.RLIMIT_NOFILE: maxFiles, unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: maxFile,
+		unix.RLIMIT_MEMLOCK: 0, unix.RLIMIT_DATA: maxData,
+	} {
 		var have unix.Rlimit
 		if err := unix.Prlimit(0, resource, nil, &have); err != nil {
 			return fmt.Errorf("resource limit %d: %w", resource, err)

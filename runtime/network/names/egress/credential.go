@@ -43,7 +43,10 @@ func newCredentials(w *helperproto.Work, roots *x509.CertPool, protocols Protoco
 			list = append(list, c)
 		}
 	}
-	c := &credentials{protocols: protocols, sessions: make(chan struct{}, maxSSH), all: list, byHost: map[string][]*helperproto.Credential{}, places: make(chan struct{}, maxProxied), http2Places: make(chan struct{}, maxHTTP2)}
+	c := &credentials{
+		protocols: protocols, sessions: make(chan struct{}, maxSSH), all: list, byHost: map[string][]*helperproto.Credential{},
+		places: make(chan struct{}, maxProxied), http2Places: make(chan struct{}, maxHTTP2),
+	}
 	if err := c.readSSHKeys(w, keys); err != nil {
 		return nil, err
 	}

@@ -32,7 +32,10 @@ type events struct {
 
 // newEvents continues a log, which has at most max bytes in all its files.
 func newEvents(max int64, turn int, seq uint64, files ...*os.File) *events {
-	e := &events{files: files, turn: turn % len(files), seq: seq, max: max / int64(len(files)), limit: newBucket(logBurst, logPerSecond), reported: map[string]bool{}}
+	e := &events{
+		files: files, turn: turn % len(files), seq: seq, max: max / int64(len(files)), limit: newBucket(logBurst, logPerSecond),
+		reported: map[string]bool{},
+	}
 	if fi, err := files[e.turn].Stat(); err == nil {
 		e.size = fi.Size()
 	}

@@ -73,5 +73,6 @@ func (w *outbound) used(err error) error {
 	if !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return err
 	}
-	return fmt.Errorf("all %d ports that this jail has connections from are in use, or were within the last minute: %w", int(w.ports.Last)-int(w.ports.First)+1, err)
+	return fmt.Errorf("all %d ports that this jail has connections from are in use, or were within the last minute: %w",
+		int(w.ports.Last)-int(w.ports.First)+1, err)
 }

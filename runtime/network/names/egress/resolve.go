@@ -57,9 +57,12 @@ func newResolver(w *helperproto.Work, rt *routes, out *outbound) *resolver {
 		d := net.Dialer{Timeout: dialTime, Control: out.control}
 		return d.DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
 	}}
-	return &resolver{cache: map[string]answer{}, outbound: out, dialer: net.Dialer{Control: out.control}, kind: rt.kind, hosts: w.Host, lookups: make(chan struct{}, maxLookups), query: func(ctx context.Context, name string) ([]netip.Addr, error) {
-		return r.LookupNetIP(ctx, "ip", name+".")
-	}}
+	return &resolver{
+		cache: map[string]answer{}, outbound: out, dialer: net.Dialer{Control: out.control}, kind: rt.kind, hosts: w.Host,
+		lookups: make(chan struct{}, maxLookups), query: func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return r.LookupNetIP(ctx, "ip", name+".")
+		},
+	}
 }
 
 // lookup returns a name's addresses.

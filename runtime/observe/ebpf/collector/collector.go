@@ -65,7 +65,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	pools := policy.Pools(o.Policy)
 	load := ebpf.Options{
-		Pools: pools, Verdict: ebpf.Default, RefusalRate: ebpf.DefaultRefusalRate, EventRate: ebpf.DefaultEventRate, Syscalls: true, Fallback: o.Syscalls, Pins: o.Pins,
+		Pools: pools, Verdict: ebpf.Default, RefusalRate: ebpf.DefaultRefusalRate, EventRate: ebpf.DefaultEventRate, Syscalls: true,
+		Fallback: o.Syscalls, Pins: o.Pins,
 		Connections: o.Connections || connectionsBlocked(o.Policy, jailmap.Registry{Root: place.Store.Root}),
 	}
 	uid, gid, err := ids(o.User, o.Logf)

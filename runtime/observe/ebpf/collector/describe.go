@@ -28,7 +28,8 @@ var kinds = map[ebpf.Hook]journal.Kind{
 
 // noted are the kinds of what is let through, and reported.
 var noted = map[ebpf.Hook]journal.Kind{
-	ebpf.Exec: journal.ProcessExec, ebpf.Trace: journal.ProcessTraced, ebpf.Connect: journal.ConnectTried, ebpf.Bind: journal.BindTried, ebpf.OOM: journal.LimitOOM,
+	ebpf.Exec: journal.ProcessExec, ebpf.Trace: journal.ProcessTraced, ebpf.Connect: journal.ConnectTried, ebpf.Bind: journal.BindTried,
+	ebpf.OOM: journal.LimitOOM,
 }
 
 // describe is an event as the journal has it.

@@ -54,7 +54,8 @@ const about = "What this jail was refused, as far as its host had looked when it
 var shown = map[journal.Kind]func(*journal.Event) string{
 	journal.PrivilegeDenied: field, journal.NameRefused: target, journal.ConnectRefused: target, journal.CredentialRefused: target,
 	journal.SyscallRefused: call, journal.SyscallKilled: call, journal.ModuleRefused: none, journal.PtraceRefused: none,
-	journal.LimitOOM: none, journal.LimitMemory: none, journal.LimitHigh: none, journal.LimitPids: none, journal.LimitCPU: none, journal.LimitLayer: none, journal.LimitInodes: none,
+	journal.LimitOOM: none, journal.LimitMemory: none, journal.LimitHigh: none, journal.LimitPids: none, journal.LimitCPU: none,
+	journal.LimitLayer: none, journal.LimitInodes: none,
 }
 
 func none(*journal.Event) string { return "" }

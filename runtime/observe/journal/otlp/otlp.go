@@ -74,7 +74,10 @@ func New(ctx context.Context, endpoint string, onError func(error)) (*Sink, erro
 // Write sends an event, later.
 func (s *Sink) Write(e *journal.Event) error {
 	if lost := s.queue.lost.Swap(0); lost > 0 {
-		missing := journal.Event{Kind: journal.JournalLost, Source: journal.SourceJournal, Time: journal.At(time.Now()), Dropped: lost, Reason: "the collector of OTLP took no more"}
+		missing := journal.Event{
+			Kind: journal.JournalLost, Source: journal.SourceJournal, Time: journal.At(time.Now()), Dropped: lost,
+			Reason: "the collector of OTLP took no more",
+		}
 		if err := missing.Complete(); err != nil {
 			return err
 		}

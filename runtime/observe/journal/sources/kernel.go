@@ -269,7 +269,10 @@ func (p *auditParser) line(text string, at time.Time) {
 // each process that it killed.
 func (p *auditParser) cgroup(text string, at time.Time) {
 	if path, ok := strings.CutPrefix(text, "cgroup: fork rejected by pids controller in "); ok && groupOf(path, p.id) {
-		p.out = append(p.out, journal.Event{Kind: journal.LimitPids, Source: journal.SourceKernel, Time: journal.At(at), Reason: "the kernel reports only the first time"})
+		p.out = append(p.out, journal.Event{
+			Kind: journal.LimitPids, Source: journal.SourceKernel, Time: journal.At(at),
+			Reason: "the kernel reports only the first time",
+		})
 		return
 	}
 	rest, ok := strings.CutPrefix(text, "oom-kill:")
@@ -327,7 +330,10 @@ func (p *auditParser) mine(r auditRecord) bool {
 // be reported later.
 func (p *auditParser) landlock(r auditRecord) {
 	domain := r.fields["domain"]
-	e := journal.Event{Kind: journal.LandlockDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: domain, Path: unhex(r.fields["path"]), Target: r.fields["blockers"]}
+	e := journal.Event{
+		Kind: journal.LandlockDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: domain,
+		Path: unhex(r.fields["path"]), Target: r.fields["blockers"],
+	}
 	if d, known := p.domains[domain]; known {
 		whose(&e, d)
 	}

@@ -17,7 +17,10 @@ import (
 
 // above are zones above well-known public suffixes, and zones that are not in the list although
 // their owner assigns names to everyone.
-var above = []string{"amazonaws.com", "azure.com", "windows.net", "cloudapp.net", "googleusercontent.com", "google.com", "hf.co", "huggingface.co", "ngrok.com", "oraclecloud.com", "akamaized.net"}
+var above = []string{
+	"amazonaws.com", "azure.com", "windows.net", "cloudapp.net", "googleusercontent.com", "google.com", "hf.co",
+	"huggingface.co", "ngrok.com", "oraclecloud.com", "akamaized.net",
+}
 
 // Warning returns the warning about a rule's wildcard, or "".
 func Warning(r *netrules.Rule) string {

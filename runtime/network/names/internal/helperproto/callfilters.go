@@ -38,7 +38,8 @@ func ServingFilter(pid int) []unix.SockFilter {
 func ActivationFilter() []unix.SockFilter {
 	f := beginFilter()
 	// Internet sockets, and netlink for route queries.
-	f.Call(unix.SYS_SOCKET, cf.Arg(0), cf.Equal(unix.AF_INET, 2, 0), cf.Equal(unix.AF_INET6, 1, 0), cf.Equal(unix.AF_NETLINK, 0, 1), cf.Allow, cf.Errno(unix.EAFNOSUPPORT))
+	f.Call(unix.SYS_SOCKET, cf.Arg(0), cf.Equal(unix.AF_INET, 2, 0), cf.Equal(unix.AF_INET6, 1, 0), cf.Equal(unix.AF_NETLINK, 0, 1), cf.Allow,
+		cf.Errno(unix.EAFNOSUPPORT))
 	f.Call(unix.SYS_EXECVEAT, cf.Arg(0), cf.Equal(ProgramFD, 0, 3), cf.Arg(4), cf.Equal(unix.AT_EMPTY_PATH, 0, 1), cf.Allow, cf.Errno(unix.EPERM))
 	return f.Only(slices.Concat(startingCalls, servingCalls)...)
 }
