@@ -46,17 +46,22 @@ type Below func(path string) bool
 func List(ctx context.Context, layer *os.File, below Below) ([]Change, error) {
 	out := []Change{}
 	err := walk(ctx, int(layer.Fd()), func(e entry) error {
-		kind := Added
-		switch {
-		case isWhiteout(&e.st):
-			kind = Deleted
-		case below(e.path):
-			kind = Changed
-		}
-		out = append(out, Change{kind, "/" + e.path})
+		out = append(out, e.change(below))
 		return nil
 	})
 	return out, err
+}
+
+// change is what the file in the layer does to the image.
+func (e *entry) change(below Below) Change {
+	kind := Added
+	switch {
+	case isWhiteout(&e.st):
+		kind = Deleted
+	case below(e.path):
+		kind = Changed
+	}
+	return Change{kind, "/" + e.path}
 }
 
 // isWhiteout reports whether a file is overlayfs's mark for a removed file

@@ -28,14 +28,7 @@ func First(ctx context.Context, layer *os.File, below Below, most int) (out []Ch
 		found, rest := firstIn(int(layer.Fd()), dir, most-len(out))
 		more = more || rest
 		for _, e := range found {
-			kind := Added
-			switch {
-			case isWhiteout(&e.st):
-				kind = Deleted
-			case below(e.path):
-				kind = Changed
-			}
-			out = append(out, Change{kind, "/" + e.path})
+			out = append(out, e.change(below))
 			if e.st.Mode&unix.S_IFMT == unix.S_IFDIR {
 				dirs = append(dirs, e.path)
 			}
