@@ -93,7 +93,10 @@ func onDocker(ctx context.Context, delegate, path, log, dir string, args []strin
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, e.Close()) }()
+	defer func() {
+		// Where the tests have the sockets of their dockerds.
+		err = errors.Join(err, e.Close(), os.RemoveAll("/tmp/dxr"), os.RemoveAll("/tmp/docker-integration"))
+	}()
 	if err := mobyImages(ctx, e); err != nil {
 		return err
 	}
