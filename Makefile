@@ -190,9 +190,9 @@ bench-smoke: ## fail if agentjail takes about twice the time that it usually add
 	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh $(OUT)/bench -smoke
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s)
-	@git grep -o '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | while IFS=: read -r file f; do \
-		echo "$${file%/*} $${f#func }"; CGO_ENABLED=0 $(GO) test -run '^$$' -fuzz "^$${f#func }$$" -fuzztime $(FUZZTIME) "./$${file%/*}"; \
-	done
+	@git grep -o '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | { status=0; while IFS=: read -r file f; do \
+		echo "$${file%/*} $${f#func }"; CGO_ENABLED=0 $(GO) test -run '^$$' -fuzz "^$${f#func }$$" -fuzztime $(FUZZTIME) "./$${file%/*}" || status=1; \
+	done; exit $$status; }
 
 lint: vet ## gofmt, gofumpt, go vet, go fix, errorlint, usetesting, staticcheck, misspell
 	@bad=$$(CGO_ENABLED=0 $(GO) run $(GOFUMPT) -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofumpt'ed (remedy: go run $(GOFUMPT) -w FILE):"; echo "$$bad"; exit 1; }

@@ -55,7 +55,9 @@ func olderTools(ctx context.Context, from string) (string, error) {
 	dir := workDir("runtime-tools-1.0.2")
 	const number = "vendor/github.com/opencontainers/runtime-spec/specs-go/version.go"
 	for _, step := range [][]string{
-		{"rm", "-rf", dir}, {"mkdir", "-p", filepath.Dir(dir)}, {"cp", "-rL", from, dir},
+		{"rm", "-rf", dir},
+		{"mkdir", "-p", filepath.Dir(dir)},
+		{"cp", "-rL", from, dir},
 		{"sed", "-i", "-e", "s/VersionMinor = .*/VersionMinor = 0/", "-e", "s/VersionPatch = .*/VersionPatch = 2/", filepath.Join(dir, number)},
 	} {
 		if _, err := do(ctx, "", step...); err != nil {

@@ -102,8 +102,10 @@ func bundleOf(t *testing.T, script string, change func(*specs.Spec)) string {
 	}
 	spec := &specs.Spec{
 		Version: "1.0.2", Root: &specs.Root{Path: "rootfs"}, Hostname: "test",
-		Process: &specs.Process{Args: []string{"/bin/sh", "-c", script}, Cwd: "/", Env: []string{"PATH=/bin"},
-			Capabilities: &specs.LinuxCapabilities{Bounding: []string{"CAP_KILL"}, Effective: []string{"CAP_KILL"}, Permitted: []string{"CAP_KILL"}}},
+		Process: &specs.Process{
+			Args: []string{"/bin/sh", "-c", script}, Cwd: "/", Env: []string{"PATH=/bin"},
+			Capabilities: &specs.LinuxCapabilities{Bounding: []string{"CAP_KILL"}, Effective: []string{"CAP_KILL"}, Permitted: []string{"CAP_KILL"}},
+		},
 		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "mode=755", "size=65536k"}},

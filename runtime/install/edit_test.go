@@ -152,15 +152,25 @@ func TestRegister(t *testing.T) {
     }
   }
 }`},
-		{"by the shim in place of its paths", byShim, `{"runtimes": {"agentjail-strict": {"path": "/usr/local/bin/agentjail-strict"}, "agentjail": {"path": "/usr/local/bin/agentjail"}}}`,
-			`{"runtimes": {"agentjail-strict": {"runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2", "options": {"ConfigPath": "strict", "TypeUrl": "agentjail"}}, "agentjail": {"runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2"}}}`},
-		{"by path in place of the shim", Options{Runtimes: []Runtime{agentjail}, Shim: byShim.Shim}, `{"runtimes": {"agentjail": {"runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2"}}}`,
-			`{"runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail"}}}`},
-		{"one of several there", opts(agentjail, strict), `{"runtimes": {"agentjail": {"runtimeArgs": [], "path": "/usr/local/bin/agentjail"}}}`,
-			`{"runtimes": {"agentjail": {"runtimeArgs": [], "path": "/usr/local/bin/agentjail"}, "agentjail-strict": {"path": "/usr/local/bin/agentjail-strict"}}}`},
+		{
+			"by the shim in place of its paths", byShim, `{"runtimes": {"agentjail-strict": {"path": "/usr/local/bin/agentjail-strict"}, "agentjail": {"path": "/usr/local/bin/agentjail"}}}`,
+			`{"runtimes": {"agentjail-strict": {"runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2", "options": {"ConfigPath": "strict", "TypeUrl": "agentjail"}}, "agentjail": {"runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2"}}}`,
+		},
+		{
+			"by path in place of the shim",
+			Options{Runtimes: []Runtime{agentjail}, Shim: byShim.Shim},
+			`{"runtimes": {"agentjail": {"runtimeType": "/usr/local/bin/containerd-shim-agentjail-v2"}}}`,
+			`{"runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail"}}}`,
+		},
+		{
+			"one of several there", opts(agentjail, strict), `{"runtimes": {"agentjail": {"runtimeArgs": [], "path": "/usr/local/bin/agentjail"}}}`,
+			`{"runtimes": {"agentjail": {"runtimeArgs": [], "path": "/usr/local/bin/agentjail"}, "agentjail-strict": {"path": "/usr/local/bin/agentjail-strict"}}}`,
+		},
 		{"escaped key", opts(), `{"runt\u0069mes": {"agentj\u0061il": {"path": "\/usr/local/bin/agentjail"}}}`, `{"runt\u0069mes": {"agentj\u0061il": {"path": "\/usr/local/bin/agentjail"}}}`},
-		{"names inside other values", opts(), `{"labels": ["runtimes", "\"agentjail\": {"], "x": {"runtimes": {"agentjail": {}}}}`,
-			`{"labels": ["runtimes", "\"agentjail\": {"], "x": {"runtimes": {"agentjail": {}}}, "runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail"}}}`},
+		{
+			"names inside other values", opts(), `{"labels": ["runtimes", "\"agentjail\": {"], "x": {"runtimes": {"agentjail": {}}}}`,
+			`{"labels": ["runtimes", "\"agentjail\": {"], "x": {"runtimes": {"agentjail": {}}}, "runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail"}}}`,
+		},
 		{"default", Options{Runtimes: []Runtime{agentjail}, Default: "agentjail"}, "{\n  \"x\": 1\n}\n", `{
   "x": 1,
   "runtimes": {
@@ -171,8 +181,12 @@ func TestRegister(t *testing.T) {
   "default-runtime": "agentjail"
 }
 `},
-		{"default in place of runc", Options{Runtimes: []Runtime{agentjail}, Default: "agentjail"}, `{"default-runtime": "runc", "x": 1}`,
-			`{"default-runtime": "agentjail", "x": 1, "runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail"}}}`},
+		{
+			"default in place of runc",
+			Options{Runtimes: []Runtime{agentjail}, Default: "agentjail"},
+			`{"default-runtime": "runc", "x": 1}`,
+			`{"default-runtime": "agentjail", "x": 1, "runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail"}}}`,
+		},
 		{"forced", Options{Runtimes: []Runtime{agentjail}, Force: true}, `{
   "runtimes": {
     "agentjail": {"path": "/opt/agentjail", "runtimeArgs": ["--debug"]},

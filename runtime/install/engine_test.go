@@ -14,10 +14,18 @@ func TestNamesOfEngines(t *testing.T) {
 		name   string
 		own    bool
 	}{
-		{Docker, "runc", true}, {Docker, "io.containerd.runc.v2", true}, {Docker, "crun", false},
-		{Containerd, "runc", true}, {Containerd, "io.containerd.runc.v2", true}, {Containerd, "crun", false},
-		{Podman, "runc", true}, {Podman, "crun", true}, {Podman, "agentjail", false},
-		{CRIO, "runc", true}, {CRIO, "crun", true}, {CRIO, "agentjail", false},
+		{Docker, "runc", true},
+		{Docker, "io.containerd.runc.v2", true},
+		{Docker, "crun", false},
+		{Containerd, "runc", true},
+		{Containerd, "io.containerd.runc.v2", true},
+		{Containerd, "crun", false},
+		{Podman, "runc", true},
+		{Podman, "crun", true},
+		{Podman, "agentjail", false},
+		{CRIO, "runc", true},
+		{CRIO, "crun", true},
+		{CRIO, "agentjail", false},
 	} {
 		_, err := complete(c.engine, Options{Runtimes: []Runtime{{Name: c.name, Path: "/bin/sh"}}, Shim: "/bin/ls"})
 		if own := err != nil && strings.Contains(err.Error(), "is "+c.engine.Title()+"'s own"); own != c.own || !own && err != nil {

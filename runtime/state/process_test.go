@@ -48,8 +48,10 @@ func TestDeadElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := Brief{ID: "j", Delegate: "/usr/bin/runc", DelegateRoot: "/nonexistent", Bundle: "/nonexistent", BootID: self.BootID, PIDNS: self.PIDNS,
-		CreatorPid: self.Pid, CreatorStart: self.Start + 1}
+	j := Brief{
+		ID: "j", Delegate: "/usr/bin/runc", DelegateRoot: "/nonexistent", Bundle: "/nonexistent", BootID: self.BootID, PIDNS: self.PIDNS,
+		CreatorPid: self.Pid, CreatorStart: self.Start + 1,
+	}
 	if !j.Dead() {
 		t.Error("without its maker it is not dead")
 	}

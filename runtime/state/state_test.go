@@ -21,9 +21,11 @@ func record(id string) *Jail {
 	start, _, _ := StartTime(os.Getpid())
 	p := policy.Default()
 	return &Jail{
-		Brief: Brief{ID: id, Key: Key("", id), Delegate: "/usr/bin/runc", BootID: BootID(), Bundle: "/nonexistent",
+		Brief: Brief{
+			ID: id, Key: Key("", id), Delegate: "/usr/bin/runc", BootID: BootID(), Bundle: "/nonexistent",
 			CreatorPid: os.Getpid(), CreatorStart: start, Userns: p.Userns, IDs: idmap.Map{Block: -1},
-			Network: network.Decision{Mode: policy.NetworkEngine, Namespace: network.Given}},
+			Network: network.Decision{Mode: policy.NetworkEngine, Namespace: network.Given},
+		},
 		Policy: p,
 	}
 }

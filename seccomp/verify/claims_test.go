@@ -240,8 +240,10 @@ func TestKernelCTF(t *testing.T) {
 		}
 	}
 	// The same table finds what is known of others, so that it can count.
-	everything := &specs.LinuxSeccomp{DefaultAction: specs.ActAllow, Architectures: []specs.Arch{specs.ArchX86_64},
-		Syscalls: []specs.LinuxSyscall{{Names: []string{"reboot"}, Action: specs.ActKillProcess}}}
+	everything := &specs.LinuxSeccomp{
+		DefaultAction: specs.ActAllow, Architectures: []specs.Arch{specs.ArchX86_64},
+		Syscalls: []specs.LinuxSyscall{{Names: []string{"reboot"}, Action: specs.ActKillProcess}},
+	}
 	for want, f := range map[int]*specs.LinuxSeccomp{
 		100: everything,
 		24:  dockerLike(true, true), // Docker 20.10

@@ -275,10 +275,17 @@ func TestStatuses(t *testing.T) {
 		want int
 		args []string
 	}{
-		{0, []string{"--", "true"}}, {7, []string{"--", "sh", "-c", "exit 7"}}, {137, []string{"--", "sh", "-c", "kill -9 $$"}},
-		{143, []string{"--", "sh", "-c", "kill $$"}}, {134, []string{"--", "sh", "-c", "kill -ABRT $$"}},
-		{125, []string{"--nonsense"}}, {125, []string{"--tighten", "x"}}, {125, []string{"--workspace", "/nonexistent", "--", "true"}},
-		{125, []string{"--workspace", "/etc/passwd", "--", "true"}}, {126, []string{"--", "/etc/passwd"}}, {127, []string{"--", "no-such-command"}},
+		{0, []string{"--", "true"}},
+		{7, []string{"--", "sh", "-c", "exit 7"}},
+		{137, []string{"--", "sh", "-c", "kill -9 $$"}},
+		{143, []string{"--", "sh", "-c", "kill $$"}},
+		{134, []string{"--", "sh", "-c", "kill -ABRT $$"}},
+		{125, []string{"--nonsense"}},
+		{125, []string{"--tighten", "x"}},
+		{125, []string{"--workspace", "/nonexistent", "--", "true"}},
+		{125, []string{"--workspace", "/etc/passwd", "--", "true"}},
+		{126, []string{"--", "/etc/passwd"}},
+		{127, []string{"--", "no-such-command"}},
 	} {
 		r := start(t, c.args...)
 		if code := r.status(); code != c.want {
@@ -305,8 +312,15 @@ func TestVerbs(t *testing.T) {
 		r.ready()
 		id := jails()[0]
 		for _, c := range []struct{ args, want string }{
-			{"list", id}, {"list -q", id}, {"state " + id, `"running"`}, {"ps " + id, "trap"}, {"exec " + id + " echo inside", "inside"},
-			{"inspect " + id, "protections hold"}, {"pause " + id, ""}, {"state " + id + " ", `"paused"`}, {"resume " + id, ""},
+			{"list", id},
+			{"list -q", id},
+			{"state " + id, `"running"`},
+			{"ps " + id, "trap"},
+			{"exec " + id + " echo inside", "inside"},
+			{"inspect " + id, "protections hold"},
+			{"pause " + id, ""},
+			{"state " + id + " ", `"paused"`},
+			{"resume " + id, ""},
 		} {
 			out, err := exec.Command(bin, strings.Fields(c.args)...).CombinedOutput()
 			if err != nil || !strings.Contains(string(out), c.want) {

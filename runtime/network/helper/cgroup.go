@@ -71,8 +71,11 @@ type bound struct{ file, value string }
 // while there is any: from memory.high on they do not, and the helper itself has the rest up to
 // memory.max. Otherwise a jail that does not read its sockets could have its helper killed.
 var own = []bound{
-	{"memory.high", strconv.Itoa(MemoryMax)}, {"memory.max", strconv.Itoa(MemoryMax + SocketsMax)}, {"memory.swap.max", "0"},
-	{"memory.limit_in_bytes", strconv.Itoa(MemoryMax)}, {"pids.max", strconv.Itoa(PidsMax)},
+	{"memory.high", strconv.Itoa(MemoryMax)},
+	{"memory.max", strconv.Itoa(MemoryMax + SocketsMax)},
+	{"memory.swap.max", "0"},
+	{"memory.limit_in_bytes", strconv.Itoa(MemoryMax)},
+	{"pids.max", strconv.Itoa(PidsMax)},
 }
 
 const (

@@ -14,8 +14,12 @@ import (
 
 // places are parts of a bundle's path by which an engine is known.
 var places = []struct{ part, engine string }{
-	{"/moby/", "docker"}, {"/io.containerd.runtime.v2.task/k8s.io/", "containerd, for Kubernetes"}, {"/io.containerd.runtime.v2.task/", "containerd"},
-	{"/buildkit/", "buildkit"}, {"/overlay-containers/", "podman or cri-o"}, {"/vfs-containers/", "podman or cri-o"},
+	{"/moby/", "docker"},
+	{"/io.containerd.runtime.v2.task/k8s.io/", "containerd, for Kubernetes"},
+	{"/io.containerd.runtime.v2.task/", "containerd"},
+	{"/buildkit/", "buildkit"},
+	{"/overlay-containers/", "podman or cri-o"},
+	{"/vfs-containers/", "podman or cri-o"},
 }
 
 // Identity is what the journal records of a jail at its beginning, beside what every event has.
