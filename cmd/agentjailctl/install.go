@@ -55,7 +55,8 @@ configuration when it starts: restart it, pods go on meanwhile.`,
 		programMeaning: "containerd's `PROGRAM`, run to read its version and its effective configuration (default: containerd in /usr/bin, /usr/local/bin, /usr/sbin or /usr/local/sbin)",
 	},
 	{
-		engine: install.Node, install: "copy agentjail to the node that a container runs on, and register it there", undo: "take agentjail off the node that a container runs on",
+		engine: install.Node, install: "copy agentjail to the node that a container runs on, and register it there",
+		undo: "take agentjail off the node that a container runs on",
 		description: `Copies the programs beside this one to a Kubernetes node whose file tree is
 mounted in this container, and has the copy there register itself with the node's
 containerd, as "install containerd" does; "uninstall node" takes both back. For
@@ -123,7 +124,10 @@ func (e engineHelp) flags(register bool) []cli.Flag {
 		}
 		out = append(out,
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, as a diff, and change nothing"},
-			&cli.StringSliceFlag{Name: "name", Usage: "`NAME` to register, may be repeated; agentjail-X uses [policies.X] of the policy", Value: cli.NewStringSlice(names...)},
+			&cli.StringSliceFlag{
+				Name: "name", Usage: "`NAME` to register, may be repeated; agentjail-X uses [policies.X] of the policy",
+				Value: cli.NewStringSlice(names...),
+			},
 			&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM`, absolute; agentjail-X and the shim are looked for beside it (default: the one beside this program)"})
 	}
 	text("daemon-config", title+"'s configuration `FILE`", d.Config)
@@ -156,7 +160,10 @@ func machineFlags(d install.Machine, register bool) []cli.Flag {
 		&cli.StringSliceFlag{Name: "restart", Usage: "a `WORD` of the command that restarts containerd on the node, one option for each word; the command is run when containerd's configuration has changed, and again by the next run if it fails (default: no command)"},
 	}
 	if register {
-		out = append(out, &cli.BoolFlag{Name: "stay", Usage: "afterwards wait for SIGTERM or SIGINT, as a container of a DaemonSet has to; without --root do nothing else"})
+		out = append(out, &cli.BoolFlag{
+			Name:  "stay",
+			Usage: "afterwards wait for SIGTERM or SIGINT, as a container of a DaemonSet has to; without --root do nothing else",
+		})
 	}
 	return out
 }
@@ -291,7 +298,8 @@ func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 		if runccli.PolicyName(n) != "" {
 			path = filepath.Join(filepath.Dir(self), n)
 			if _, err := os.Lstat(path); register && errors.Is(err, os.ErrNotExist) {
-				return nil, fmt.Errorf("%s does not exist: the named policy is picked by the name that agentjail is called by (remedy: ln -s %s %s)", path, filepath.Base(self), path)
+				return nil, fmt.Errorf("%s does not exist: the named policy is picked by the name that agentjail is called by (remedy: ln -s %s %s)",
+					path, filepath.Base(self), path)
 			}
 		}
 		out = append(out, install.Runtime{Name: n, Path: path})

@@ -31,7 +31,10 @@ func bind(p *pass, i int, m *specs.Mount) {
 	if !mayMount(p, m, f, readOnly, nameTable) {
 		return
 	}
-	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), NonRecursive: !slices.Contains(m.Options, "rbind"), Source: f.Path, Storage: plan.StorageDirect}
+	b := plan.Bind{
+		Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), NonRecursive: !slices.Contains(m.Options, "rbind"), Source: f.Path,
+		Storage: plan.StorageDirect,
+	}
 	if f.Role == bindsource.Injected && f.Kind == bindsource.File {
 		// The engine's resolv.conf, hosts and hostname: to be read.
 		if !readOnly {
@@ -154,10 +157,12 @@ func setID(p *pass, m *specs.Mount, f *bindsource.Fact) {
 	case len(f.SetID) > 0:
 		p.missing(rings.Access, mountField(m), "programs in it run as its owner, and the jail can change their content: "+f.SetIDText()+" (remedy: chmod ug-s)")
 	case f.SetIDGaveUp && p.pol.Binds.SetID == policy.SetIDRefuse:
-		p.addRefusal(refusal.New(refusal.BindSetID, "it holds too much to be searched as a whole for programs that run as its owner, whose content the jail could change").
+		p.addRefusal(refusal.New(refusal.BindSetID,
+			"it holds too much to be searched as a whole for programs that run as its owner, whose content the jail could change").
 			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("mount a smaller directory, or policy: binds.setid = \"report\", which opens what was not found to a jail that changes it"))
 	case f.SetIDGaveUp:
-		p.missing(rings.Access, mountField(m), "not all of it was searched for programs that run as its owner, whose content the jail can change (remedy: mount a smaller directory)")
+		p.missing(rings.Access, mountField(m),
+			"not all of it was searched for programs that run as its owner, whose content the jail can change (remedy: mount a smaller directory)")
 	}
 }
 
@@ -216,7 +221,8 @@ func engineOwner(p *pass) plan.Owner {
 // each new volume (podman-run(1), "Chowning Volume Mounts").
 func handOver(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 	user := p.spec.Process.User
-	if b.ReadOnly || user.UID == 0 || !f.New || !f.EnginesVolume() || b.Owner != plan.OwnerSame && b.Owner != plan.OwnerHost || bindsource.Allowed(*f, p.pol.Binds) {
+	if b.ReadOnly || user.UID == 0 || !f.New || !f.EnginesVolume() || b.Owner != plan.OwnerSame && b.Owner != plan.OwnerHost ||
+		bindsource.Allowed(*f, p.pol.Binds) {
 		return
 	}
 	uid, gid := uint32(0), uint32(0) // container root's on the disk
@@ -230,7 +236,8 @@ func handOver(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 		return
 	}
 	b.HandOver = true
-	p.change(rings.Access, report.Set, mountField(m), "root's", fmt.Sprintf("owned by uid %d, gid %d", user.UID, user.GID), "a new volume, in which nothing is yet: the first process could not write to it")
+	p.change(rings.Access, report.Set, mountField(m), "root's", fmt.Sprintf("owned by uid %d, gid %d", user.UID, user.GID),
+		"a new volume, in which nothing is yet: the first process could not write to it")
 }
 
 // ofNetwork names the engine's files about the network, of which a jail can get
@@ -246,9 +253,12 @@ var hostNamespaceMounts = map[string]specs.Mount{
 	"/proc":          {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 	"/sys":           {Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 	"/sys/fs/cgroup": {Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
-	"/dev/pts":       {Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-	"/dev/shm":       {Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777"}},
-	"/dev/mqueue":    {Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+	"/dev/pts": {
+		Destination: "/dev/pts", Type: "devpts", Source: "devpts",
+		Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"},
+	},
+	"/dev/shm":    {Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777"}},
+	"/dev/mqueue": {Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 }
 
 // replaceHostMount puts the jail's own file system in place of the host's, and of a shared

@@ -19,7 +19,8 @@ import (
 // root describes the jail's root file system. Its path stays the engine's: staging mounts the
 // ephemeral layer over it.
 func root(p *pass) {
-	p.change(rings.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer of %s, %d files", p.pol.Root.Size, p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
+	p.change(rings.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer of %s, %d files", p.pol.Root.Size,
+		p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
 }
 
 // A fsRule is the handling of mounts of one file system type.

@@ -18,7 +18,8 @@ func (a *attempt) registerEBPF(pid int, mounts []mountinfo.Mount) error {
 	j, block := a.j, a.j.Policy.EBPF.Block
 	if a.in.Facts.Host.Rootless {
 		if len(block) > 0 {
-			return refusal.New(refusal.EBPF, "policy blocks %s by eBPF programs, which are root's and do not know this user's jails", strings.Join(block, ", ")).WithRemedy("a root engine, or no ebpf.block")
+			return refusal.New(refusal.EBPF, "policy blocks %s by eBPF programs, which are root's and do not know this user's jails",
+				strings.Join(block, ", ")).WithRemedy("a root engine, or no ebpf.block")
 		}
 		return nil
 	}

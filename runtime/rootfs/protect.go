@@ -115,7 +115,8 @@ func SearchAll(dirs []Searched, binds []plan.Bind) ([]Protected, error) {
 	again := slices.Repeat([]bool{true}, len(dirs))
 	for round := 0; slices.Contains(again, true); round++ {
 		if round == rounds {
-			return nil, refusal.New(refusal.BindSearch, "links and settings lead from one mounted directory to another more than %d times", rounds).WithRemedy("mount the directory that they lie in")
+			return nil, refusal.New(refusal.BindSearch, "links and settings lead from one mounted directory to another more than %d times",
+				rounds).WithRemedy("mount the directory that they lie in")
 		}
 		room := limits.Paths
 		for i, d := range dirs {

@@ -23,10 +23,14 @@ var floors = []flaw{
 	{cve: "CVE-2026-42306", what: "docker cp mounts where a link exchanged meanwhile leads", in: "dockerd", fixed: []string{"29.5.1"}},
 	{cve: "CVE-2026-34040", what: "an authorization plugin is not shown an oversized request", in: "dockerd", fixed: []string{"29.3.1"}},
 	{
-		cve: "CVE-2026-53488", what: "an image's label has the shim run a program as host root", in: "containerd", fixed: []string{"1.7.33", "2.0.10", "2.1.9", "2.2.5", "2.3.2"},
-		held: "agentjail's shim runs none that policy does not list",
+		cve: "CVE-2026-53488", what: "an image's label has the shim run a program as host root", in: "containerd",
+		fixed: []string{"1.7.33", "2.0.10", "2.1.9", "2.2.5", "2.3.2"},
+		held:  "agentjail's shim runs none that policy does not list",
 	},
-	{cve: "CVE-2026-47262", what: "an image's list of groups uses up the daemon's memory", in: "containerd", fixed: []string{"1.7.33", "2.0.10", "2.1.9", "2.2.5", "2.3.2"}},
+	{
+		cve: "CVE-2026-47262", what: "an image's list of groups uses up the daemon's memory", in: "containerd",
+		fixed: []string{"1.7.33", "2.0.10", "2.1.9", "2.2.5", "2.3.2"},
+	},
 	{
 		cve: "CVE-2026-41579", what: "an image's /dev is a symbolic link", in: "runc", fixed: []string{"1.3.6", "1.4.3", "1.5.0-rc.3"},
 		held: "agentjail looks at where mount points lead",

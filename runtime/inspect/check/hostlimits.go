@@ -117,7 +117,8 @@ func coreHandler(e *env) answer {
 	case strings.HasPrefix(pattern, "@"):
 		// The kernel connects to a socket for every crash, whatever the limit (Linux 6.16;
 		// fs/coredump.c, coredump_socket).
-		return warn("set kernel.core_pattern to a pipe (|PROGRAM) or to a file's name", "the socket %s gets the crashes of jails, too: no resource limit keeps them from it", pattern[1:])
+		return warn("set kernel.core_pattern to a pipe (|PROGRAM) or to a file's name",
+			"the socket %s gets the crashes of jails, too: no resource limit keeps them from it", pattern[1:])
 	}
 	return ok("core files (%s); a jail writes none", pattern)
 }

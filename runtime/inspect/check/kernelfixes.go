@@ -26,9 +26,15 @@ type kernelFlaw struct {
 // Epoll the fix is in Linux 7.1; which releases of the lines before took it is not
 // known here.
 var kernelFlaws = []kernelFlaw{
-	{cve: "CVE-2026-43074", what: "eventpoll is used after ep_free", since: kernelVersion{6, 4}, fixed: []kernelVersion{{6, 6, 136}, {6, 12, 83}, {6, 18, 24}, {6, 19, 14}}},
+	{
+		cve: "CVE-2026-43074", what: "eventpoll is used after ep_free", since: kernelVersion{6, 4},
+		fixed: []kernelVersion{{6, 6, 136}, {6, 12, 83}, {6, 18, 24}, {6, 19, 14}},
+	},
 	{cve: "CVE-2026-46242", what: "eventpoll is used after ep_remove", since: kernelVersion{6, 4}, fixed: []kernelVersion{{7, 1, 0}}},
-	{cve: "CVE-2026-46054", what: "SELinux does not look at the file below a mapped file of an overlay", since: kernelVersion{4, 19}, fixed: []kernelVersion{{7, 0, 5}}, selinux: true},
+	{
+		cve: "CVE-2026-46054", what: "SELinux does not look at the file below a mapped file of an overlay", since: kernelVersion{4, 19},
+		fixed: []kernelVersion{{7, 0, 5}}, selinux: true,
+	},
 }
 
 // kernelVersion is a release of the kernel's own numbers.
@@ -126,5 +132,6 @@ func judgeKernel(release, version string, selinux bool) answer {
 	if !own {
 		detail += ": its number does not show which fixes a distribution has taken back"
 	}
-	return warn("keep the kernel patched; the distribution's security tracker lists which of its packages have the fixes", "%s; may be open: %s", detail, strings.Join(open, ", "))
+	return warn("keep the kernel patched; the distribution's security tracker lists which of its packages have the fixes",
+		"%s; may be open: %s", detail, strings.Join(open, ", "))
 }

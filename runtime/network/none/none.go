@@ -112,7 +112,10 @@ func sealFresh() network.Answer {
 		for _, f := range m {
 			names = append(names, f.Name+": "+f.Detail)
 		}
-		return network.Answer{Warn: true, Detail: "a fresh namespace is sealed, without " + strings.Join(names, "; "), Remedy: "load nf_tables (`modprobe nf_tables`)"}
+		return network.Answer{
+			Warn: true, Detail: "a fresh namespace is sealed, without " + strings.Join(names, "; "),
+			Remedy: "load nf_tables (`modprobe nf_tables`)",
+		}
 	}
 	return network.Answer{OK: true, Detail: fmt.Sprintf("a fresh network namespace is sealed: %d protections hold, nf_tables among them", len(rep.Protections))}
 }

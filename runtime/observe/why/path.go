@@ -117,11 +117,15 @@ func (f *Facts) byMode(a *Answer, p *Path, can string) {
 	if has == "" {
 		has = "nothing"
 	}
-	a.Rule = fmt.Sprintf("it belongs to uid %d, gid %d, mode %04o; the jail's user %d has %s, and root of a jail overrides no mode", p.UID, p.GID, p.Mode&0o7777, p.User.UID, has)
+	a.Rule = fmt.Sprintf("it belongs to uid %d, gid %d, mode %04o; the jail's user %d has %s, and root of a jail overrides no mode", p.UID,
+		p.GID, p.Mode&0o7777, p.User.UID, has)
 	switch {
 	case p.OneOwner && p.User.UID != p.Owner:
 		a.Why = fmt.Sprintf("the mounted directory belongs to uid %d of the jail", p.Owner)
-		a.Remedies = []Remedy{{Write: fmt.Sprintf("docker run -u %d, or -l dev.agentjail.binds.owner=%d", p.Owner, p.User.UID), Where: "the container's command line"}}
+		a.Remedies = []Remedy{{
+			Write: fmt.Sprintf("docker run -u %d, or -l dev.agentjail.binds.owner=%d", p.Owner, p.User.UID),
+			Where: "the container's command line",
+		}}
 	case p.Kind == Host && p.UID == 65534:
 		a.Why = "on the host its owner is not the directory's, and has no id in the jail"
 		a.Remedies = []Remedy{{Write: "chown the file to the directory's owner", Where: "the host"}}
@@ -213,9 +217,15 @@ func (p *Path) full() string {
 func (p *Path) writable() []Remedy {
 	switch p.Kind {
 	case Host:
-		return []Remedy{{Write: fmt.Sprintf("-v DIR:%s without :ro (agentjail sandbox: without --read-only, or --workspace DIR)", p.Mount), Where: "the container's command line", Opens: "all below " + p.Mount}}
+		return []Remedy{{
+			Write: fmt.Sprintf("-v DIR:%s without :ro (agentjail sandbox: without --read-only, or --workspace DIR)", p.Mount),
+			Where: "the container's command line", Opens: "all below " + p.Mount,
+		}}
 	case Layer:
-		return []Remedy{{Write: "docker run without --read-only", Where: "the container's command line", Opens: "the jail's own layer, which goes with it"}, {Write: "docker run --tmpfs " + p.Mount, Where: "the container's command line"}}
+		return []Remedy{{
+			Write: "docker run without --read-only", Where: "the container's command line",
+			Opens: "the jail's own layer, which goes with it",
+		}, {Write: "docker run --tmpfs " + p.Mount, Where: "the container's command line"}}
 	}
 	return nil
 }
@@ -231,15 +241,24 @@ func (f *Facts) ofNoJail(a *Answer, name string) {
 	switch {
 	case strings.HasSuffix(name, ".sock"):
 		a.Verdict, a.Why = Refused, "a Unix socket lets the container act through a host program"
-		a.Remedies = []Remedy{{Write: fmt.Sprintf("binds.allow = [%q], and -v %s:%s", name, name, name), Where: f.where(), Opens: "every action that its listener performs for a client"}}
+		a.Remedies = []Remedy{{
+			Write: fmt.Sprintf("binds.allow = [%q], and -v %s:%s", name, name, name), Where: f.where(),
+			Opens: "every action that its listener performs for a client",
+		}}
 		a.Instead = "services started outside, reached by name; credentials (docs/credentials.md)"
 	case name == "/dev/fuse":
 		a.Verdict, a.Why, a.Purpose = Refused, "FUSE needs a mount, and no process of a jail mounts", true
 		a.Instead = "mount on the host, and mount the directory into the jail"
 	case missingDevice(name):
 		a.Verdict, a.Why = Refused, "a jail has no device but null, zero, full, random, urandom, tty, console and ptmx"
-		a.Remedies = []Remedy{{Write: fmt.Sprintf("devices.allow = [%q], and docker run --device %s", name, name), Where: f.where(), Opens: "the device's driver, with every request of its"}}
+		a.Remedies = []Remedy{{
+			Write: fmt.Sprintf("devices.allow = [%q], and docker run --device %s", name, name), Where: f.where(),
+			Opens: "the device's driver, with every request of its",
+		}}
 	case a.Verdict == Refused:
-		a.Remedies = []Remedy{{Write: "-v " + name + ":" + name + ":ro (agentjail sandbox: --workspace DIR)", Where: "the container's command line", Opens: "what can be read there"}}
+		a.Remedies = []Remedy{{
+			Write: "-v " + name + ":" + name + ":ro (agentjail sandbox: --workspace DIR)",
+			Where: "the container's command line", Opens: "what can be read there",
+		}}
 	}
 }

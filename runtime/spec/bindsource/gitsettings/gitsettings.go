@@ -21,9 +21,11 @@ const (
 // plain are sections whose settings control git's behaviour (git-config(1)).
 var plain = []string{
 	"advice", "alias", "am", "apply", "attr", "blame", "branch", "bundle", "checkout", "clean", "clone", "color", "column", "commit", "commitgraph",
-	"core", "delta", "diff", "difftool", "extensions", "feature", "fetch", "filter", "format", "fsck", "fsmonitor", "gc", "ghq", "gitk", "gpg", "grep", "gui", "help",
+	"core", "delta", "diff", "difftool", "extensions", "feature", "fetch", "filter", "format", "fsck", "fsmonitor", "gc", "ghq", "gitk", "gpg",
+	"grep", "gui", "help",
 	"i18n", "include", "includeif", "index", "init", "interactive", "lfs", "log", "mailinfo", "mailmap", "maintenance", "man", "merge", "mergetool", "notes",
-	"pack", "pager", "pretty", "protocol", "pull", "push", "rebase", "receive", "remote", "rerere", "revert", "safe", "sequence", "showbranch", "splitindex", "ssh", "stash",
+	"pack", "pager", "pretty", "protocol", "pull", "push", "rebase", "receive", "remote", "rerere", "revert", "safe", "sequence", "showbranch",
+	"splitindex", "ssh", "stash",
 	"status", "submodule", "tag", "tar", "trailer", "transfer", "uploadarchive", "uploadpack", "user", "versionsort", "web", "worktree",
 }
 
@@ -35,7 +37,10 @@ var keys = map[string][]string{
 		"sslverify", "sslcainfo", "sslcapath", "sslbackend", "sslversion", "postbuffer", "lowspeedlimit", "lowspeedtime", "version", "followredirects",
 		"maxrequests", "minsessions", "noepsv", "proxy", "schannelcheckrevoke", "schannelusesslcainfo", "emptyauth", "savecookies", "usekeepalive",
 	},
-	"sendemail": {"to", "cc", "from", "smtpserver", "smtpserverport", "smtpencryption", "confirm", "annotate", "chainreplyto", "thread", "suppresscc", "signedoffbycc", "validate"},
+	"sendemail": {
+		"to", "cc", "from", "smtpserver", "smtpserverport", "smtpencryption", "confirm", "annotate", "chainreplyto", "thread",
+		"suppresscc", "signedoffbycc", "validate",
+	},
 }
 
 // helpers are the words of credential helpers that hold nothing themselves

@@ -91,7 +91,8 @@ func global(args []string) ([]string, error) {
 		n := 1
 		switch name {
 		case "--git-dir", "--work-tree":
-			return nil, refusal.New(refusal.Git, "%s would name another repository than that of DIR", name).WithRemedy("agentjail git DIR, with the directory that is meant")
+			return nil, refusal.New(refusal.Git, "%s would name another repository than that of DIR",
+				name).WithRemedy("agentjail git DIR, with the directory that is meant")
 		case "-C":
 			return nil, refusal.New(refusal.Git, "-C would leave DIR").WithRemedy("agentjail git DIR, with the directory that is meant")
 		case "-c", "--namespace", "--config-env", "--attr-source", "--super-prefix":

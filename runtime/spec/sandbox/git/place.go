@@ -66,7 +66,8 @@ func Find(dir string, with []string, workTree workTreeOf) (*Place, error) {
 		return nil, err
 	}
 	if top == "" {
-		return nil, refusal.New(refusal.Git, "there is no repository in %s, nor above it in directories of the same owner", abs).WithRemedy("name a directory in a repository")
+		return nil, refusal.New(refusal.Git, "there is no repository in %s, nor above it in directories of the same owner",
+			abs).WithRemedy("name a directory in a repository")
 	}
 	return &f.Place, f.borrowed()
 }
@@ -147,7 +148,8 @@ func (f *finder) linked(work, dotGit string) error {
 	}
 	gitDir, err := from(work, to)
 	if err != nil {
-		return refusal.New(refusal.Git, "%s leads to a git directory that is not there", dotGit).WithRemedy("git worktree repair, in the repository that it belongs to")
+		return refusal.New(refusal.Git, "%s leads to a git directory that is not there",
+			dotGit).WithRemedy("git worktree repair, in the repository that it belongs to")
 	}
 	if err := f.add(work); err != nil {
 		return err
