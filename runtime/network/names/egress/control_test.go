@@ -92,6 +92,7 @@ func TestControl(t *testing.T) {
 		`{"verb":"rules","allow":["a.example.test"]} {}`:      "more than one",
 		`{"verb":"stop"}`:             "no such request",
 		`{"verb":"rules","allow":[]}`: "not this one",
+
 		`{"verb":"` + strings.Repeat("x", helperproto.MaxRequest): "more than",
 		`{"allow":["` + strings.Repeat("[", 100000) + `"]}`:       "no such request",
 		strings.Repeat(`{"allow":`, 100000):                       "exceeded max depth",
