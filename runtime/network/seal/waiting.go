@@ -87,8 +87,10 @@ func waiting(most uint32) *chainTable {
 	}
 	verdict := func(v uint32) nftRule { return nftRule{{kind: "immediate", verdict: v}} }
 	dynset := func(op uint32, set string) nftRule { return nftRule{{kind: "dynset", key: op, set: set}} }
-	both := []nftRule{slices.Concat(meta(unix.NFT_META_OIF, unix.NFT_CMP_NEQ, loIndex), verdict(nfAccept)),
-		slices.Concat(meta(unix.NFT_META_L4PROTO, unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_TCP}), verdict(nfAccept))}
+	both := []nftRule{
+		slices.Concat(meta(unix.NFT_META_OIF, unix.NFT_CMP_NEQ, loIndex), verdict(nfAccept)),
+		slices.Concat(meta(unix.NFT_META_L4PROTO, unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_TCP}), verdict(nfAccept)),
+	}
 	in := func(set string, not uint32) nftRule { return nftRule{{kind: "lookup", set: set, key: not}} }
 	accept, drop := verdict(nfAccept), verdict(nfDrop)
 	var sent, answered, begun, again []nftRule

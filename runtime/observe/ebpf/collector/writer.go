@@ -194,8 +194,10 @@ func (w *writer) counts(c ebpf.Counts) {
 	if missing == 0 {
 		return
 	}
-	e := journal.Event{Kind: journal.JournalLost, Source: journal.SourceEBPF, Dropped: missing,
-		Reason: fmt.Sprintf("of %d events so far, %d were beyond what is reported of one jail a second, and for %d the ring was full", c.Seen, c.Dropped, c.Lost)}
+	e := journal.Event{
+		Kind: journal.JournalLost, Source: journal.SourceEBPF, Dropped: missing,
+		Reason: fmt.Sprintf("of %d events so far, %d were beyond what is reported of one jail a second, and for %d the ring was full", c.Seen, c.Dropped, c.Lost),
+	}
 	for _, b := range w.jailsWithIDs(c.Jail) {
 		w.append(b, e)
 	}
