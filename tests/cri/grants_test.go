@@ -97,12 +97,24 @@ func TestPodGrants(t *testing.T) {
 	})
 }
 
+// TestUnknownAnnotations: a pod whose author requests what no annotation can have is not started.
+func TestUnknownAnnotations(t *testing.T) {
+	onEach(t, func(t *testing.T, n *node) {
+		for name, value := range map[string]string{"network.mode": "engine", "profile": "net", "policy": "net", "limits.memory": "all"} {
+			err := n.plan(t, func(s *runtimeapi.PodSandboxConfig) {
+				s.Annotations = map[string]string{"dev.agentjail." + name: value}
+			}).run("shim")
+			if err == nil || !strings.Contains(err.Error(), "annotations[dev.agentjail."+name+"]: refused") {
+				t.Errorf("%s = %s: %v", name, value, err)
+			}
+		}
+	})
+}
+
 // hostile is what a pod's author could write, where an administrator lets all annotations through.
 var hostile = map[string]string{
-	"dev.agentjail.network.mode":           "engine",
 	"dev.agentjail.limits.pids":            "100000",
 	"dev.agentjail.seccomp.profile":        "server",
-	"dev.agentjail.profile":                "net",
 	"io.kubernetes.cri.runtime-handler":    "agentjail-net",
 	"io.kubernetes.cri.sandbox-id":         "0000000000000000000000000000000000000000000000000000000000000000",
 	"io.kubernetes.cri.sandbox-uid":        "00000000-0000-0000-0000-000000000000",

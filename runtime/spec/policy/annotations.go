@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"agentjail.dev/seccomp"
 )
 
 // AnnotationPrefix begins the annotations that agentjail understands. Any caller that starts a
@@ -36,8 +38,8 @@ var annotations = []annotation{
 	},
 	{"seccomp.profile", "\"strict\" in place of \"default\"", func(p *Policy, v string) (bool, error) {
 		switch {
-		case v != "strict" && v != "default":
-			return false, fmt.Errorf("%q is neither \"strict\" nor \"default\"", v)
+		case !slices.Contains(seccomp.Profiles(), v):
+			return false, fmt.Errorf("%q is not a profile; an annotation can have \"strict\"", v)
 		case v == "strict" && p.Seccomp.Profile == "default":
 			p.Seccomp.Profile = v
 		}
