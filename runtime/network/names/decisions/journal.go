@@ -44,14 +44,14 @@ func Last(dir string) (turn int, seq uint64, err error) {
 		return 0, 0, err
 	}
 	defer r.Close()
-	for i, t := range r.files {
+	for _, t := range r.files {
 		events, err := t.read()
 		if err != nil {
 			return 0, 0, err
 		}
 		for _, e := range events {
 			if e.Seq > seq {
-				turn, seq = i, e.Seq
+				turn, seq = t.turn, e.Seq
 			}
 		}
 	}
@@ -61,16 +61,23 @@ func Last(dir string) (turn int, seq uint64, err error) {
 // A Reader reads a log.
 type Reader struct{ files []*tail }
 
-// NewReader opens a log. It returns os.ErrNotExist if the jail has none.
+// NewReader opens a log. It returns os.ErrNotExist if the jail has none. Either file may be
+// missing: beside a journal no empty one is kept.
 func NewReader(dir string) (*Reader, error) {
 	r := new(Reader)
-	for _, name := range LogFiles {
+	for turn, name := range LogFiles {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			r.Close()
 			return nil, err
 		}
-		r.files = append(r.files, &tail{f: f})
+		r.files = append(r.files, &tail{f: f, turn: turn})
+	}
+	if len(r.files) == 0 {
+		return nil, &os.PathError{Op: "open", Path: filepath.Join(dir, LogFiles[0]), Err: unix.ENOENT}
 	}
 	return r, nil
 }
@@ -107,6 +114,7 @@ func (r *Reader) Next() ([]Event, error) {
 
 // tail is one of the files, read up to at.
 type tail struct {
+	turn  int // its index in LogFiles
 	f     *os.File
 	at    int64
 	first []byte // how it begins, which reports whether it was begun anew

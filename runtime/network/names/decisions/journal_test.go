@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -73,6 +74,22 @@ func TestTurns(t *testing.T) {
 	next(t, r, "10")
 	if turn, seq, err := Last(dir); turn != 0 || seq != 10 || err != nil {
 		t.Errorf("it ends at %d in %d, %v", seq, turn, err)
+	}
+}
+
+// TestKept: beside a journal only files with events are kept, and each of them is read.
+func TestKept(t *testing.T) {
+	for turn, name := range LogFiles {
+		dir := t.TempDir()
+		if _, err := NewReader(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("no log: %v", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(`{"seq":7,"time":"a"}`+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if at, seq, err := Last(dir); at != turn || seq != 7 || err != nil {
+			t.Errorf("only %s: %d in %d, %v", name, seq, at, err)
+		}
 	}
 }
 
