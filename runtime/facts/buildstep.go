@@ -18,12 +18,12 @@ func errBuild() *refusal.Error {
 // buildSteps recognise, by engine, a container that is a step. They read only files of the engine,
 // which a container cannot write, and can only refuse a start.
 var buildSteps = []struct {
-	is     func(id, bundle string, s *specs.Spec) bool
+	is     func(id, bundle string, s *specs.Spec, d *dockerContainer) bool
 	remedy string
 }{
-	{func(id, bundle string, _ *specs.Spec) bool { return id == buildID(bundle) }, "`podman build --runtime=crun`"},
+	{func(id, bundle string, _ *specs.Spec, _ *dockerContainer) bool { return id == buildID(bundle) }, "`podman build --runtime=crun`"},
 	{
-		func(id, _ string, s *specs.Spec) bool { return dockerBuildStep(id, s) },
+		func(_, _ string, _ *specs.Spec, d *dockerContainer) bool { return dockerBuildStep(d) },
 		"build with BuildKit, which runs its steps itself: `DOCKER_BUILDKIT=1 docker build`, `docker buildx build`, docker compose 2; " +
 			"for programs that know only the old builder, leave Docker's default runtime as it was and start jails with `--runtime=agentjail`",
 	},
@@ -31,9 +31,9 @@ var buildSteps = []struct {
 }
 
 // refuseBuild refuses a step of an image's build, with the way to do it.
-func refuseBuild(id, bundle string, s *specs.Spec) error {
+func refuseBuild(id, bundle string, s *specs.Spec, d *dockerContainer) error {
 	for _, b := range buildSteps {
-		if b.is(id, bundle, s) {
+		if b.is(id, bundle, s, d) {
 			return errBuild().WithRemedy("%s", b.remedy)
 		}
 	}
@@ -45,7 +45,7 @@ func refuseBuild(id, bundle string, s *specs.Spec) error {
 // executor/oci, GetResolvConf). The worker that calls a runtime keeps the bundles in that
 // directory, too (executor/runcexecutor). containerd's worker keeps the record of its own id there
 // (worker/base, ID).
-func buildKitStep(id, bundle string, s *specs.Spec) bool {
+func buildKitStep(id, bundle string, s *specs.Spec, _ *dockerContainer) bool {
 	for _, m := range s.Mounts {
 		if m.Destination != "/etc/resolv.conf" && m.Destination != "/etc/hosts" || !filepath.IsAbs(m.Source) {
 			continue

@@ -19,28 +19,42 @@ const maxDockerState = 1 << 20
 // its record (moby, builder/dockerfile, dispatchRun and hostConfigFromOptions): the image by its
 // digest, no health check, no log, and no stream attached. The record belongs to the engine. A
 // container cannot write it, and it can only refuse a start.
-func dockerBuildStep(id string, s *specs.Spec) bool {
-	dir := dockerRecord(id, s)
-	if dir == "" {
+func dockerBuildStep(d *dockerContainer) bool {
+	if d == nil {
 		return false
-	}
-	var config struct {
-		Config struct {
-			Image                                   string
-			Tty, OpenStdin                          bool
-			AttachStdin, AttachStdout, AttachStderr bool
-			Healthcheck                             struct{ Test []string }
-		}
 	}
 	var host struct {
 		LogConfig struct{ Type string }
 	}
-	if !readRecord(filepath.Join(dir, "config.v2.json"), &config) || !readRecord(filepath.Join(dir, "hostconfig.json"), &host) {
+	if !readRecord(filepath.Join(d.dir, "hostconfig.json"), &host) {
 		return false
 	}
-	c := config.Config
+	c := d.Config
 	return strings.HasPrefix(c.Image, "sha256:") && host.LogConfig.Type == "none" && slices.Equal(c.Healthcheck.Test, []string{"NONE"}) &&
 		!c.Tty && !c.OpenStdin && !c.AttachStdin && !c.AttachStdout && !c.AttachStderr
+}
+
+// A dockerContainer is the part of Docker's record of a container that is of use here.
+type dockerContainer struct {
+	dir    string
+	Name   string // begins with a slash
+	Config struct {
+		Image                                   string
+		Labels                                  map[string]string // with those of the image
+		Tty, OpenStdin                          bool
+		AttachStdin, AttachStdout, AttachStderr bool
+		Healthcheck                             struct{ Test []string }
+	}
+}
+
+// readDocker reads Docker's record of a container. It returns nil for another engine's container,
+// and for a record that cannot be read.
+func readDocker(id string, s *specs.Spec) *dockerContainer {
+	d := &dockerContainer{dir: dockerRecord(id, s)}
+	if d.dir == "" || !readRecord(filepath.Join(d.dir, "config.v2.json"), d) {
+		return nil
+	}
+	return d
 }
 
 // dockerRecord returns the directory in which dockerd keeps a container's record: the files that

@@ -46,10 +46,10 @@ func TestDockerBuildStep(t *testing.T) {
 		if c.place != "" {
 			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/etc/" + c.place, Source: filepath.Join(dir, c.place)})
 		}
-		if got := dockerBuildStep(id, s); got != c.want {
+		if got := dockerBuildStep(readDocker(id, s)); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
-		if dockerBuildStep("another", s) {
+		if dockerBuildStep(readDocker("another", s)) {
 			t.Errorf("%s: another container's record counts", c.name)
 		}
 	}
@@ -82,7 +82,7 @@ func TestBuildKitStep(t *testing.T) {
 		{"relative", filepath.Join(executor, id), "/etc/hosts", "hosts", false},
 	} {
 		s := &specs.Spec{Mounts: []specs.Mount{{Destination: "/proc", Source: "proc"}, {Destination: c.at, Source: c.source}}}
-		err := refuseBuild(id, c.bundle, s)
+		err := refuseBuild(id, c.bundle, s, readDocker(id, s))
 		if got := err != nil && strings.Contains(err.Error(), "leave BuildKit its runc"); got != c.want {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -39,6 +39,7 @@ type Gathered struct {
 	Engine  bindsource.Engine
 	// InStorage reports that the root lies in an engine's storage.
 	InStorage bool
+	docker    *dockerContainer // nil for another engine's container
 }
 
 // Close closes the files.
@@ -56,14 +57,14 @@ func (p *Gathered) Close() {
 
 // Gather returns the facts about a container's bundle.
 func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
-	p := &Gathered{Bundle: b}
+	p := &Gathered{Bundle: b, docker: readDocker(id, b.Spec)}
 	defer func() {
 		if err != nil {
 			p.Close()
 		}
 	}()
 	s := b.Spec
-	if err := refuseBuild(id, b.Dir, s); err != nil {
+	if err := refuseBuild(id, b.Dir, s, p.docker); err != nil {
 		return nil, err
 	}
 	p.Facts = harden.Facts{ID: id, Host: Host(), Unknown: b.Unknown, OwnBundle: g.PlainRoot}
@@ -90,7 +91,7 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 	if err := p.openSources(g.PlainRoot, g.Policy.Binds.SetID); err != nil {
 		return nil, err
 	}
-	p.Facts.Owner = g.namedOwner(p, id)
+	p.Facts.Owner = g.namedOwner(p)
 	return p, nil
 }
 

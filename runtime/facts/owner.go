@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/spec/bindsource"
@@ -24,7 +21,7 @@ const maxMetadata = 256 << 10
 
 // namedOwner returns the user who is named as owner of what is mounted. The engine's caller and the
 // image may name one: see policy.OwnerAnnotation.
-func (g Gatherer) namedOwner(p *Gathered, id string) harden.NamedOwner {
+func (g Gatherer) namedOwner(p *Gathered) harden.NamedOwner {
 	if !ownable(p.Sources) {
 		return harden.NamedOwner{}
 	}
@@ -32,7 +29,10 @@ func (g Gatherer) namedOwner(p *Gathered, id string) harden.NamedOwner {
 	ignore := func(name, value, why string) {
 		out.Ignored = append(out.Ignored, policy.Ignored{Name: name, Value: value, Why: why})
 	}
-	labels := dockerLabels(id, p.Bundle.Spec)
+	var labels map[string]string
+	if p.docker != nil {
+		labels = p.docker.Config.Labels
+	}
 	for _, c := range g.ownerClaims(p.Bundle.Spec.Annotations, labels) {
 		text, err := c.text, c.err
 		if err == nil && text == policy.OwnerProcess {
@@ -74,9 +74,9 @@ type ownerClaim struct {
 // ownerClaims returns the places that may name the owner, in the order of precedence.
 func (g Gatherer) ownerClaims(annotations, labels map[string]string) []ownerClaim {
 	const name = policy.AnnotationPrefix + policy.OwnerAnnotation
-	said := ownerClaim{by: "policy: binds.owner", text: g.Policy.Binds.Owner}
-	if said.text == policy.OwnerProcess {
-		said.text = ""
+	byPolicy := ownerClaim{by: "policy: binds.owner", text: g.Policy.Binds.Owner}
+	if byPolicy.text == policy.OwnerProcess {
+		byPolicy.text = ""
 	}
 	// Hardening itself reports an invalid annotation.
 	annotation := ownerClaim{by: "annotations[" + name + "]", text: annotations[name]}
@@ -92,7 +92,7 @@ func (g Gatherer) ownerClaims(annotations, labels map[string]string) []ownerClai
 		metadata = annotations[metadataLabel] // some engines pass an image's labels on as annotations
 	}
 	user, err := remoteUser(metadata)
-	return []ownerClaim{annotation, label, said, {"label " + metadataLabel, user, err}}
+	return []ownerClaim{annotation, label, byPolicy, {"label " + metadataLabel, user, err}}
 }
 
 // remoteUser returns the user that a devcontainer's metadata name: an object, or a list of which
@@ -135,20 +135,4 @@ func remoteUser(metadata string) (string, error) {
 		return "", errors.New("the name stands for the first process's user")
 	}
 	return remote, policy.CheckOwner(remote)
-}
-
-// dockerLabels returns a container's labels in Docker's record of it, with those of its image; nil
-// for another engine's container.
-func dockerLabels(id string, s *specs.Spec) map[string]string {
-	dir := dockerRecord(id, s)
-	if dir == "" {
-		return nil
-	}
-	var config struct {
-		Config struct{ Labels map[string]string }
-	}
-	if !readRecord(filepath.Join(dir, "config.v2.json"), &config) {
-		return nil
-	}
-	return config.Config.Labels
 }

@@ -213,8 +213,8 @@ func TestNamedOwner(t *testing.T) {
 		pol := policy.Default()
 		pol.Binds.Owner = c.policy
 		g := Gatherer{Policy: pol}
-		p := &Gathered{Bundle: &bundle.Bundle{Spec: s}, Root: root, Sources: []*bindsource.Source{nil, {}}}
-		got := g.namedOwner(p, id)
+		p := &Gathered{Bundle: &bundle.Bundle{Spec: s}, docker: readDocker(id, s), Root: root, Sources: []*bindsource.Source{nil, {}}}
+		got := g.namedOwner(p)
 		user := ""
 		if got.User != nil {
 			user = fmt.Sprintf("%d:%d", got.User.UID, got.User.GID)
@@ -229,7 +229,7 @@ func TestNamedOwner(t *testing.T) {
 			}
 		}
 		p.Sources = []*bindsource.Source{nil, {Fact: bindsource.Fact{Role: bindsource.Injected}}}
-		if got := g.namedOwner(p, id); got.User != nil || got.Ignored != nil {
+		if got := g.namedOwner(p); got.User != nil || got.Ignored != nil {
 			t.Errorf("%s: without a mount: %+v", c.what, got)
 		}
 	}

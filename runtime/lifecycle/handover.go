@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"agentjail.dev/runtime/delegate"
-	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/kernel/thread"
@@ -55,7 +54,7 @@ func (a *attempt) createContainer() error {
 	}
 	a.onFailure(a.abandonContainer)
 	launched := a.launchHelper()
-	name, image := facts.EngineNames(a.o.ID, a.in.Bundle.Spec)
+	name, image := a.in.EngineNames()
 	identity := account.Identity(a.j, name, image, a.in.Root.Name(), a.rep)
 	beside := r.whileDelegateRuns(a.ctx, a.j, a.rep, identity, a.bundle.Saved)
 	args := delegate.StartArgs{

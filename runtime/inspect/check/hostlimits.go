@@ -50,19 +50,19 @@ func socketMemory(e *env) answer {
 			limit, key = own, "limits.sockets"
 		}
 	}
-	var less, said []string
+	var less, budgets []string
 	for _, name := range []string{"net.ipv4.udp_mem", "net.ipv4.tcp_mem"} {
 		n, err := e.numbers(name) // in pages
 		if err != nil || len(n) != 3 {
 			return warn("mount /proc/sys", "%s cannot be read: %v", name, err)
 		}
 		budget := n[2] * uint64(os.Getpagesize())
-		said = append(said, fmt.Sprintf("%s allows all of the host's %s", name, units.BytesSize(float64(budget))))
+		budgets = append(budgets, fmt.Sprintf("%s allows all of the host's %s", name, units.BytesSize(float64(budget))))
 		if limit == 0 || limit >= budget {
 			less = append(less, name)
 		}
 	}
-	all := strings.Join(said, ", ")
+	all := strings.Join(budgets, ", ")
 	if len(less) == 0 {
 		return ok("one jail's take at most %s (%s); %s", policy.Size(limit), key, all)
 	}
