@@ -27,6 +27,15 @@ func place(c *cli.Context) (journal.Place, error) {
 	return journal.Here(c.String("config"), runccli.PolicyName(os.Args[0]))
 }
 
+// allJails lists this user's jails, with those that ended.
+func allJails(c *cli.Context) ([]*journal.Jail, error) {
+	p, err := place(c)
+	if err != nil {
+		return nil, err
+	}
+	return p.Jails()
+}
+
 // openJournal returns the journal of the jail that a call's sole argument names.
 func openJournal(c *cli.Context) (journal.Place, *journal.Jail, error) {
 	p, err := place(c)
@@ -84,11 +93,7 @@ type listed struct {
 }
 
 func listJournals(c *cli.Context) error {
-	p, err := place(c)
-	if err != nil {
-		return err
-	}
-	jails, err := p.Jails()
+	jails, err := allJails(c)
 	if err != nil {
 		return err
 	}

@@ -50,11 +50,7 @@ func runLs(c *cli.Context) error {
 	if c.NArg() > 0 {
 		return errors.New("ls takes no arguments: see `agentjail ls --help`")
 	}
-	p, err := place(c)
-	if err != nil {
-		return err
-	}
-	jails, err := p.Jails()
+	jails, err := allJails(c)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ agentjail's.
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`, [policies.NAME] of the policy file"},
 			&cli.StringFlag{Name: "config", Usage: "policy `FILE`; only root may be able to write it"},
-			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + tightenKeys()},
+			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + strings.Join(policy.AnnotationNames(), ", ")},
 			&cli.StringSliceFlag{Name: "allow", Usage: "allow connections to `NAME[:PORT,...]`, instead of policy's names"},
 			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "publish a port of the jail, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
 			&cli.DurationFlag{Name: "timeout", Usage: "end the command after `TIME` (90s, 10m), by SIGTERM and ten seconds later by SIGKILL; the status is 124"},
@@ -69,14 +69,6 @@ agentjail's.
 	}
 }
 
-func tightenKeys() string {
-	var out []string
-	for _, a := range policy.Annotations() {
-		out = append(out, strings.TrimPrefix(a[0], policy.AnnotationPrefix))
-	}
-	return strings.Join(out, ", ")
-}
-
 // runSandbox runs the command line's command; watch may be nil.
 func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	signals := lifecycle.TakeSignals(true)
@@ -84,7 +76,7 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	if err != nil {
 		return ownUnlessEnded(err) // the status of a command that cannot be run is a shell's
 	}
-	r, err := sandboxRuntime(c)
+	r, err := sandboxRuntime(c, o.Tighten)
 	if err != nil {
 		return lifecycle.OwnFailure(err)
 	}
@@ -134,8 +126,9 @@ func ownUnlessEnded(err error) error {
 	return lifecycle.OwnFailure(err)
 }
 
-// sandboxRuntime returns the runtime for the command line's jail.
-func sandboxRuntime(c *cli.Context) (*lifecycle.Runtime, error) {
+// sandboxRuntime returns the runtime for the command line's jail. It refuses annotations of tighten
+// that the policy does not follow.
+func sandboxRuntime(c *cli.Context, tighten map[string]string) (*lifecycle.Runtime, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
 	}
@@ -155,11 +148,7 @@ func sandboxRuntime(c *cli.Context) (*lifecycle.Runtime, error) {
 	}
 	// A container's annotation that policy does not follow is reported; who runs this command sees
 	// no report.
-	given, err := tightened(c.StringSlice("tighten"))
-	if err != nil {
-		return nil, err
-	}
-	if _, ignored := r.Policy.Tighten(given); len(ignored) > 0 {
+	if _, ignored := r.Policy.Tighten(tighten); len(ignored) > 0 {
 		var all []string
 		for _, i := range ignored {
 			all = append(all, fmt.Sprintf("--tighten %s=%s: %s", strings.TrimPrefix(i.Name, policy.AnnotationPrefix), i.Value, i.Why))

@@ -108,7 +108,7 @@ func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
 	}
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		names := annotationNames()
+		names := AnnotationNames()
 		near := suggestion(strings.TrimPrefix(name, AnnotationPrefix), names)
 		if near == "" {
 			near = "; known are " + strings.Join(names, ", ")
@@ -118,19 +118,11 @@ func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
 	return p, ignored
 }
 
-func annotationNames() []string {
+// AnnotationNames lists the annotations of Tighten, without AnnotationPrefix.
+func AnnotationNames() []string {
 	var out []string
 	for _, a := range annotations {
 		out = append(out, a.name)
-	}
-	return out
-}
-
-// Annotations lists the annotations of Tighten, for help texts.
-func Annotations() [][2]string {
-	out := make([][2]string, 0, len(annotations))
-	for _, a := range annotations {
-		out = append(out, [2]string{AnnotationPrefix + a.name, a.about})
 	}
 	return out
 }

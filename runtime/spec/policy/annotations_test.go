@@ -204,9 +204,9 @@ func looser(a, b Policy) string {
 }
 
 func TestAnnotationsListed(t *testing.T) {
-	for _, a := range Annotations() {
-		if !strings.HasPrefix(a[0], AnnotationPrefix) || a[1] == "" {
-			t.Errorf("%v", a)
+	for _, a := range annotations {
+		if a.name == "" || strings.HasPrefix(a.name, AnnotationPrefix) || a.about == "" {
+			t.Errorf("%s: %s", a.name, a.about)
 		}
 	}
 }

@@ -23,8 +23,6 @@ func decode(data []byte, to any) error {
 // decodeNamed is decode for the table [policies.NAME] alone, into p. It decodes the whole file,
 // so that errors have the file's line numbers; what other tables hold is not looked at.
 func decodeNamed(data []byte, name string, p *Policy) error {
-	// The decoder takes a struct field for a key that differs in case. Two such names would
-	// become one policy.
 	tables := reflect.StructOf([]reflect.StructField{{
 		Name: "Named", Type: reflect.TypeFor[Policy](), Tag: reflect.StructTag("toml:" + strconv.Quote(name)),
 	}})

@@ -39,8 +39,8 @@ func TestDocsAreTheDefault(t *testing.T) {
 // TestAnnotationsPage: the page that people read has all annotations.
 func TestAnnotationsPage(t *testing.T) {
 	table := ""
-	for _, a := range Annotations() {
-		table += "- `" + a[0] + "`: " + a[1] + "\n"
+	for _, a := range annotations {
+		table += "- `" + AnnotationPrefix + a.name + "`: " + a.about + "\n"
 	}
 	docpage.Holds(t, "../../../docs/configuration.md", "annotations", table)
 }

@@ -443,15 +443,17 @@ func Parse(data []byte, path, name string) (Policy, error) {
 			builtin(&p)
 		}
 		over, ok := file.Policies[name]
-		for other := range file.Policies {
-			if ok && other != name && strings.EqualFold(other, name) {
-				return p, fmt.Errorf("policy %s: [policies.%s] and [policies.%s] differ only in case (remedy: rename one)", path, name, other)
-			}
-		}
 		if !ok && !known {
 			return p, fmt.Errorf("%w: %s has no [policies.%s]%s", ErrNoPolicy, path, name, suggestion(name, slices.Collect(maps.Keys(file.Policies))))
 		}
 		if ok {
+			// The decoder takes a key that differs in case for the same: two tables would
+			// become one.
+			for other := range file.Policies {
+				if other != name && strings.EqualFold(other, name) {
+					return p, fmt.Errorf("policy %s: [policies.%s] and [policies.%s] differ only in case (remedy: rename one)", path, name, other)
+				}
+			}
 			if err := decodeNamed(data, name, &p); err != nil {
 				return p, fmt.Errorf("reading [policies.%s] of %s: %w", name, path, err)
 			}

@@ -576,9 +576,9 @@ func TestBuiltinProfile(t *testing.T) {
 	if _, err := Load(filepath.Join(t.TempDir(), "missing.toml"), "nets"); err == nil {
 		t.Error("a profile that is not there")
 	}
-	for _, a := range Annotations() {
-		if strings.Contains(a[0], "network") && a[0] != AnnotationPrefix+"network.allow" && a[0] != AnnotationPrefix+"network.publish" { // held to policy's: TestNetworkAllow, TestNetworkPublish
-			t.Errorf("the annotation %s chooses a network", a[0])
+	for _, name := range AnnotationNames() {
+		if strings.Contains(name, "network") && name != "network.allow" && name != "network.publish" { // held to policy's: TestNetworkAllow, TestNetworkPublish
+			t.Errorf("the annotation %s chooses a network", name)
 		}
 	}
 }

@@ -93,40 +93,9 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 		return nil, fmt.Errorf("the command %q is not an absolute path", o.Args)
 	}
 	cwd := cmp.Or(o.Dir, o.Workspace, o.Home)
-	mounts := []specs.Mount{
-		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777"}},
-		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
-		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
-	}
-	for _, f := range o.Directories {
-		mounts = append(mounts, specs.Mount{Destination: f, Type: "bind", Source: f, Options: []string{"bind", "ro"}})
-	}
-	for _, h := range hidden {
-		if exists(h.path) {
-			mounts = append(mounts, tmpfs(h.path, "mode="+h.mode))
-		}
-	}
-	if o.Home != "" {
-		if !under(o.Home, "/home", "/root", "/tmp") {
-			return nil, fmt.Errorf("the home directory %s is in none of the directories that a sandbox has of its own", o.Home)
-		}
-		mounts = append(mounts, tmpfs(o.Home, "mode=0700", fmt.Sprintf("uid=%d", o.UID), fmt.Sprintf("gid=%d", o.GID)))
-	}
-	var binds []Volume
-	for _, dir := range append([]string{o.Workspace}, o.Further...) {
-		if dir != "" {
-			binds = append(binds, Volume{dir, dir, o.ReadOnly})
-		}
-	}
-	for _, v := range append(binds, o.Volumes...) {
-		opts := []string{"rbind"}
-		if v.ReadOnly {
-			opts = append(opts, "ro")
-		}
-		mounts = append(mounts, specs.Mount{Destination: v.Destination, Type: "bind", Source: v.Source, Options: opts})
+	mounts, err := o.mounts(exists)
+	if err != nil {
+		return nil, err
 	}
 	env := []string{
 		"PATH=" + Path,
@@ -163,6 +132,46 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 			ReadonlyPaths: []string{"/proc/sys"},
 		},
 	}, nil
+}
+
+// mounts are those of the spec, in their order. exists reports whether a directory is there.
+func (o Options) mounts(exists func(string) bool) ([]specs.Mount, error) {
+	mounts := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777"}},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	}
+	for _, f := range o.Directories {
+		mounts = append(mounts, specs.Mount{Destination: f, Type: "bind", Source: f, Options: []string{"bind", "ro"}})
+	}
+	for _, h := range hidden {
+		if exists(h.path) {
+			mounts = append(mounts, tmpfs(h.path, "mode="+h.mode))
+		}
+	}
+	if o.Home != "" {
+		if !under(o.Home, "/home", "/root", "/tmp") {
+			return nil, fmt.Errorf("the home directory %s is in none of the directories that a sandbox has of its own", o.Home)
+		}
+		mounts = append(mounts, tmpfs(o.Home, "mode=0700", fmt.Sprintf("uid=%d", o.UID), fmt.Sprintf("gid=%d", o.GID)))
+	}
+	var binds []Volume
+	for _, dir := range append([]string{o.Workspace}, o.Further...) {
+		if dir != "" {
+			binds = append(binds, Volume{dir, dir, o.ReadOnly})
+		}
+	}
+	for _, v := range append(binds, o.Volumes...) {
+		opts := []string{"rbind"}
+		if v.ReadOnly {
+			opts = append(opts, "ro")
+		}
+		mounts = append(mounts, specs.Mount{Destination: v.Destination, Type: "bind", Source: v.Source, Options: opts})
+	}
+	return mounts, nil
 }
 
 // override adds variables in place of those of the same name: getenv(3) returns the first.
