@@ -212,9 +212,7 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 		o.Volumes = append(o.Volumes, v)
 	}
 	o.Env = environment(c.StringSlice("env"))
-	if err := addGit(&o); err != nil {
-		return o, err
-	}
+	addGit(&o)
 	args := c.Args().Slice()
 	if len(args) == 0 {
 		args = []string{"/bin/sh"}
@@ -249,19 +247,21 @@ func directory(path string) (string, error) {
 }
 
 // addGit adds what git needs in a workspace that is a work tree: the git directories elsewhere
-// that a linked work tree leads to, and the name of the caller for commits.
-func addGit(o *sandbox.Options) error {
+// that a linked work tree leads to, and the name of the caller for commits. What a repository needs
+// from elsewhere and cannot have is reported: the command may do without git.
+func addGit(o *sandbox.Options) {
 	program, err := exec.LookPath("git")
 	if err != nil || o.Workspace == "" {
-		return nil
+		return
 	}
 	if _, err := os.Lstat(filepath.Join(o.Workspace, ".git")); err != nil {
-		return nil
+		return
 	}
 	person := git.Caller(os.Getenv)
 	place, err := git.Find(o.Workspace, o.Further, person.WorkTree(program))
 	if err != nil {
-		return fmt.Errorf("%w; the command can do without: --volume %s:%s", err, o.Workspace, o.Workspace)
+		fmt.Fprintf(os.Stderr, "agentjail: git in %s: %s\n", runccli.OneLine(o.Workspace), runccli.OneLine(err.Error()))
+		return
 	}
 	for _, dir := range place.Dirs[1:] {
 		if !slices.Contains(o.Further, dir) {
@@ -270,11 +270,11 @@ func addGit(o *sandbox.Options) error {
 	}
 	name, mail, err := person.Signature(program, git.Call{})
 	if err != nil {
-		return err
+		fmt.Fprintf(os.Stderr, "agentjail: your name for commits: %s\n", runccli.OneLine(err.Error()))
+		return
 	}
 	// The variables of --env come later, and count.
 	o.Env = append(git.Identity(name, mail), o.Env...)
-	return nil
 }
 
 // whose sets the user that a sandbox works as: the owner of its workspace, or the user who called

@@ -258,6 +258,19 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+// TestBorrowedObjects: a repository that needs another one, which the sandbox has not, is reported,
+// and the command runs.
+func TestBorrowedObjects(t *testing.T) {
+	dir := workspace(t)
+	script := `set -e; git init -q repo; cd repo; git -c user.name=A -c user.email=a@example.test commit -q --allow-empty -m first; cd ..; git clone -q --shared repo borrows; chown -R 1000:1000 .`
+	if out, err := exec.Command("sh", "-c", "cd "+dir+"; "+script).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if code, out, errs := sandbox(t, "-w", filepath.Join(dir, "borrows"), "--", "echo", "it ran"); code != 0 || out != "it ran\n" || !strings.Contains(errs, "borrow") {
+		t.Errorf("status %d, %q, %q", code, out, errs)
+	}
+}
+
 // TestLinkedWorkTree: commits in a linked work tree reach its repository, in the caller's name.
 func TestLinkedWorkTree(t *testing.T) {
 	dir := t.TempDir()
