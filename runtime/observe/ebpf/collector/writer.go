@@ -256,23 +256,25 @@ func belongsTo(e *ebpf.Event, b *state.Brief, all []*state.Brief) bool {
 	return descends(int(e.Pid), b.InitPid)
 }
 
-// append writes to the journal of a jail, where it has one.
+// append writes to the journal of a jail, where it has one, and prints after that: a reader of what
+// is printed finds it in the journal.
 func (w *writer) append(b *state.Brief, events ...journal.Event) {
 	if len(events) == 0 {
 		return
 	}
-	if w.print != nil {
-		for _, e := range events {
-			e.Jail, e.Key = b.ID, b.Key
-			if e.Complete() == nil {
-				e.Clean()
-				w.print(e)
-			}
-		}
-	}
 	err := journal.Of(b).Log().Append(events...)
 	if err != nil && !errors.Is(err, journal.ErrNone) && !errors.Is(err, os.ErrNotExist) {
 		w.logf("%v", err)
+	}
+	if w.print == nil {
+		return
+	}
+	for _, e := range events {
+		e.Jail, e.Key = b.ID, b.Key
+		if e.Complete() == nil {
+			e.Clean()
+			w.print(e)
+		}
 	}
 }
 
