@@ -105,7 +105,7 @@ func (p *Gathered) lookAtEngine(ids []string) (err error) {
 	if p.Engine.Mounts, err = bindsource.OpenMounts(); err != nil {
 		return err
 	}
-	layers, err := rootfs.EngineLayers(p.Root, p.Engine.Mounts)
+	layers, err := rootfs.EngineLayers(p.Root, s.Root.Path, p.Engine.Mounts)
 	if err != nil {
 		return fmt.Errorf("the layers of %s: %w", s.Root.Path, err)
 	}

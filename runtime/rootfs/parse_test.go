@@ -46,29 +46,38 @@ func TestCommonParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		dirs, parent, names string
-		bad                 bool
+		dirs, root, parent, names string
 	}{
-		{"/e/o/ID/diff /e/o/l/A /e/o/l/B", "/e/o", "ID/diff l/A l/B", false},
-		{"/e/s/2/fs /e/s/1/fs", "/e/s", "2/fs 1/fs", false},
-		{"/e/one", "/e", "one", false},
-		{"/e/up /e/up/lower", "/e", "up up/lower", false},
-		{"/e/up/lower /e/up", "/e", "up/lower up", false},
-		{"/a/b /c/d", "/", "a/b c/d", false},
-		{"/a/bc /a/b", "/a", "bc b", false},
-		{"DIR/overlay/l/../ID/diff DIR/overlay/l/A/", "DIR/overlay", "ID/diff l/A", false},
-		{"/nonexistent/../b/x /b/y", "", "", true},
-		{"DIR/overlay/ID/diff l/UP/../diff1 l/A", "DIR/overlay", "ID/diff ID/diff1 l/A", false},
-		{"/x", "/", "x", false},
-		{"DIR/overlay/ID/diff l/A l/B", "DIR/overlay", "ID/diff l/A l/B", false},
-		{"DIR/snapshots/12/fs 1/fs", "DIR/snapshots", "12/fs 1/fs", false},
-		{"DIR/snapshots/12/fs missing/fs", "", "", true},
-		{"l/A l/B", "", "", true},
-		{"DIR/overlay/ID/diff ../../../etc", "", "", true},
+		{"/e/o/ID/diff /e/o/l/A /e/o/l/B", "", "/e/o", "ID/diff l/A l/B"},
+		{"/e/s/2/fs /e/s/1/fs", "", "/e/s", "2/fs 1/fs"},
+		{"/e/one", "", "/e", "one"},
+		{"/e/up /e/up/lower", "", "/e", "up up/lower"},
+		{"/e/up/lower /e/up", "", "/e", "up/lower up"},
+		{"/a/b /c/d", "", "/", "a/b c/d"},
+		{"/a/bc /a/b", "", "/a", "bc b"},
+		{"DIR/overlay/l/../ID/diff DIR/overlay/l/A/", "", "DIR/overlay", "ID/diff l/A"},
+		{"/nonexistent/../b/x /b/y", "", "", ""},
+		{"DIR/overlay/ID/diff l/UP/../diff1 l/A", "", "DIR/overlay", "ID/diff ID/diff1 l/A"},
+		{"/x", "", "/", "x"},
+		{"DIR/overlay/ID/diff l/A l/B", "", "DIR/overlay", "ID/diff l/A l/B"},
+		{"DIR/snapshots/12/fs 1/fs", "", "DIR/snapshots", "12/fs 1/fs"},
+		{"DIR/snapshots/12/fs missing/fs", "DIR/overlay/ID/merged", "", ""},
+		{"l/A l/B", "", "", ""},
+		{"DIR/overlay/ID/diff ../../../etc", "", "", ""},
+		{"ID/diff l/A l/B", "DIR/overlay/ID/merged", "DIR/overlay", "ID/diff l/A l/B"},
+		{"ID/diff l/UP/../diff1 l/A", "DIR/overlay/ID/merged", "DIR/overlay", "ID/diff ID/diff1 l/A"},
+		{"ID/diff l/A missing", "DIR/overlay/ID/merged", "", ""},
+		{"ID/diff ../overlay/l/A", "DIR/overlay/ID/merged", "", ""},
+		{"ID/diff 1/fs", "DIR/overlay/ID/merged", "", ""}, // not of one directory
+		{"7 8 9", "DIR/overlay/ID/merged", "", ""},
 	} {
-		l, err := commonParent(strings.Fields(strings.ReplaceAll(c.dirs, "DIR", dir)))
-		if (err != nil) != c.bad {
-			t.Errorf("%s: %v", c.dirs, err)
+		l, err := layers{}, error(nil)
+		dirs, ok := absolute(strings.Fields(strings.ReplaceAll(c.dirs, "DIR", dir)), strings.ReplaceAll(c.root, "DIR", dir))
+		if ok {
+			l, err = commonParent(dirs)
+		}
+		if (err != nil || !ok) != (c.parent == "") {
+			t.Errorf("%s: %t, %v", c.dirs, ok, err)
 			continue
 		}
 		if parent := strings.ReplaceAll(c.parent, "DIR", dir); l.parent != parent || strings.Join(l.names, " ") != c.names {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -10,6 +11,36 @@ import (
 // ImageArchive writes an image of one layer, an uncompressed tar archive, as `ctr images import` reads it.
 func ImageArchive(w io.Writer, name string, layer []byte, config ImageConfig) error {
 	return imageArchive(w, name, layer, config)
+}
+
+// LayeredArchive writes Busybox with a file /l/N in each of n layers as an image of that name, in the form of `docker save`,
+// which every engine loads.
+func LayeredArchive(w io.Writer, name string, n int) error {
+	var base bytes.Buffer
+	if err := busyboxTree(&base); err != nil {
+		return err
+	}
+	layers := [][]byte{base.Bytes()}
+	for i := range n {
+		var b bytes.Buffer
+		if err := tree(&b, []file{{name: "l/", mode: 0o755}, {name: fmt.Sprintf("l/%d", i), mode: 0o644, data: fmt.Append(nil, i)}}); err != nil {
+			return err
+		}
+		layers = append(layers, b.Bytes())
+	}
+	var files []file
+	var ids, names []string
+	for i, l := range layers {
+		names = append(names, fmt.Sprintf("%d.tar", i))
+		ids = append(ids, fmt.Sprintf("sha256:%x", sha256.Sum256(l)))
+		files = append(files, file{name: names[i], mode: 0o644, data: l})
+	}
+	config := jsonOf(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": ids},
+		"config": map[string]any{"Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin:/sbin"}, "Cmd": []string{"/bin/sh"}},
+	})
+	manifest := jsonOf([]any{map[string]any{"Config": "config.json", "RepoTags": []string{name + ":latest"}, "Layers": names}})
+	return tree(w, append(files, file{name: "config.json", mode: 0o644, data: config}, file{name: "manifest.json", mode: 0o644, data: manifest}))
 }
 
 // imageArchive writes an image of one layer as a tar archive of an OCI image layout (image-spec, image-layout.md), as

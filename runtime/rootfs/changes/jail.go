@@ -69,7 +69,7 @@ func engineLayers(at string) ([]*os.File, error) {
 		if m.Point != at || m.FS != "overlay" {
 			continue
 		}
-		if dirs := rootfs.CoveredLayers(m.Source, m.Super); len(dirs) > 0 {
+		if dirs := rootfs.CoveredLayers(at, m.Source, m.Super); len(dirs) > 0 {
 			return openAll(dirs), nil
 		}
 	}

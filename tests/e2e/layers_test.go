@@ -1,0 +1,32 @@
+package e2e
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// TestManyLayers: an image of more layers than mount options of a page can name by their full paths starts, with the
+// owners of its files, and is written to; nothing of its layers changes.
+func TestManyLayers(t *testing.T) {
+	d := d(t)
+	var image bytes.Buffer
+	if err := engine.LayeredArchive(&image, "layers", 119); err != nil {
+		t.Fatal(err)
+	}
+	if r := d.DockerIn(&image, "load"); r.Code != 0 {
+		t.Fatal(r)
+	}
+	const look = "ls /l | wc -l; stat -c %u:%g /l/0 /l/118; cat /l/7; echo other >/l/7; cat /l/7"
+	for range 2 {
+		eq(t, "the image", mustRun(d, "layers", "sh", "-c", look), "119\n0:0\n0:0\n7other")
+	}
+	id := start(d, "layers", "sleep", "3600")
+	d.Must("restart", "-t", "0", id)
+	eq(t, "restarted", d.Must("exec", id, "sh", "-c", "ls /l | wc -l"), "119")
+	if engine.UnderTestIsAgentjail() && strings.Contains(reportOf(t, id), "copied into the layer") {
+		t.Error("its layers were not found: the owners of its files were copied")
+	}
+}
