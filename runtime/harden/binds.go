@@ -272,14 +272,17 @@ func replaceHostMount(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
 		return false
 	case path.Clean(m.Source) == at, f.Path == at:
 		p.deny(rings.Resources, mountField(m), "the host's", "fresh", "a jail shares nothing of the host's namespaces")
-	case at == "/dev/shm" && f.Role == bindsource.Injected && f.Room > int64(p.pol.Tmpfs.Size):
-		p.change(rings.Resources, report.Lowered, mountField(m), policy.Size(f.Room).String(), policy.Size(p.pol.Tmpfs.Size).String(), "every tmpfs is capped")
+	case at == "/dev/shm" && f.Role == bindsource.Injected && f.Room > maxTmpfs(p):
+		// The size goes on to the mount in its place, where it is lowered.
 	case at == "/dev/shm" && f.Role == bindsource.Injected && p.plan.Label != "":
 		p.change(rings.Resources, report.Set, mountField(m), "the engine's", "fresh", "it has another SELinux label")
 	default:
 		return false
 	}
 	own.Options = slices.Clone(own.Options)
+	if own.Type == "tmpfs" && f.Role == bindsource.Injected && f.Room > 0 {
+		own.Options = append(own.Options, fmt.Sprintf("size=%d", f.Room))
+	}
 	if has(m.Options, "ro", "rro") {
 		own.Options = add(own.Options, "ro")
 	}

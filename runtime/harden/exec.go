@@ -56,8 +56,8 @@ func Resources(in *specs.LinuxResources, pol policy.Policy, f Facts) (*specs.Lin
 	}
 	// Throttles could be taken off the disks behind writable mounts.
 	if b := r.BlockIO; b != nil {
-		capRates(b.ThrottleReadBpsDevice, uint64(pol.Limits.IORead))
-		capRates(b.ThrottleWriteBpsDevice, uint64(pol.Limits.IOWrite))
+		capRates(p, readRates, b.ThrottleReadBpsDevice, uint64(pol.Limits.IORead))
+		capRates(p, writeRates, b.ThrottleWriteBpsDevice, uint64(pol.Limits.IOWrite))
 	}
 	if err := refusal.Join(p.refused); err != nil {
 		return nil, p.rep, err

@@ -65,6 +65,7 @@ func (g gen) policy() policy.Policy {
 		p.Limits.NoFile = []uint64{0, 64, 1 << 30}[g.IntN(3)]
 		p.Limits.MemLock = []policy.Size{0, 1 << 16}[g.IntN(2)]
 		p.Tmpfs = policy.Tmpfs{Size: []policy.Size{1, 4096, 1 << 30}[g.IntN(3)], Inodes: 1 + g.Int64N(1<<20)}
+		p.Tmpfs.Max = []policy.Size{0, p.Tmpfs.Size, 2 * p.Tmpfs.Size}[g.IntN(3)]
 		p.Root = policy.Root{Size: 1 << g.IntN(40), Inodes: 1 << g.IntN(30)}
 	}
 	if g.maybe(3) {

@@ -27,7 +27,7 @@ func hugePages(p *pass, r *specs.LinuxResources) {
 			limits = append(limits, specs.LinuxHugepageLimit{Pagesize: size})
 			p.change(rings.Resources, report.Set, field+"["+size+"]", "", "0", "no memory limit counts them")
 		case limits[i].Limit > 0:
-			p.bound(field+"["+size+"]", fmt.Sprint(limits[i].Limit), "0", "no memory limit counts them")
+			p.above("", field+"["+size+"]", fmt.Sprint(limits[i].Limit), "0", "no memory limit counts them")
 			limits[i].Limit = 0
 		}
 	}

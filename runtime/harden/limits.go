@@ -68,7 +68,7 @@ func pids(p *pass, r *specs.LinuxResources) {
 		r.Pids = nil
 	case max == 0:
 	case given && (*r.Pids.Limit < 0 || *r.Pids.Limit > max):
-		p.bound(resources+"pids.limit", fmt.Sprint(*r.Pids.Limit), fmt.Sprint(max), "a fork bomb stays inside")
+		p.above("pids", resources+"pids.limit", number(*r.Pids.Limit), fmt.Sprint(max), "limits.pids: a fork bomb stays inside")
 		r.Pids = &specs.LinuxPids{Limit: new(max)}
 	case !given && p.f.Host.Cgroup.Pids:
 		p.bound(resources+"pids.limit", "", fmt.Sprint(max), "a fork bomb stays inside")
@@ -78,14 +78,8 @@ func pids(p *pass, r *specs.LinuxResources) {
 	}
 }
 
-// memoryCap is policy's limit, or 0 for none. A limit above the host's memory counts as none.
-func memoryCap(p *pass) int64 {
-	limit := int64(p.pol.Limits.Memory)
-	if limit > 0 && p.f.Host.MemTotal > 0 {
-		limit = min(limit, p.f.Host.MemTotal/4*3)
-	}
-	return limit
-}
+// memoryCap is policy's limit on this host, or 0 for none.
+func memoryCap(p *pass) int64 { return int64(p.pol.MaxMemory(p.f.Host.MemTotal)) }
 
 func memory(p *pass, r *specs.LinuxResources) {
 	const field = resources + "memory."
@@ -103,6 +97,7 @@ func memory(p *pass, r *specs.LinuxResources) {
 		}
 	}
 	given := m.Limit != nil
+	requested := m.Limit
 	switch {
 	case p.update && !given:
 		if m.Swap != nil {
@@ -112,14 +107,14 @@ func memory(p *pass, r *specs.LinuxResources) {
 		}
 	case limit == 0:
 	case given && (*m.Limit < 0 || *m.Limit > limit):
-		p.bound(field+"limit", policy.Size(*m.Limit).String(), policy.Size(limit).String(), "a memory bomb stays inside")
+		p.above("", field+"limit", sizeText(*m.Limit), sizeText(limit), "limits.memory: a memory bomb stays inside")
 		m.Limit = new(limit)
 	case !given && p.f.Host.Cgroup.Memory:
 		p.bound(field+"limit", "", policy.Size(limit).String(), "a memory bomb stays inside")
 		m.Limit = new(limit)
 	}
 	if limit > 0 && m.Limit != nil {
-		swap(p, m, field)
+		swap(p, m, requested, field)
 	}
 	if m.Reservation != nil {
 		// In version 2 this keeps the jail's memory from being reclaimed
@@ -129,7 +124,7 @@ func memory(p *pass, r *specs.LinuxResources) {
 			most = *m.Limit
 		}
 		if *m.Reservation < 0 || most > 0 && *m.Reservation > most {
-			p.change(rings.Resources, report.Dropped, field+"reservation", fmt.Sprint(*m.Reservation), "", "more than the limit")
+			p.above("", field+"reservation", sizeText(*m.Reservation), "", "limits.memory: more than the limit")
 			m.Reservation = nil
 		}
 	}
@@ -151,8 +146,9 @@ func memory(p *pass, r *specs.LinuxResources) {
 	}
 }
 
-// swap bounds memory and swap together, as OCI counts them.
-func swap(p *pass, m *specs.LinuxMemory, field string) {
+// swap bounds memory and swap together, as OCI counts them. requested is the memory limit of the
+// bundle, from which engines compute their default.
+func swap(p *pass, m *specs.LinuxMemory, requested *int64, field string) {
 	if !p.f.Host.Cgroup.Swap {
 		if m.Swap != nil {
 			p.change(rings.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "", "the host does not account swap")
@@ -163,8 +159,16 @@ func swap(p *pass, m *specs.LinuxMemory, field string) {
 	total := *m.Limit + int64(p.pol.Limits.Swap)
 	switch {
 	case m.Swap == nil || *m.Swap < 0 || *m.Swap > total:
+		const why = "limits.swap: memory and swap together"
+		switch {
+		case m.Swap == nil, requested != nil && *m.Swap == 2*(*requested): // Docker's and Podman's default
+			p.bound(field+"swap", "", sizeText(total), why)
+		case requested != nil && *m.Swap >= 0 && *m.Swap-*requested <= int64(p.pol.Limits.Swap):
+			p.bound(field+"swap", sizeText(*m.Swap), sizeText(total), why) // as the memory was lowered
+		default:
+			p.above("", field+"swap", sizeText(*m.Swap), sizeText(total), why)
+		}
 		m.Swap = new(total)
-		p.bound(field+"swap", "", policy.Size(total).String(), "memory and swap together")
 	case *m.Swap < *m.Limit:
 		m.Swap = new(*m.Limit) // less than memory alone is invalid
 	}
@@ -206,7 +210,7 @@ func cpu(p *pass, r *specs.LinuxResources) {
 	}
 	if c.Burst != nil {
 		if *c.Burst > 0 {
-			p.change(rings.Resources, report.Dropped, field+"burst", fmt.Sprint(*c.Burst), "", "it goes beyond the quota")
+			p.above("", field+"burst", fmt.Sprint(*c.Burst), "", "it goes beyond the quota")
 		}
 		c.Burst = nil
 	}
@@ -244,27 +248,19 @@ func quota(p *pass, c *specs.LinuxCPU, field string) {
 			c.Quota = nil
 		}
 	}
-	why := fmt.Sprintf("%g processors", p.pol.Limits.CPUs)
+	why := fmt.Sprintf("limits.cpus: %g processors", p.pol.Limits.CPUs)
 	if above := p.f.ParentQuota; above.Quota > 0 && above.of(period) < most {
 		// With less, a longer period would be needed; the group above has the bound all the same.
 		most, why = max(above.of(period), cpuQuotaMin), "as the control group above"
 	}
 	if c.Quota == nil || *c.Quota < 0 || *c.Quota > most {
-		was := ""
+		now := fmt.Sprintf("%d of %d", most, period)
 		if c.Quota != nil {
-			was = fmt.Sprint(*c.Quota)
+			p.above("quota", field+"quota", number(*c.Quota), now, why)
+		} else {
+			p.bound(field+"quota", "", now, why)
 		}
-		p.bound(field+"quota", was, fmt.Sprintf("%d of %d", most, period), why)
 		c.Quota = new(most)
 	}
 	c.Period = new(period)
-}
-
-// bound reports a limit: lowered where there was a higher one, else set.
-func (p *pass) bound(field, was, now, why string) {
-	kind := report.Set
-	if was != "" {
-		kind = report.Lowered
-	}
-	p.change(rings.Resources, kind, field, was, now, why)
 }

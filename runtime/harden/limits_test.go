@@ -94,8 +94,8 @@ func TestSockets(t *testing.T) {
 	}{
 		{"by default", nil, false, true, def, report.Set},
 		{"tighter", asked(1 << 20), false, true, 1 << 20, ""},
-		{"looser", asked(1 << 40), false, true, def, report.Lowered},
-		{"unlimited", asked(-1), false, true, def, report.Lowered},
+		{"looser", asked(1 << 40), false, true, def, report.Denied},
+		{"unlimited", asked(-1), false, true, def, report.Denied},
 		{"zero", asked(0), false, true, def, report.Set},
 		{"version 2", asked(1 << 20), true, false, 0, report.Dropped},
 		{"version 2, silent", nil, true, false, 0, ""},
@@ -183,8 +183,9 @@ func TestUnified(t *testing.T) {
 		if _, got := res.Spec.Linux.Resources.Unified[c.key]; got != c.stays {
 			t.Errorf("%s = %q stays: %v", c.key, c.value, got)
 		}
-		if dropped := len(find(rep, report.Dropped, "linux.resources.unified*")) == 1; dropped == c.stays {
-			t.Errorf("%s = %q: %v", c.key, c.value, rep.Of(report.Dropped))
+		const field = "linux.resources.unified*"
+		if gone := len(find(rep, report.Dropped, field))+len(find(rep, report.Denied, field)) == 1; gone == c.stays {
+			t.Errorf("%s = %q: %v", c.key, c.value, rep.Changes)
 		}
 	}
 }

@@ -331,10 +331,25 @@ func (j *judge) mounts() {
 	}
 }
 
+// largestTmpfs is the bound on every tmpfs: without memory control groups, its size is the only one.
+func (j *judge) largestTmpfs() int64 {
+	most := j.f.Host.MemTotal / 4 * 3
+	if most == 0 || !j.f.Host.Cgroup.Memory {
+		return int64(j.pol.Tmpfs.Size)
+	}
+	if v := int64(j.pol.Tmpfs.Max); v > 0 {
+		return min(v, most)
+	}
+	if v := int64(j.pol.Limits.Memory); v > 0 {
+		return min(v, most)
+	}
+	return most
+}
+
 func (j *judge) tmpfs(i int, m specs.Mount, e effective, say func(string, ...any)) {
 	size, err1 := strconv.ParseInt(e.data["size"], 10, 64)
 	inodes, err2 := strconv.ParseInt(e.data["nr_inodes"], 10, 64)
-	if err1 != nil || err2 != nil || size <= 0 || inodes <= 0 || size > max(int64(j.pol.Tmpfs.Size), 65536) || inodes > max(j.pol.Tmpfs.Inodes, 64) {
+	if err1 != nil || err2 != nil || size <= 0 || inodes <= 0 || size > max(j.largestTmpfs(), 65536) || inodes > max(j.pol.Tmpfs.Inodes, 64) {
 		say("a tmpfs of size %q with %q files", e.data["size"], e.data["nr_inodes"])
 	}
 	if path.Clean(m.Destination) == "/sys" && !e.flags["ro"] {

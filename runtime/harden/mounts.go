@@ -11,7 +11,6 @@ import (
 
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/plan"
-	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
 )
@@ -149,30 +148,57 @@ func capPty(_ *pass, _ *specs.Mount, opts []string) []string {
 	return append(without(opts, "max"), "max="+strconv.FormatUint(n, 10))
 }
 
+const capped = "tmpfs.max: every tmpfs is capped"
+
+// maxTmpfs is the size that no tmpfs exceeds.
+func maxTmpfs(p *pass) int64 {
+	return int64(p.pol.MaxTmpfs(p.f.Host.MemTotal, p.f.Host.Cgroup.Memory))
+}
+
 // capTmpfs limits the size and the number of files of a tmpfs (tmpfs(5)). By default a tmpfs may
 // use half of the host's memory, and in a jail's user namespace any amount.
 func capTmpfs(p *pass, m *specs.Mount, opts []string) []string {
-	size, inodes := int64(p.pol.Tmpfs.Size), p.pol.Tmpfs.Inodes
-	cur, readable := tmpfsSize(opts, p.f.Host.MemTotal)
-	v, had := value(opts, "size")
-	switch {
-	case readable && cur > 0 && cur < size:
-		size = cur
-	case had && cur != size:
-		p.change(rings.Resources, report.Lowered, mountField(m), "size="+short(v), policy.Size(size).String(), "every tmpfs is capped")
-	case !had:
-		p.change(rings.Resources, report.Set, mountField(m), "", "size="+policy.Size(size).String(), "every tmpfs is capped")
-	}
-	if v, ok := value(opts, "nr_inodes"); ok {
-		if n, err := strconv.ParseInt(v, 10, 64); err == nil && n > 0 && n < inodes {
-			inodes = n
-		}
-	}
+	size, inodes := tmpfsSizeFor(p, m, opts), tmpfsInodesFor(p, m, opts)
 	opts = without(opts, "size", "nr_blocks", "nr_inodes")
 	if path.Clean(m.Destination) != "/dev" {
 		opts = add(opts, "nodev") // before the sizes, as on the next time
 	}
 	return append(opts, "size="+strconv.FormatInt(size, 10), "nr_inodes="+strconv.FormatInt(inodes, 10))
+}
+
+// tmpfsSizeFor is the requested size within the largest, or policy's own.
+func tmpfsSizeFor(p *pass, m *specs.Mount, opts []string) int64 {
+	most := maxTmpfs(p)
+	cur, readable := tmpfsSize(opts, p.f.Host.MemTotal)
+	switch {
+	case readable && cur > 0 && cur <= most:
+		return cur
+	case readable && cur > 0:
+		p.above("tmpfs", mountField(m)+".size", sizeText(cur), sizeText(most), capped)
+		return most
+	case has(keys(opts), "size", "nr_blocks"): // 0 is no bound (shmem_parse_one)
+		v, _ := value(opts, "size")
+		p.above("", mountField(m)+".size", short(v), sizeText(most), capped)
+		return most
+	}
+	size := min(int64(p.pol.Tmpfs.Size), most)
+	p.change(rings.Resources, report.Set, mountField(m)+".size", "", sizeText(size), "tmpfs.size: none is requested")
+	return size
+}
+
+// tmpfsInodesFor is the requested number of files within policy's.
+func tmpfsInodesFor(p *pass, m *specs.Mount, opts []string) int64 {
+	most := p.pol.Tmpfs.Inodes
+	v, ok := value(opts, "nr_inodes")
+	n, readable := memparse(v)
+	switch {
+	case !ok:
+		return most
+	case readable && n > 0 && n <= most:
+		return n
+	}
+	p.above("", mountField(m)+".nr_inodes", short(v), fmt.Sprint(most), "tmpfs.inodes: files are kernel memory")
+	return most
 }
 
 // essential refuses a spec without the two mounts that the delegate itself depends on. Without a

@@ -61,7 +61,10 @@ func TestMountTypes(t *testing.T) {
 		{"/x", "mqueue", "", "", "mqueue belongs at /dev/mqueue"},
 		{"/x", "tmpfs", "", "nosuid nodev size=268435456 nr_inodes=16384", ""},
 		{"/x", "tmpfs", "size=3m exec mode=1777 nr_inodes=5 noswap", "mode=1777 noswap nosuid nodev size=3145728 nr_inodes=5", ""},
-		{"/x", "tmpfs", "size=99g nr_inodes=0 huge=always mpol=bind:0", "nosuid nodev size=268435456 nr_inodes=16384", ""},
+		{"/x", "tmpfs", "size=99g nr_inodes=0 huge=always mpol=bind:0", "nosuid nodev size=4294967296 nr_inodes=16384", ""},
+		{"/x", "tmpfs", "size=2g nr_inodes=1k", "nosuid nodev size=2147483648 nr_inodes=1024", ""},
+		{"/x", "tmpfs", "size=0", "nosuid nodev size=4294967296 nr_inodes=16384", ""},
+		{"/x", "tmpfs", "nr_blocks=1k", "nosuid nodev size=4194304 nr_inodes=16384", ""},
 		{"/x", "tmpfs", "nr_inodes=99999999 nr_blocks=2", "nosuid nodev size=8192 nr_inodes=16384", ""},
 		{"/x", "tmpfs", "mode=2777 uid=0 gid=65536 uid=1000", "uid=0 uid=1000 nosuid nodev size=268435456 nr_inodes=16384", ""},
 		{"/x", "tmpfs", "size=1m,size=99g foo,size=99g mode=755,size=99g", "nosuid nodev size=268435456 nr_inodes=16384", ""},
@@ -319,7 +322,8 @@ func TestHostsOwn(t *testing.T) {
 	}
 	// Shared memory that the engine made larger than policy allows.
 	m, b, rep, err := one(t, specs.Mount{Destination: "/dev/shm", Type: "bind", Source: "/v/shm", Options: []string{"bind"}}, &bindsource.Fact{Path: "/v/shm", Kind: bindsource.Dir, Role: bindsource.Injected, Room: 1 << 40}, policy.Default())
-	if err != nil || m.Type != "tmpfs" || b != nil || len(find(rep, report.Lowered, "mounts[/dev/shm]")) != 1 {
+	if err != nil || m.Type != "tmpfs" || b != nil || len(find(rep, report.Denied, "mounts[/dev/shm].size")) != 1 ||
+		!slices.Contains(m.Options, "size=4294967296") {
 		t.Errorf("%v %+v %v", err, m, rep.Changes)
 	}
 }

@@ -77,8 +77,8 @@ func tmpfsSize(opts []string, memTotal int64) (bytes int64, ok bool) {
 	v, had := value(opts, "size")
 	if !had {
 		if v, had = value(opts, "nr_blocks"); had {
-			n, err := strconv.ParseInt(v, 10, 64)
-			return n * 4096, err == nil && n < 1<<40
+			n, ok := memparse(v)
+			return n * 4096, ok && n < 1<<40
 		}
 		return 0, false
 	}
@@ -86,8 +86,12 @@ func tmpfsSize(opts []string, memTotal int64) (bytes int64, ok bool) {
 		n, err := strconv.ParseInt(pct, 10, 64)
 		return memTotal / 100 * n, err == nil && n >= 0 && n <= 100
 	}
-	// The kernel's memparse: decimal, hexadecimal or octal by prefix, with one
-	// letter as unit.
+	return memparse(v)
+}
+
+// memparse reads a number as the kernel's function of that name: decimal, hexadecimal or octal by
+// prefix, with one letter as unit.
+func memparse(v string) (n int64, ok bool) {
 	shift := 0
 	if len(v) > 0 {
 		if i := strings.IndexByte("kmgtpe", v[len(v)-1]|0x20); i >= 0 {
@@ -100,6 +104,15 @@ func tmpfsSize(opts []string, memTotal int64) (bytes int64, ok bool) {
 		return 0, false
 	}
 	return n << shift, true
+}
+
+// keys are the names of the options.
+func keys(opts []string) []string {
+	out := make([]string, len(opts))
+	for i, o := range opts {
+		out[i], _, _ = strings.Cut(o, "=")
+	}
+	return out
 }
 
 // value is the last one of key=value among the options, as the kernel takes it.

@@ -2,6 +2,7 @@ package harden
 
 import (
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -83,38 +84,61 @@ func rlimits(p *pass) {
 		out = append(out, r)
 	}
 	for _, b := range plan.Rlimits(p.pol.Limits) {
-		v := b.Max
-		if h, ok := p.f.Host.HardLimits[b.Name]; ok && b.Exact && h < v {
+		if h, ok := p.f.Host.HardLimits[b.Name]; ok && b.Exact && h < b.Max {
 			p.missing(rings.Resources, "process.rlimits["+b.Name+"]",
-				fmt.Sprintf("the engine's own bound is %d, and only CAP_SYS_RESOURCE raises it to %d: %s", h, v, b.Why))
+				fmt.Sprintf("the engine's own bound is %d, and only CAP_SYS_RESOURCE raises it to %d: %s", h, b.Max, b.Why))
 		}
-		i := slices.IndexFunc(out, func(r specs.POSIXRlimit) bool { return r.Type == b.Name })
-		if i < 0 {
-			// Below the bound that this process itself has: a child's cannot be
-			// raised without CAP_SYS_RESOURCE.
-			if h, ok := p.f.Host.HardLimits[b.Name]; ok && h < v {
-				v = h
-			}
+		if !slices.ContainsFunc(out, func(r specs.POSIXRlimit) bool { return r.Type == b.Name }) {
+			v := min(b.Max, hardLimit(p, b.Name))
 			p.change(rings.Resources, report.Set, "process.rlimits["+b.Name+"]", "", fmt.Sprint(v), b.Why)
 			out = append(out, specs.POSIXRlimit{Type: b.Name, Hard: v, Soft: v})
-			continue
-		}
-		if out[i].Hard > v || b.Exact && out[i] != (specs.POSIXRlimit{Type: b.Name, Hard: v, Soft: v}) {
-			p.change(rings.Resources, report.Lowered, "process.rlimits["+b.Name+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(v), b.Why)
-			out[i].Hard = v
-		}
-		if b.Exact {
-			out[i].Soft = v
 		}
 	}
 	for i := range out {
-		if h, ok := p.f.Host.HardLimits[out[i].Type]; ok && out[i].Hard > h {
-			p.change(rings.Resources, report.Lowered, "process.rlimits["+out[i].Type+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(h), "the engine's own bound")
-			out[i].Hard = h
-		}
-		out[i].Soft = min(out[i].Soft, out[i].Hard)
+		boundRlimit(p, &out[i])
 	}
 	pr.Rlimits = out
+}
+
+// hardLimit is the bound that this process itself has: a child's cannot be raised without
+// CAP_SYS_RESOURCE.
+func hardLimit(p *pass, name string) uint64 {
+	if h, ok := p.f.Host.HardLimits[name]; ok {
+		return h
+	}
+	return math.MaxUint64
+}
+
+// boundRlimit holds one limit to policy's bound and the engine's own.
+func boundRlimit(p *pass, r *specs.POSIXRlimit) {
+	was, h, why := *r, hardLimit(p, r.Type), "the engine's own bound"
+	rules := plan.Rlimits(p.pol.Limits)
+	if i := slices.IndexFunc(rules, func(b plan.Rlimit) bool { return b.Name == r.Type }); i >= 0 {
+		if b := rules[i]; b.Exact {
+			r.Hard, r.Soft, why = b.Max, b.Max, b.Why
+		} else if r.Hard > b.Max && b.Max <= h {
+			r.Hard, why = b.Max, b.Why
+		}
+	}
+	r.Hard = min(r.Hard, h)
+	r.Soft = min(r.Soft, r.Hard)
+	field := "process.rlimits[" + r.Type + "]"
+	switch {
+	case was.Hard > r.Hard && was.Hard == h && p.f.Host.Rootless: // Podman writes its own limits
+		p.bound(field, rlimitText(was.Hard), rlimitText(r.Hard), why)
+	case was.Hard > r.Hard:
+		p.above(r.Type, field, rlimitText(was.Hard), rlimitText(r.Hard), why)
+	case was.Hard < r.Hard:
+		p.bound(field, rlimitText(was.Hard), rlimitText(r.Hard), why)
+	}
+}
+
+// rlimitText is a limit for the report.
+func rlimitText(v uint64) string {
+	if v == math.MaxUint64 {
+		return unlimited
+	}
+	return fmt.Sprint(v)
 }
 
 // defaultCaps are the capabilities that engines grant every container by default (moby

@@ -5,7 +5,6 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
 )
@@ -38,10 +37,10 @@ func sockets(p *pass, r *specs.LinuxResources) {
 	case asked != nil && *asked > 0 && (limit == 0 || *asked <= limit):
 		setSockets(r, *asked)
 	case asked != nil && limit > 0:
-		p.bound(field, policy.Size(*asked).String(), policy.Size(limit).String(), why)
+		p.above("", field, sizeText(*asked), sizeText(limit), "limits.sockets: "+why)
 		setSockets(r, limit)
 	case limit > 0:
-		p.bound(field, "", policy.Size(limit).String(), why)
+		p.bound(field, "", sizeText(limit), why)
 		setSockets(r, limit)
 	}
 	if r.Memory != nil && *r.Memory == (specs.LinuxMemory{}) {

@@ -10,6 +10,14 @@ import (
 	"agentjail.dev/runtime/spec/rings"
 )
 
+// The fields with a disk's bytes per second.
+const (
+	readRates  = resources + "blockIO.throttleReadBpsDevice"
+	writeRates = resources + "blockIO.throttleWriteBpsDevice"
+)
+
+const usable = "limits.io_read, limits.io_write: the disk behind a writable mount stays usable"
+
 // disk is a block device, by its numbers.
 type disk struct{ major, minor int64 }
 
@@ -45,17 +53,17 @@ func throttles(p *pass, r *specs.LinuxResources) {
 	}
 	for _, d := range disks {
 		if rd > 0 {
-			throttle(p, "throttleReadBpsDevice", &r.BlockIO.ThrottleReadBpsDevice, d, rd)
+			throttle(p, readRates, &r.BlockIO.ThrottleReadBpsDevice, d, rd)
 		}
 		if wr > 0 {
-			throttle(p, "throttleWriteBpsDevice", &r.BlockIO.ThrottleWriteBpsDevice, d, wr)
+			throttle(p, writeRates, &r.BlockIO.ThrottleWriteBpsDevice, d, wr)
 		}
 	}
 }
 
 // throttle holds one disk to a rate; every entry of that disk, since the last
 // one counts.
-func throttle(p *pass, name string, list *[]specs.LinuxThrottleDevice, d disk, rate uint64) {
+func throttle(p *pass, field string, list *[]specs.LinuxThrottleDevice, d disk, rate uint64) {
 	found := false
 	for i := range *list {
 		t := &(*list)[i]
@@ -63,25 +71,34 @@ func throttle(p *pass, name string, list *[]specs.LinuxThrottleDevice, d disk, r
 			continue
 		}
 		found = true
-		if t.Rate == 0 || t.Rate > rate {
-			p.bound(resources+"blockIO."+name, fmt.Sprint(t.Rate), fmt.Sprint(rate), "the disk behind a writable mount stays usable")
-			t.Rate = rate
-		}
+		capRate(p, field, t, rate)
 	}
 	if !found {
 		t := specs.LinuxThrottleDevice{Rate: rate}
 		t.Major, t.Minor = d.major, d.minor
 		*list = append(*list, t)
-		p.bound(resources+"blockIO."+name, "", fmt.Sprintf("%s/s on %d:%d", policy.Size(rate), d.major, d.minor), "the disk behind a writable mount stays usable")
+		p.bound(field, "", fmt.Sprintf("%s/s on %d:%d", policy.Size(rate), d.major, d.minor), usable)
 	}
 }
 
-// capRates holds an update's rates to policy's: a rate of 0 would take the
-// throttle off.
-func capRates(ts []specs.LinuxThrottleDevice, rate uint64) {
+// capRates holds an update's rates to policy's.
+func capRates(p *pass, field string, ts []specs.LinuxThrottleDevice, rate uint64) {
 	for i := range ts {
-		if rate > 0 && (ts[i].Rate == 0 || ts[i].Rate > rate) {
-			ts[i].Rate = rate
+		if rate > 0 {
+			capRate(p, field, &ts[i], rate)
 		}
 	}
+}
+
+// capRate holds one entry to a rate. Its own of 0 takes the throttle off.
+func capRate(p *pass, field string, t *specs.LinuxThrottleDevice, rate uint64) {
+	switch {
+	case t.Rate == 0:
+		p.bound(field, unlimited, fmt.Sprint(rate), usable)
+	case t.Rate > rate:
+		p.above("", field, fmt.Sprint(t.Rate), fmt.Sprint(rate), usable)
+	default:
+		return
+	}
+	t.Rate = rate
 }

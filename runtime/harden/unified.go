@@ -55,7 +55,12 @@ func unified(p *pass, r *specs.LinuxResources) {
 		if ok != nil && !strings.ContainsAny(v, "\n\r") && ok(p, v) {
 			continue
 		}
-		p.change(rings.Resources, report.Dropped, resources+"unified["+short(k)+"]", short(v), "", "it could go past a limit, or before others")
+		field := resources + "unified[" + short(k) + "]"
+		if ok != nil {
+			p.above("", field, short(v), "", "it goes past a limit of policy's")
+		} else {
+			p.change(rings.Resources, report.Dropped, field, short(v), "", "it could go past a limit, or before others")
+		}
 		delete(r.Unified, k)
 	}
 	if len(r.Unified) == 0 {

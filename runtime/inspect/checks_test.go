@@ -252,7 +252,7 @@ var damages = []damage{
 	{"root", "a mount over it", add("90 1 8:1 / / rw,nosuid,nodev - ext4 /dev/sda1 rw"), Broken, "ext4"},
 	{"tmpfs", "without a size", add("90 1 0:99 / /tmp rw,nosuid,nodev - tmpfs t rw,nr_inodes=10"), Broken, "/tmp has no size"},
 	{"tmpfs", "without a number of files", add("90 1 0:99 / /tmp rw,nosuid,nodev - tmpfs t rw,size=10k"), Broken, "/tmp has no number"},
-	{"tmpfs", "too large", add("90 1 0:99 / /tmp rw,nosuid,nodev - tmpfs t rw,size=1048576k,nr_inodes=10"), Broken, "size=1048576k"},
+	{"tmpfs", "too large", add("90 1 0:99 / /tmp rw,nosuid,nodev - tmpfs t rw,size=8388608k,nr_inodes=10"), Broken, "size=8388608k"},
 	{"tmpfs", "too many files", add("90 1 0:99 / /tmp rw,nosuid,nodev - tmpfs t rw,size=10k,nr_inodes=99999999"), Broken, "nr_inodes"},
 	{"tmpfs", "unlimited", add("90 1 0:99 / /tmp rw,nosuid,nodev - tmpfs t rw,size=0,nr_inodes=0"), Broken, "size=0"},
 	{"tmpfs", "with devices", add("90 1 0:99 / /tmp rw,nosuid - tmpfs t rw,size=10k,nr_inodes=10"), Broken, "nodev"},

@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // class is what a mount is to the jail.
@@ -88,11 +89,16 @@ func orNone(s string) string {
 	return s
 }
 
+// maxTmpfs is the size that no tmpfs of the jail exceeds.
+func (d *demands) maxTmpfs() policy.Size {
+	return d.jail.Policy.MaxTmpfs(d.host.MemTotal, d.host.Cgroup.Memory)
+}
+
 // tmpfsCaps: every tmpfs that can be written to has a size and a number of
 // files, neither above policy's. The kernel does not print what was not set.
 func tmpfsCaps(d *demands, s *seen) outcome {
-	pol := d.jail.Policy.Tmpfs
-	want := fmt.Sprintf("size of at most %s, at most %d files, nosuid, nodev", pol.Size, pol.Inodes)
+	pol, most := d.jail.Policy.Tmpfs, d.maxTmpfs()
+	want := fmt.Sprintf("size of at most %s, at most %d files, nosuid, nodev", most, pol.Inodes)
 	var bad []string
 	n := 0
 	for _, m := range s.of(ownTmpfs) {
@@ -107,7 +113,7 @@ func tmpfsCaps(d *demands, s *seen) outcome {
 			bad = append(bad, m.Point+" has no size")
 		case m.Value("nr_inodes") == "":
 			bad = append(bad, m.Point+" has no number of files")
-		case err != nil || bytes == 0 || bytes > uint64(pol.Size):
+		case err != nil || bytes == 0 || bytes > uint64(most):
 			bad = append(bad, fmt.Sprintf("%s has size=%s", m.Point, m.Value("size")))
 		case err2 != nil || files == 0 || files > uint64(pol.Inodes):
 			bad = append(bad, fmt.Sprintf("%s has nr_inodes=%s", m.Point, m.Value("nr_inodes")))
@@ -155,7 +161,7 @@ func bindMounts(d *demands, s *seen) outcome {
 			readOnly++
 		case m.Has("idmapped"):
 			mapped++
-		case engineShm(m, uint64(d.jail.Policy.Tmpfs.Size)):
+		case engineShm(m, uint64(d.maxTmpfs())):
 			shm++
 		case d.host.Rootless:
 			users++

@@ -117,11 +117,11 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 	return r.resize(j, limits)
 }
 
-// lowered returns the limits of an update that policy has lowered.
+// lowered returns the limits of an update that policy has lowered or denied.
 func lowered(rep *report.Report) []journal.Event {
 	var out []journal.Event
 	for _, c := range rep.Changes {
-		if c.Kind == report.Lowered {
+		if c.Kind == report.Lowered || c.Kind == report.Denied {
 			out = append(out, journal.Event{Kind: journal.LimitsRefused, Target: c.Field, Value: c.Was, Limit: c.Now, Reason: c.Why})
 		}
 	}

@@ -170,3 +170,60 @@ func TestSocketBuffers(t *testing.T) {
 		})
 	}
 }
+
+// mebibytes are the sizes of file systems in a jail, by their places.
+func mebibytes(d *engine.T, id string, places ...string) string {
+	return sh(d, id, "df -m "+strings.Join(places, " ")+" | awk 'NR > 1 { print $2 }' | xargs")
+}
+
+// TestTmpfsSizes: a tmpfs has the size that is requested, up to the memory limit, and policy's where none is.
+func TestTmpfsSizes(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	id := sleeper(d, "--shm-size", "512m", "--tmpfs", "/big:size=1g", "--tmpfs", "/plain")
+	eq(t, "sizes", mebibytes(d, id, "/dev/shm", "/big", "/plain"), "512 1024 256")
+	if out, code := agentjail(t, "denied", id); code != 0 || strings.Contains(out, "size") {
+		t.Errorf("denied: %d, %s", code, out)
+	}
+	shared := sleeper(d, "--ipc", "shareable", "--shm-size", "768m")
+	eq(t, "shared memory that others may join", mebibytes(d, shared, "/dev/shm"), "768")
+	// TestRunMountReadOnlyDevShm of moby's tests, with a directory that the jail may read.
+	eq(t, "a read-only directory there", mustRun(d, "--read-only", "-v", t.TempDir()+":/dev/shm:ro", engine.Busybox, "sh", "-c", "touch /dev/shm/x 2>&1; true"),
+		"touch: /dev/shm/x: Read-only file system")
+	for _, id := range []string{id, shared} {
+		if out, code := agentjail(t, "inspect", id); code != 0 {
+			t.Errorf("inspect: %d, %s", code, out)
+		}
+	}
+}
+
+// TestAboveLimits: what is requested above a limit is not lowered in silence: `denied` and the receipt have it.
+func TestAboveLimits(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	id := sleeper(d, "--shm-size", "900g", "--tmpfs", "/big:size=900g", "--memory", "900g", "--pids-limit", "5000", "--ulimit", "nofile=65536")
+	eq(t, "open files", strings.TrimSpace(sh(d, id, "ulimit -Hn")), "16384")
+	fields := []string{
+		"mounts[/dev/shm].size: 900GiB", "mounts[/big].size: 900GiB", "linux.resources.memory.limit: 900GiB",
+		"linux.resources.pids.limit: 5000", "process.rlimits[RLIMIT_NOFILE]: 65536",
+	}
+	denied, _ := agentjail(t, "denied", id)
+	receipt, _ := agentjail(t, "receipt", id)
+	for _, f := range fields {
+		if name, _, _ := strings.Cut(f, ":"); !strings.Contains(denied, name) || !strings.Contains(receipt, name) {
+			t.Errorf("%s is in one of them alone:\n%s\n%s", f, denied, receipt)
+		}
+	}
+	for _, v := range []string{"900GiB", "5000", "65536"} {
+		if !strings.Contains(denied, v) {
+			t.Errorf("%s is not in\n%s", v, denied)
+		}
+	}
+	if r := d.Docker("update", "--pids-limit", "6000", id); r.Code != 0 {
+		t.Fatal(r.Stderr)
+	}
+	eq(t, "processes after an update", strings.TrimSpace(sh(d, id, "cat /sys/fs/cgroup/pids/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids.max")), "1024")
+	if denied, _ := agentjail(t, "denied", id); !strings.Contains(denied, "6000") {
+		t.Errorf("an update above the limit is not in\n%s", denied)
+	}
+}

@@ -208,7 +208,7 @@ func (p *Path) full() string {
 		if p.Kind == Layer {
 			return "it is full: root.size, root.inodes and limits.memory"
 		}
-		return "it is full: tmpfs.size and tmpfs.inodes"
+		return "it is full: its size (--shm-size, --tmpfs size=, or tmpfs.size) and tmpfs.inodes"
 	}
 	return fmt.Sprintf("%s are left", sizeOf(p.Size-p.Used))
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,8 @@ type annotation struct {
 var annotations = []annotation{
 	{"root.size", "size of the ephemeral layer", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Root.Size, v) }},
 	{"root.inodes", "files in the ephemeral layer", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Root.Inodes, v) }},
-	{"tmpfs.size", "size of every other tmpfs", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Tmpfs.Size, v) }},
+	{"tmpfs.size", "size of every other tmpfs without a size of its own", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Tmpfs.Size, v) }},
+	{"tmpfs.max", "largest size of every other tmpfs", func(p *Policy, v string) (bool, error) { return p.lowerMaxTmpfs(v) }},
 	{"limits.pids", "processes and threads", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Limits.Pids, v) }},
 	{"limits.memory", "memory", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Limits.Memory, v) }},
 	{"network.allow", "fewer names of network.allow, separated by semicolons", func(p *Policy, v string) (bool, error) { return p.Network.narrow(v) }},
@@ -125,6 +127,16 @@ func AnnotationNames() []string {
 		out = append(out, a.name)
 	}
 	return out
+}
+
+// lowerMaxTmpfs is lowerSize for Tmpfs.Max, which is the memory limit where it is 0.
+func (p *Policy) lowerMaxTmpfs(v string) (bool, error) {
+	most := p.MaxTmpfs(math.MaxInt64, true)
+	took, err := lowerSize(&most, v)
+	if took {
+		p.Tmpfs.Max, p.Tmpfs.Size = most, min(p.Tmpfs.Size, most)
+	}
+	return took, err
 }
 
 func lowerSize(to *Size, v string) (bool, error) {

@@ -33,6 +33,8 @@ func TestAnnotations(t *testing.T) {
 		{"root.inodes", "99999999999999999999", nil},
 		{"tmpfs.size", "4096", func(p Policy) bool { return p.Tmpfs.Size == 4096 }},
 		{"tmpfs.size", "1G", nil},
+		{"tmpfs.max", "4096", func(p Policy) bool { return p.Tmpfs.Max == 4096 && p.Tmpfs.Size == 4096 }},
+		{"tmpfs.max", "1G", func(p Policy) bool { return p.Tmpfs.Max == 1<<30 && p.Tmpfs.Size == 256<<20 }},
 		{"limits.pids", "10", func(p Policy) bool { return p.Limits.Pids == 10 }},
 		{"limits.pids", "99999", func(p Policy) bool { return p.Limits.Pids == 99999 }}, // where policy has no bound
 		{"limits.pids", "0", nil},
@@ -182,6 +184,10 @@ func looser(a, b Policy) string {
 	if b.Seccomp.Profile == "strict" && a.Seccomp.Profile != "strict" || b.OnLoosen == LoosenRefuse && a.OnLoosen != LoosenRefuse {
 		return "profile or on_loosen"
 	}
+	if a.MaxTmpfs(1<<50, true) > b.MaxTmpfs(1<<50, true) || a.Tmpfs.checkMax() != nil {
+		return "tmpfs.max"
+	}
+	a.Tmpfs.Max = b.Tmpfs.Max
 	a.Root.Size, a.Root.Inodes, a.Tmpfs.Size, a.Limits.Pids, a.Limits.Memory = b.Root.Size, b.Root.Inodes, b.Tmpfs.Size, b.Limits.Pids, b.Limits.Memory
 	if CheckOwner(a.Binds.Owner) != nil {
 		return "binds.owner"

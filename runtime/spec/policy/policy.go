@@ -100,8 +100,45 @@ type Root struct {
 
 // Tmpfs caps every other tmpfs, each on its own.
 type Tmpfs struct {
+	// Size is the size of a tmpfs for which no size is requested, and Max the largest that can be
+	// requested; 0 is the bound that MaxTmpfs describes.
 	Size   Size  `toml:"size" json:"size"`
+	Max    Size  `toml:"max" json:"max,omitempty"`
 	Inodes int64 `toml:"inodes" json:"inodes"`
+}
+
+// checkMax refuses a largest size below the size that each tmpfs has by itself.
+func (t Tmpfs) checkMax() error {
+	if t.Max < 0 || t.Max > 0 && t.Max < t.Size {
+		return fmt.Errorf("tmpfs.max = %q: less than tmpfs.size = %q", t.Max, t.Size)
+	}
+	return nil
+}
+
+// MaxMemory is the memory limit on a host with that much memory, or 0 for none. A limit above the
+// host's memory would be none.
+func (p Policy) MaxMemory(host int64) Size {
+	if p.Limits.Memory > 0 && host > 0 {
+		return min(p.Limits.Memory, Size(host/4*3))
+	}
+	return p.Limits.Memory
+}
+
+// MaxTmpfs is the size that no tmpfs of a jail exceeds on a host with that much memory. Without
+// tmpfs.max it is the memory limit, to which the pages of a tmpfs count. counted reports that the
+// host has a memory control group: without one, sizes are the only bound, and no tmpfs is larger
+// than tmpfs.size.
+func (p Policy) MaxTmpfs(host int64, counted bool) Size {
+	most := Size(host / 4 * 3)
+	switch {
+	case !counted || host <= 0:
+		return p.Tmpfs.Size
+	case p.Tmpfs.Max > 0:
+		return min(p.Tmpfs.Max, most)
+	case p.Limits.Memory > 0:
+		return min(p.Limits.Memory, most)
+	}
+	return most
 }
 
 // Limits are upper bounds; a bundle may request less. Zero means that policy
@@ -519,7 +556,7 @@ func (p Policy) Validate() error {
 		oneOf("network.filter", p.Network.Filter, "required", "optional"),
 		p.Userns.validate(), p.Network.checkOutside(),
 		positive("root.size", int64(p.Root.Size)), positive("root.inodes", p.Root.Inodes),
-		positive("tmpfs.size", int64(p.Tmpfs.Size)), positive("tmpfs.inodes", p.Tmpfs.Inodes),
+		positive("tmpfs.size", int64(p.Tmpfs.Size)), positive("tmpfs.inodes", p.Tmpfs.Inodes), p.Tmpfs.checkMax(),
 		positive("limits.mounts", int64(p.Limits.Mounts)),
 		notNegative("limits.pids", p.Limits.Pids), notNegative("limits.memory", int64(p.Limits.Memory)),
 		notNegative("limits.swap", int64(p.Limits.Swap)),

@@ -1,0 +1,44 @@
+package podman
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// TestLimits: sizes that a person requests are those of the jail, what is above a limit is denied, and Podman's own
+// defaults, which are above limits too, are not.
+func TestLimits(t *testing.T) {
+	p := root(t)
+	sizes := func(id string) string {
+		return strings.TrimSpace(p.Must("exec", id, "sh", "-c", "df -m /dev/shm /big | awk 'NR > 1 { print $2 }' | xargs"))
+	}
+	denied := func(id string) string {
+		r := p.Run(nil, filepath.Join(filepath.Dir(under), "agentjailctl"), "denied", id)
+		if r.Code != 0 {
+			t.Fatal(r.Stderr)
+		}
+		return r.Stdout
+	}
+	plain := p.Detached("--network=none", "--shm-size", "512m", "--tmpfs", "/big:size=1g", engine.Busybox, "sleep", "3600")
+	if got := sizes(plain); got != "512 1024" {
+		t.Errorf("sizes: %q", got)
+	}
+	for _, f := range []string{"pids", "rlimits", "size"} {
+		if out := denied(plain); strings.Contains(out, f) {
+			t.Errorf("%s is denied although no person requested it:\n%s", f, out)
+		}
+	}
+	more := p.Detached("--network=none", "--shm-size", "900g", "--tmpfs", "/big:size=1g", "--pids-limit", "5000", "--ulimit", "nofile=65536", engine.Busybox, "sleep", "3600")
+	for _, f := range []string{"mounts[/dev/shm].size", "linux.resources.pids.limit", "process.rlimits[RLIMIT_NOFILE]"} {
+		if out := denied(more); !strings.Contains(out, f) {
+			t.Errorf("%s is not in\n%s", f, out)
+		}
+	}
+	r := p.Podman("run", "--rm", "--network=none", "--annotation", "dev.agentjail.on_loosen=refuse", "--pids-limit", "5000", engine.Busybox, "true")
+	if r.Code == 0 || !strings.Contains(r.Stderr, "linux.resources.pids.limit: refused: 5000 is more than policy allows") {
+		t.Errorf("where policy refuses: %d %s", r.Code, r.Stderr)
+	}
+}
