@@ -41,6 +41,7 @@ const (
 	EBPF       Code = "ebpf.required"
 	Git        Code = "git"
 	Annotation Code = "annotation"
+	Workspace  Code = "workspace"
 )
 
 // Codes lists every code with its meaning, in the order of a bundle's path.
@@ -86,5 +87,6 @@ var Codes = []struct {
 	{EBPF, "policy blocks something by eBPF programs (ebpf.block), and none block it here"},
 	{Git, "agentjail git: the repository leads out of its directory, or the command needs what the jail has not"},
 	{Annotation, "an annotation in agentjail's name is unknown, or has a value that the jail cannot have"},
+	{Workspace, "a view of a directory cannot be made, or is in use"},
 	{Delegate, "runc or crun did not apply the configuration"},
 }

@@ -1,0 +1,304 @@
+package workspace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/refusal"
+)
+
+// MinSize is the smallest layer, in bytes: ext4 with a journal.
+const MinSize = 16 << 20
+
+// features are those of the image's ext4, whatever the host's mke2fs.conf(5) has: each kernel that
+// idmaps mounts has them.
+const features = "none,has_journal,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
+
+// makeFS makes an ext4 file system in a file.
+func makeFS(path string, size, files int64) error {
+	journal := "4"
+	if size >= 1<<30 {
+		journal = "16"
+	}
+	program, err := exec.LookPath("mkfs.ext4")
+	if err != nil {
+		program = "/usr/sbin/mkfs.ext4"
+	}
+	out, err := exec.Command(program, "-q", "-F", "-b", "4096", "-I", "256", "-m", "0", "-O", features, "-J", "size="+journal,
+		"-N", strconv.FormatInt(files, 10), "-E", "nodiscard,lazy_itable_init=1,root_owner=0:0", path, strconv.FormatInt(size>>10, 10)+"k").CombinedOutput()
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return refusal.New(refusal.Workspace, "mkfs.ext4 is not installed").About("a view").WithRemedy("apt-get install e2fsprogs")
+	case err != nil:
+		return fmt.Errorf("mkfs.ext4: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// template returns an image without files, which is made once.
+func (s Store) template(size, files int64) (*os.File, error) {
+	path := filepath.Join(s.Dir, fmt.Sprintf(".template-%d-%d", size, files))
+	f, err := os.Open(path)
+	if !errors.Is(err, os.ErrNotExist) {
+		return f, err
+	}
+	tmp := atomicfile.Unique(filepath.Join(s.Dir, newPrefix+"template-"))
+	defer os.Remove(tmp)
+	made, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer made.Close()
+	if err := errors.Join(made.Truncate(size), makeFS(tmp, size, files)); err != nil {
+		return nil, err
+	}
+	// Another call may have made it meanwhile, which is the same.
+	if err := os.Rename(tmp, path); err != nil {
+		return nil, err
+	}
+	return os.Open(path)
+}
+
+// Allocate makes an image at a path, with all of its blocks: on a sparse one, writes would succeed
+// that a full disk of the host's then loses. The template's directory is the store's.
+func (s Store) Allocate(path string, size, files int64) (err error) {
+	if err := s.room(filepath.Dir(path), size); err != nil {
+		return err
+	}
+	from, err := s.template(size, files)
+	if err != nil {
+		return fmt.Errorf("making the template of a layer: %w", err)
+	}
+	defer from.Close()
+	image, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, image.Close()) }()
+	noCopyOnWrite(image)
+	if err := allocateAll(image, size); err != nil {
+		return err
+	}
+	return copyData(image, from, size)
+}
+
+// room refuses a layer that the disk has no room for.
+func (s Store) room(dir string, size int64) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if free := int64(fs.Bavail) * fs.Bsize; free < size {
+		return noRoom(dir, size, free)
+	}
+	return nil
+}
+
+func noRoom(dir string, size, free int64) error {
+	return refusal.New(refusal.Workspace, "%s has %d MiB free, and the layer takes %d MiB", dir, free>>20, size>>20).About("a view").
+		WithRemedy("`agentjail workspace discard` views that are not needed, or policy: workspace.size")
+}
+
+func allocateAll(image *os.File, size int64) error {
+	for {
+		switch err := unix.Fallocate(int(image.Fd()), 0, 0, size); err {
+		case nil:
+			return nil
+		case unix.EINTR:
+		case unix.ENOSPC:
+			return noRoom(filepath.Dir(image.Name()), size, 0)
+		default:
+			return fmt.Errorf("allocating %s: %w", image.Name(), err)
+		}
+	}
+}
+
+// noCopyOnWrite keeps btrfs from writing an allocated block to another place, for which there may
+// be no room (FS_NOCOW_FL, ioctl_iflags(2)). Other file systems have no such flag.
+func noCopyOnWrite(f *os.File) {
+	const noCow = 0x00800000
+	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err == nil {
+		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|noCow)
+	}
+}
+
+// copyData copies the parts of a sparse file that are no holes.
+func copyData(to, from *os.File, size int64) error {
+	for at := int64(0); at < size; {
+		data, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
+		if err == unix.ENXIO {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		hole, err := unix.Seek(int(from.Fd()), data, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.NewOffsetWriter(to, data), io.NewSectionReader(from, data, hole-data)); err != nil {
+			return err
+		}
+		at = hole
+	}
+	return nil
+}
+
+// loopMajor is the number of loop devices (Documentation/admin-guide/devices.txt).
+const loopMajor = 7
+
+// openLoop opens a loop device. Where /dev is not the kernel's own, its node may be missing.
+func openLoop(n int) (*os.File, error) {
+	path := "/dev/loop" + strconv.Itoa(n)
+	f, err := os.OpenFile(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if !errors.Is(err, os.ErrNotExist) {
+		return f, err
+	}
+	err = unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, uint32(n))))
+	if err != nil && err != unix.EEXIST {
+		return nil, &os.PathError{Op: "mknod", Path: path, Err: err}
+	}
+	return os.OpenFile(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+}
+
+// boundTo returns the loop device of an image, nil if none is bound to it.
+func boundTo(image *os.File) (*os.File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(image.Fd()), &st); err != nil {
+		return nil, err
+	}
+	bound, err := filepath.Glob("/sys/block/loop*/loop")
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range bound {
+		n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(dir)), "loop"))
+		if err != nil {
+			continue
+		}
+		device, err := openLoop(n)
+		if err != nil {
+			return nil, err
+		}
+		info, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
+		if err == nil && info.Device == st.Dev && info.Inode == st.Ino {
+			return device, nil
+		}
+		device.Close()
+		if err != nil && err != unix.ENXIO { // ENXIO: unbound meanwhile
+			return nil, fmt.Errorf("loop device %d: %w", n, err)
+		}
+	}
+	return nil, nil
+}
+
+// CheckLoop refuses a host without loop devices.
+func CheckLoop() error {
+	if _, err := os.Lstat("/dev/loop-control"); err != nil {
+		return refusal.New(refusal.Workspace, "this machine has no loop devices: %v", err).About("a view").WithRemedy("modprobe loop")
+	}
+	return nil
+}
+
+// bind binds an image to a free loop device, which is released with its last user.
+func bind(image *os.File) (*os.File, error) {
+	control, err := os.OpenFile("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, CheckLoop()
+	}
+	defer control.Close()
+	for range 64 {
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, fmt.Errorf("finding a free loop device: %w", err)
+		}
+		device, err := openLoop(n)
+		if err != nil {
+			return nil, err
+		}
+		c := unix.LoopConfig{Fd: uint32(image.Fd()), Size: 4096, Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
+		copy(c.Info.File_name[:], "agentjail")
+		if err = unix.IoctlLoopConfigure(int(device.Fd()), &c); err == nil {
+			return device, nil
+		}
+		device.Close()
+		if err != unix.EBUSY { // EBUSY: another process was faster
+			return nil, fmt.Errorf("binding a loop device: %w", err)
+		}
+	}
+	return nil, errors.New("binding a loop device: others were faster 64 times")
+}
+
+// MountImage mounts an image, detached. An image that is mounted already has the same file system
+// then, with the same content at any time.
+func MountImage(path string, attr int) (*os.File, error) {
+	image, err := os.OpenFile(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
+	// Of two devices of one image each would have a file system of its own. The lock is of another
+	// description than the device's, which lives on.
+	lock, err := flock(path, unix.LOCK_EX)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	device, err := boundTo(image)
+	if err == nil && device == nil {
+		device, err = bind(image)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer device.Close()
+	tree, err := mountDevice(device, attr)
+	if err != nil {
+		return nil, fmt.Errorf("mounting %s: %w", path, err)
+	}
+	return tree, nil
+}
+
+func mountDevice(device *os.File, attr int) (*os.File, error) {
+	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("ext4: %w", err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigSetString(fs, "source", openat.Proc(int(device.Fd()))); err != nil {
+		return nil, err
+	}
+	// The kernel would zero the tables of inodes by holes (Documentation/admin-guide/ext4.rst).
+	if err := unix.FsconfigSetFlag(fs, "noinit_itable"); err != nil {
+		return nil, err
+	}
+	if err := unix.FsconfigSetString(fs, "errors", "remount-ro"); err != nil {
+		return nil, err
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return nil, err
+	}
+	mnt, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attr)
+	if err != nil {
+		return nil, err
+	}
+	keepBlocks(device)
+	return os.NewFile(uintptr(mnt), device.Name()), nil
+}
+
+// keepBlocks keeps ext4 from zeroing short unwritten extents by holes in the image
+// (Documentation/ABI/testing/sysfs-fs-ext4, extent_max_zeroout_kb).
+func keepBlocks(device *os.File) {
+	_ = os.WriteFile("/sys/fs/ext4/"+filepath.Base(device.Name())+"/extent_max_zeroout_kb", []byte("0"), 0)
+}

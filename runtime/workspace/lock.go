@@ -1,0 +1,116 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
+)
+
+// Of one upper directory the kernel makes a second overlay, with undefined results: with index=off
+// it only logs it (overlayfs.rst, "Sharing and copying layers"). So a view has a lock for the whole
+// life of its jail's mount, which no crash leaves behind: the image's loop device. While a mount
+// exists, wherever it is, the device is bound to the image (LO_FLAGS_AUTOCLEAR, loop(4)).
+//
+// A reader mounts the image, too. It holds the directory's shared lock meanwhile (flock(2)): under
+// the exclusive lock, a bound device is a jail's.
+
+// patience is how long a view's reader may take, or the kernel to end the mount of a jail that has
+// ended; a variable for tests.
+var patience = 5 * time.Second
+
+// flock opens and locks a file or directory, and waits up to patience.
+func flock(path string, how int) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	err = poll(func() (bool, error) {
+		switch err := unix.Flock(fd, how|unix.LOCK_NB); err {
+		case nil:
+			return true, nil
+		case unix.EWOULDBLOCK, unix.EINTR:
+			return false, nil
+		default:
+			return false, err
+		}
+	})
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// errBusy is poll's error.
+var errBusy = errors.New("it is in use")
+
+// poll calls done until it returns true, with errBusy after patience.
+func poll(done func() (bool, error)) error {
+	for wait, end := time.Millisecond, time.Now().Add(patience); ; wait = min(2*wait, 50*time.Millisecond) {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return errBusy
+		}
+		time.Sleep(wait)
+	}
+}
+
+// shared takes a view's lock for a reader.
+func (s Store) shared(r *Record) (*os.File, error) {
+	use, err := flock(filepath.Join(s.Dir, r.ID), unix.LOCK_SH)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("view %s: %w", r.ID, ErrNotFound)
+	}
+	return use, err
+}
+
+// exclusive takes a view's lock, if no jail has the view and no reader reads it.
+func (s Store) exclusive(r *Record) (*os.File, error) {
+	use, err := flock(filepath.Join(s.Dir, r.ID), unix.LOCK_EX)
+	switch {
+	case errors.Is(err, errBusy):
+		return nil, refusal.New(refusal.Workspace, "another command reads or applies it").About("view %s", r.ID).WithRemedy("try again when that has ended")
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("view %s: %w", r.ID, ErrNotFound)
+	case err != nil:
+		return nil, err
+	}
+	if err := s.unmounted(r); err != nil {
+		use.Close()
+		return nil, err
+	}
+	return use, nil
+}
+
+// unmounted waits until no mount of a view's image is left.
+func (s Store) unmounted(r *Record) error {
+	err := poll(func() (bool, error) {
+		image, err := os.Open(s.path(r.ID, imageFile))
+		if errors.Is(err, os.ErrNotExist) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		defer image.Close()
+		device, err := boundTo(image)
+		if device != nil {
+			device.Close()
+		}
+		return device == nil, err
+	})
+	if errors.Is(err, errBusy) {
+		return refusal.New(refusal.Workspace, "jail %s has it", r.Jail).About("view %s", r.ID).
+			WithRemedy("end that jail, or start without --view: each jail can have a view of its own")
+	}
+	return err
+}

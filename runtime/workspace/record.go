@@ -1,0 +1,259 @@
+// Package workspace keeps the views of mounted directories: a jail writes into a layer of its own
+// over the directory, and the directory changes only when its owner applies the layer.
+//
+// Layout below the store's directory, which only root may enter:
+//
+//	ID/record.json   the record
+//	ID/image         the layer: an ext4 file system, allocated as a whole
+//	ID/applied.json  what apply has left in the directory
+//	.template-…      images without files, by size
+//	.new-…           a view that is being made
+package workspace
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/state"
+)
+
+// State reports what can be done with a view.
+type State string
+
+// The states of a view.
+const (
+	// Open is a view that a jail has, or had until it was killed.
+	Open State = "open"
+	// Ended is a view that no jail has: all that its jail wrote is on the disk.
+	Ended State = "ended"
+	// Incomplete is a view that was open when the machine ended: what was written last may be
+	// missing (overlayfs.rst, "Volatile mount"). It is never mounted for a jail again.
+	Incomplete State = "incomplete"
+)
+
+// A Record describes one view.
+type Record struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	// Path is the directory's when the view was made, and Dev and Ino identify the directory.
+	Path string `json:"path"`
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+	// UID, GID and Mode are the directory's.
+	UID  uint32 `json:"uid"`
+	GID  uint32 `json:"gid"`
+	Mode uint32 `json:"mode"`
+	// At is the view's place in the jail.
+	At string `json:"at"`
+	// Since is when the view was made, in nanoseconds since 1970, by the clock of files' times
+	// (filetime.Moment): a file of the directory with a later ctime has changed since.
+	Since int64 `json:"since"`
+	// Boot is the boot in which a jail had the view last, Jail that jail's id, and Key its key.
+	Boot string `json:"boot"`
+	Jail string `json:"jail"`
+	Key  string `json:"key"`
+	// Size and Files bound the layer, in bytes and inodes.
+	Size  int64 `json:"size"`
+	Files int64 `json:"files"`
+	// Hide are the names that policy hides in the view.
+	Hide []string `json:"hide,omitempty"`
+	// State is Open or Ended in the file; Store.Open and List return Incomplete where it holds.
+	State State `json:"state"`
+}
+
+// Store is the directory of all views. Boot is this boot's id.
+type Store struct{ Dir, Boot string }
+
+// defaultDir holds the views of the machine's jails: they outlive a boot.
+const defaultDir = "/var/lib/agentjail/workspaces"
+
+// Of returns the store of the views of a store's jails.
+func Of(s state.Store) Store {
+	w := Store{Dir: filepath.Join(s.Root, "workspaces"), Boot: state.BootID()}
+	if s.Root == state.DefaultRoot {
+		w.Dir = defaultDir
+	}
+	return w
+}
+
+const (
+	recordFile  = "record.json"
+	appliedFile = "applied.json"
+	imageFile   = "image"
+	newPrefix   = ".new-"
+
+	maxRecord  = 1 << 20
+	maxApplied = 256 << 20
+)
+
+// ErrNotFound is wrapped by the error for a view that does not exist.
+var ErrNotFound = errors.New("there is no such view")
+
+func (s Store) path(id, name string) string { return filepath.Join(s.Dir, id, name) }
+
+// List returns all views, the oldest first. A record that cannot be read, as a crash of the machine
+// may leave it, is an Incomplete view with its id alone.
+func (s Store) List() ([]*Record, error) {
+	list, err := os.ReadDir(s.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing views: %w", err)
+	}
+	var out []*Record
+	for _, e := range list {
+		if strings.HasPrefix(e.Name(), ".") || !e.IsDir() {
+			continue
+		}
+		r, err := s.read(e.Name())
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it is being removed
+		}
+		if err != nil {
+			r = &Record{ID: e.Name(), State: Incomplete}
+		}
+		out = append(out, r)
+	}
+	slices.SortStableFunc(out, func(a, b *Record) int { return time.Unix(0, a.Since).Compare(time.Unix(0, b.Since)) })
+	return out, nil
+}
+
+// read reads the record of a view by its id.
+func (s Store) read(id string) (*Record, error) {
+	data, err := atomicfile.Read(s.path(id, recordFile), maxRecord)
+	if err != nil {
+		return nil, err
+	}
+	r := new(Record)
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", s.path(id, recordFile), err)
+	}
+	if r.ID != id {
+		return nil, fmt.Errorf("%s is the record of view %q", s.path(id, recordFile), r.ID)
+	}
+	if r.State == Open && r.Boot != s.Boot {
+		r.State = Incomplete
+	}
+	return r, nil
+}
+
+// Open returns the view of an id, a name or the beginning of one id.
+func (s Store) Open(ref string) (*Record, error) {
+	all, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+	var found []*Record
+	for _, r := range all {
+		if r.ID == ref || r.Name == ref && ref != "" {
+			return r, nil
+		}
+		if ref != "" && strings.HasPrefix(r.ID, ref) {
+			found = append(found, r)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("view %q: %w (remedy: `agentjail workspace list` shows those that exist)", ref, ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return nil, fmt.Errorf("view %q: %d views have ids that begin so (remedy: more of the id)", ref, len(found))
+}
+
+// save writes a record.
+func (s Store) save(r *Record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(s.path(r.ID, recordFile), data, 0o600)
+}
+
+// Applied returns the times of change (ctime, in nanoseconds since 1970) that apply has left, by
+// path below the directory: "." is the directory itself. A file with this time is not a conflict.
+func (s Store) Applied(r *Record) (map[string]int64, error) {
+	data, err := atomicfile.Read(s.path(r.ID, appliedFile), maxApplied)
+	if errors.Is(err, os.ErrNotExist) {
+		return map[string]int64{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int64{}
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", s.path(r.ID, appliedFile), err)
+	}
+	return out, nil
+}
+
+// SaveApplied replaces what Applied returns.
+func (s Store) SaveApplied(r *Record, applied map[string]int64) error {
+	data, err := json.Marshal(applied)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(s.path(r.ID, appliedFile), data, 0o600)
+}
+
+// Discard removes a view. A view that a jail has is not removed.
+func (s Store) Discard(r *Record) error {
+	use, err := s.exclusive(r)
+	if err != nil {
+		return err
+	}
+	defer use.Close()
+	return s.remove(r.ID)
+}
+
+// remove removes a view's directory, the record last: until then the view is listed.
+func (s Store) remove(id string) error {
+	for _, name := range []string{imageFile, appliedFile} {
+		if err := os.Remove(s.path(id, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing view %s: %w", id, err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(s.Dir, id)); err != nil {
+		return fmt.Errorf("removing view %s: %w", id, err)
+	}
+	return nil
+}
+
+// newID returns an id that no view has.
+func newID() (string, error) {
+	var b [6]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// Held returns the number of bytes that the views' images take up on the disk.
+func (s Store) Held(all []*Record) int64 {
+	var sum int64
+	for _, r := range all {
+		sum += s.Room(r)
+	}
+	return sum
+}
+
+// Room returns the number of bytes that a view takes up on the disk.
+func (s Store) Room(r *Record) int64 {
+	var st unix.Stat_t
+	if unix.Lstat(s.path(r.ID, imageFile), &st) != nil {
+		return 0
+	}
+	return st.Blocks * 512
+}

@@ -1,0 +1,273 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/filetime"
+	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/refusal"
+)
+
+// The directories of an image: overlayfs's upper and work directory.
+const upperDir, workDir = "upper", "work"
+
+// mountFlags are those of every mount of an image but a jail's.
+const mountFlags = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+
+// Make makes a view of a directory that is open, with the fields of r that describe the jail, the
+// name and the bounds. It sets the others.
+func (s Store) Make(r *Record, dir *os.File) (err error) {
+	if err := CheckLoop(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return fmt.Errorf("making the directory of views: %w", err)
+	}
+	if err := r.describe(dir); err != nil {
+		return err
+	}
+	if err := s.room(s.Dir, r.Size); err != nil {
+		return err
+	}
+	all, err := flock(s.Dir, unix.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	if err := s.nameFree(r.Name); err != nil {
+		return err
+	}
+	if r.ID, err = newID(); err != nil {
+		return err
+	}
+	final := filepath.Join(s.Dir, r.ID)
+	part := Store{Dir: filepath.Join(s.Dir, newPrefix+r.ID), Boot: s.Boot}
+	if err := errors.Join(os.Mkdir(part.Dir, 0o700), os.Mkdir(filepath.Join(part.Dir, r.ID), 0o700)); err != nil {
+		return err
+	}
+	defer os.RemoveAll(part.Dir)
+	crash.Point("workspace.directory")
+	if err := s.Allocate(part.path(r.ID, imageFile), r.Size, r.Files); err != nil {
+		return err
+	}
+	crash.Point("workspace.image")
+	if err := r.layout(part.path(r.ID, imageFile)); err != nil {
+		return err
+	}
+	r.State, r.Boot = Ended, s.Boot
+	r.Since = filetime.Moment(openat.Proc(int(dir.Fd()))).UnixNano()
+	if err := part.save(r); err != nil {
+		return err
+	}
+	crash.Point("workspace.recorded")
+	if err := os.Rename(filepath.Join(part.Dir, r.ID), final); err != nil {
+		return fmt.Errorf("making view %s: %w", r.ID, err)
+	}
+	crash.Point("workspace.made")
+	return nil
+}
+
+// describe sets the fields that describe the directory.
+func (r *Record) describe(dir *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return err
+	}
+	path, err := openat.Name(int(dir.Fd()))
+	if err != nil {
+		return err
+	}
+	r.Path, r.Dev, r.Ino, r.UID, r.GID, r.Mode = path, st.Dev, st.Ino, st.Uid, st.Gid, st.Mode&0o7777
+	return nil
+}
+
+// nameFree refuses a name that a view has, or that none can have.
+func (s Store) nameFree(name string) error {
+	if name == "" {
+		return nil
+	}
+	if len(name) > 64 || strings.Trim(name, nameChars) != "" || strings.HasPrefix(name, "-") || strings.HasPrefix(name, ".") {
+		return refusal.New(refusal.Workspace, "a name has up to 64 letters, digits and _.-").About("view %q", name)
+	}
+	all, err := s.List()
+	for _, r := range all {
+		if r.Name == name {
+			return refusal.New(refusal.Workspace, "there is one of that name, of %s", r.Path).About("view %s", name).WithRemedy("agentjail workspace discard %s, or another name", name)
+		}
+	}
+	return err
+}
+
+const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+
+// layout makes the directories of a new image. The upper one shows as the view itself.
+func (r *Record) layout(image string) error {
+	tree, err := MountImage(image, mountFlags)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	at := int(tree.Fd())
+	for _, d := range []string{upperDir, workDir} {
+		if err := unix.Mkdirat(at, d, 0o700); err != nil {
+			return fmt.Errorf("making %s: %w", d, err)
+		}
+	}
+	upper, err := openUpper(tree)
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
+	return errors.Join(unix.Fchown(int(upper.Fd()), int(r.UID), int(r.GID)), unix.Fchmod(int(upper.Fd()), r.Mode))
+}
+
+// Begin opens a view for a jail, and returns its image's file system, detached, for `upper` and
+// `work` of an overlay, and a lock that the caller closes once the overlay is mounted.
+func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err error) {
+	now := Record{}
+	if err := now.describe(dir); err != nil {
+		return nil, nil, err
+	}
+	if now.Dev != r.Dev || now.Ino != r.Ino {
+		return nil, nil, refusal.New(refusal.Workspace, "it is of %s, and this is %s", r.Path, now.Path).About("view %s", r.ID).WithRemedy("another name")
+	}
+	use, err := s.exclusive(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			use.Close()
+		}
+	}()
+	had, err := s.read(r.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if had.State == Incomplete {
+		return nil, nil, refusal.New(refusal.Workspace, "the machine ended while a jail had it: what was written last may be missing").
+			About("view %s", r.ID).WithRemedy("agentjail workspace diff %s, then apply or discard it", r.ID)
+	}
+	if tree, err = MountImage(s.path(r.ID, imageFile), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			tree.Close()
+		}
+	}()
+	if err = removeMark(tree); err != nil { // of a jail of this boot that was killed
+		return nil, nil, err
+	}
+	r.State, r.Boot = Open, s.Boot
+	if err = s.save(r); err != nil {
+		return nil, nil, err
+	}
+	crash.Point("workspace.open")
+	return tree, use, nil
+}
+
+// mark is what a volatile overlay leaves in its work directory (overlayfs.rst, "Volatile mount").
+const mark = workDir + "/work/incompat"
+
+// removeMark removes what a volatile overlay leaves, which is not mounted any more.
+func removeMark(tree *os.File) error {
+	for _, p := range []struct {
+		path string
+		flag int
+	}{{mark + "/volatile/dirty", 0}, {mark + "/volatile", unix.AT_REMOVEDIR}, {mark, unix.AT_REMOVEDIR}} {
+		err := unix.Unlinkat(int(tree.Fd()), p.path, p.flag)
+		if err == unix.ENOTDIR && p.flag == 0 || err == unix.EISDIR || err == unix.EPERM {
+			err = unix.Unlinkat(int(tree.Fd()), p.path, unix.AT_REMOVEDIR)
+		}
+		if err != nil && err != unix.ENOENT {
+			return fmt.Errorf("removing %s: %w", p.path, err)
+		}
+	}
+	return nil
+}
+
+// OfJail returns the views that a jail has or had last.
+func (s Store) OfJail(key string) ([]*Record, error) {
+	all, err := s.List()
+	var out []*Record
+	for _, r := range all {
+		if r.Key == key && key != "" {
+			out = append(out, r)
+		}
+	}
+	return out, err
+}
+
+// End ends the views of a jail whose processes have ended: all that it wrote is on the disk then. A
+// view without a change and without a name is removed.
+func (s Store) End(key string) error {
+	all, err := s.OfJail(key)
+	errs := []error{err}
+	for _, r := range all {
+		if r.State == Open {
+			if err := s.end(r); err != nil {
+				errs = append(errs, fmt.Errorf("ending view %s: %w", r.ID, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s Store) end(r *Record) error {
+	tree, err := MountImage(s.path(r.ID, imageFile), mountFlags)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	upper, err := openUpper(tree)
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
+	names, err := upper.Readdirnames(1)
+	if len(names) == 0 && errors.Is(err, io.EOF) && r.Name == "" {
+		return s.remove(r.ID)
+	}
+	if err := unix.Syncfs(int(upper.Fd())); err != nil {
+		return fmt.Errorf("writing to the disk: %w", err)
+	}
+	crash.Point("workspace.synced")
+	if err := removeMark(tree); err != nil {
+		return err
+	}
+	crash.Point("workspace.unmarked")
+	r.State = Ended
+	return s.save(r)
+}
+
+// openUpper opens the upper directory of an image.
+func openUpper(tree *os.File) (*os.File, error) {
+	return openat.File(int(tree.Fd()), upperDir, openat.OneMount, unix.O_RDONLY|unix.O_DIRECTORY)
+}
+
+// Sweep removes what crashes left of views that were being made. It keeps every view.
+func (s Store) Sweep() error {
+	parts, err := filepath.Glob(filepath.Join(s.Dir, newPrefix+"*"))
+	if err != nil || len(parts) == 0 {
+		return err
+	}
+	all, err := flock(s.Dir, unix.LOCK_EX) // the makers hold it
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	var errs []error
+	for _, p := range parts {
+		errs = append(errs, os.RemoveAll(p))
+	}
+	return errors.Join(errs...)
+}

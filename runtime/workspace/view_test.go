@@ -1,0 +1,239 @@
+package workspace
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/refusal"
+)
+
+// size is the test's: the smallest.
+const size = MinSize
+
+// begun makes a store with a view of a directory, and opens it for a jail.
+func begun(t *testing.T, name string) (Store, *Record, *os.File, *os.File) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root mounts a layer")
+	}
+	if err := CheckLoop(); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	if err := errors.Join(os.Chown(dir, 1000, 1001), os.Chmod(dir, 0o750), os.WriteFile(filepath.Join(dir, "old"), []byte("old"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	lower, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lower.Close() })
+	s := Store{Dir: filepath.Join(t.TempDir(), "workspaces"), Boot: "this"}
+	r := &Record{Name: name, At: "/w", Jail: "j", Key: "k-j", Size: size, Files: 1000}
+	if err := s.Make(r, lower); err != nil {
+		t.Fatal(err)
+	}
+	return s, r, lower, begin(t, s, r, lower)
+}
+
+func begin(t *testing.T, s Store, r *Record, lower *os.File) *os.File {
+	t.Helper()
+	tree, lock, err := s.Begin(r, lower)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Close()
+	t.Cleanup(func() { tree.Close() })
+	return tree
+}
+
+// write makes a file in the upper directory.
+func write(t *testing.T, tree *os.File, name string) {
+	t.Helper()
+	fd, err := unix.Openat(int(tree.Fd()), upperDir+"/"+name, unix.O_CREAT|unix.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(fd)
+}
+
+func impatient(t *testing.T) {
+	was := patience
+	patience = 20 * time.Millisecond
+	t.Cleanup(func() { patience = was })
+}
+
+func TestView(t *testing.T) {
+	s, r, lower, tree := begun(t, "mine")
+	write(t, tree, "new")
+	if r.UID != 1000 || r.GID != 1001 || r.Mode != 0o750 || r.State != Open || r.Path != lower.Name() {
+		t.Errorf("%+v", r)
+	}
+	for _, ref := range []string{r.ID, "mine", r.ID[:5]} {
+		if got, err := s.Open(ref); err != nil || got.ID != r.ID || got.State != Open {
+			t.Errorf("%s: %+v, %v", ref, got, err)
+		}
+	}
+	for _, ref := range []string{"", "min", "none", "../x"} {
+		if _, err := s.Open(ref); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: %v", ref, err)
+		}
+	}
+	l, err := s.OpenLayers(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := openat.File(int(l.Upper.Fd()), "new", openat.Beneath, unix.O_RDONLY); err != nil || !l.Live {
+		t.Errorf("live %v: %v", l.Live, err)
+	} else {
+		f.Close()
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(l.Upper.Fd()), &st); err != nil || st.Uid != 1000 || st.Gid != 1001 || st.Mode&0o7777 != 0o750 {
+		t.Errorf("upper: %+v, %v", st, err)
+	}
+	l.Close()
+	tree.Close()
+	if err := s.End(r.Key); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.List()
+	if err != nil || len(all) != 1 || all[0].State != Ended {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	if room := s.Held(all); room < size {
+		t.Errorf("the image has %d bytes on the disk, and its size is %d", room, int64(size))
+	}
+	begin(t, s, all[0], lower).Close()
+	if err := s.Discard(r); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := s.List(); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestOneJail: a view is of one jail, and of none while it is read; the kernel mounts a second
+// overlay over the same directory.
+func TestOneJail(t *testing.T) {
+	s, r, lower, tree := begun(t, "")
+	write(t, tree, "new")
+	impatient(t)
+	refused := func(what, why string, err error) {
+		t.Helper()
+		if !errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, _, err := s.Begin(r, lower)
+	refused("second jail", "jail j has it", err)
+	refused("discard", "jail j has it", s.Discard(r))
+	tree.Close()
+	patience = 5 * time.Second
+	if err := s.End(r.Key); err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.OpenLayers(r)
+	if err != nil || l.Live {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	impatient(t)
+	_, _, err = s.Begin(r, lower)
+	refused("while it is read", "reads or applies", err)
+	l.Close()
+	patience = 5 * time.Second
+	begin(t, s, r, lower)
+	other, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	_, _, err = s.Begin(r, other)
+	refused("another directory", "it is of "+lower.Name(), err)
+}
+
+// TestEmptyEnds: a view without a change goes, unless it has a name.
+func TestEmptyEnds(t *testing.T) {
+	for name, left := range map[string]int{"": 0, "kept": 1} {
+		s, r, _, tree := begun(t, name)
+		tree.Close()
+		if err := s.End(r.Key); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := s.List(); err != nil || len(all) != left {
+			t.Errorf("name %q: %+v, %v", name, all, err)
+		}
+	}
+}
+
+// TestIncomplete: a view that was open in another boot is read, and never mounted for a jail.
+func TestIncomplete(t *testing.T) {
+	s, r, lower, tree := begun(t, "")
+	write(t, tree, "new")
+	tree.Close()
+	s.Boot = "next"
+	got, err := s.Open(r.ID)
+	if err != nil || got.State != Incomplete {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if _, _, err := s.Begin(got, lower); !errors.Is(err, refusal.Err) {
+		t.Errorf("begun with %v", err)
+	}
+	l, err := s.OpenLayers(got)
+	if err != nil || l.Live {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	l.Close()
+	if err := os.WriteFile(s.path(r.ID, recordFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Open(r.ID); err != nil || got.State != Incomplete {
+		t.Errorf("without a record's text: %+v, %v", got, err)
+	}
+}
+
+// TestRoom: a layer that the disk has no room for is refused before anything is made.
+func TestRoom(t *testing.T) {
+	s, _, lower, _ := begun(t, "taken")
+	for _, r := range []*Record{{Size: 1 << 50, Files: 1000}, {Size: size, Files: 1000, Name: "taken"}, {Size: size, Files: 1000, Name: "a/b"}} {
+		if err := s.Make(r, lower); !errors.Is(err, refusal.Err) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	if all, err := os.ReadDir(s.Dir); err != nil || len(all) != 2 { // the view and the template
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	s, r, _, _ := begun(t, "")
+	if err := os.MkdirAll(filepath.Join(s.Dir, newPrefix+"x", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.Dir, newPrefix+"*")); len(left) != 0 {
+		t.Errorf("%v", left)
+	}
+	if _, err := s.Open(r.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestApplied(t *testing.T) {
+	s, r, _, _ := begun(t, "")
+	if err := s.SaveApplied(r, map[string]int64{".": 1, "a/b": 2}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Applied(r); err != nil || len(got) != 2 || got["a/b"] != 2 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
