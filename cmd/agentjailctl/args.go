@@ -1,11 +1,22 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/lifecycle"
 )
+
+// usageStatus is the exit status for a command line that cannot be followed.
+const usageStatus = 2
+
+// usage is the error of a command line that cannot be followed.
+func usage(format string, args ...any) error {
+	return &lifecycle.StatusError{Code: usageStatus, Err: fmt.Errorf(format, args...)}
+}
 
 // flagsFirst puts a command's flags in front of its other arguments, where the library reads them:
 // users type `agentjail receipt ID --json`. The arguments after "--", and those of a command that

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 
 	"github.com/urfave/cli/v2"
@@ -61,7 +60,7 @@ func printJSON(c *cli.Context, v any) error {
 
 func noArguments(c *cli.Context) error {
 	if c.NArg() > 0 {
-		return fmt.Errorf("%q takes no argument (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
+		return usage("%q takes no argument (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/install"
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/runccli"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // engineHelp is the help for an engine, as far as the command line has it and not package install.
@@ -295,7 +296,10 @@ func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 	var out []install.Runtime
 	for _, n := range c.StringSlice("name") {
 		path := self
-		if runccli.PolicyName(n) != "" {
+		if name := runccli.PolicyName(n); name != "" {
+			if _, err := policy.Load(caller.Config(), name); register && err != nil {
+				return nil, fmt.Errorf("--name %s: each of its containers would be refused: %w", n, err)
+			}
 			path = filepath.Join(filepath.Dir(self), n)
 			if _, err := os.Lstat(path); register && errors.Is(err, os.ErrNotExist) {
 				return nil, fmt.Errorf("%s does not exist: the named policy is picked by the name that agentjail is called by (remedy: ln -s %s %s)",

@@ -14,7 +14,7 @@ func ownCommands() []*cli.Command {
 	return []*cli.Command{
 		sandboxCommand(), gitCommand(), lsCommand(), watchCommand(), deniedCommand(), journalCommand(), gcCommand(),
 		checkCommand(), explainCommand(), inspectCommand(), whyCommand(), learnCommand(), networkCommand(), diffCommand(), exportCommand(),
-		receiptCommand(), seccompCommand(), installCommand(), uninstallCommand(),
+		receiptCommand(), policyCommand(), seccompCommand(), installCommand(), uninstallCommand(),
 	}
 }
 

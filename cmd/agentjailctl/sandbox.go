@@ -146,14 +146,8 @@ func sandboxRuntime(c *cli.Context, tighten map[string]string) (*lifecycle.Runti
 	if err != nil {
 		return nil, err
 	}
-	// A container's annotation that policy does not follow is reported; who runs this command sees
-	// no report.
 	if _, ignored := r.Policy.Tighten(tighten); len(ignored) > 0 {
-		var all []string
-		for _, i := range ignored {
-			all = append(all, fmt.Sprintf("--tighten %s=%s: %s", strings.TrimPrefix(i.Name, policy.AnnotationPrefix), i.Value, i.Why))
-		}
-		return nil, errors.New(strings.Join(all, "; "))
+		return nil, notFollowed(ignored)
 	}
 	if names := c.StringSlice("allow"); len(names) > 0 {
 		// The caller is root, the owner of the policy.

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"errors"
 	"strings"
+
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // configHead is how the policy file begins that a package brings.
@@ -13,21 +14,15 @@ const configHead = `# agentjail's policy: what jails are given. See /usr/share/d
 
 `
 
-// defaultConfig is the policy file of a package: the reference of docs/configuration.md, commented
-// out. Tests of the policy hold that reference against the code.
-func defaultConfig(reference string) ([]byte, error) {
-	_, rest, ok := strings.Cut(reference, "\n## Keys\n\n```toml\n")
-	block, _, ok2 := strings.Cut(rest, "\n```\n")
-	if !ok || !ok2 {
-		return nil, errors.New("docs/configuration.md has no reference of the keys")
-	}
+// defaultConfig is the policy file of a package: all keys, commented out.
+func defaultConfig() []byte {
 	var b strings.Builder
 	b.WriteString(configHead)
-	for line := range strings.SplitSeq(block, "\n") {
-		if line != "" {
-			b.WriteString("#" + line)
+	for line := range strings.Lines(policy.Reference()) {
+		if line != "\n" {
+			b.WriteByte('#')
 		}
-		b.WriteByte('\n')
+		b.WriteString(line)
 	}
-	return []byte(b.String()), nil
+	return []byte(b.String())
 }

@@ -129,19 +129,12 @@ func (r *release) addCompletions(t *tree) error {
 
 // addPolicy adds the default policy and the suggested kernel settings.
 func (r *release) addPolicy(t *tree) error {
-	reference, err := os.ReadFile(filepath.Join(r.o.root, "docs/configuration.md"))
-	if err != nil {
-		return err
-	}
-	text, err := defaultConfig(string(reference))
-	if err != nil {
-		return err
-	}
-	if err := t.add("/etc/agentjail/config.toml", text, 0o644); err != nil {
+	if err := t.add("/etc/agentjail/config.toml", defaultConfig(), 0o644); err != nil {
 		return err
 	}
 	t.entries[len(t.entries)-1].config = true
-	if text, err = files.ReadFile("files/sysctl.conf"); err != nil {
+	text, err := files.ReadFile("files/sysctl.conf")
+	if err != nil {
 		return err
 	}
 	return t.add(shareDir+"sysctl.d/90-agentjail.conf", text, 0o644)

@@ -48,6 +48,32 @@ func (c Spec) Fetch() (secret.Value, error) {
 	return secret.New(text), nil
 }
 
+// Available returns why Fetch would fail, as far as that is known without running a command.
+func (c Spec) Available() error {
+	path, args, err := c.source()
+	switch {
+	case err != nil:
+		return nil // Check reports it
+	case args == nil:
+		if _, err = c.Fetch(); err != nil {
+			return err
+		}
+	default:
+		if _, err := trusted.Executable(path); err != nil {
+			return fmt.Errorf("%s: %w", c.From, err)
+		}
+	}
+	if !c.ForSSH() {
+		return nil
+	}
+	for _, h := range c.Hosts {
+		if _, err := c.HostKeys(h); err != nil {
+			return fmt.Errorf("known_hosts: %w", err)
+		}
+	}
+	return nil
+}
+
 // value returns the text without the end of its line, or an error if a header cannot hold it.
 func value(text []byte) ([]byte, error) {
 	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))

@@ -3,15 +3,18 @@ package policy
 import (
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"agentjail.dev/runtime/internal/docpage"
+	"agentjail.dev/runtime/kernel/idmap"
 )
 
 // TestDocsAreTheDefault holds the configuration reference in docs to the
 // code: it is complete, and it states the defaults.
 func TestDocsAreTheDefault(t *testing.T) {
+	docpage.Holds(t, "../../../docs/configuration.md", "keys", "```toml\n"+Reference()+"```\n")
 	text, err := os.ReadFile("../../../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
@@ -29,9 +32,33 @@ func TestDocsAreTheDefault(t *testing.T) {
 	if d := Default(); !reflect.DeepEqual(p, d) {
 		t.Errorf("the documented values are\n%+v\nthe defaults are\n%+v", p, d)
 	}
-	for _, key := range keys(reflect.TypeFor[Policy](), "") {
-		if !strings.Contains(block, "\n"+key+" = ") && !strings.HasPrefix(block, key+" = ") {
-			t.Errorf("docs/configuration.md does not explain %s", key)
+}
+
+// TestKeys: the table of keys and the fields of a policy are the same.
+func TestKeys(t *testing.T) {
+	var fields func(t reflect.Type, prefix string) []string
+	fields = func(t reflect.Type, prefix string) (out []string) {
+		for f := range t.Fields() {
+			switch name := prefix + f.Tag.Get("toml"); {
+			case f.Tag.Get("toml") == "-":
+			case f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[idmap.Pool]():
+				out = append(out, fields(f.Type, name+".")...)
+			default:
+				out = append(out, name)
+			}
+		}
+		return out
+	}
+	want, have := fields(reflect.TypeFor[Policy](), ""), KeyNames()
+	slices.Sort(want)
+	slices.Sort(have)
+	if !slices.Equal(want, have) {
+		t.Errorf("fields %q\nkeys %q", want, have)
+	}
+	for _, k := range Keys {
+		v := valueAt(reflect.ValueOf(Default()), k.Name)
+		if k.OneOf != nil && v.Kind() != reflect.String || k.About == "" || strings.Contains(k.About, "\n") {
+			t.Errorf("%+v", k)
 		}
 	}
 }

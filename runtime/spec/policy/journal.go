@@ -53,18 +53,9 @@ func (j *Journal) applyInside(v string) (bool, error) {
 // minJournal is the least that holds a jail's beginning and end.
 const minJournal = 128 << 10
 
-func (j Journal) validate() error {
-	switch {
-	case j.Dir != "" && (!filepath.IsAbs(j.Dir) || filepath.Clean(j.Dir) != j.Dir || j.Dir == "/"):
+func (j Journal) checkDir() error {
+	if j.Dir != "" && (!filepath.IsAbs(j.Dir) || filepath.Clean(j.Dir) != j.Dir || j.Dir == "/") {
 		return fmt.Errorf("journal.dir: %q is not a clean absolute path of a directory", j.Dir)
-	case j.Size < minJournal:
-		return fmt.Errorf("journal.size: at least 128K")
-	case j.Receipt != ReceiptBrief && j.Receipt != ReceiptFull:
-		return fmt.Errorf("journal.receipt = %q: must be one of %s, %s", j.Receipt, ReceiptBrief, ReceiptFull)
-	case j.Inside != InsideOff && j.Inside != InsideAsk && j.Inside != InsideOn:
-		return fmt.Errorf("journal.inside = %q: must be one of %s, %s, %s", j.Inside, InsideOff, InsideAsk, InsideOn)
-	case j.Keep < 0:
-		return fmt.Errorf("journal.keep: %d is less than 0", j.Keep)
 	}
 	return nil
 }

@@ -108,9 +108,9 @@ func sameRules(t *testing.T, a, b Policy) bool {
 
 // TestDiffers: every setting is compared, but the rules.
 func TestDiffers(t *testing.T) {
-	for _, key := range keys(reflect.TypeFor[Policy](), "") {
+	for _, key := range KeyNames() {
 		a, b := Default(), Default()
-		f := field(reflect.ValueOf(&b).Elem(), key)
+		f := valueAt(reflect.ValueOf(&b).Elem(), key)
 		switch f.Kind() {
 		case reflect.String:
 			f.SetString("other")
@@ -142,18 +142,4 @@ func TestDiffers(t *testing.T) {
 			t.Errorf("%s is the same, and differs: %q", key, got)
 		}
 	}
-}
-
-// field is the setting of a key.
-func field(v reflect.Value, key string) reflect.Value {
-	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag.Get("toml")
-		if tag == key {
-			return v.Field(i)
-		}
-		if len(key) > len(tag) && key[:len(tag)] == tag && key[len(tag)] == '.' {
-			return field(v.Field(i), key[len(tag)+1:])
-		}
-	}
-	panic("no setting " + key)
 }

@@ -110,7 +110,7 @@ func get(t *testing.T, p Policy, key string) any {
 // TestEveryKey sets each key, in the file and in a profile, and finds its value
 // and nothing else changed.
 func TestEveryKey(t *testing.T) {
-	all := keys(reflect.TypeFor[Policy](), "")
+	all := KeyNames()
 	if len(all) != len(others) {
 		t.Errorf("%d keys, and %d in the test", len(all), len(others))
 	}
@@ -189,7 +189,7 @@ func TestBadValues(t *testing.T) {
 		{`root.size = "inf"`, "not a size"},
 		{`root.size = "NaN"`, "not a size"},
 		{`root.size = "1.5"`, "not a size"},
-		{`root.size = 1.5`, "not a size"},
+		{`root.size = 1.5`, "must be a size"},
 		{`root.size = "4096T"`, ""},
 		{`root.size = "4194304T"`, "must be at most"},
 		{`root.inodes = 0`, "root.inodes = 0"},
@@ -212,7 +212,7 @@ func TestBadValues(t *testing.T) {
 		{`limits.nofile = 2000000000`, "limits.nofile"},
 		{`limits.memlock = -1`, "limits.memlock"},
 		{`limits.mounts = 0`, "limits.mounts"},
-		{`binds.root = "root"`, "must be one of refuse, nobody, allow"},
+		{`binds.root = "root"`, "must be one of allow, nobody, refuse"},
 		{`binds.root = ""`, "must be one of"},
 		{`binds.setid = "allow"`, "must be one of report, refuse"},
 		{`binds.lost = "ignore"`, "must be one of report, pause"},
@@ -230,7 +230,7 @@ func TestBadValues(t *testing.T) {
 		{`devices.allow = ["/dev"]`, "is not below /dev/"},
 		{`devices.allow = ["/etc/passwd"]`, "is not below /dev/"},
 		{`devices.allow = ["/dev/../sda"]`, "clean absolute path"},
-		{`seccomp.profile = ""`, "seccomp.profile = \"\": not one of"},
+		{`seccomp.profile = ""`, "seccomp.profile = \"\": must be one of"},
 		{`seccomp.on_violation = "log"`, "seccomp.on_violation"},
 		{`apparmor.profile = "unconfined"`, "apparmor.profile"},
 		{`apparmor.profile = ""`, "apparmor.profile"},

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/spec/policy"
+)
+
+func policyCommand() *cli.Command {
+	config := &cli.StringFlag{Name: "config", Usage: "policy `FILE` (default: that of the call, " + policy.DefaultPath + ")"}
+	return &cli.Command{
+		Name: "policy", Usage: "check a policy file, and show what is in force",
+		Subcommands: []*cli.Command{{
+			Name: "validate", Usage: "check a policy file with all its named policies", ArgsUsage: "[FILE]",
+			Description: `Lists each mistake with its file, line, key and remedy: keys that do not exist,
+values of another type or out of bounds, files that are named and cannot be read.
+Named policies of policies.d, beside FILE, are checked too. A credential whose hosts
+no policy allows is a warning. Runs nothing.
+
+Exit status 0 if jails can start by every policy, 1 if by some not, 2 for a wrong
+command line, 125 if FILE cannot be read.`,
+			Flags:  []cli.Flag{jsonFlag},
+			Action: validatePolicy,
+		}, {
+			Name: "show", Usage: "show the value of each key, and where it is from",
+			Description: `Prints every key with its value, as a policy file has it, and the value's place: the
+default, a line of a file, or a built-in policy. Values of keys are not secret; the
+values of credentials are not read.
+
+Exit status 0, 1 if no such policy exists or it has mistakes, 2 for a wrong command
+line, 125 if the file cannot be read.`,
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`"}, config,
+				&cli.StringSliceFlag{Name: "tighten", Usage: "as with a container's annotation `KEY=VALUE`"},
+				jsonFlag,
+			},
+			Action: showPolicy,
+		}, {
+			Name: "schema", Usage: "print the JSON Schema of policy files, for editors",
+			Description: "Prints a JSON Schema (2020-12) of the TOML file: each key with its type, values, default\nand explanation.",
+			Action: func(c *cli.Context) error {
+				if err := noArguments(c); err != nil {
+					return err
+				}
+				return printJSON(c, policy.Schema())
+			},
+		}},
+	}
+}
+
+// policyFile returns the absolute path of the policy file that a call is about.
+func policyFile(named string) (string, error) {
+	path, err := filepath.Abs(cmp.Or(named, caller.Config()))
+	if err != nil {
+		return "", lifecycle.OwnFailure(err)
+	}
+	return path, nil
+}
+
+func validatePolicy(c *cli.Context) error {
+	if c.NArg() > 1 {
+		return usage("validate takes at most one FILE: see `agentjail policy validate --help`")
+	}
+	path, err := policyFile(c.Args().First())
+	if err != nil {
+		return err
+	}
+	problems, err := policy.Examine(path)
+	if err != nil {
+		return lifecycle.OwnFailure(err)
+	}
+	mistakes := 0
+	for _, p := range problems {
+		if !p.Warning {
+			mistakes++
+		}
+	}
+	if c.Bool("json") {
+		err = printJSON(c, struct {
+			Schema   string          `json:"schema"`
+			File     string          `json:"file"`
+			Valid    bool            `json:"valid"`
+			Problems policy.Problems `json:"problems"`
+		}{"agentjail.policy.validate/1", path, mistakes == 0, append(policy.Problems{}, problems...)})
+	} else {
+		err = writeProblems(c, path, problems, mistakes)
+	}
+	if err == nil && mistakes > 0 {
+		err = &lifecycle.ExitError{Code: 1}
+	}
+	return err
+}
+
+func writeProblems(c *cli.Context, path string, problems policy.Problems, mistakes int) error {
+	for _, p := range problems {
+		kind := ""
+		if p.Warning {
+			kind = "warning: "
+		}
+		fmt.Fprintln(c.App.Writer, printable.Line(kind+p.String(), 0))
+	}
+	verdict := path + " is valid"
+	if mistakes > 0 {
+		verdict = fmt.Sprintf("%s has %s", path, plural(mistakes, "mistake"))
+	}
+	_, err := fmt.Fprintln(c.App.Writer, verdict)
+	return err
+}
+
+// plural is "1 thing" or "N things".
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+func showPolicy(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	path, err := policyFile(c.String("config"))
+	if err != nil {
+		return err
+	}
+	e, err := policy.Explain(path, cmp.Or(c.String("policy"), caller.PolicyName))
+	var mistakes policy.Problems
+	if errors.As(err, &mistakes) || errors.Is(err, policy.ErrNoPolicy) {
+		return &lifecycle.StatusError{Code: 1, Err: err}
+	} else if err != nil {
+		return lifecycle.OwnFailure(err)
+	}
+	tighten, err := tightened(c.StringSlice("tighten"))
+	if err != nil {
+		return usage("%v", err)
+	}
+	p, ignored := e.Tighten(tighten)
+	if len(ignored) > 0 {
+		return &lifecycle.StatusError{Code: 1, Err: notFollowed(ignored)}
+	}
+	e.Change("--tighten", p)
+	if c.Bool("json") {
+		return printJSON(c, struct {
+			Schema string         `json:"schema"`
+			File   string         `json:"file"`
+			Policy string         `json:"policy,omitempty"`
+			Values []policy.Value `json:"values"`
+		}{"agentjail.policy.show/1", path, c.String("policy"), e.Values()})
+	}
+	for _, v := range e.Values() {
+		if _, err := fmt.Fprintln(c.App.Writer, printable.Line(fmt.Sprintf("%s = %s # %s", v.Key, v.Text, v.From), 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notFollowed is the error of values of --tighten that policy does not follow. As annotations of
+// a container they would be reported; the caller of a command sees no report.
+func notFollowed(ignored []policy.Ignored) error {
+	var all []string
+	for _, i := range ignored {
+		all = append(all, fmt.Sprintf("--tighten %s=%s: %s", strings.TrimPrefix(i.Name, policy.AnnotationPrefix), i.Value, i.Why))
+	}
+	return errors.New(strings.Join(all, "; "))
+}

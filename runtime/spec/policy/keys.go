@@ -1,0 +1,246 @@
+package policy
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/seccomp"
+)
+
+// A Key is one setting of the policy. The type of its field in Policy is the type of its value.
+type Key struct {
+	// Name is the key with dots, as in the file.
+	Name string
+	// About is one line for people.
+	About string
+	// OneOf are the only values, of a ranked key from the loosest to the tightest; nil for a key
+	// with others.
+	OneOf []string
+	// narrow is the change that a project's own file may make.
+	narrow narrowing
+}
+
+// A narrowing is the kind of change to a key by which a policy gives less, or the same.
+type narrowing int
+
+const (
+	never         narrowing = iota // none: the key is the host's owner's
+	always                         // any: a choice between equal rights
+	lowerBound                     // a lower number, where 0 sets no bound
+	lowerValue                     // a lower number
+	onlyTrue                       // true
+	onlyFalse                      // false
+	later                          // a later value of OneOf
+	fewerEntries                   // only entries of the policy's list
+	moreEntries                    // all entries of the policy's list, and others
+	narrowerRules                  // names and ports that the policy's rules allow
+)
+
+// Keys are all settings of a policy, in the order of the documentation. Each is a field of Policy,
+// and each field is one of them.
+var Keys = []Key{
+	{Name: "delegate", About: "the best that works here (`agentjail check` names it), \"runc\", \"crun\" or an absolute path"},
+	{Name: "passthrough", About: "true, in a [policies.NAME] only: hand every call to the delegate as it came; nothing is hardened"},
+	{"on_loosen", "a grant beyond policy: \"strip\" it and start, or \"refuse\" to start", []string{LoosenStrip, LoosenRefuse}, later},
+
+	{"userns.map", "container root is the first id of the jail's own range; \"" + MapNobody + "\": host 65534", []string{MapRange, MapNobody}, never},
+	{Name: "userns.pool", About: "FIRST:COUNT, the host ids that ranges of 65536 are taken from"},
+
+	{"root.size", "the ephemeral layer over the image", nil, lowerBound},
+	{"root.inodes", "files in it", nil, lowerBound},
+	{"root.engine_links", "false: the engine follows no symbolic link in its view of the root (engines.md)", nil, onlyFalse},
+	{"tmpfs.size", "every other tmpfs, each, without a size of its own (--shm-size, --tmpfs size=)", nil, lowerBound},
+	{
+		Name: "tmpfs.max", About: "the largest such size; 0B: limits.memory, to which it counts. Without a memory control group: " +
+			"tmpfs.size",
+	},
+	{"tmpfs.inodes", "files in each", nil, lowerBound},
+
+	{"limits.pids", "for each jail; 0 sets no bound", nil, lowerBound},
+	{"limits.memory", "at most three quarters of the host's", nil, lowerBound},
+	{"limits.swap", "beyond memory", nil, lowerValue},
+	{"limits.cpus", "processors; 0 sets no bound", nil, lowerBound},
+	{"limits.io_read", "per second, on each disk behind a writable mount", nil, lowerBound},
+	{"limits.io_write", "as io_read", nil, lowerBound},
+	{"limits.nofile", "open files of each process (host-limits.md)", nil, lowerBound},
+	{"limits.memlock", "locked memory of each process", nil, lowerBound},
+	{"limits.sockets", "socket buffers, where control groups of version 1 do not count them as memory", nil, lowerBound},
+	{"limits.mounts", "in one bundle", nil, lowerBound},
+
+	{
+		"binds.root", "a writable directory of the host's root: refuse; " + RootNobody + ": mount it, but all writes are made as an unmapped user; " +
+			"allow: write as root (mounts.md)", []string{RootAllow, RootNobody, RootRefuse}, later,
+	},
+	{
+		"binds.owner", "who of the jail owns mounted directories: the first process's user; or \"1000\", \"1000:1000\", \"node\" (mounts.md)",
+		nil, always,
+	},
+	{
+		"binds.setid", "programs that run as a system account's, in a writable directory of its: report, refuse",
+		[]string{SetIDReport, SetIDRefuse}, later,
+	},
+	{"binds.allow", "host paths that may be mounted although refused by default, with what lies below", nil, fewerEntries},
+	{"binds.protect", "what the host runs of a mounted directory is read-only in the jail (protected-paths.md)", nil, onlyTrue},
+	{
+		"binds.lost", "a program of the host's takes a protection away: an alert in the journal; or \"pause\": also the jail is paused " +
+			"(protected-paths.md)", []string{LostReport, LostPause}, later,
+	},
+	{
+		"binds.unprotect", "what of it jails may change: \".git/config\", \".vscode\", or an absolute path with all below it",
+		nil, fewerEntries,
+	},
+	{"binds.hide", "patterns of names that are covered in mounted directories: \".env\", \"*.pem\", \"id_*\"", nil, moreEntries},
+	{"devices.allow", "devices beyond null, zero, full, random, urandom, tty, console and ptmx", nil, fewerEntries},
+
+	{
+		"seccomp.profile", "\"debug\": also ptrace within the jail (debugging.md); \"server\": also SysV shared memory, sendfile, filters of " +
+			"its own; \"tools\": no sockets; \"strict\": the shortest list, for one known kind of work (seccomp.md)", seccomp.Profiles(), never,
+	},
+	{Name: "seccomp.only", About: "a file with a list of calls that narrows the profile to some known work (learn.md#lists)"},
+	{"seccomp.on_violation", "\"kill\": what is not listed ends the process", []string{"errno", "kill"}, later},
+
+	{Name: "apparmor.profile", About: "loaded when missing"},
+	{"apparmor.required", "true: no jail on a kernel without AppArmor or SELinux", nil, onlyTrue},
+	{"landlock.required", "true: no jail on a kernel without Landlock (Linux 5.19)", nil, onlyTrue},
+	{"process.deny_write_execute", "true: no memory that was writable becomes executable; ends node, java and browsers", nil, onlyTrue},
+	{
+		"process.environment", "variables that a process's environment lacks: TAR_OPTIONS, ASAN_OPTIONS, LSAN_OPTIONS (differences.md)",
+		nil, always,
+	},
+
+	{
+		"network.mode", "nothing but lo; \"engine\": the engine's network, all other protections stay; \"names\": what network.allow names " +
+			"(network.md)", NetworkModes, never,
+	},
+	{"network.allow", "mode \"names\": what may be connected to, as NAME[:PORT,...]", nil, narrowerRules},
+	{"network.deny", "mode \"names\": what may not, whatever network.allow has", nil, moreEntries},
+	{Name: "network.servers", About: "mode \"names\": the name servers, as ADDRESS[:PORT]; none: the host's"},
+	{
+		"network.publish", "mode \"names\": what jails may publish, as [ADDRESS:]PORT[-PORT]; 127.0.0.1 without ADDRESS; or " +
+			"engine[:PORT[-PORT]], as docker -p", nil, fewerEntries,
+	},
+	{
+		Name: "credentials", About: "mode \"names\": what a jail can use and not read, as credentials.NAME = " +
+			"{ hosts, header, from, env, placeholder, tls }, or { hosts, ssh, from, known_hosts, repositories } (credentials.md)",
+	},
+	{"network.filter", "\"optional\": also on a kernel without nf_tables", []string{"optional", "required"}, later},
+
+	{Name: "shim.loggers", About: "programs that binary:// log URIs may run as root: \"/path?ARGUMENT=VALUE\", all arguments (engines.md)"},
+	{Name: "shim.logs", About: "directories below which file:// log URIs may write"},
+
+	{"journal.enabled", "keep what happens in each jail, outside its reach (journal.md)", nil, onlyTrue},
+	{Name: "journal.dir", About: "where; \"\": /var/log/agentjail, for others than root ~/.local/state/agentjail/journal"},
+	{Name: "journal.size", About: "of one jail's journal; its beginning and its end are kept"},
+	{Name: "journal.keep", About: "journals of jails that were deleted; the oldest go first"},
+	{
+		"journal.receipt", "what delete notes for the receipt: \"full\" names up to 4096 files of the layer in place of 256, and looks longer " +
+			"at mounted directories (receipt.md)", []string{ReceiptBrief, ReceiptFull}, never,
+	},
+	{
+		"journal.inside", "a file in the jail with its own refusals: \"on\", or \"" + InsideAsk + "\" for containers that request it (receipt.md)",
+		[]string{InsideOn, InsideAsk, InsideOff}, later,
+	},
+
+	{
+		"ebpf.block", "what eBPF programs refuse beyond their default: \"exec\", \"trace\", \"connect\", \"bind\"; takes agentjail-journal, " +
+			"restarted (security/ebpf.md)", nil, moreEntries,
+	},
+}
+
+// keyOf returns the row of a key.
+func keyOf(name string) (Key, bool) {
+	i := slices.IndexFunc(Keys, func(k Key) bool { return k.Name == name })
+	if i < 0 {
+		return Key{}, false
+	}
+	return Keys[i], true
+}
+
+// KeyNames lists the names of Keys.
+func KeyNames() []string {
+	var out []string
+	for _, k := range Keys {
+		out = append(out, k.Name)
+	}
+	return out
+}
+
+// isTable reports whether keys stand below a name.
+func isTable(name string) bool {
+	return slices.ContainsFunc(Keys, func(k Key) bool { return strings.HasPrefix(k.Name, name+".") })
+}
+
+// valueAt returns a policy's value of a key, or of a table of keys. It panics if there is none
+// (TestKeys).
+func valueAt(v reflect.Value, name string) reflect.Value {
+	for part := range strings.SplitSeq(name, ".") {
+		v = v.Field(fieldOf(v.Type(), part))
+	}
+	return v
+}
+
+// fieldOf returns the index of the field with a toml tag; -1 for none.
+func fieldOf(t reflect.Type, tag string) int {
+	for i := range t.NumField() {
+		if t.Field(i).Tag.Get("toml") == tag {
+			return i
+		}
+	}
+	return -1
+}
+
+// typeOf is the type of a key's value.
+func typeOf(name string) reflect.Type { return valueAt(reflect.ValueOf(Policy{}), name).Type() }
+
+// expected names a type for people, with an example.
+func expected(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Size]():
+		return "a size, as \"512m\""
+	case reflect.TypeFor[idmap.Pool]():
+		return "an id pool, as \"2013265920:134086656\""
+	case reflect.TypeFor[credential.Set]():
+		return "a table of credentials"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string, as \"...\""
+	case reflect.Float64:
+		return "a number, as 2 or 0.5"
+	case reflect.Slice:
+		return "a list of strings, as [\"...\"]"
+	case reflect.Struct:
+		return "a table"
+	}
+	return "a whole number"
+}
+
+// given names the type of a value of TOML.
+func given(v any) string {
+	switch v := v.(type) {
+	case bool:
+		return "true or false"
+	case string:
+		return fmt.Sprintf("the string %q", clipped(v))
+	case int64, float64:
+		return fmt.Sprintf("the number %v", v)
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a table"
+	}
+	return "a date or time"
+}
+
+func clipped(s string) string {
+	if len(s) > 100 {
+		return s[:97] + "..."
+	}
+	return s
+}

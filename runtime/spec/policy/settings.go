@@ -1,0 +1,254 @@
+package policy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+	"github.com/xrash/smetrics"
+
+	"agentjail.dev/runtime/spec/credential"
+)
+
+// A setting is one KEY = VALUE of a file.
+type setting struct {
+	policy string // of [policies.NAME]; "" at the top
+	key    string // with dots
+	value  any
+	file   string
+	line   int
+}
+
+// file is a policy file's text, read.
+type file struct {
+	path     string
+	settings []setting
+	policies []string // names, sorted
+	problems []Problem
+}
+
+// readFile reads the text of a policy file: its syntax, and the names of its keys.
+func readFile(data []byte, path string) *file {
+	f := &file{path: path}
+	var tree map[string]any
+	if err := toml.Unmarshal(data, &tree); err != nil {
+		f.problems = append(f.problems, syntax(err, path))
+		return f
+	}
+	lines := linesOf(data)
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		switch name {
+		case "policies":
+			f.named(tree[name], lines)
+		case "profiles":
+			f.problem("", name, lines.of(name), "[profiles.NAME] is [policies.NAME]: a profile is one of system calls, or AppArmor's "+
+				"(remedy: rename the table)")
+		default:
+			f.walk("", name, tree[name], lines, name)
+		}
+	}
+	slices.SortStableFunc(f.settings, func(a, b setting) int { return a.line - b.line })
+	return f
+}
+
+// named reads [policies].
+func (f *file) named(v any, lines lines) {
+	tables, ok := v.(map[string]any)
+	if !ok {
+		f.problem("", "policies", lines.of("policies"), given(v)+", but it must be tables, as [policies.NAME]")
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		table, ok := tables[name].(map[string]any)
+		if !ok {
+			f.problem(name, "", lines.of("policies", name), given(tables[name])+", but it must be a table (remedy: [policies."+name+"])")
+			continue
+		}
+		f.policies = append(f.policies, name)
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			f.walk(name, key, table[key], lines, "policies", name, key)
+		}
+	}
+}
+
+// walk reads the value of a key, or of a table of keys.
+func (f *file) walk(policy, key string, v any, lines lines, at ...string) {
+	line := lines.of(at...)
+	table, is := v.(map[string]any)
+	switch {
+	case key == "credentials" && is:
+		f.credentials(policy, table, lines, at)
+	case isTable(key) && is:
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			f.walk(policy, key+"."+name, table[name], lines, append(slices.Clone(at), name)...)
+		}
+	case isTable(key):
+		f.problem(policy, key, line, key+" is "+given(v)+", but it must be a table of keys")
+	default:
+		_, known := keyOf(key)
+		switch {
+		case known:
+		case len(table) > 0:
+			for _, name := range slices.Sorted(maps.Keys(table)) {
+				f.walk(policy, key+"."+name, table[name], lines, append(slices.Clone(at), name)...)
+			}
+			return
+		default:
+			f.problem(policy, key, line, unknownKey(key, key, KeyNames()))
+			return
+		}
+		f.settings = append(f.settings, setting{policy, key, v, f.path, line})
+	}
+}
+
+// credentials reads the fields of each credential.
+func (f *file) credentials(policy string, all map[string]any, lines lines, at []string) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		key := "credentials." + name
+		fields, ok := all[name].(map[string]any)
+		if !ok {
+			f.problem(policy, key, lines.of(append(slices.Clone(at), name)...), key+" is "+given(all[name])+", but it must be a table")
+			continue
+		}
+		for _, part := range slices.Sorted(maps.Keys(fields)) {
+			line := lines.of(append(slices.Clone(at), name, part)...)
+			if fieldOf(reflect.TypeFor[credential.Spec](), part) < 0 {
+				f.problem(policy, key, line, unknownKey(key+"."+part, part, credentialKeys()))
+				continue
+			}
+			f.settings = append(f.settings, setting{policy, key + "." + part, fields[part], f.path, line})
+		}
+	}
+}
+
+// unknownKey is the text about a key that does not exist.
+func unknownKey(key, name string, known []string) string {
+	near := suggestion(name, known)
+	if near == "" {
+		near = " (remedy: `agentjail policy schema` has all keys)"
+	}
+	return fmt.Sprintf("unknown key %q%s", key, near)
+}
+
+// credentialKeys are the fields of a credential.
+func credentialKeys() (out []string) {
+	for f := range reflect.TypeFor[credential.Spec]().Fields() {
+		out = append(out, f.Tag.Get("toml"))
+	}
+	return out
+}
+
+// problem records one.
+func (f *file) problem(policy, key string, line int, text string) {
+	f.problems = append(f.problems, Problem{File: f.path, Line: line, Policy: policy, Key: key, Text: text})
+}
+
+// apply sets a setting. It returns an error without the place.
+func (s setting) apply(p *Policy) error {
+	rest, isCredential := strings.CutPrefix(s.key, "credentials.")
+	if !isCredential {
+		if err := set(valueAt(reflect.ValueOf(p).Elem(), s.key), s.value); err != nil {
+			return fmt.Errorf("%s: %w", s.key, err)
+		}
+		return nil
+	}
+	at := strings.LastIndexByte(rest, '.')
+	name, part := rest[:at], rest[at+1:]
+	spec := p.Credentials[name]
+	v := reflect.ValueOf(&spec).Elem()
+	if err := set(v.Field(fieldOf(v.Type(), part)), s.value); err != nil {
+		return fmt.Errorf("%s: %w", s.key, err)
+	}
+	p.Credentials = maps.Clone(p.Credentials)
+	if p.Credentials == nil {
+		p.Credentials = credential.Set{}
+	}
+	p.Credentials[name] = spec
+	return nil
+}
+
+// syntax is the problem of a text that is no TOML.
+func syntax(err error, path string) Problem {
+	out := Problem{File: path, Text: strings.TrimPrefix(err.Error(), "toml: ")}
+	var at *toml.DecodeError
+	if errors.As(err, &at) {
+		var column int
+		out.Line, column = at.Position()
+		out.Text = fmt.Sprintf("column %d: %s", column, out.Text)
+	}
+	return out
+}
+
+// lines has the line of each key of a text, by its parts joined with NUL.
+type lines map[string]int
+
+// linesOf reads where keys are. The text is valid TOML.
+func linesOf(data []byte) lines {
+	out := lines{}
+	var p unstable.Parser
+	p.Reset(data)
+	var table []string
+	for p.NextExpression() {
+		switch e := p.Expression(); e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = out.note(data, &p, nil, e.Key())
+		case unstable.KeyValue:
+			out.value(data, &p, table, e)
+		}
+	}
+	return out
+}
+
+func (l lines) value(data []byte, p *unstable.Parser, within []string, e *unstable.Node) {
+	key := l.note(data, p, within, e.Key())
+	if e.Value().Kind != unstable.InlineTable {
+		return
+	}
+	for it := e.Value().Children(); it.Next(); {
+		if it.Node().Kind == unstable.KeyValue {
+			l.value(data, p, key, it.Node())
+		}
+	}
+}
+
+// note records the line of a key, and of its first parts where they have none yet.
+func (l lines) note(data []byte, p *unstable.Parser, within []string, key unstable.Iterator) []string {
+	path := slices.Clone(within)
+	for key.Next() {
+		n := key.Node()
+		path = append(path, string(n.Data))
+		line := 1 + bytes.Count(data[:p.Shape(n.Raw).Start.Offset], []byte("\n"))
+		if at := strings.Join(path, "\x00"); l[at] == 0 {
+			l[at] = line
+		}
+	}
+	return path
+}
+
+// of returns the line of a key; 0 if it is not known.
+func (l lines) of(parts ...string) int { return l[strings.Join(parts, "\x00")] }
+
+// suggestion is the end of an error about an unknown name: the known one that is most like it,
+// or nothing where none is near.
+func suggestion(name string, known []string) string {
+	best, least := "", min(4, 1+len(name)/3)
+	name = strings.ToLower(name)
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		// The last part of a key may be all that was written.
+		short := k[strings.LastIndexByte(k, '.')+1:]
+		d := min(smetrics.WagnerFischer(name, k, 1, 1, 1), 1+smetrics.WagnerFischer(name, short, 1, 1, 1))
+		if d < least {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", best)
+}
