@@ -36,12 +36,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		Storage: plan.StorageDirect,
 	}
 	if f.Role == bindsource.Injected && f.Kind == bindsource.File {
-		// The engine's resolv.conf, hosts and hostname: to be read.
-		if !readOnly {
-			readOnly = true
-			p.change(rings.Access, report.Lowered, mountField(m), "writable", "read-only", "the engine's own file")
-		}
-		b.Copy = p.network.CopyNames && ofNetwork(path.Clean(m.Destination))
+		readOnly = engineFile(p, m, f, &b, readOnly)
 	}
 	if p.network.Resolver != "" && path.Clean(m.Destination) == plan.ResolverFile && f.Kind == bindsource.File {
 		b.Copy, readOnly = true, true // agentjail's own text replaces the file's content
@@ -60,6 +55,25 @@ func bind(p *pass, i int, m *specs.Mount) {
 	handOver(p, m, f, &b)
 	bindOptions(p, m, f, &b)
 	p.plan.Binds = append(p.plan.Binds, b)
+}
+
+// engineFile decides on a file that the engine made for this container: its resolv.conf, hosts and
+// hostname, Podman's passwd. The engine reads it again, and it lies on the host's disk, so that a
+// jail that may write to it gets a copy. It returns whether the mount is read-only.
+func engineFile(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) bool {
+	network := ofNetwork(path.Clean(m.Destination))
+	switch {
+	case f.Secret || network && !p.network.CopyNames:
+		// A secret has an owner; the network's files change while the container runs.
+		if !readOnly {
+			p.change(rings.Access, report.Lowered, mountField(m), "writable", "read-only", "the engine's own file")
+		}
+		return true
+	case !readOnly:
+		p.change(rings.Access, report.Set, mountField(m), "the engine's own file", "a copy", "a jail writes to nothing of the engine's")
+	}
+	b.Copy = network || !readOnly
+	return readOnly
 }
 
 // sourceOf returns the facts about a mount's source. It refuses a mount without a source and

@@ -156,6 +156,8 @@ func TestBinds(t *testing.T) {
 	allow.Binds.Allow = []string{"/run/x.sock", "/etc/ssl", "/srv/data"}
 	asNobody, asRoot := policy.Default(), policy.Default()
 	asNobody.Binds.Root, asRoot.Binds.Root = policy.RootNobody, policy.RootAllow
+	enginesNetwork := policy.Default()
+	enginesNetwork.Network.Mode = policy.NetworkEngine
 	hostPath := directory
 	hostPath.HostPath = true
 	for _, c := range []struct {
@@ -198,7 +200,11 @@ func TestBinds(t *testing.T) {
 		{"a new volume, to read", "/data", "bind", "rbind ro", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume, New: true}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame, ReadOnly: true}, ""},
 		{"a new volume of another user", "/data", "bind", "rbind", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume, UID: 999, New: true}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
 		{"a new volume of a group", "/data", "bind", "rbind", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume, GID: 2000, New: true}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
-		{"the engine's file", "/etc/hosts", "bind", "rbind rprivate", bindsource.Fact{Path: "/v/hosts", Kind: bindsource.File, Role: bindsource.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"the engine's file", "/etc/hosts", "bind", "rbind rprivate", bindsource.Fact{Path: "/v/hosts", Kind: bindsource.File, Role: bindsource.Injected}, policy.Default(), "rbind rprivate nosuid nodev", plan.Bind{Owner: plan.OwnerNone, Copy: true}, ""},
+		{"the same, read-only", "/etc/hosts", "bind", "rbind rprivate ro", bindsource.Fact{Path: "/v/hosts", Kind: bindsource.File, Role: bindsource.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Copy: true}, ""},
+		{"the same, with the engine's network", "/etc/hosts", "bind", "rbind rprivate", bindsource.Fact{Path: "/v/hosts", Kind: bindsource.File, Role: bindsource.Injected}, enginesNetwork, "rbind rprivate ro nosuid nodev", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"another file of the engine's", "/etc/passwd", "bind", "rbind rprivate", bindsource.Fact{Path: "/v/passwd", Kind: bindsource.File, Role: bindsource.Injected}, policy.Default(), "rbind rprivate nosuid nodev", plan.Bind{Owner: plan.OwnerNone, Copy: true}, ""},
+		{"the same, read-only", "/etc/passwd", "bind", "rbind rprivate ro", bindsource.Fact{Path: "/v/passwd", Kind: bindsource.File, Role: bindsource.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
 		{"a secret", "/run/secrets/s", "bind", "rbind rprivate", bindsource.Fact{Path: "/v/mounts/secrets/s", Kind: bindsource.File, Role: bindsource.Injected, Secret: true, UID: 1000}, policy.Default(), "rbind rprivate ro nosuid nodev", plan.Bind{Owner: plan.OwnerSame, ReadOnly: true}, ""},
 		{"the engine's shared memory", "/dev/shm", "bind", "rbind", bindsource.Fact{Path: "/v/shm", Kind: bindsource.Dir, Role: bindsource.Injected, Room: 64 << 20}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone}, ""},
 		{"the host's programs, to read", "/ro", "bind", "rbind ro", bindsource.Fact{Path: "/usr/share", Kind: bindsource.Dir, System: true}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
@@ -245,9 +251,6 @@ func TestBinds(t *testing.T) {
 		}
 		want := c.bind
 		want.Index, want.Source, want.Storage = 2, from, plan.StorageDirect
-		// The engine's files about the network, which is empty: no path of its own
-		// storage in the jail's mount table.
-		want.Copy = want.Copy || c.fact.Role == bindsource.Injected && c.fact.Kind == bindsource.File && c.at == "/etc/hosts"
 		// What the host runs of it is kept from the jail, also what an engine's volume
 		// does not have yet only where somebody chose the directory.
 		want.Protect = c.fact.Kind == bindsource.Dir && c.fact.Role != bindsource.Injected && !want.ReadOnly

@@ -31,7 +31,7 @@ func throttles(p *pass, r *specs.LinuxResources) {
 	var disks []disk
 	writable := false
 	for _, b := range p.plan.Binds {
-		if b.ReadOnly {
+		if b.ReadOnly || b.Copy {
 			continue
 		}
 		writable = true

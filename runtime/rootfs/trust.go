@@ -92,7 +92,7 @@ func (v *viewMaker) copyTrust() error {
 		if i < 0 {
 			return fmt.Errorf("the mount at %s is gone", t.path)
 		}
-		if err := v.writeFor("trust"+strconv.Itoa(n), t.text, &v.Spec.Mounts[i]); err != nil {
+		if err := v.writeFor("trust"+strconv.Itoa(n), t.text, &v.Spec.Mounts[i], false); err != nil {
 			return err
 		}
 	}

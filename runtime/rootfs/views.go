@@ -6,17 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/rootfs/procfiles"
-	"agentjail.dev/runtime/spec/bindsource"
-	"agentjail.dev/runtime/spec/plan"
 )
 
 // viewsDir is the tmpfs in the layer's directory that the jail's views are in. It
@@ -44,8 +40,10 @@ type viewMaker struct {
 	// trusts and inside are what addTrust and addInside have mounted.
 	trusts []trust
 	inside bool
-	// labelled reports that SELinux labels the file system.
-	labelled bool
+	// label is the mount option of an SELinux label; "" where there is none.
+	label string
+	// copies is the file system of the copies that the jail may write to; nil for none.
+	copies *os.File
 	// toView are the files that are to be views; bind mounts of the spec show the others.
 	toView []toView
 }
@@ -57,7 +55,7 @@ func (s *stager) makeViews() error {
 	if err != nil {
 		return err
 	}
-	v := &viewMaker{Request: &s.Request, at: filepath.Join(s.layer, viewsDir), trusts: s.trusts, inside: s.inside, labelled: label != ""}
+	v := &viewMaker{Request: &s.Request, at: filepath.Join(s.layer, viewsDir), trusts: s.trusts, inside: s.inside, label: label}
 	// The thread has its own mask since it has its own mount namespace.
 	defer unix.Umask(unix.Umask(0))
 	if err := unix.Mkdir(v.at, 0o755); err != nil {
@@ -70,6 +68,7 @@ func (s *stager) makeViews() error {
 		return err
 	}
 	defer v.dir.Close()
+	defer func() { _ = v.copies.Close() }() // an error where there is none
 	var st unix.Stat_t
 	if err := unix.Fstat(int(v.dir.Fd()), &st); err != nil {
 		return err
@@ -203,125 +202,6 @@ func (v *viewMaker) writeSys() error {
 	return nil
 }
 
-// maxCopy bounds a copied file, in bytes. The engine's have some hundreds.
-const maxCopy = 1 << 20
-
-// copyFiles copies the files of the engine and of the host that the jail is to have
-// copies of, as container root's.
-func (v *viewMaker) copyFiles() error {
-	for _, b := range v.Plan.Binds {
-		if !b.Copy {
-			continue
-		}
-		m := &v.Spec.Mounts[b.Index]
-		if v.ownResolver(m) {
-			continue
-		}
-		text, err := v.copyText(v.Sources[b.Index])
-		if err != nil {
-			return fmt.Errorf("copying %s: %w", b.Source, err)
-		}
-		if filepath.Clean(m.Destination) == "/etc/hosts" {
-			text = nameItself(text, v.Spec.Hostname)
-		}
-		if err := v.writeFor("file"+strconv.Itoa(b.Index), text, m); err != nil {
-			return err
-		}
-	}
-	for i := range v.Spec.Mounts {
-		if m := &v.Spec.Mounts[i]; v.ownResolver(m) {
-			if err := v.writeFor("resolver", v.Plan.Resolver, m); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// writeFor writes a file of container root's, and has a bind mount show it.
-func (v *viewMaker) writeFor(name, text string, m *specs.Mount) error {
-	if err := write(v.dir, name, text, 0o644); err != nil {
-		return err
-	}
-	uid, ok1 := v.Plan.IDs.HostUID(0)
-	gid, ok2 := v.Plan.IDs.HostGID(0)
-	if ok1 && ok2 {
-		if err := unix.Fchownat(int(v.dir.Fd()), name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return err
-		}
-	}
-	m.Source = filepath.Join(v.at, name)
-	m.Options = addOptions(m.Options, "ro", "noexec")
-	return nil
-}
-
-// ownResolver reports whether a mount is of the resolver's file, which has the plan's text.
-func (r *Request) ownResolver(m *specs.Mount) bool {
-	return r.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile &&
-		(m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
-}
-
-// addResolver adds a mount for the resolver's file to a spec without one. copyFiles fills the
-// file.
-func (s *stager) addResolver() error {
-	if s.Plan.Resolver == "" || slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool { return s.ownResolver(&m) }) {
-		return nil
-	}
-	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
-		Destination: plan.ResolverFile, Type: "bind", Source: plan.ResolverFile, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
-	})
-	return nil
-}
-
-func addOptions(options []string, more ...string) []string {
-	for _, o := range more {
-		if !slices.Contains(options, o) {
-			options = append(options, o)
-		}
-	}
-	return options
-}
-
-// copyText returns the text of a copy: of a public file the judged text, of an engine's file its
-// current text.
-func (v *viewMaker) copyText(src *bindsource.Source) (string, error) {
-	if src.IsPublic() {
-		u := v.Spec.Process.User
-		return src.TextFor(u.UID, u.GID, u.AdditionalGids), nil
-	}
-	return readSource(src)
-}
-
-// readSource reads the file that was opened and judged, even if its name leads elsewhere by now.
-func readSource(src *bindsource.Source) (string, error) {
-	f, err := openat.Reopen(int(src.File.Fd()), unix.O_RDONLY)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := atomicfile.ReadAll(f, maxCopy)
-	return string(text), err
-}
-
-// nameItself makes sure that the jail finds an address for its own name, which
-// programs look up (Java's InetAddress.getLocalHost): Docker 28 and later add
-// it, with an address that no jail has, after the jail was made.
-func nameItself(hosts, name string) string {
-	if name == "" {
-		return hosts
-	}
-	for line := range strings.Lines(hosts) {
-		line, _, _ = strings.Cut(line, "#")
-		if f := strings.Fields(line); len(f) > 1 && slices.Contains(f[1:], name) {
-			return hosts
-		}
-	}
-	if hosts != "" && !strings.HasSuffix(hosts, "\n") {
-		hosts += "\n"
-	}
-	return hosts + "127.0.0.1\t" + name + "\n"
-}
-
 // standardNodes are the device nodes that delegates bind from the host's /dev
 // into a user namespace, and masked files are bound from (OCI runtime-spec,
 // config-linux.md, Default Devices).
@@ -335,7 +215,7 @@ var standardNodes = []struct {
 // half of the host's memory, would show in the jail's mount table with every mount of a node.
 // SELinux hosts keep the host's nodes, which have labels of their own.
 func (v *viewMaker) makeDevices() error {
-	if v.labelled || v.Rootless { // a user cannot make nodes (mknod(2))
+	if v.label != "" || v.Rootless { // a user cannot make nodes (mknod(2))
 		return nil
 	}
 	for _, n := range standardNodes {

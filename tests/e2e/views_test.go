@@ -206,6 +206,38 @@ func TestMountTable(t *testing.T) {
 	eq(t, "owner", sh(d, id, "stat -c %u /etc/hosts /etc/hostname /etc/resolv.conf"), "0\n0\n0")
 }
 
+// TestNamesWritable: root of a jail can change the engine's files about the network, as under runc. They are the jail's own:
+// the engine's stay as they were, and a jail that fills them takes nothing of the host's.
+func TestNamesWritable(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	const files = "/etc/hosts /etc/hostname /etc/resolv.conf"
+	id := sleeper(d)
+	paths := strings.Fields(inspect(d, id, "{{.HostsPath}} {{.HostnamePath}} {{.ResolvConfPath}}"))
+	var before []string
+	for _, p := range paths {
+		before = append(before, content(t, p))
+	}
+	sh(d, id, "for f in "+files+"; do echo '# mine' >>$f || exit 1; done")
+	eq(t, "what was written", sh(d, id, "grep -l '^# mine' "+files+" | wc -l"), "3")
+	eq(t, "what a copy holds", sh(d, id, "dd if=/dev/zero of=/etc/hosts bs=1M count=64 2>/dev/null; echo $(( $(stat -c %s /etc/hosts) <= 4 << 20 ))"), "1")
+	for i, p := range paths {
+		eq(t, p, content(t, p), before[i])
+	}
+	if r := d.Docker("exec", "-u", "1000", id, "sh", "-c", "echo x >>/etc/hostname"); r.Code == 0 {
+		t.Errorf("another user than root writes: %s", r)
+	}
+	if out, code := agentjail(t, "inspect", id); code != 0 {
+		t.Errorf("inspect: %d: %s", code, out)
+	}
+	d.Must("restart", "-t", "0", id)
+	eq(t, "after a restart", sh(d, id, "grep -l '^# mine' "+files+" || echo none"), "none")
+	r := run(d, "--read-only", engine.Busybox, "sh", "-c", "echo x >>/etc/hosts")
+	has(t, "with --read-only", r.Stderr, "Read-only file system")
+	joined := mustRun(d, "--network", "container:"+id, engine.Busybox, "sh", "-c", "echo x >>/etc/hosts && tail -n 1 /etc/hosts")
+	eq(t, "with the network of another jail", joined, "x")
+}
+
 // TestInspectTells: agentjail inspect lists what stays, and a mounted directory with it.
 func TestInspectTells(t *testing.T) {
 	needAgentjail(t)

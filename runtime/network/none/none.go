@@ -40,7 +40,7 @@ func (Mode) Decide(f network.Found) network.Decision {
 // first jail.
 func (Mode) Terms(d network.Decision) network.Terms {
 	own := d.Namespace == network.Own
-	return network.Terms{NoMore: empty, CopyNames: own, OnlyLoopback: own}
+	return network.Terms{NoMore: empty, CopyNames: true, OnlyLoopback: own}
 }
 
 // Prepare has nothing to do: the delegate makes the namespace, or joins it.

@@ -1,0 +1,174 @@
+package rootfs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+)
+
+// maxCopy bounds a copied file, in bytes. The engine's have some hundreds.
+const maxCopy = 1 << 20
+
+// copyFiles copies the files of the engine and of the host that the jail is to have
+// copies of, as container root's.
+func (v *viewMaker) copyFiles() error {
+	for _, b := range v.Plan.Binds {
+		if !b.Copy {
+			continue
+		}
+		m := &v.Spec.Mounts[b.Index]
+		if v.ownResolver(m) {
+			continue
+		}
+		text, err := v.copyText(v.Sources[b.Index])
+		if err != nil {
+			return fmt.Errorf("copying %s: %w", b.Source, err)
+		}
+		if filepath.Clean(m.Destination) == "/etc/hosts" {
+			text = nameItself(text, v.Spec.Hostname)
+		}
+		if err := v.writeFor("file"+strconv.Itoa(b.Index), text, m, !b.ReadOnly); err != nil {
+			return err
+		}
+	}
+	for i := range v.Spec.Mounts {
+		if m := &v.Spec.Mounts[i]; v.ownResolver(m) {
+			if err := v.writeFor("resolver", v.Plan.Resolver, m, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeFor writes a file of container root's, and has a bind mount show it.
+func (v *viewMaker) writeFor(name, text string, m *specs.Mount, writable bool) error {
+	dir, at := v.dir, v.at
+	if writable {
+		if err := v.openCopies(); err != nil {
+			return err
+		}
+		dir, at = v.copies, v.copies.Name()
+	}
+	if err := write(dir, name, text, 0o644); err != nil {
+		return err
+	}
+	uid, ok1 := v.Plan.IDs.HostUID(0)
+	gid, ok2 := v.Plan.IDs.HostGID(0)
+	if ok1 && ok2 {
+		if err := unix.Fchownat(int(dir.Fd()), name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+	}
+	m.Source = filepath.Join(at, name)
+	m.Options = addOptions(m.Options, "noexec")
+	if !writable {
+		m.Options = addOptions(m.Options, "ro")
+	}
+	return nil
+}
+
+// writableDir is the tmpfs, below the layer's directory, of the copies that the jail may write to.
+// It has a size of its own: a full one is in the way of nothing else.
+const writableDir = "writable"
+
+// The bounds of these copies, unless policy's are lower.
+const (
+	copiesSize  = 4 * maxCopy
+	copiesFiles = 16
+)
+
+// openCopies mounts the file system of the copies that the jail may write to, the first time.
+func (v *viewMaker) openCopies() (err error) {
+	if v.copies != nil {
+		return nil
+	}
+	at := filepath.Join(filepath.Dir(v.at), writableDir)
+	if err := unix.Mkdir(at, 0o755); err != nil {
+		return &os.PathError{Op: "mkdir", Path: at, Err: err}
+	}
+	opts := fmt.Sprintf("%smode=0755,size=%d,nr_inodes=%d", v.label, min(copiesSize, int64(v.Plan.Tmpfs.Size)), min(copiesFiles, v.Plan.Tmpfs.Inodes))
+	if err := unix.Mount(mountSource, at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, opts); err != nil {
+		return fmt.Errorf("mounting a tmpfs with %s: %w", opts, err)
+	}
+	v.copies, err = OpenDir(at)
+	return err
+}
+
+// ownResolver reports whether a mount is of the resolver's file, which has the plan's text.
+func (r *Request) ownResolver(m *specs.Mount) bool {
+	return r.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile &&
+		(m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
+}
+
+// addResolver adds a mount for the resolver's file to a spec without one. copyFiles fills the
+// file.
+func (s *stager) addResolver() error {
+	if s.Plan.Resolver == "" || slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool { return s.ownResolver(&m) }) {
+		return nil
+	}
+	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
+		Destination: plan.ResolverFile, Type: "bind", Source: plan.ResolverFile, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
+	})
+	return nil
+}
+
+func addOptions(options []string, more ...string) []string {
+	for _, o := range more {
+		if !slices.Contains(options, o) {
+			options = append(options, o)
+		}
+	}
+	return options
+}
+
+// copyText returns the text of a copy: of a public file the judged text, of an engine's file its
+// current text.
+func (v *viewMaker) copyText(src *bindsource.Source) (string, error) {
+	if src.IsPublic() {
+		u := v.Spec.Process.User
+		return src.TextFor(u.UID, u.GID, u.AdditionalGids), nil
+	}
+	return readSource(src)
+}
+
+// readSource reads the file that was opened and judged, even if its name leads elsewhere by now.
+func readSource(src *bindsource.Source) (string, error) {
+	f, err := openat.Reopen(int(src.File.Fd()), unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := atomicfile.ReadAll(f, maxCopy)
+	return string(text), err
+}
+
+// nameItself makes sure that the jail finds an address for its own name, which
+// programs look up (Java's InetAddress.getLocalHost): Docker 28 and later add
+// it, with an address that no jail has, after the jail was made.
+func nameItself(hosts, name string) string {
+	if name == "" {
+		return hosts
+	}
+	for line := range strings.Lines(hosts) {
+		line, _, _ = strings.Cut(line, "#")
+		if f := strings.Fields(line); len(f) > 1 && slices.Contains(f[1:], name) {
+			return hosts
+		}
+	}
+	if hosts != "" && !strings.HasSuffix(hosts, "\n") {
+		hosts += "\n"
+	}
+	return hosts + "127.0.0.1\t" + name + "\n"
+}
