@@ -38,6 +38,17 @@ func TestRun(t *testing.T) {
 	eq(t, "owner of the image's files", mustRun(p, engine.Busybox, "stat", "-c", "%u:%g", "/etc/passwd"), "0:0")
 }
 
+// TestEnginesFilesWritable: root of a jail writes to its own copies of what podman makes for it.
+func TestEnginesFilesWritable(t *testing.T) {
+	p := root(t)
+	id := start(p, "-u", "1234", engine.Busybox, "sleep", "3600")
+	const files = "/etc/passwd /etc/hosts /etc/hostname /etc/resolv.conf"
+	write := "for f in " + files + "; do echo '# mine' >>$f || exit 1; done; grep -l '^# mine' " + files + " | wc -l"
+	eq(t, "what was written", p.Must("exec", "-u", "0", id, "sh", "-c", write), "4")
+	made := p.Run(nil, "sh", "-c", "cd /run/containers/storage/overlay-containers/"+id+"/userdata && ls passwd hosts hostname resolv.conf | wc -l && ! grep mine passwd hosts hostname resolv.conf")
+	eq(t, "podman's own", made.Stdout, "4\n")
+}
+
 func TestTerminal(t *testing.T) {
 	p := root(t)
 	term := p.Terminal(33, 77, "run", "--rm", "-it", "--network=none", engine.Busybox, "sh")
