@@ -43,10 +43,12 @@ func TestEnginesFilesWritable(t *testing.T) {
 	p := root(t)
 	id := start(p, "-u", "1234", engine.Busybox, "sleep", "3600")
 	const files = "/etc/passwd /etc/hosts /etc/hostname /etc/resolv.conf"
-	write := "for f in " + files + "; do echo '# mine' >>$f || exit 1; done; grep -l '^# mine' " + files + " | wc -l"
+	write := "for f in " + files + "; do echo '# mine' >>$f || exit 1; done; grep -l '# mine' " + files + " | wc -l"
 	eq(t, "what was written", p.Must("exec", "-u", "0", id, "sh", "-c", write), "4")
-	made := p.Run(nil, "sh", "-c", "cd /run/containers/storage/overlay-containers/"+id+"/userdata && ls passwd hosts hostname resolv.conf | wc -l && ! grep mine passwd hosts hostname resolv.conf")
-	eq(t, "podman's own", made.Stdout, "4\n")
+	own := p.Run(nil, "sh", "-c", "cd /run/containers/storage/overlay-containers/"+id+"/userdata && cat hosts hostname && ! grep '# mine' *")
+	if own.Code != 0 {
+		t.Errorf("podman's own: %s", own)
+	}
 }
 
 func TestTerminal(t *testing.T) {
