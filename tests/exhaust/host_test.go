@@ -4,12 +4,14 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // datagrams sends some between two sockets of the host's. One that is not there after so long was dropped.
 func datagrams(t *testing.T) {
 	t.Helper()
-	const many, patience = 100, 10 * time.Second
+	const many = 100
 	in, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +27,7 @@ func datagrams(t *testing.T) {
 		if _, err := out.Write(buf); err != nil {
 			t.Fatalf("datagram %d: %v", i, err)
 		}
-		if err := in.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := in.SetReadDeadline(time.Now().Add(env.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := in.ReadFrom(buf); err != nil {

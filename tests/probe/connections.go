@@ -13,9 +13,10 @@ import (
 // listenersOf bounds how many listeners share the connections: a program with 64 files has as many.
 const listenersOf = 50
 
-// patience is how long a connection over lo may take, in milliseconds. One that takes longer does
-// not come.
-const patience = 2000
+// retries is how often the kernel repeats a first packet that is not answered, after one second. It
+// takes the connection for failed after two more (tcp(7), TCP_SYNCNT). No clock of this program's
+// decides: the answer to a packet over lo comes before the timer of the next.
+const retries = 1
 
 // listener listens at a port of lo.
 func listener() (fd int, at unix.Sockaddr, err error) {
@@ -37,13 +38,7 @@ func connected(at unix.Sockaddr, data []byte) (fd int, err error) {
 	if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0); err != nil {
 		return fd, err
 	}
-	if err = unix.Connect(fd, at); err == unix.EINPROGRESS {
-		var n int
-		if n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, patience); n == 0 && err == nil {
-			err = unix.ETIMEDOUT
-		}
-	}
-	if err != nil {
+	if err = connectLo(fd, at); err != nil {
 		return fd, errors.Join(err, unix.Close(fd))
 	}
 	for len(data) > 0 {
@@ -59,7 +54,33 @@ func connected(at unix.Sockaddr, data []byte) (fd int, err error) {
 	return fd, nil
 }
 
-var errUsage = errors.New("usage: unaccepted COUNT BYTES close|reset, or tcp-sockets COUNT BYTES")
+// connectLo connects a socket that does not block, and waits until the kernel has an answer or none.
+func connectLo(fd int, at unix.Sockaddr) error {
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_SYNCNT, retries); err != nil {
+		return err
+	}
+	if err := unix.Connect(fd, at); err != unix.EINPROGRESS {
+		return err
+	}
+	poll := func() error {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1)
+		return err
+	}
+	err := poll()
+	for err == unix.EINTR {
+		err = poll()
+	}
+	if err != nil {
+		return err
+	}
+	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if errno != 0 {
+		return unix.Errno(errno)
+	}
+	return err
+}
+
+var errUsage = errors.New("usage: unaccepted COUNT BYTES close|reset..., or tcp-sockets COUNT BYTES")
 
 func countAndSize(args []string) (count, size int, err error) {
 	if len(args) < 2 {
@@ -71,7 +92,8 @@ func countAndSize(args []string) (count, size int, err error) {
 }
 
 // unaccepted makes COUNT connections that it never accepts, writes at most BYTES to each, and ends
-// its own side of it by "close" or "reset". It reports how many wait.
+// its own side of it by "close" or "reset", in turn where several are named. It reports how many
+// wait.
 func unaccepted(args []string) (any, error) {
 	many, size, err := countAndSize(args)
 	if err != nil {
@@ -80,7 +102,7 @@ func unaccepted(args []string) (any, error) {
 	if len(args) < 3 {
 		return nil, errUsage
 	}
-	data := make([]byte, size)
+	data, ends := make([]byte, size), args[2:]
 	got := taken{}
 	for made := 0; made < many && got.Errno == ""; {
 		_, at, err := listener()
@@ -89,7 +111,7 @@ func unaccepted(args []string) (any, error) {
 		}
 		for i := 0; i < (many+listenersOf-1)/listenersOf && made < many; i++ {
 			fd, err := connected(at, data)
-			if err == nil && args[2] == "reset" {
+			if err == nil && ends[made%len(ends)] == "reset" {
 				err = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 			}
 			if err != nil {
