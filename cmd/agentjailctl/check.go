@@ -17,8 +17,16 @@ import (
 func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "check whether this host supports each ring",
-		Description: "One line for each feature, found by trying it: ok, warning (jails start, with\nless than there could be) or missing (no jail starts), the ring, what was found,\nand what can be done. Exit status 0 when a jail can start. Leaves nothing behind.",
-		Flags:       []cli.Flag{jsonFlag},
+		Description: `Tries each feature and prints what is missing (no jail starts), then the warnings
+(jails start, with less than there could be), each with what was found and what can
+be done, and counts what is fine. Mistakes of the policy file are listed, also those
+of other named policies. Leaves nothing behind.
+
+Exit status 0 if a jail can start, 1 if not, 2 for a wrong command line, 125 for a
+failure of agentjail's.`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print one line for each feature, also for what is fine, with the ring"}, jsonFlag,
+		},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -29,9 +37,12 @@ func checkCommand() *cli.Command {
 			}
 			r := check.Run(check.Options{PolicyPath: c.String("config"), PolicyName: runccli.PolicyName(os.Args[0])})
 			var err error
-			if c.Bool("json") {
+			switch {
+			case c.Bool("json"):
 				err = printJSON(c, r)
-			} else {
+			case c.Bool("verbose"):
+				err = r.Lines(c.App.Writer)
+			default:
 				err = r.Text(c.App.Writer)
 			}
 			if err == nil && !r.CanStart {

@@ -121,7 +121,7 @@ func TestCheckCommand(t *testing.T) {
 	if r.CanStart != (lifecycle.Status(err) == 0) {
 		t.Errorf("canStart is %v, and the exit status %d", r.CanStart, lifecycle.Status(err))
 	}
-	text, _ = call(t, "check")
+	text, _ = call(t, "check", "-v")
 	if lines := strings.Count(text, "\n"); lines != len(r.Results)+1 {
 		t.Errorf("%d lines for %d results:\n%s", lines, len(r.Results), text)
 	}

@@ -55,7 +55,7 @@ const jail = "--runtime=" + engine.Name
 func (d demo) check() error {
 	say("1. Can this machine hold each ring? Tried, not guessed from versions.")
 	prompt("agentjail check")
-	out, err := exec.Command(d.runtime, "check").CombinedOutput()
+	out, err := exec.Command(d.runtime, "check", "-v").CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	fine := 0
 	for _, line := range lines[:len(lines)-1] {

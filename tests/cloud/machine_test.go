@@ -61,7 +61,7 @@ func hardened(t *testing.T) {
 			t.Errorf("%s is %s, not %s", key, got, want)
 		}
 	}
-	if r := run(t, "agentjail", "check"); r.Code != 0 || strings.Contains(r.Stdout, "missing ") || !strings.Contains(r.Stdout, "ok       ring 2  open files ") {
+	if r := run(t, "agentjail", "check", "-v"); r.Code != 0 || strings.Contains(r.Stdout, "missing ") || !strings.Contains(r.Stdout, "ok       ring 2  open files ") {
 		t.Error(r)
 	}
 	for what, command := range map[string][]string{

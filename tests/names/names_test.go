@@ -353,7 +353,7 @@ func goes(t *testing.T, n *internet, way string) {
 		t.Errorf("the report after restart: %v\n%s\nbefore:\n%s", err, again, text)
 	}
 	foreign(t, j)
-	if out, _ := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, "--config", j.conf, "check"); !strings.Contains(out, "are taken by "+way) {
+	if out, _ := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, "--config", j.conf, "check", "-v"); !strings.Contains(out, "are taken by "+way) {
 		t.Errorf("check: %s", out)
 	}
 }

@@ -57,7 +57,7 @@ func TestDelegateProfile(t *testing.T) {
 		load(t, "abi <abi/4.0>, profile "+name+" /usr/{bin,sbin}/"+name+" flags=(unconfined) { userns, }")
 	}
 	const left = "/crun: crun (unconfined), which confines nothing and is left"
-	if r := run(t, "agentjail", "check"); !strings.Contains(r.out, left) {
+	if r := run(t, "agentjail", "check", "-v"); !strings.Contains(r.out, left) {
 		t.Errorf("check does not say %q: %s", left, r)
 	}
 	each(t, func(t *testing.T, runtime string) {
@@ -73,7 +73,7 @@ func TestDelegateProfile(t *testing.T) {
 		t.Errorf("with a profile that confines the delegate: %s", r)
 	}
 	const stays = "/crun: crun (enforce), which stays and would confine the jail's init step"
-	if r := run(t, "agentjail", "check"); !strings.Contains(r.out, stays) || !strings.Contains(r.out, "aa-disable crun") {
+	if r := run(t, "agentjail", "check", "-v"); !strings.Contains(r.out, stays) || !strings.Contains(r.out, "aa-disable crun") {
 		t.Errorf("check does not say %q: %s", stays, r)
 	}
 }

@@ -90,6 +90,9 @@ func never(policy.Policy) bool  { return false }
 // namePrivileges is the probe that most others depend on.
 const namePrivileges = "privileges"
 
+// namePolicy is the probe of the policy file.
+const namePolicy = "policy"
+
 // Options reports which policy and state directory the check is for.
 type Options struct {
 	PolicyPath string // policy.DefaultPath if empty

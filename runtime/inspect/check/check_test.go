@@ -103,12 +103,27 @@ func TestText(t *testing.T) {
 		{Status: Missing, Ring: "0", What: "filter", Detail: "none", Remedy: "boot"},
 	}}
 	var b bytes.Buffer
-	if err := r.Text(&b); err != nil {
+	if err := r.Lines(&b); err != nil {
 		t.Fatal(err)
 	}
 	want := `ok       ring 2  tmpfs         fine
 warning  all     a longer one  bad\x1b[31m\x0aok  all  forged
 missing  ring 0  filter        none -> boot
+no jail can start on this host: 1 missing, 1 warning
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	// Problems first, in lines of a terminal; the rest is counted.
+	r.Results[1].Detail += strings.Repeat(" and so on", 8)
+	b.Reset()
+	if err := r.Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	want = `missing  filter: none -> boot
+warning  a longer one: bad\x1b[31m\x0aok all forged and so on and so on and so
+         on and so on and so on and so on and so on and so on
+ok       1 further check; ` + "`agentjail check -v`" + ` has all, in full
 no jail can start on this host: 1 missing, 1 warning
 `
 	if b.String() != want {

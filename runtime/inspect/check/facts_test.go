@@ -234,3 +234,27 @@ func TestLastStep(t *testing.T) {
 	}
 	expect("somebody else's", false, "agentjail-enter")
 }
+
+// TestPolicyMistakes: the probe of the policy file lists all mistakes of the file. It fails for
+// those of the policy in use, and warns of those of others.
+func TestPolicyMistakes(t *testing.T) {
+	needRoot(t)
+	path := filepath.Join(t.TempDir(), "config.toml")
+	write := func(text string) answer {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return policyFile(newEnv(Options{PolicyPath: path}))
+	}
+	a := write("limits.pids = 5\n[policies.a]\nlimits.pid = 1\n[policies.b]\nnetwork.mode = \"bogus\"\n[credentials.c]\nhosts = [\"a.example.test\"]\nheader = \"x-a\"\nfrom = \"file:/nonexistent\"\n")
+	if a.ok || !a.warn || !strings.Contains(a.detail, "line 3: [policies.a]") || !strings.Contains(a.detail, "line 5: [policies.b]") || !strings.Contains(a.detail, "line 9: credentials.c") {
+		t.Errorf("%+v", a)
+	}
+	if a = write("limits.pid = 1\n[policies.a]\nlimits.pid = 1\n"); a.ok || a.warn || !strings.Contains(a.detail, "line 1:") || !strings.Contains(a.detail, "line 3: [policies.a]") {
+		t.Errorf("%+v", a)
+	}
+	if a = write("limits.pids = 5\n"); !a.ok {
+		t.Errorf("%+v", a)
+	}
+}

@@ -15,6 +15,18 @@ import (
 
 // policyFile is read already, by newEnv: its content decides other probes.
 func policyFile(e *env) answer {
+	problems, err := policy.Examine(e.opts.PolicyPath)
+	if err == nil && len(problems) > 0 {
+		var all []string
+		for _, p := range problems {
+			all = append(all, strings.TrimPrefix(p.String(), e.opts.PolicyPath+": "))
+		}
+		found := warn
+		if e.policyErr != nil {
+			found = fail
+		}
+		return found("correct it: `agentjail policy validate`", "%s: %s", e.opts.PolicyPath, strings.Join(all, "; "))
+	}
 	if e.policyErr != nil {
 		return fail("correct it; until then no jail starts", "%v", e.policyErr)
 	}

@@ -12,7 +12,7 @@ import (
 // stand together, the outermost ring first.
 var probes = slices.Concat([]probe{
 	{namePrivileges, rings.None, "privileges", always, privileges},
-	{"policy", rings.None, "policy file", always, policyFile},
+	{namePolicy, rings.None, "policy file", always, policyFile},
 	{"passthrough", rings.None, "profiles", never, passthrough},
 	{"delegate", rings.None, "delegate", always, delegateFound},
 	{"delegate-fixes", rings.None, "delegate's fixes", never, delegateFixes},

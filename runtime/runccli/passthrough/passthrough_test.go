@@ -193,11 +193,11 @@ func TestOnlyByProfile(t *testing.T) {
 	if err := os.Chown(filepath.Join(dir, "runc"), 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	out, _, _ := start(t, link, "--config", conf, "check")
+	out, _, _ := start(t, link, "--config", conf, "check", "-v")
 	if !strings.Contains(out, "passthrough: nothing is hardened by policy bare") {
 		t.Errorf("check:\n%s", out)
 	}
-	out, _, _ = start(t, filepath.Join(dir, "agentjail"), "--config", conf, "check")
+	out, _, _ = start(t, filepath.Join(dir, "agentjail"), "--config", conf, "check", "-v")
 	if !strings.Contains(out, "passthrough: nothing is hardened by policy bare, reached by a link named agentjail-bare") {
 		t.Errorf("check:\n%s", out)
 	}
