@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs programs from npm that tests/hostile tries hostile repositories with: managers of hooks, and agents. Without them the
-# tests look at the files that these programs would read.
+# Installs programs from npm: agents, which tests/agents runs in jails, and with managers of hooks what tests/hostile tries hostile
+# repositories with. Without them tests/agents skips their tests, and tests/hostile looks at the files that these programs would read.
 #
 #   hack/npm-tools.sh
 set -eu

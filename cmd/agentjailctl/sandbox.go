@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/containerd/console"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
@@ -22,6 +21,7 @@ import (
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
+	"agentjail.dev/runtime/spec/sandbox/agents"
 	"agentjail.dev/runtime/spec/sandbox/git"
 )
 
@@ -53,6 +53,9 @@ agentjail's.
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable, at its own path; the command starts in the first one"},
 			&cli.BoolFlag{Name: "read-only", Usage: "workspaces can only be read"},
+			&cli.StringFlag{Name: "agent", Usage: "run the agent `NAME` (" + strings.Join(agents.Names(), ", ") + ", or a preset in " + agents.DefaultDir + ") with the arguments"},
+			&cli.StringFlag{Name: "home", Usage: "the agent's home: kept for the project (default), empty, or reset, as `HOME`"},
+			&cli.StringFlag{Name: "key", Usage: "the agent's key is in `FILE`, which only root can read"},
 			&cli.StringSliceFlag{Name: "volume", Aliases: []string{"v"}, Usage: "mount the directory or file SRC at DST, as `SRC:DST[:ro]`"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`, [policies.NAME] of the policy file"},
@@ -72,11 +75,15 @@ agentjail's.
 // runSandbox runs the command line's command; watch may be nil.
 func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	signals := lifecycle.TakeSignals(true)
-	o, err := sandboxOptions(c)
+	agent, err := chosenAgent(c)
+	if err != nil {
+		return lifecycle.OwnFailure(err)
+	}
+	o, err := sandboxOptions(c, agent)
 	if err != nil {
 		return ownUnlessEnded(err) // the status of a command that cannot be run is a shell's
 	}
-	r, err := sandboxRuntime(c, o.Tighten)
+	r, err := sandboxRuntime(c, o.Tighten, agent)
 	if err != nil {
 		return lifecycle.OwnFailure(err)
 	}
@@ -86,7 +93,12 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	} else if limit > 0 {
 		signals.EndAfter(limit)
 	}
-	err = launch(c, r, o, lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
+	create := lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals}
+	if err := agent.prepare(&o, &create, r); err != nil {
+		return lifecycle.OwnFailure(err)
+	}
+	err = launch(c, r, o, create)
+	agent.ended(c, o)
 	if signals.Expired() {
 		fmt.Fprintf(os.Stderr, "agentjail: ended after %s (--timeout)\n", limit)
 		return &lifecycle.ExitError{Code: expiredStatus}
@@ -128,7 +140,7 @@ func ownUnlessEnded(err error) error {
 
 // sandboxRuntime returns the runtime for the command line's jail. It refuses annotations of tighten
 // that the policy does not follow.
-func sandboxRuntime(c *cli.Context, tighten map[string]string) (*lifecycle.Runtime, error) {
+func sandboxRuntime(c *cli.Context, tighten map[string]string, agent *agentRun) (*lifecycle.Runtime, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
 	}
@@ -149,11 +161,16 @@ func sandboxRuntime(c *cli.Context, tighten map[string]string) (*lifecycle.Runti
 	if _, ignored := r.Policy.Tighten(tighten); len(ignored) > 0 {
 		return nil, notFollowed(ignored)
 	}
-	if names := c.StringSlice("allow"); len(names) > 0 {
+	if names := agent.names(c.StringSlice("allow")); len(names) == 0 && agent != nil {
+		r.Policy.Network.Nothing()
+	} else if len(names) > 0 {
 		// The caller is root, the owner of the policy.
 		if err := r.Policy.OwnersNames(names); err != nil {
 			return nil, fmt.Errorf("--allow: %w", err)
 		}
+	}
+	if err := agent.credential(&r.Policy); err != nil {
+		return nil, err
 	}
 	if ports := c.StringSlice("publish"); len(ports) > 0 {
 		if err := r.Policy.Network.PublishPorts(ports); err != nil {
@@ -176,7 +193,7 @@ func namedSandbox() (o sandbox.Options, err error) {
 	return o, nil
 }
 
-func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
+func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 	o, err := namedSandbox()
 	if err != nil {
 		return o, err
@@ -185,7 +202,7 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 	o.Terminal = !c.Bool("no-tty") && isTerminal(os.Stdin) && isTerminal(os.Stdout)
 	o.ReadOnly = c.Bool("read-only")
 
-	workspaces := c.StringSlice("workspace")
+	workspaces := agent.workspaces(c.StringSlice("workspace"))
 	for i, w := range workspaces {
 		if workspaces[i], err = directory(w); err != nil {
 			return o, fmt.Errorf("--workspace %s: %w", w, err)
@@ -208,19 +225,28 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 	o.Env = environment(c.StringSlice("env"))
 	addGit(&o)
 	args := c.Args().Slice()
-	if len(args) == 0 {
-		args = []string{"/bin/sh"}
-	}
-	path, err := lookPath(args[0], o)
-	if err != nil {
+	if agent != nil {
+		if err := agent.find(&o, args); err != nil {
+			return o, lifecycle.OwnFailure(err)
+		}
+	} else if err := command(&o, args); err != nil {
 		return o, err
 	}
-	o.Args = append([]string{path}, args[1:]...)
 	if o.Tighten, err = tightened(c.StringSlice("tighten")); err != nil {
 		return o, err
 	}
 	o.Directories = programDirs()
 	return o, nil
+}
+
+// command sets the command, a shell by default.
+func command(o *sandbox.Options, args []string) error {
+	if len(args) == 0 {
+		args = []string{"/bin/sh"}
+	}
+	path, err := lookPath(args[0], *o)
+	o.Args = append([]string{path}, args[1:]...)
+	return err
 }
 
 // directory returns the absolute path of a directory that can be a workspace.
@@ -322,64 +348,4 @@ func tightened(given []string) (map[string]string, error) {
 		out[policy.AnnotationPrefix+k] = v
 	}
 	return out, nil
-}
-
-// lookPath finds the command as a shell in the sandbox would, with a shell's exit codes.
-func lookPath(name string, o sandbox.Options) (string, error) {
-	try := []string{name}
-	switch {
-	case filepath.IsAbs(name):
-	case strings.Contains(name, "/"):
-		try = []string{filepath.Join(o.Workspace, name)}
-	default:
-		path := sandbox.Path
-		for _, e := range o.Env {
-			if v, ok := strings.CutPrefix(e, "PATH="); ok {
-				path = v
-			}
-		}
-		try = nil
-		for _, d := range filepath.SplitList(path) {
-			try = append(try, filepath.Join(d, name))
-		}
-	}
-	found := ""
-	for _, p := range try {
-		fi, err := os.Stat(o.OnHost(p))
-		if err != nil || fi.IsDir() {
-			continue
-		}
-		if fi.Mode()&0o111 != 0 {
-			return p, nil
-		}
-		found = p
-	}
-	if found != "" {
-		fmt.Fprintf(os.Stderr, "agentjail: %s: permission denied\n", found)
-		return "", &lifecycle.ExitError{Code: 126}
-	}
-	fmt.Fprintf(os.Stderr, "agentjail: %s: command not found\n", runccli.OneLine(name))
-	return "", &lifecycle.ExitError{Code: 127}
-}
-
-// programDirs returns the directories with programs that are file systems of their own: in the root
-// file system alone they are empty.
-func programDirs() []string {
-	var root unix.Stat_t
-	if unix.Stat("/", &root) != nil {
-		return nil
-	}
-	var out []string
-	for _, d := range []string{"/usr", "/usr/local", "/opt", "/nix"} {
-		var st unix.Stat_t
-		if unix.Lstat(d, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Dev != root.Dev {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-func isTerminal(f *os.File) bool {
-	_, err := console.ConsoleFromFile(f)
-	return err == nil
 }

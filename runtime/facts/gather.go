@@ -28,6 +28,8 @@ type Gatherer struct {
 	Policy policy.Policy
 	// PlainRoot is for the host's own file tree as the root (lifecycle.CreateOptions).
 	PlainRoot bool
+	// Image, if not nil, is the source of the mount at its place.
+	Image *bindsource.Image
 }
 
 // Gathered is a bundle with the facts that hardening needs.
@@ -88,7 +90,7 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 	if err := p.lookAtEngine(append([]string{id}, members...)); err != nil {
 		return nil, err
 	}
-	if err := p.openSources(g.PlainRoot, g.Policy.Binds.SetID); err != nil {
+	if err := p.openSources(g, g.Policy.Binds.SetID); err != nil {
 		return nil, err
 	}
 	p.Facts.Owner = g.namedOwner(p)
@@ -122,7 +124,7 @@ func (p *Gathered) lookAtEngine(ids []string) (err error) {
 
 // openSources opens the files of the host that the bundle mounts. setID is policy's setting for
 // set-id programs.
-func (p *Gathered) openSources(plainRoot bool, setID string) (err error) {
+func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 	limits := bindsource.ReportSetID
 	if setID == policy.SetIDRefuse {
 		limits = bindsource.RefuseSetID
@@ -138,13 +140,18 @@ func (p *Gathered) openSources(plainRoot bool, setID string) (err error) {
 		if !filepath.IsAbs(from) {
 			from = filepath.Join(p.Bundle.Dir, from) // OCI: relative to the bundle
 		}
-		if p.Sources[i], err = bindsource.Open(from, p.Engine); err != nil {
+		if g.Image != nil && m.Destination == g.Image.At {
+			p.Sources[i], err = g.Image.Source()
+		} else {
+			p.Sources[i], err = bindsource.Open(from, p.Engine)
+		}
+		if err != nil {
 			return fmt.Errorf("mount at %s: %w", m.Destination, err)
 		}
-		if plainRoot && m.Source == m.Destination && slices.Contains(m.Options, "ro") {
+		if g.PlainRoot && m.Source == m.Destination && slices.Contains(m.Options, "ro") {
 			p.Sources[i].Role = bindsource.Injected // a part of the root, on a file system of its own
 		}
-		if p.Sources[i].OwnerMatters() && !harden.ReadOnly(m) {
+		if p.Sources[i].Role != bindsource.OwnImage && p.Sources[i].OwnerMatters() && !harden.ReadOnly(m) {
 			p.Sources[i].FindSetID(limits)
 		}
 		p.Facts.Sources[i] = &p.Sources[i].Fact

@@ -22,6 +22,10 @@ func bind(p *pass, i int, m *specs.Mount) {
 	if f == nil {
 		return
 	}
+	if f.Role == bindsource.OwnImage {
+		ownImage(p, i, m, f)
+		return
+	}
 	if replaceHostMount(p, m, f) {
 		filesystem(p, m)
 		return
@@ -74,6 +78,18 @@ func engineFile(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readO
 	}
 	b.Copy = network || !readOnly
 	return readOnly
+}
+
+// ownImage decides on the mount of a file system that agentjail made: its size bounds the jail, its
+// files are the owner's, and the host runs none of them.
+func ownImage(p *pass, i int, m *specs.Mount, f *bindsource.Fact) {
+	if why := plan.Reserved(path.Clean(m.Destination)); why != "" {
+		p.addRefusal(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
+		return
+	}
+	b := plan.Bind{Index: i, NonRecursive: true, Source: f.Path, Storage: plan.StorageImage, Owner: plan.OwnerDir}
+	bindOptions(p, m, f, &b)
+	p.plan.Binds = append(p.plan.Binds, b)
 }
 
 // sourceOf returns the facts about a mount's source. It refuses a mount without a source and

@@ -21,6 +21,7 @@ import (
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/rootfs"
+	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/bundle"
 	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/report"
@@ -48,6 +49,8 @@ type CreateOptions struct {
 	// PlainRoot keeps the host owners of the root's files: for the host's own file tree, in which
 	// root's private files must stay unreadable.
 	PlainRoot bool
+	// Image, if not nil, is the source of the mount at its place.
+	Image *bindsource.Image
 	// Watch, if not nil, is notified of a jail that Create runs and waits for.
 	Watch Watcher
 }

@@ -12,6 +12,7 @@ import (
 // jail's writes go. It is the caller's to close.
 var storages = map[plan.Storage]func(*stager, plan.Bind, *bindsource.Source) (*os.File, error){
 	plan.StorageDirect: (*stager).cloneDirect,
+	plan.StorageImage:  (*stager).mountImage,
 }
 
 // clone makes the tree of a bind mount as its storage has it.

@@ -25,8 +25,8 @@ const MinSize = 16 << 20
 // idmaps mounts has them.
 const features = "none,has_journal,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
 
-// makeFS makes an ext4 file system in a file.
-func makeFS(path string, size, files int64) error {
+// makeFS makes an ext4 file system in a file, whose top belongs to owner (UID:GID).
+func makeFS(path string, size, files int64, owner string, more ...string) error {
 	journal := "4"
 	if size >= 1<<30 {
 		journal = "16"
@@ -35,8 +35,12 @@ func makeFS(path string, size, files int64) error {
 	if err != nil {
 		program = "/usr/sbin/mkfs.ext4"
 	}
-	out, err := exec.Command(program, "-q", "-F", "-b", "4096", "-I", "256", "-m", "0", "-O", features, "-J", "size="+journal,
-		"-N", strconv.FormatInt(files, 10), "-E", "nodiscard,lazy_itable_init=1,root_owner=0:0", path, strconv.FormatInt(size>>10, 10)+"k").CombinedOutput()
+	args := []string{
+		"-q", "-F", "-b", "4096", "-I", "256", "-m", "0", "-O", features, "-J", "size=" + journal,
+		"-N", strconv.FormatInt(files, 10), "-E", "nodiscard,lazy_itable_init=1,root_owner=" + owner,
+	}
+	args = append(append(args, more...), path, strconv.FormatInt(size>>10, 10)+"k")
+	out, err := exec.Command(program, args...).CombinedOutput()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return refusal.New(refusal.Workspace, "mkfs.ext4 is not installed").About("a view").WithRemedy("apt-get install e2fsprogs")
@@ -60,7 +64,7 @@ func (s Store) template(size, files int64) (*os.File, error) {
 		return nil, err
 	}
 	defer made.Close()
-	if err := errors.Join(made.Truncate(size), makeFS(tmp, size, files)); err != nil {
+	if err := errors.Join(made.Truncate(size), makeFS(tmp, size, files, "0:0")); err != nil {
 		return nil, err
 	}
 	// Another call may have made it meanwhile, which is the same.

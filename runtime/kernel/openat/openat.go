@@ -4,6 +4,7 @@ package openat
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -70,6 +71,16 @@ func Regular(dir int, path string, how How) (*os.File, error) {
 		return nil, ErrIrregular
 	}
 	return Reopen(fd, unix.O_RDONLY)
+}
+
+// Head returns the first bytes of a regular file, at most max.
+func Head(path string, max int64) ([]byte, error) {
+	f, err := Regular(unix.AT_FDCWD, path, Real)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, max))
 }
 
 // Reopen opens the file of a descriptor again, with other flags. It waits for no other process.

@@ -36,6 +36,7 @@ const (
 	Plain    Role = ""         // a path that a user chose
 	Injected Role = "injected" // the engine's own file for this container
 	Volume   Role = "volume"   // an engine's volume
+	OwnImage Role = "image"    // a file system that agentjail made (Image)
 )
 
 // Fact holds the facts about a source.

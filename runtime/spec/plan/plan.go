@@ -82,6 +82,10 @@ type Storage string
 // StorageDirect is the directory itself: the jail's writes are there at once.
 const StorageDirect Storage = "direct"
 
+// StorageImage is the file system in a file that agentjail made, whose size bounds what the jail
+// writes.
+const StorageImage Storage = "image"
+
 // Owner is the rule for which files of a bind mount the jail may own.
 type Owner string
 

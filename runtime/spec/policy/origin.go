@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ type Origin struct {
 	Name string `json:"name,omitempty"`
 	// Allow is the owner's own list in place of the file's (AllowNames).
 	Allow []string `json:"allow,omitempty"`
+	// Credentials are the owner's own besides the file's.
+	Credentials credential.Set `json:"credentials,omitempty"`
 	// Annotations are the container's that were followed.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -32,6 +35,11 @@ func (o Origin) Again() (Policy, error) {
 	}
 	if o.Allow != nil {
 		if err := p.OwnersNames(o.Allow); err != nil {
+			return p, err
+		}
+	}
+	if o.Credentials != nil {
+		if err := p.OwnersCredentials(o.Credentials); err != nil {
 			return p, err
 		}
 	}
@@ -80,6 +88,24 @@ func (p *Policy) OwnersNames(list []string) error {
 		p.Origin = &o
 	}
 	return p.Network.AllowNames(list)
+}
+
+// OwnersCredentials adds credentials, also to the policy that is read again. Those of a name that
+// the policy has replace the policy's.
+func (p *Policy) OwnersCredentials(more credential.Set) error {
+	all := credential.Set{}
+	maps.Copy(all, p.Credentials)
+	maps.Copy(all, more)
+	if err := all.Check(); err != nil {
+		return err
+	}
+	p.Credentials = all
+	if p.Origin != nil {
+		o := *p.Origin
+		o.Credentials = more
+		p.Origin = &o
+	}
+	return nil
 }
 
 // followed records an annotation that was followed.

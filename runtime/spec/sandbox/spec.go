@@ -26,10 +26,12 @@ type Options struct {
 	UID, GID uint32
 	User     string // the user's name
 	Home     string // absolute
-	Terminal bool
-	Term     string   // $TERM
-	Env      []string // further variables
-	Tighten  map[string]string
+	// HomeImage is the file with the home's file system; with "" the home is a tmpfs.
+	HomeImage string
+	Terminal  bool
+	Term      string   // $TERM
+	Env       []string // further variables
+	Tighten   map[string]string
 	// Directories are file systems of their own on this machine that hold programs,
 	// such as a separate /usr.
 	Directories []string
@@ -85,6 +87,16 @@ var hidden = []struct {
 	{"/mnt", "0755"},
 	{"/media", "0755"},
 	{"/boot", "0755"},
+}
+
+// Hides reports whether a path of the host lies in a directory that is empty in a sandbox.
+func Hides(path string) bool {
+	for _, h := range hidden {
+		if under(path, h.path) {
+			return true
+		}
+	}
+	return false
 }
 
 // Spec is the incoming spec, to be hardened like any other.
@@ -156,7 +168,11 @@ func (o Options) mounts(exists func(string) bool) ([]specs.Mount, error) {
 		if !under(o.Home, "/home", "/root", "/tmp") {
 			return nil, fmt.Errorf("the home directory %s is in none of the directories that a sandbox has of its own", o.Home)
 		}
-		mounts = append(mounts, tmpfs(o.Home, "mode=0700", fmt.Sprintf("uid=%d", o.UID), fmt.Sprintf("gid=%d", o.GID)))
+		home := tmpfs(o.Home, "mode=0700", fmt.Sprintf("uid=%d", o.UID), fmt.Sprintf("gid=%d", o.GID))
+		if o.HomeImage != "" {
+			home = specs.Mount{Destination: o.Home, Type: "bind", Source: o.HomeImage, Options: []string{"bind"}}
+		}
+		mounts = append(mounts, home)
 	}
 	var binds []Volume
 	for _, dir := range append([]string{o.Workspace}, o.Further...) {

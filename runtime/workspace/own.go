@@ -1,0 +1,42 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// bytesOfInode is how much of an image there is for each file in it.
+const bytesOfInode = 16 << 10
+
+// Fill makes a file an image of a size, with all of its blocks. The files in it are those of the
+// directory dir, and its top belongs to uid and gid.
+func Fill(image *os.File, size int64, dir string, uid, gid uint32) error {
+	noCopyOnWrite(image)
+	if err := image.Truncate(size); err != nil {
+		return err
+	}
+	if err := makeFS(image.Name(), size, size/bytesOfInode, fmt.Sprintf("%d:%d", uid, gid), "-d", dir); err != nil {
+		return err
+	}
+	// Afterwards: mkfs.ext4 zeroes what it needs empty by holes.
+	for {
+		err := unix.Fallocate(int(image.Fd()), 0, 0, size)
+		if !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("fallocate", err)
+		}
+	}
+}
+
+// MountOwn mounts the image in an open file, detached. No other call mounts the image until that
+// mount has ended: the loop device keeps the open file, and so a lock of it (flock(2)).
+func MountOwn(image *os.File, attr int) (*os.File, error) {
+	device, err := bind(image)
+	if err != nil {
+		return nil, err
+	}
+	defer device.Close()
+	return mountDevice(device, attr)
+}

@@ -1,0 +1,109 @@
+package agents
+
+import (
+	"bytes"
+	"crypto/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// npmDir is where hack/npm-tools.sh installs what npm has.
+const npmDir = "/var/cache/agentjail-npm/node_modules/.bin"
+
+// work is that of an agent in a jail: it looks for the key, for names, and for a name that it may not reach.
+const work = `id -un >made; env >seen; ls -A ~ >>seen; cat /proc/*/environ >>seen 2>/dev/null; cat KEY >>seen 2>&1
+git status --short >status; getent hosts www.example.test >>status; touch ~/kept; true`
+
+// called are the arguments by which each agent does a piece of work without a person.
+var called = []struct {
+	agent, header string
+	args          []string
+}{
+	{"claude", "api.anthropic.com X-Api-Key: ", []string{"-p", "work", "--dangerously-skip-permissions"}},
+}
+
+// repository is a git repository of uid 1000.
+func repository(t *testing.T) string {
+	t.Helper()
+	dir := engine.TempDir(t, "/tmp", "agentjail-agents-")
+	if out, err := exec.Command("git", "init", "-q", "-b", "main", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := exec.Command("chown", "-R", "1000:1000", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+// keyFile is a key that only root can read.
+func keyFile(t *testing.T) (path, value string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/etc/agentjail", "keys-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path, value = filepath.Join(dir, "key"), "sk-real-"+rand.Text()
+	if err := os.WriteFile(path, []byte(value+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, value
+}
+
+// run calls `agentjail sandbox` in a directory, with the agents in PATH.
+func run(t *testing.T, dir string, args ...string) engine.Result {
+	t.Helper()
+	cmd := exec.Command(bin, append([]string{"sandbox"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+npmDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	_ = cmd.Run()
+	return engine.Result{Program: bin, Args: args, Code: cmd.ProcessState.ExitCode(), Stdout: out.String(), Stderr: errs.String()}
+}
+
+// TestAgents: one command has an agent at work in a repository, with a few names and a key that it cannot read.
+func TestAgents(t *testing.T) {
+	for _, c := range called {
+		t.Run(c.agent, func(t *testing.T) {
+			if _, err := os.Stat(filepath.Join(npmDir, c.agent)); err != nil {
+				t.Skip("not installed (hack/npm-tools.sh):", err)
+			}
+			dir := repository(t)
+			key, value := keyFile(t)
+			l := newLab(t, strings.ReplaceAll(work, "KEY", key))
+			r := run(t, dir, append([]string{"--agent", c.agent, "--key", key, "--"}, c.args...)...)
+			keys, asked := l.seen()
+			if r.Code != 0 || !strings.Contains(r.Stdout, lastWord) {
+				t.Fatalf("%v\nrequests:\n%s", r, asked)
+			}
+			if !strings.Contains(keys, c.header+value+"\n") || strings.Contains(keys, "agentjail") {
+				t.Errorf("the server was sent %q, want %s%s", keys, c.header, value)
+			}
+			var st unix.Stat_t
+			if err := unix.Stat(filepath.Join(dir, "made"), &st); err != nil || st.Uid != 1000 {
+				t.Errorf("the agent's file: %v, uid %d", err, st.Uid)
+			}
+			seen, err := os.ReadFile(filepath.Join(dir, "seen"))
+			if err != nil || bytes.Contains(seen, []byte(value)) || !bytes.Contains(seen, []byte("agentjail-holds-key")) {
+				t.Errorf("%v: the agent saw\n%s", err, seen)
+			}
+			status, _ := os.ReadFile(filepath.Join(dir, "status"))
+			if !strings.Contains(string(status), "made") || strings.Contains(string(status), "www.example.test") {
+				t.Errorf("git status and a name: %q", status)
+			}
+			for _, want := range []string{"  workspace   " + dir, "  home        ", "  names       api.", "  credential  ", "refused: ", "agentjail denied sandbox-"} {
+				if !strings.Contains(r.Stderr, want) {
+					t.Errorf("%q is not in\n%s", want, r.Stderr)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package agents
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
+)
+
+// preset writes a preset of the administrator's, for a program of the test's own.
+func preset(t *testing.T, name, text string) {
+	t.Helper()
+	const dir = "/etc/agentjail/agents"
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name+".toml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(path) })
+}
+
+// program writes an executable file where no sandbox has it without a mount, and returns its directory.
+func program(t *testing.T, name, text string) string {
+	t.Helper()
+	dir := engine.TempDir(t, "/tmp", "agentjail-program-")
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// tool is a preset whose program is a shell.
+func tool(t *testing.T, more string) {
+	t.Helper()
+	dir := program(t, "tool", "#!/usr/bin/env sh\nif [ \"$1\" = --version ]; then echo tool 1.2.3; exit; fi\nexec sh \"$@\"\n")
+	preset(t, "tool", fmt.Sprintf("program = \"tool\"\nplaces = [%q]\nminimum = \"1.2.0\"\ninstall = \"apt install tool\"\nhome.size = \"32MiB\"\n%s", dir, more))
+}
+
+func in(t *testing.T, dir string, args ...string) engine.Result {
+	t.Helper()
+	return run(t, dir, append([]string{"--agent", "tool"}, args...)...)
+}
+
+// TestHomes: a home is the owner's, is kept for a project alone, and has a size; a second jail of the project does not share it.
+func TestHomes(t *testing.T) {
+	tool(t, "[home.files]\n\".tool/settings\" = \"first\"\n")
+	dir, other := repository(t), repository(t)
+	for _, c := range []struct {
+		what, dir string
+		args      []string
+		want      string
+	}{
+		{"a new one has the preset's files", dir, []string{"--", "-c", "cd; cat .tool/settings; id -u; stat -c %u .tool .; ls -A; echo 1 >mine"}, "first1000\n1000\n1000\n.tool\n"},
+		{"it is kept", dir, []string{"--", "-c", "cat ~/mine"}, "1\n"},
+		{"another project has its own", other, []string{"--", "-c", "ls -A ~"}, ".tool\n"},
+		{"empty", dir, []string{"--home", "empty", "--", "-c", "ls -A ~"}, ""},
+		{"it has its size", dir, []string{"--", "-c", "head -c 100000000 /dev/zero >~/big; stat -c %s ~/big | wc -c; rm ~/big; cat ~/mine"}, "9\n1\n"},
+		{"reset", dir, []string{"--home", "reset", "--", "-c", "ls -A ~"}, ".tool\n"},
+	} {
+		if r := in(t, c.dir, c.args...); r.Code != 0 || r.Stdout != c.want {
+			t.Errorf("%s: %v, want %q", c.what, r, c.want)
+		}
+	}
+}
+
+// TestHomeInUse: a second jail of a project is refused by the first one's name, until that has ended, however it does.
+func TestHomeInUse(t *testing.T) {
+	tool(t, "")
+	dir := repository(t)
+	first := exec.Command(bin, "sandbox", "--agent", "tool", "--", "-c", "touch here; exec sleep 1000")
+	first.Dir = dir
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, "the first jail's file", func() bool { _, err := os.Stat(filepath.Join(dir, "here")); return err == nil })
+	for _, home := range []string{"kept", "reset"} {
+		r := in(t, dir, "--home", home, "--", "-c", "true")
+		if r.Code != 125 || !strings.Contains(r.Stderr, "sandbox-") || !strings.Contains(r.Stderr, "(remedy: wait for its end, or --home empty)") {
+			t.Errorf("--home %s beside the first: %v", home, r)
+		}
+	}
+	busy := in(t, dir, "--", "-c", "true")
+	id := regexp.MustCompile("sandbox-[0-9a-f]+").FindString(busy.Stderr)
+	if r := engine.Run(t, bin, "inspect", id); r.Code != 0 {
+		t.Errorf("a jail with a home: %v", r)
+	}
+	if r := in(t, dir, "--home", "empty", "--", "-c", "echo ran"); r.Code != 0 || r.Stdout != "ran\n" {
+		t.Errorf("an empty home beside the first: %v", r)
+	}
+	_ = first.Process.Kill()
+	_ = first.Wait()
+	env.Eventually(t, "the home of a killed one", func() bool { return in(t, dir, "--", "-c", "true").Code == 0 })
+}
+
+// TestPresets: mistakes have the status 125 and a remedy.
+func TestPresets(t *testing.T) {
+	tool(t, "")
+	dir := repository(t)
+	preset(t, "absent", "program = \"no-such-agent\"\ninstall = \"npm install --global no-such-agent\"\n")
+	old := program(t, "old", "#!/bin/sh\necho 1.1.9\n")
+	preset(t, "old", fmt.Sprintf("program = \"old\"\nplaces = [%q]\nminimum = \"1.2.0\"\ninstall = \"apt install old\"\n", old))
+	preset(t, "wrong", "program = \"sh\"\ninstall = \"x\"\nhome.sise = \"1GiB\"\n")
+	preset(t, "writable", "program = \"sh\"\ninstall = \"x\"\n")
+	if err := os.Chmod("/etc/agentjail/agents/writable.toml", 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--agent", "absent"}, "(remedy: npm install --global no-such-agent;"},
+		{[]string{"--agent", "old"}, "old: 1.1.9, and the preset needs 1.2.0 (remedy: apt install old)"},
+		{[]string{"--agent", "wrong"}, `line 3: unknown key "home.sise"`},
+		{[]string{"--agent", "writable"}, "writable.toml"},
+		{[]string{"--agent", "none-of-these"}, "(remedy: one of claude"},
+		{[]string{"--agent", "../../etc/passwd"}, "is no preset's name"},
+		{[]string{"--agent", "tool", "--home", "mine"}, "must be one of kept, empty, reset"},
+		{[]string{"--agent", "tool", "--key", "/etc/agentjail/k"}, "the preset tool has no credential"},
+		{[]string{"--home", "empty"}, "(remedy: --agent NAME)"},
+	} {
+		if r := run(t, dir, c.args...); r.Code != 125 || !strings.Contains(r.Stderr, c.want) {
+			t.Errorf("%v: %v, want %q", c.args, r, c.want)
+		}
+	}
+}
+
+// TestNoNames: an agent without names reaches nothing, whatever the policy lists.
+func TestNoNames(t *testing.T) {
+	tool(t, "")
+	r := in(t, repository(t), "--", "-c", "cat /proc/net/dev | wc -l; getent hosts example.test; echo $?")
+	if r.Stdout != "3\n2\n" || !strings.Contains(r.Stderr, "  names       none\n") {
+		t.Errorf("%v", r)
+	}
+}
