@@ -9,9 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/workspace/apply"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == apply.Verb {
+		os.Exit(apply.Work())
+	}
 	// Files of the state directory get the modes that are written in the code.
 	unix.Umask(0o022)
 	err := lifecycle.CloseInherited()

@@ -6,13 +6,16 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/workspace"
+	"agentjail.dev/runtime/workspace/apply"
 )
 
 // ownCommands are agentjail's own, beyond runc's.
 func ownCommands() []*cli.Command {
 	return []*cli.Command{
-		sandboxCommand(), gitCommand(), lsCommand(), watchCommand(), deniedCommand(), journalCommand(), gcCommand(),
+		sandboxCommand(), workspaceCommand(), gitCommand(), lsCommand(), watchCommand(), deniedCommand(), journalCommand(), gcCommand(),
 		checkCommand(), explainCommand(), inspectCommand(), whyCommand(), learnCommand(), networkCommand(), diffCommand(), exportCommand(),
 		receiptCommand(), policyCommand(), seccompCommand(), installCommand(), uninstallCommand(),
 	}
@@ -35,6 +38,11 @@ func gcCommand() *cli.Command {
 				reclaim = func() ([]string, error) { return r.GCOf(ids) }
 			}
 			reaped, err := reclaim()
+			lines, applyErr := apply.RecoverAll(c.Context, workspace.Of(r.Store))
+			for _, line := range lines {
+				fmt.Fprintln(c.App.Writer, printable.Line(line, 0))
+			}
+			err = errors.Join(err, applyErr)
 			for _, k := range reaped {
 				fmt.Fprintf(c.App.Writer, "reclaimed %s\n", k)
 			}

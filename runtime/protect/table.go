@@ -80,8 +80,8 @@ var Table = []Entry{
 	{Path: ".hg/hgrc", Scope: Project, Absent: EmptyDir, Beside: []string{".hg"}, Why: "hooks and programs of Mercurial (hgrc(5))"},
 	{Path: ".husky", Scope: Project, Absent: EmptyDir, Why: "hooks of husky"},
 	{Path: ".pre-commit-config.yaml", Scope: Project, Why: "programs of pre-commit's hooks"},
-	// lefthook reads the first of its own files that it finds, and the first of the local ones over
-	// it; a directory in place of one ends it.
+	// lefthook reads the first of its own files that it finds, and the first of the local ones
+	// over it; a directory in place of one ends it.
 	{Path: "lefthook.yml", Scope: Project, Why: lefthook},
 	{Path: "lefthook.yaml", Scope: Project, Why: lefthook},
 	{Path: "lefthook.json", Scope: Project, Why: lefthook},
@@ -307,6 +307,32 @@ func Within(p string, unprotect []string) (e *Entry, at string) {
 	return nil, ""
 }
 
+// Inside finds the entry that protects a path below a directory of the host, or that the path lies
+// in, judging by names alone. What package managers make as a whole is not protected.
+func Inside(dir, rel string, unprotect []string) *Entry {
+	parts := strings.Split(rel, "/")
+	at := dir
+	for i, name := range parts {
+		at += "/" + name
+		e := match(at)
+		if e == nil {
+			e = matchRepository(parts[:i+1])
+		}
+		if e != nil && !unprotected(unprotect, e, at) {
+			return e
+		}
+		if slices.Contains(rebuilt, fold(name)) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// InPackages reports whether a path lies in a directory that package managers make as a whole.
+func InPackages(rel string) bool {
+	return slices.ContainsFunc(strings.Split(path.Dir(rel), "/"), func(name string) bool { return slices.Contains(rebuilt, fold(name)) })
+}
+
 // matchRepository finds the entry of a path that goes through a ".git".
 func matchRepository(parts []string) *Entry {
 	i := slices.IndexFunc(parts, func(p string) bool { return fold(p) == ".git" })
@@ -358,6 +384,11 @@ func CheckHide(list []string) error {
 		}
 	}
 	return nil
+}
+
+// IsHidden reports whether a name is to be covered.
+func IsHidden(patterns []string, name string) bool {
+	return len(patterns) > 0 && hidden(patterns, name)
 }
 
 // hidden reports whether a name is to be covered.

@@ -84,6 +84,11 @@ func (s Store) exclusive(r *Record) (*os.File, error) {
 	case err != nil:
 		return nil, err
 	}
+	if _, err := os.Lstat(s.Journal(r)); err == nil {
+		use.Close()
+		return nil, refusal.New(refusal.Workspace, "an apply of it was cut off").About("view %s", r.ID).
+			WithRemedy("agentjail gc, which finishes or undoes it")
+	}
 	if err := s.unmounted(r); err != nil {
 		use.Close()
 		return nil, err

@@ -6,6 +6,7 @@
 //	ID/record.json   the record
 //	ID/image         the layer: an ext4 file system, allocated as a whole
 //	ID/applied.json  what apply has left in the directory
+//	ID/apply         the journal of an apply that works, or was cut off
 //	.template-…      images without files, by size
 //	.new-…           a view that is being made
 package workspace
@@ -92,6 +93,7 @@ const (
 	appliedFile = "applied.json"
 	imageFile   = "image"
 	newPrefix   = ".new-"
+	journalDir  = "apply"
 
 	maxRecord  = 1 << 20
 	maxApplied = 256 << 20
@@ -100,10 +102,17 @@ const (
 // ErrNotFound is wrapped by the error for a view that does not exist.
 var ErrNotFound = errors.New("there is no such view")
 
+// Journal is the path of the journal of a view's apply: it exists while one works, and after one
+// that was cut off.
+func (s Store) Journal(r *Record) string { return s.path(r.ID, journalDir) }
+
+// Began is Since as a time.
+func (r *Record) Began() time.Time { return time.Unix(0, r.Since) }
+
 func (s Store) path(id, name string) string { return filepath.Join(s.Dir, id, name) }
 
-// List returns all views, the oldest first. A record that cannot be read, as a crash of the machine
-// may leave it, is an Incomplete view with its id alone.
+// List returns all views, the oldest first. A record that cannot be read, as a crash of the
+// machine may leave it, is an Incomplete view with its id alone.
 func (s Store) List() ([]*Record, error) {
 	list, err := os.ReadDir(s.Dir)
 	if errors.Is(err, os.ErrNotExist) {

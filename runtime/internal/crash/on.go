@@ -5,7 +5,9 @@ package crash
 
 import (
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,3 +32,22 @@ func Point(name string) {
 		select {}
 	}
 }
+
+var steps struct {
+	sync.Mutex
+	n map[string]int
+}
+
+// Step names a step by its number among those of one name: "NAME 1", "NAME 2".
+func Step(name string) {
+	steps.Lock()
+	defer steps.Unlock()
+	if steps.n == nil {
+		steps.n = map[string]int{}
+	}
+	steps.n[name]++
+	Point(name + " " + strconv.Itoa(steps.n[name]))
+}
+
+// Environ is the environment that passes a test's choice to another process.
+func Environ() []string { return []string{"AGENTJAIL_TEST_CRASH=" + os.Getenv("AGENTJAIL_TEST_CRASH")} }

@@ -35,8 +35,17 @@ const (
 
 // Open opens a path below a directory; the directory may be unix.AT_FDCWD.
 func Open(dir int, path string, how How, flags int) (int, error) {
+	return open(dir, path, how, flags, 0)
+}
+
+// Create makes a file that only its owner can read, and opens it for writing.
+func Create(dir int, path string, how How) (int, error) {
+	return open(dir, path, how, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+}
+
+func open(dir int, path string, how How, flags int, mode uint64) (int, error) {
 	for {
-		fd, err := unix.Openat2(dir, path, &unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: uint64(how)})
+		fd, err := unix.Openat2(dir, path, &unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Mode: mode, Resolve: uint64(how)})
 		if err != unix.EINTR {
 			return fd, err
 		}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/kernel/printable"
 )
 
@@ -56,17 +57,13 @@ func List(ctx context.Context, layer *os.File, below Below) ([]Change, error) {
 func (e *entry) change(below Below) Change {
 	kind := Added
 	switch {
-	case isWhiteout(&e.st):
+	case overlayfs.IsWhiteout(&e.st):
 		kind = Deleted
 	case below(e.path):
 		kind = Changed
 	}
 	return Change{kind, "/" + e.path}
 }
-
-// isWhiteout reports whether a file is overlayfs's mark for a removed file
-// (Documentation/filesystems/overlayfs.rst, whiteouts and opaque directories).
-func isWhiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 }
 
 // isOpaque reports whether a directory hides the content of the layers below.
 func isOpaque(fd int) bool {
@@ -99,14 +96,14 @@ func lookup(layer int, name string) (found, hidden bool) {
 		if i < len(name) && name[i] != '/' {
 			continue
 		}
-		fd, err := beneath(layer, name[:i], unix.O_PATH)
+		fd, err := overlayfs.Beneath(layer, name[:i], unix.O_PATH)
 		if err != nil {
 			return false, hidden
 		}
 		var st unix.Stat_t
 		err = unix.Fstat(fd, &st)
 		unix.Close(fd)
-		if err != nil || isWhiteout(&st) {
+		if err != nil || overlayfs.IsWhiteout(&st) {
 			return false, true
 		}
 		if i == len(name) {
@@ -115,20 +112,12 @@ func lookup(layer int, name string) (found, hidden bool) {
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return false, true
 		}
-		if dir, err := beneath(layer, name[:i], unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
+		if dir, err := overlayfs.Beneath(layer, name[:i], unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
 			hidden = hidden || isOpaque(dir)
 			unix.Close(dir)
 		}
 	}
 	return false, hidden
-}
-
-// beneath opens a file below a directory, without following links.
-func beneath(dir int, name string, flags int) (int, error) {
-	if flags&unix.O_PATH == 0 {
-		flags |= unix.O_NONBLOCK | unix.O_NOCTTY // opening a jail's pipe must not block
-	}
-	return openat.Open(dir, name, openat.OneMount, flags|unix.O_NOFOLLOW)
 }
 
 // An entry is a file that walk has met.
@@ -145,7 +134,7 @@ func walk(ctx context.Context, root int, do func(entry) error) error {
 }
 
 func walkDir(ctx context.Context, root int, dir string, do func(entry) error) error {
-	fd, err := beneath(root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := overlayfs.Beneath(root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENAMETOOLONG) {
 		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
@@ -190,7 +179,7 @@ func walkDir(ctx context.Context, root int, dir string, do func(entry) error) er
 // reports fewer files than Layers: a file that was rewritten and renamed has no such attribute.
 func ByOrigin(layer *os.File) Below {
 	return func(name string) bool {
-		fd, err := beneath(int(layer.Fd()), name, unix.O_PATH)
+		fd, err := overlayfs.Beneath(int(layer.Fd()), name, unix.O_PATH)
 		if err != nil {
 			return false
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/overlayfs"
 )
 
 // maxSparse bounds a file's size beyond its size on the disk: a jail can make a sparse file of 8
@@ -100,7 +101,7 @@ func (x *exporter) addFile(e entry, h *tar.Header) error {
 			return x.out.WriteHeader(h)
 		}
 	}
-	fd, err := beneath(e.dir, path.Base(e.path), unix.O_RDONLY)
+	fd, err := overlayfs.Beneath(e.dir, path.Base(e.path), unix.O_RDONLY)
 	if err != nil {
 		return nil // gone
 	}

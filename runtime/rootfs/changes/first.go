@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/overlayfs"
 )
 
 // First lists at most most entries of a jail's ephemeral layer, and reports whether there are
@@ -46,7 +48,7 @@ func First(ctx context.Context, layer *os.File, below Below, most int) (out []Ch
 // firstIn returns the first entries of a directory, and whether there are others. A removed or
 // unreadable directory has none.
 func firstIn(root int, dir string, most int) (out []entry, more bool) {
-	fd, err := beneath(root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := overlayfs.Beneath(root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, !errors.Is(err, unix.ENOENT)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/filetime"
+	"agentjail.dev/runtime/kernel/overlayfs"
 )
 
 // Bounds limit the search of a directory of the host's: the jail chooses its content, and must
@@ -88,7 +89,7 @@ func (s *since) read(dir string) {
 	if s.late() {
 		return
 	}
-	fd, err := beneath(s.root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := overlayfs.Beneath(s.root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return
 	}

@@ -1,0 +1,426 @@
+// Package apply takes the changes of a view over into its directory. Per call all of them are
+// done, or none: a journal outlives the process and the machine, and the next call finishes what
+// it has.
+//
+// The work is done by a process that has become the directory's owner (Work): what a jail or
+// another process makes of the directory meanwhile, the owner's rights bound what it leads to.
+package apply
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/overlayfs"
+	"agentjail.dev/runtime/workspace/review"
+)
+
+// A View is what an apply works on.
+type View struct {
+	ID       string
+	UID, GID uint32 // of the directory
+	// Upper is the view's layer, which is emptied of what was applied unless Live: a jail has it.
+	Upper, Directory *os.File
+	Live             bool
+	// Journal is the journal's path, in a directory that only root enters.
+	Journal string
+	// Applied are the ctimes that applies left (review.Options), and Save keeps them.
+	Applied map[string]int64
+	Save    func(map[string]int64) error
+
+	close func()
+}
+
+// A Result describes an apply.
+type Result struct {
+	Applied   []string  `json:"applied"`
+	Left      []Problem `json:"left,omitempty"`      // by the options, or for ever
+	Conflicts []Problem `json:"conflicts,omitempty"` // with what the directory's owner did meanwhile
+	Kept      []Problem `json:"kept,omitempty"`      // what could not be taken back
+	Warnings  []string  `json:"warnings,omitempty"`
+}
+
+// ErrConflicts is wrapped by the error of an apply that conflicts prevented: the directory is as
+// it was.
+var ErrConflicts = errors.New("nothing was applied: there are conflicts (remedy: --each applies the other files, or name paths)")
+
+// Lock locks a directory against another apply in it, until the result is closed.
+func Lock(directory *os.File) (*os.File, error) {
+	lock, err := openat.Reopen(int(directory.Fd()), unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		if err == unix.EWOULDBLOCK {
+			return nil, errors.New("another apply works in the directory (remedy: try again when it has ended)")
+		}
+		return nil, fmt.Errorf("locking the directory: %w", err)
+	}
+	return lock, nil
+}
+
+// Preview is the result that Run would have, if nothing changes meanwhile.
+func Preview(r *review.Review, chosen []*review.Change, live bool, o Options) *Result {
+	plan, left, conflicts := newPlan(r, chosen, live, o)
+	return planned(plan, left, conflicts)
+}
+
+func planned(plan *Plan, left, conflicts []Problem) *Result {
+	out := &Result{Applied: []string{}, Left: left, Conflicts: conflicts}
+	for _, op := range plan.Ops {
+		out.Applied = append(out.Applied, op.Path)
+	}
+	return out
+}
+
+// Run applies chosen changes. The caller holds Lock since before the review, and has called
+// Recover.
+func (v *View) Run(ctx context.Context, r *review.Review, chosen []*review.Change, o Options) (*Result, error) {
+	plan, left, conflicts := newPlan(r, chosen, v.Live, o)
+	out := planned(plan, left, conflicts)
+	if len(conflicts) > 0 && !o.Each {
+		out.Applied = []string{}
+		return out, ErrConflicts
+	}
+	if len(plan.Ops) == 0 {
+		return out, nil
+	}
+	plan.Staging, plan.UID, plan.GID = review.StagingPrefix+v.ID, v.UID, v.GID
+	if err := v.makeJournal(); err != nil {
+		return out, err
+	}
+	crash.Step("parent")
+	res, err := v.work(ctx, plan)
+	out.take(res)
+	if !res.Done {
+		out.Applied = []string{}
+	}
+	out.Applied = slices.DeleteFunc(out.Applied, func(p string) bool { return res.Failed[p] != "" })
+	if err != nil {
+		return out, err
+	}
+	if len(res.Failed) > 0 && !res.Done {
+		return out, ErrConflicts
+	}
+	return out, nil
+}
+
+// take adds what the worker reported.
+func (out *Result) take(res result) {
+	for _, p := range slices.Sorted(maps.Keys(res.Failed)) {
+		out.Conflicts = append(out.Conflicts, Problem{p, res.Failed[p]})
+	}
+	for _, p := range slices.Sorted(maps.Keys(res.Kept)) {
+		out.Kept = append(out.Kept, Problem{p, res.Kept[p]})
+	}
+	out.Warnings = append(out.Warnings, res.Warnings...)
+}
+
+// makeJournal makes an empty journal, which the owner can write to.
+func (v *View) makeJournal() error {
+	if err := os.Mkdir(v.Journal, 0o700); err != nil {
+		return fmt.Errorf("making the journal: %w", err)
+	}
+	if err := os.Lchown(v.Journal, int(v.UID), int(v.GID)); err != nil {
+		return fmt.Errorf("making the journal: %w", err)
+	}
+	return nil
+}
+
+// Recover finishes an apply that was cut off; done reports that all of it was done, and pending
+// that there was one.
+func (v *View) Recover(ctx context.Context) (out *Result, done, pending bool, err error) {
+	out = &Result{Applied: []string{}}
+	journal, err := os.OpenFile(v.Journal, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return out, false, false, nil
+	}
+	if err != nil {
+		return out, false, true, err
+	}
+	at := journalState(int(journal.Fd()))
+	journal.Close()
+	if at == "" {
+		return out, false, true, v.removeJournal()
+	}
+	plan := &Plan{Staging: review.StagingPrefix + v.ID, UID: v.UID, GID: v.GID}
+	if at != begunFile {
+		plan, err = v.readPlan()
+		if errors.Is(err, os.ErrNotExist) { // all but the journal's removal was done
+			return out, at == doneFile, true, v.removeJournal()
+		}
+		if err != nil {
+			return out, false, true, err
+		}
+		plan.UID, plan.GID, plan.Staging = v.UID, v.GID, review.StagingPrefix+v.ID
+	}
+	res, err := v.work(ctx, plan)
+	out.take(res)
+	return out, res.Done, true, err
+}
+
+// Pending reports whether a journal's apply was cut off.
+func Pending(journal string) bool {
+	_, err := os.Lstat(journal)
+	return err == nil
+}
+
+// work has a worker process do a plan, or what the journal has of it, and records the outcome.
+func (v *View) work(ctx context.Context, plan *Plan) (result, error) {
+	res, err := v.worker(ctx, plan)
+	if err != nil {
+		return res, err // the journal stays, for the next call
+	}
+	crash.Step("parent")
+	if err := v.record(res); err != nil {
+		return res, err
+	}
+	crash.Step("parent")
+	if err := v.removeJournal(); err != nil {
+		return res, err
+	}
+	if res.Error != "" {
+		return res, fmt.Errorf("nothing was applied: %s", res.Error)
+	}
+	return res, nil
+}
+
+func (v *View) worker(ctx context.Context, plan *Plan) (res result, err error) {
+	journal, err := os.OpenFile(v.Journal, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return res, fmt.Errorf("opening the journal: %w", err)
+	}
+	defer journal.Close()
+	input, err := memory(plan)
+	if err != nil {
+		return res, err
+	}
+	defer input.Close()
+	from, to, err := os.Pipe()
+	if err != nil {
+		return res, err
+	}
+	defer from.Close()
+	var stderr bytes.Buffer
+	// An interrupt ends neither the worker nor this process in between: the caller has ctx.
+	cmd := exec.Command("/proc/self/exe", Verb)
+	cmd.Env, cmd.Dir, cmd.Stderr = append([]string{"GOTRACEBACK=none"}, crash.Environ()...), "/", &stderr
+	cmd.ExtraFiles = []*os.File{v.Directory, v.Upper, journal, input, to}
+	if err := cmd.Start(); err != nil {
+		to.Close()
+		return res, fmt.Errorf("starting the process that applies: %w", err)
+	}
+	to.Close()
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	err = gob.NewDecoder(from).Decode(&res)
+	if werr := cmd.Wait(); err != nil || werr != nil {
+		return res, fmt.Errorf("the process that applies ended early: %w: %s (remedy: `agentjail workspace list` finishes or undoes the apply)",
+			errors.Join(ctx.Err(), werr), strings.TrimSpace(stderr.String()))
+	}
+	return res, nil
+}
+
+// memory is a plan in a file without a name.
+func memory(plan *Plan) (*os.File, error) {
+	fd, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "plan")
+	if err := gob.NewEncoder(f).Encode(plan); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("writing the plan: %w", err)
+	}
+	return f, nil
+}
+
+// readPlan reads the plan of the journal.
+func (v *View) readPlan() (*Plan, error) {
+	journal, err := os.Open(v.Journal)
+	if err != nil {
+		return nil, err
+	}
+	defer journal.Close()
+	f, err := openat.Regular(int(journal.Fd()), planFile, openat.OneMount)
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	defer f.Close()
+	plan := new(Plan)
+	if err := gob.NewDecoder(f).Decode(plan); err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	return plan, nil
+}
+
+func (v *View) removeJournal() error {
+	// The state's files go last, the state of the journal is read from them.
+	for _, name := range []string{temporaryFile, planFile, undoingFile, begunFile, doneFile, undoneFile} {
+		if err := os.Remove(filepath.Join(v.Journal, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing the journal: %w", err)
+		}
+		crash.Step("parent")
+	}
+	if err := os.RemoveAll(v.Journal); err != nil {
+		return fmt.Errorf("removing the journal: %w", err)
+	}
+	return nil
+}
+
+// record records the ctimes that a finished plan has left, and empties the layer of what was
+// applied.
+func (v *View) record(res result) error {
+	plan, err := v.readPlan()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // nothing was committed
+	}
+	if err != nil {
+		return err
+	}
+	if v.Applied == nil {
+		v.Applied = map[string]int64{}
+	}
+	dir := int(v.Directory.Fd())
+	for i := range plan.Ops {
+		op := &plan.Ops[i]
+		if up := path.Dir(op.Path); i == 0 || up != path.Dir(plan.Ops[i-1].Path) {
+			v.remember(dir, up, "")
+		}
+		if now, there := stateAt(dir, op.Path); there {
+			old := now
+			old.Ctime = op.Old.Ctime
+			switch {
+			case now.Ino == op.New.Ino && op.Dir:
+				v.remember(dir, op.Path, "/")
+			case now.Ino == op.New.Ino, old == op.Old, op.Do == chmod, op.OldTree != "" && now.Ino == op.Old.Ino:
+				v.remember(dir, op.Path, "")
+			}
+		}
+	}
+	if err := v.Save(v.Applied); err != nil {
+		return fmt.Errorf("recording what was applied: %w", err)
+	}
+	crash.Step("parent")
+	if !res.Done || plan.Live || v.Live {
+		return nil
+	}
+	return v.settle(plan)
+}
+
+// remember records a file's ctime.
+func (v *View) remember(dir int, at, suffix string) {
+	if st, there := stateAt(dir, at); there {
+		v.Applied[at+suffix] = st.Ctime
+		v.Applied[at] = st.Ctime
+	}
+}
+
+func stateAt(dir int, at string) (review.State, bool) {
+	fd, err := overlayfs.Beneath(dir, at, unix.O_PATH)
+	if err != nil {
+		return review.State{}, false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return review.State{}, false
+	}
+	return review.StateOf(&st), true
+}
+
+// settle removes from the layer what the directory has now: the view shows the same, and the
+// directory's later changes with it.
+func (v *View) settle(plan *Plan) error {
+	upper, dir := int(v.Upper.Fd()), int(v.Directory.Fd())
+	var open []string // paths that are not as the plan left them
+	for i := range plan.Ops {
+		if op := &plan.Ops[i]; !isDone(op, dir) {
+			open = append(open, op.Path)
+		}
+	}
+	for _, at := range plan.Units {
+		if !slices.ContainsFunc(open, func(p string) bool { return below(at, p) }) {
+			if err := removeBeneath(upper, at); err != nil {
+				return err
+			}
+		}
+	}
+	plain := map[string]bool{}
+	for i := range plan.Ops {
+		op := &plan.Ops[i]
+		if !op.Settle || op.Do == chmod && op.Dir || !isDone(op, dir) || !isPlain(upper, path.Dir(op.Path), plain) {
+			continue
+		}
+		if err := removeBeneath(upper, op.Path); err != nil {
+			return err
+		}
+		if i%100 == 0 {
+			crash.Step("parent")
+		}
+	}
+	return nil
+}
+
+// isDone reports whether the directory has what an operation left.
+func isDone(op *Op, dir int) bool {
+	now, there := stateAt(dir, op.Path)
+	switch op.Do {
+	case remove:
+		return !there
+	case chmod:
+		return there && now.Ino == op.Old.Ino && now.Mode&0o777 == op.Mode
+	}
+	return there && now.Ino == op.New.Ino
+}
+
+// removeBeneath removes a tree at a path, without following links.
+func removeBeneath(root int, at string) error {
+	parent, err := overlayfs.Beneath(root, path.Dir(at), unix.O_PATH|unix.O_DIRECTORY)
+	if err == unix.ENOENT || err == unix.ENOTDIR {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path.Dir(at), Err: err}
+	}
+	defer unix.Close(parent)
+	return new(worker).removeAll(parent, path.Base(at))
+}
+
+// isPlain reports whether a directory of the layer, and each on the way to it, is merged with the
+// directory of the same path.
+func isPlain(upper int, at string, known map[string]bool) bool {
+	if at == "." {
+		return true
+	}
+	if is, ok := known[at]; ok {
+		return is
+	}
+	is := false
+	if isPlain(upper, path.Dir(at), known) {
+		if fd, err := overlayfs.Beneath(upper, at, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
+			is = overlayfs.Attr(fd, "opaque") != "y" && overlayfs.Attr(fd, "redirect") == ""
+			unix.Close(fd)
+		}
+	}
+	known[at] = is
+	return is
+}

@@ -1,0 +1,248 @@
+package apply
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/filetime"
+	"agentjail.dev/runtime/workspace/review"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == Verb {
+		os.Exit(Work())
+	}
+	os.Exit(m.Run())
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const uid, gid = 1234, 1235
+
+// place is a directory with a view over it.
+type place struct {
+	top, dir, upper, merged string
+	view                    *View
+	since                   time.Time
+	hidden                  []string
+}
+
+// newPlace makes a directory with files of a user's, and an overlay over it, as jails have it.
+func newPlace(t testing.TB, files map[string]string) *place {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount")
+	}
+	top := t.TempDir()
+	must(t, unix.Mount("none", top, "tmpfs", 0, "mode=755"))
+	t.Cleanup(func() { _ = unix.Unmount(top, unix.MNT_DETACH) })
+	p := &place{top: top, dir: top + "/dir", upper: top + "/upper", merged: top + "/merged"}
+	for _, d := range []string{p.dir, p.upper, p.merged, top + "/work", top + "/state"} {
+		must(t, os.Mkdir(d, 0o755))
+	}
+	p.write(t, p.dir, files)
+	p.settled(t)
+	p.mount(t)
+	dir, err := os.Open(p.dir)
+	must(t, err)
+	upper, err := os.Open(p.upper)
+	must(t, err)
+	t.Cleanup(func() { dir.Close(); upper.Close() })
+	p.view = &View{
+		ID: "test", UID: uid, GID: gid, Upper: upper, Directory: dir, Journal: top + "/state/journal", Applied: map[string]int64{},
+		Save: func(map[string]int64) error { return nil },
+	}
+	return p
+}
+
+// settled takes a moment after all that the directory has.
+func (p *place) settled(t testing.TB) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		at := filetime.Moment(p.dir)
+		must(t, os.WriteFile(p.top+"/probe", nil, 0o600))
+		if st, _ := os.Stat(p.top + "/probe"); st.ModTime().After(at) {
+			p.since = at
+			return
+		}
+	}
+	t.Fatal("the clock stands")
+}
+
+func (p *place) mount(t testing.TB) {
+	t.Helper()
+	opts := fmt.Sprintf("redirect_dir=on,metacopy=off,index=off,lowerdir=%s,upperdir=%s,workdir=%s/work", p.dir, p.upper, p.top)
+	must(t, unix.Mount("none", p.merged, "overlay", 0, opts))
+	t.Cleanup(func() { _ = unix.Unmount(p.merged, unix.MNT_DETACH) })
+}
+
+// unmount ends the view's jail.
+func (p *place) unmount(t testing.TB) {
+	t.Helper()
+	must(t, unix.Unmount(p.merged, 0))
+	must(t, os.RemoveAll(p.top+"/work"))
+	must(t, os.Mkdir(p.top+"/work", 0o755))
+}
+
+// write makes files of the user's: a name with a slash at its end is a directory, and content that
+// begins with "->" a link.
+func (p *place) write(t testing.TB, in string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		at := filepath.Join(in, name)
+		must(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		switch target, link := strings.CutPrefix(text, "->"); {
+		case strings.HasSuffix(name, "/"):
+			must(t, os.MkdirAll(at, 0o755))
+		case link:
+			_ = os.Remove(at)
+			must(t, os.Symlink(target, at))
+		default:
+			must(t, os.WriteFile(at, []byte(text), 0o644))
+		}
+	}
+	p.own(t, in)
+}
+
+func (p *place) own(t testing.TB, in string) {
+	t.Helper()
+	must(t, filepath.WalkDir(in, func(at string, _ fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil && unix.Lstat(at, &st) == nil && st.Uid == 0 {
+			err = os.Lchown(at, uid, gid)
+		}
+		return err
+	}))
+}
+
+func (p *place) review(t testing.TB) *review.Review {
+	t.Helper()
+	r, err := review.Of(t.Context(), p.view.Upper, p.view.Directory, review.Options{Since: p.since, Applied: p.view.Applied, Hide: p.hidden, Path: "/home/u/project"})
+	must(t, err)
+	return r
+}
+
+// apply applies with options, which have paths.
+func (p *place) apply(t testing.TB, o Options) (*Result, error) {
+	t.Helper()
+	r := p.review(t)
+	chosen, err := r.Select(o.Paths)
+	must(t, err)
+	return p.view.Run(t.Context(), r, chosen, o)
+}
+
+// list is a tree in words: type, mode, owner and content.
+func list(t testing.TB, top string) string {
+	t.Helper()
+	var out []string
+	must(t, filepath.WalkDir(top, func(at string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(top, at)
+		var st unix.Stat_t
+		must(t, unix.Lstat(at, &st))
+		line := fmt.Sprintf("%s %o %d:%d", rel, st.Mode, st.Uid, st.Gid)
+		switch {
+		case e.Type() == fs.ModeSymlink:
+			target, _ := os.Readlink(at)
+			line += " -> " + target
+		case e.Type().IsRegular() && st.Size < 1<<20:
+			data, err := os.ReadFile(at)
+			must(t, err)
+			line += " " + string(data)
+		}
+		out = append(out, line)
+		return nil
+	}))
+	return strings.Join(out, "\n")
+}
+
+// changes are a review's in short.
+func changes(r *review.Review) string {
+	var out []string
+	for _, c := range r.Changes {
+		if !c.Implied {
+			out = append(out, c.String())
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return strings.Compare(a[2:], b[2:]) })
+	return strings.Join(out, ", ")
+}
+
+var project = map[string]string{
+	"a.txt": "a\n", "b.txt": "b\n", "same.txt": "same\n", "src/main.go": "main\n", "src/old.go": "old\n", "src/deep/x": "x\n",
+	"lib/one": "1\n", "lib/two": "2\n", "gone/file": "gone\n", "link": "->a.txt", "swap": "was a file\n", "turn/file": "was a directory\n",
+}
+
+// work does in the view what an agent does.
+func work1(t testing.TB, p *place) {
+	p.write(t, p.merged, map[string]string{
+		"a.txt": "changed\n", "new.txt": "new\n", "src/deep/y": "y\n", "new/dir/file": "f\n", "new/empty/": "", "same.txt": "same\n", "inner": "->src/main.go",
+	})
+	m := p.merged
+	must(t, os.Chmod(m+"/b.txt", 0o755))
+	must(t, os.Remove(m+"/src/old.go"))
+	must(t, os.RemoveAll(m+"/gone"))
+	must(t, os.Rename(m+"/lib", m+"/lib2"))
+	must(t, os.WriteFile(m+"/lib2/one", []byte("one\n"), 0o600))
+	must(t, os.Remove(m+"/swap"))
+	p.write(t, m, map[string]string{"swap/is/dir": "d\n"})
+	must(t, os.RemoveAll(m+"/turn"))
+	p.write(t, m, map[string]string{"turn": "is a file\n"})
+	must(t, os.Chmod(m+"/new/dir", 0o500))
+	p.own(t, m)
+}
+
+func TestApply(t *testing.T) {
+	p := newPlace(t, project)
+	work1(t, p)
+	r := p.review(t)
+	want := "M a.txt, m b.txt, D gone/, A inner -> src/main.go, R lib/ -> lib2/, A lib2/one, A new.txt, A new/, A new/dir/, A new/dir/file, A new/empty/, " +
+		"A src/deep/y, D src/old.go, T swap/, A swap/is/, A swap/is/dir, T turn"
+	if got := changes(r); got != want {
+		t.Errorf("changes:\n%s\nnot\n%s", got, want)
+	}
+	view := list(t, p.merged)
+	p.unmount(t)
+	res, err := p.apply(t, Options{})
+	if err != nil || len(res.Conflicts)+len(res.Left)+len(res.Kept) > 0 {
+		t.Fatalf("%+v: %v", res, err)
+	}
+	if got := list(t, p.dir); got != view {
+		t.Errorf("the directory is not as the view was:\n%s\nnot\n%s", got, view)
+	}
+	// Nothing remains, and the view shows the same.
+	if left, _ := os.ReadDir(p.top + "/state"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if r := p.review(t); len(r.Changes) > 0 {
+		t.Errorf("still: %s", changes(r))
+	}
+	if left, _ := os.ReadDir(p.upper); len(left) > 2 { // src, a directory that is merged, and what is the same
+		t.Errorf("left in the layer: %v", left)
+	}
+	p.mount(t)
+	if got := list(t, p.merged); got != view {
+		t.Errorf("the view is not as it was:\n%s\nnot\n%s", got, view)
+	}
+	p.write(t, p.merged, map[string]string{"new/again": "1", "new/dir2/again": "2", "lib2/two": "zwei\n"})
+	must(t, os.RemoveAll(p.merged+"/src"))
+	p.unmount(t)
+	if _, err := p.apply(t, Options{}); err != nil {
+		t.Errorf("a second apply: %v", err)
+	}
+}

@@ -1,0 +1,293 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/workspace/review"
+)
+
+// What an operation does.
+const (
+	add     = "add"
+	replace = "replace"
+	remove  = "remove"
+	chmod   = "mode"
+)
+
+// An Op changes one path of the directory, in one step.
+type Op struct {
+	Do   string
+	Path string
+	At   string // the name in the staging directory
+	// New is what was staged, Old what the directory had.
+	New, Old review.State
+	// Tree identifies what is in a new directory, OldTree in a removed one.
+	Tree, OldTree string
+	Mode          uint32 // of a file or directory, without its type
+	Dir           bool   // New is a directory
+	// By is the path that has to be done, for this to be done: that of a renamed directory.
+	By string
+	// Settle reports that nothing of the view's layer at or below Path remains to be applied.
+	Settle bool
+}
+
+// An Item is a file to be staged.
+type Item struct {
+	At     string // below the staging directory
+	Path   string
+	Type   string
+	Mode   uint32
+	Target string
+	Source review.Source
+	State  review.State
+	// Shut reports that its owner cannot read it, by its mode or a directory's.
+	Shut bool
+}
+
+// A Plan is what one apply does: the content of the journal.
+type Plan struct {
+	Staging  string // the staging directory's name
+	UID, GID uint32
+	Each     bool
+	Items    []Item
+	Ops      []Op
+	// Units are directories of the layer that are not merged with those of the same path, and of
+	// which nothing remains to be applied.
+	Units []string
+	// Live reports that a jail has the view: its layer stays as it is.
+	Live bool
+}
+
+// Options choose what is applied.
+type Options struct {
+	Paths     []string
+	Protected bool // also protected paths
+	Links     bool // also links that can lead out of the directory
+	Each      bool // go on without what is in conflict
+}
+
+// maxShut bounds the files that are opened before the privileges are dropped.
+const maxShut = 200
+
+// A Problem is a change that was not applied.
+type Problem struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// String is the problem on one line.
+func (p Problem) String() string { return printable.Line(p.Path, 0) + ": " + p.Why }
+
+// planner makes a plan of a review.
+type planner struct {
+	o         Options
+	review    *review.Review
+	live      bool
+	plan      *Plan
+	staged    map[string]string // by path: the place of a directory to be made
+	shut      map[string]bool   // directories that their owner cannot search
+	shutFiles int
+	out       map[string]bool // paths of changes that are not done
+	left      []Problem       // by choice, or for ever
+	conflicts []Problem
+}
+
+// newPlan plans what to do for the chosen changes. left is what the options leave out, conflicts
+// what the directory's owner did meanwhile.
+func newPlan(r *review.Review, chosen []*review.Change, live bool, o Options) (plan *Plan, left, conflicts []Problem) {
+	p := &planner{
+		o: o, review: r, live: live, plan: &Plan{Each: o.Each, Live: live}, staged: map[string]string{}, shut: map[string]bool{},
+		out: map[string]bool{},
+	}
+	for _, c := range r.Changes {
+		if c.Type == review.Dir && c.Kind != review.Deleted && c.New.Mode&0o100 == 0 {
+			p.shut[c.Path] = true
+		}
+	}
+	applied := map[*review.Change]bool{}
+	var late []*review.Change
+	for _, c := range chosen {
+		if c.Kind == review.Deleted || c.Kind == review.Mode && c.Type == review.Dir {
+			late = append(late, c)
+			continue
+		}
+		applied[c] = p.take(c)
+	}
+	for _, c := range late {
+		applied[c] = p.take(c)
+	}
+	p.moved(applied)
+	p.settle(applied)
+	return p.plan, p.left, p.conflicts
+}
+
+// take adds a change to the plan, and reports whether it did.
+func (p *planner) take(c *review.Change) bool {
+	if why := p.leaves(c); why != "" {
+		if !p.out[path.Dir(c.Path)] {
+			p.left = append(p.left, Problem{c.Path, why})
+		}
+		p.out[c.Path] = true
+		return false
+	}
+	if c.Conflict != "" {
+		p.conflicts = append(p.conflicts, Problem{c.Path, c.Conflict})
+		p.out[c.Path] = true
+		return false
+	}
+	up := path.Dir(c.Path)
+	if p.out[up] { // its directory is not made
+		p.out[c.Path] = true
+		return false
+	}
+	if c.Kind == review.Deleted {
+		p.op(Op{Do: remove, Path: c.Path, Old: c.Old, OldTree: c.Tree, By: c.By})
+		return true
+	}
+	if c.Kind == review.Mode {
+		p.op(Op{Do: chmod, Path: c.Path, Old: c.Old, Mode: c.New.Mode & 0o777, Dir: c.Type == review.Dir})
+		return true
+	}
+	item := Item{
+		Path: c.Path, Type: c.Type, Mode: c.New.Mode & 0o777, Target: c.Target, Source: c.Source, State: c.New,
+		Shut: c.Type == review.File && (c.New.Mode&0o400 == 0 || p.shutDir(c.Source)),
+	}
+	if item.Shut {
+		if p.shutFiles++; p.shutFiles > maxShut {
+			p.conflicts = append(p.conflicts, Problem{c.Path, fmt.Sprintf("more than %d files that their owner cannot read", maxShut)})
+			p.out[c.Path] = true
+			return false
+		}
+	}
+	if in := p.staged[up]; in != "" {
+		item.At = path.Join(in, path.Base(c.Path))
+	} else {
+		op := Op{Do: add, Path: c.Path, Mode: item.Mode, Dir: c.Type == review.Dir}
+		if c.Old.Ino != 0 {
+			op.Do, op.Old, op.OldTree = replace, c.Old, c.Tree
+		}
+		item.At = p.op(op)
+	}
+	if c.Type == review.Dir {
+		p.staged[c.Path] = item.At
+	}
+	p.plan.Items = append(p.plan.Items, item)
+	return true
+}
+
+func (p *planner) op(o Op) (at string) {
+	o.At = strconv.Itoa(len(p.plan.Ops))
+	p.plan.Ops = append(p.plan.Ops, o)
+	return o.At
+}
+
+// leaves returns why the options leave a change out; "" where they do not.
+func (p *planner) leaves(c *review.Change) string {
+	switch {
+	case c.Has(review.Never):
+		return "devices, sockets and pipes are never applied"
+	case c.Has(review.Protected) && !p.o.Protected:
+		return "a protected path (--protected applies it)"
+	case c.Has(review.Out) && !p.o.Links:
+		return "the link can lead out of the directory (--links applies it)"
+	}
+	return ""
+}
+
+// shutDir reports whether a directory on the way keeps its owner from a file of the upper layer.
+func (p *planner) shutDir(src review.Source) bool {
+	if len(p.shut) == 0 || !src.Upper {
+		return false
+	}
+	for dir := path.Dir(src.Path); dir != "."; dir = path.Dir(dir) {
+		if p.shut[dir] {
+			return true
+		}
+	}
+	return false
+}
+
+// moved drops operations on what the view still shows at another path: a directory's former path
+// is changed only together with all of the renamed directory, and when no jail has the view.
+func (p *planner) moved(applied map[*review.Change]bool) {
+	for from, to := range p.review.Moved {
+		whole := !p.live
+		for _, c := range p.review.Changes {
+			whole = whole && (!below(to, c.Path) || applied[c])
+		}
+		if whole {
+			continue
+		}
+		why := "the view shows it as " + printable.Line(to, 0) + ", of which not all is applied"
+		if p.live {
+			why = "the running jail sees it as " + printable.Line(to, 0) + " (remedy: apply it when the jail has ended)"
+		}
+		p.plan.Ops = slices.DeleteFunc(p.plan.Ops, func(o Op) bool {
+			hit := below(from, o.Path) || o.Do != add && below(o.Path, from)
+			if hit && o.Do == remove {
+				p.left = append(p.left, Problem{o.Path, why})
+			} else if hit {
+				p.conflicts = append(p.conflicts, Problem{o.Path, why})
+			}
+			return hit
+		})
+	}
+	p.trim()
+}
+
+// settle finds out of which parts of the layer nothing remains.
+func (p *planner) settle(applied map[*review.Change]bool) {
+	remains := map[string]bool{} // paths, and all directories on their way
+	leave := func(at string) {
+		for ; at != "." && !remains[at]; at = path.Dir(at) {
+			remains[at] = true
+		}
+	}
+	for _, at := range slices.Concat(p.review.Git, p.review.Skipped) {
+		leave(at)
+	}
+	has := map[string]bool{}
+	for i := range p.plan.Ops {
+		has[p.plan.Ops[i].Path] = true
+	}
+	for _, c := range p.review.Changes {
+		if !applied[c] || c.Kind == review.Deleted && !has[c.Path] {
+			leave(c.Path)
+		}
+	}
+	for i := range p.plan.Ops {
+		p.plan.Ops[i].Settle = !remains[p.plan.Ops[i].Path]
+	}
+	for _, at := range p.review.Units {
+		if !remains[at] {
+			p.plan.Units = append(p.plan.Units, at)
+		}
+	}
+}
+
+// trim drops items whose operation was dropped.
+func (p *planner) trim() {
+	has := map[string]bool{}
+	for _, o := range p.plan.Ops {
+		has[o.At] = true
+	}
+	var items []Item
+	for _, i := range p.plan.Items {
+		if top, _, _ := strings.Cut(i.At, "/"); has[top] {
+			items = append(items, i)
+		}
+	}
+	p.plan.Items = items
+}
+
+// below reports whether a path is dir or lies below it.
+func below(dir, p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+// errConflict is wrapped by an error that the directory's owner caused.
+var errConflict = errors.New("it was changed in the directory meanwhile")

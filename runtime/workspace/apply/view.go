@@ -1,0 +1,82 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"agentjail.dev/runtime/workspace"
+	"agentjail.dev/runtime/workspace/review"
+)
+
+// Open opens a recorded view. The caller calls the result's Close.
+func Open(s workspace.Store, r *workspace.Record) (*View, error) {
+	layers, err := s.OpenLayers(r)
+	if err != nil {
+		return nil, err
+	}
+	applied, err := s.Applied(r)
+	if err != nil {
+		layers.Close()
+		return nil, err
+	}
+	return &View{
+		ID: r.ID, UID: r.UID, GID: r.GID, Upper: layers.Upper, Directory: layers.Lower, Live: layers.Live,
+		Journal: s.Journal(r), Applied: applied, Save: func(a map[string]int64) error { return s.SaveApplied(r, a) }, close: layers.Close,
+	}, nil
+}
+
+// Close closes a view that Open opened.
+func (v *View) Close() { v.close() }
+
+// Review compares a view with its directory.
+func (v *View) Review(ctx context.Context, r *workspace.Record, unprotect []string) (*review.Review, error) {
+	return review.Of(ctx, v.Upper, v.Directory, review.Options{
+		Since: r.Began(), Applied: v.Applied, Hide: r.Hide, Unprotect: unprotect, Path: r.Path,
+	})
+}
+
+// RecoverAll finishes every apply that was cut off: all of it is done then, or taken back. It
+// reports each in a line.
+func RecoverAll(ctx context.Context, s workspace.Store) (lines []string, err error) {
+	all, err := s.List()
+	errs := []error{err}
+	for _, r := range all {
+		if !Pending(s.Journal(r)) {
+			continue
+		}
+		line, err := recoverOne(ctx, s, r)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("finishing the apply of view %s that was cut off: %w", r.ID, err))
+		}
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines, errors.Join(errs...)
+}
+
+func recoverOne(ctx context.Context, s workspace.Store, r *workspace.Record) (string, error) {
+	v, err := Open(s, r)
+	if err != nil {
+		return "", err
+	}
+	defer v.Close()
+	lock, err := Lock(v.Directory)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	out, done, pending, err := v.Recover(ctx)
+	if err != nil || !pending {
+		return "", err
+	}
+	line := fmt.Sprintf("view %s: an apply that was cut off is undone", r.ID)
+	if done {
+		line = fmt.Sprintf("view %s: an apply that was cut off is finished", r.ID)
+	}
+	for _, k := range out.Kept {
+		line += "; " + k.String()
+	}
+	return line, nil
+}

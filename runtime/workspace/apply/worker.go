@@ -1,0 +1,330 @@
+package apply
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/crash"
+	cf "agentjail.dev/runtime/kernel/callfilter"
+	"agentjail.dev/runtime/kernel/landlock"
+	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/privileges"
+)
+
+// Verb is the argument that has a program call Work.
+const Verb = "workspace-apply-worker"
+
+// The worker's descriptors.
+const (
+	dirFD, upperFD, journalFD, planFD, resultFD = 3, 4, 5, 6, 7
+)
+
+// The files of a journal, which is a directory. The last one of them that exists is the state.
+const (
+	begunFile     = "begun"     // the staging directory may exist, with nothing but new files
+	planFile      = "plan"      // committed: the operations are done, or will be
+	undoingFile   = "undoing"   // they are taken back
+	doneFile      = "done"      // all are done
+	undoneFile    = "undone"    // all are taken back
+	temporaryFile = "plan.part" // a plan that is being written
+)
+
+// result is what the worker reports.
+type result struct {
+	Done     bool              // else all is as it was
+	Error    string            // why not
+	Failed   map[string]string // by path, of an apply that goes on without
+	Kept     map[string]string // by path: what could not be taken back
+	Warnings []string
+}
+
+// worker applies a plan as the directory's owner.
+type worker struct {
+	dir, upper, journal, staging int
+	plan                         *Plan
+	shut                         map[int]int // by item: opened before the privileges were dropped
+	failed, kept                 map[string]string
+	warnings                     []string
+
+	parentFD int
+	parentAt string
+}
+
+// Work is the process that applies a plan, or finishes the one of the journal. It begins as root,
+// and drops its privileges before it writes.
+func Work() int {
+	out := os.NewFile(resultFD, "result")
+	r, err := work()
+	if err != nil {
+		r.Error = err.Error()
+	}
+	if err := gob.NewEncoder(out).Encode(r); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func work() (r result, err error) {
+	w := &worker{dir: dirFD, upper: upperFD, journal: journalFD, staging: -1, parentFD: -1, failed: map[string]string{}, kept: map[string]string{}}
+	in := os.NewFile(planFD, "plan")
+	w.plan = new(Plan)
+	if err := gob.NewDecoder(in).Decode(w.plan); err != nil {
+		return r, fmt.Errorf("reading the plan: %w", err)
+	}
+	in.Close()
+	w.openShut()
+	if err := w.confine(); err != nil {
+		return r, err
+	}
+	done, err := w.run()
+	return result{Done: done, Failed: w.failed, Kept: w.kept, Warnings: w.warnings}, err
+}
+
+// openShut opens the files that the owner cannot read.
+func (w *worker) openShut() {
+	w.shut = map[int]int{}
+	for i, item := range w.plan.Items {
+		if item.Shut && len(w.shut) < maxShut {
+			if fd, err := openItem(w.upper, w.dir, item); err == nil {
+				w.shut[i] = fd
+			}
+		}
+	}
+}
+
+// confine becomes the directory's owner, in a domain of the view, the directory and the journal.
+func (w *worker) confine() error {
+	uid, gid := int(w.plan.UID), int(w.plan.GID)
+	if uid == 0 {
+		return errors.New("the directory belongs to root (remedy: chown it to the user who works in it)")
+	}
+	unix.Umask(0)
+	if err := errors.Join(syscall.Setgroups([]int{gid}), syscall.Setresgid(gid, gid, gid), syscall.Setresuid(uid, uid, uid)); err != nil {
+		return fmt.Errorf("becoming the directory's owner: %w", err)
+	}
+	if err := privileges.Keep(); err != nil {
+		return err
+	}
+	if err := w.enterDomain(); err != nil {
+		return fmt.Errorf("entering a Landlock domain: %w", err)
+	}
+	return cf.Load(filter(os.Getpid()))
+}
+
+// enterDomain limits what the process can open. A domain allows moves between directories since
+// version 2 (Linux 5.19), as views need anyway.
+func (w *worker) enterDomain() error {
+	abi, err := landlock.ABI()
+	if err != nil || abi < 2 {
+		w.warnings = append(w.warnings, "this kernel has no Landlock of version 2: the apply was held by the owner's rights and the system call filter alone")
+		return nil
+	}
+	const (
+		read  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+		write = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_MAKE_REG
+		trees = unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
+	)
+	handled := uint64(1<<13-1) | unix.LANDLOCK_ACCESS_FS_REFER // all of version 1
+	var truncate uint64
+	if abi >= 3 {
+		truncate = unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	rules, err := landlock.Create(&unix.LandlockRulesetAttr{Handled_access_fs: handled | truncate})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(rules)
+	for fd, rights := range map[int]uint64{w.upper: read, w.dir: read | write | trees | truncate, w.journal: read | write | truncate} {
+		if err := landlock.AllowBeneath(rules, &unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}); err != nil {
+			return err
+		}
+	}
+	return landlock.RestrictAll(rules)
+}
+
+// filter is the worker's system call filter.
+func filter(pid int) []unix.SockFilter {
+	f := cf.Begin()
+	f.OwnSignals(pid)
+	f.Call(unix.SYS_KILL, cf.Arg(0), cf.Equal(uint32(pid), 0, 1), cf.Allow, cf.Errno(unix.EPERM))
+	return f.Only(slices.Concat([]uint32{
+		unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_MMAP, unix.SYS_DUP, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_LSEEK,
+		unix.SYS_COPY_FILE_RANGE, unix.SYS_FTRUNCATE, unix.SYS_FSYNC, unix.SYS_SYNCFS, unix.SYS_GETDENTS64, unix.SYS_OPENAT2,
+		statCall, unix.SYS_MKDIRAT, unix.SYS_SYMLINKAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT2, unix.SYS_FCHMOD, unix.SYS_FCHMODAT,
+		unix.SYS_UTIMENSAT,
+	}, cf.Runtime)...)
+}
+
+// run does what the journal's state requires, and reports whether the plan was done.
+func (w *worker) run() (done bool, err error) {
+	switch at := journalState(w.journal); at {
+	case "":
+		return w.apply()
+	case begunFile:
+		return false, w.abandon()
+	case planFile, undoingFile, doneFile, undoneFile:
+		if err := w.openStaging(); err != nil {
+			return false, err
+		}
+		return w.finish(at)
+	default:
+		return false, fmt.Errorf("unknown state %q of the journal", at)
+	}
+}
+
+// apply applies a new plan.
+func (w *worker) apply() (bool, error) {
+	if err := w.note(begunFile); err != nil {
+		return false, err
+	}
+	failed, err := w.prepare()
+	if err != nil {
+		return false, errors.Join(err, w.abandon())
+	}
+	w.failed = failed
+	if len(failed) > 0 && !w.plan.Each {
+		return false, w.abandon()
+	}
+	w.dropFailed()
+	if err := w.writePlan(); err != nil {
+		return false, errors.Join(err, w.abandon())
+	}
+	return w.finish(planFile)
+}
+
+func (w *worker) prepare() (map[string]string, error) {
+	if err := w.makeStaging(); err != nil {
+		return nil, err
+	}
+	failed, err := w.stage()
+	if err != nil {
+		return nil, err
+	}
+	crash.Step("apply")
+	if err := unix.Syncfs(w.dir); err != nil {
+		return nil, fmt.Errorf("writing to the disk: %w", err)
+	}
+	return failed, nil
+}
+
+// dropFailed drops operations that could not be prepared.
+func (w *worker) dropFailed() {
+	incomplete := func(at string) bool {
+		for p := range w.failed {
+			if below(at, p) {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range w.plan.Ops {
+		op := &w.plan.Ops[i]
+		op.Settle = op.Settle && !incomplete(op.Path)
+	}
+	w.plan.Units = slices.DeleteFunc(w.plan.Units, incomplete)
+	w.plan.Ops = slices.DeleteFunc(w.plan.Ops, func(op Op) bool {
+		return (op.Do == add || op.Do == replace) && op.New.Ino == 0
+	})
+}
+
+// finish brings a committed plan to its end.
+func (w *worker) finish(at string) (bool, error) {
+	if at == planFile {
+		if w.commit() == nil {
+			crash.Step("apply")
+			if err := errors.Join(w.sync(), w.note(doneFile)); err != nil {
+				return false, err
+			}
+			at = doneFile
+		} else {
+			if err := w.note(undoingFile); err != nil {
+				return false, err
+			}
+			at = undoingFile
+		}
+	}
+	if at == undoingFile {
+		w.undo()
+		if err := errors.Join(w.sync(), w.note(undoneFile)); err != nil {
+			return false, err
+		}
+	}
+	return at == doneFile, w.clean(at)
+}
+
+func (w *worker) sync() error {
+	if err := unix.Syncfs(w.dir); err != nil {
+		return fmt.Errorf("writing to the disk: %w", err)
+	}
+	return nil
+}
+
+// abandon removes what a plan that was not committed has made.
+func (w *worker) abandon() error {
+	if err := w.openStaging(); err != nil {
+		return err
+	}
+	return w.clean(begunFile)
+}
+
+// note makes an empty file of the journal.
+func (w *worker) note(name string) error {
+	crash.Step("apply")
+	fd, err := openat.Create(w.journal, name, openat.OneMount)
+	if err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	defer unix.Close(fd)
+	return errors.Join(unix.Fsync(fd), unix.Fsync(w.journal))
+}
+
+// writePlan writes the plan to the journal: from then on it is done, or taken back.
+func (w *worker) writePlan() error {
+	crash.Step("apply")
+	fd, err := openat.Create(w.journal, temporaryFile, openat.OneMount)
+	if err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), temporaryFile)
+	defer f.Close()
+	w.plan.Items = nil
+	if err := errors.Join(gob.NewEncoder(f).Encode(w.plan), f.Sync()); err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	crash.Step("apply")
+	if err := unix.Renameat2(w.journal, temporaryFile, w.journal, planFile, unix.RENAME_NOREPLACE); err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	return unix.Fsync(w.journal)
+}
+
+// journalState is the last of the journal's files that exists.
+func journalState(journal int) string {
+	for _, name := range []string{undoneFile, doneFile, undoingFile, planFile, begunFile} {
+		if _, there := state(journal, name); there {
+			return name
+		}
+	}
+	return ""
+}
+
+func readNames(dir int) ([]string, error) {
+	fd, err := openat.Open(dir, ".", openat.OneMount, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return names, err
+}

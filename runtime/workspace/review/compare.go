@@ -1,0 +1,296 @@
+package review
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/filetime"
+	"agentjail.dev/runtime/kernel/overlayfs"
+)
+
+// compare adds a change if a file of the view differs from that of the directory, which is in
+// actual and has c.Old. sub is what a directory of the view is merged of.
+func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error {
+	there := c.Old.Ino != 0
+	here := sub != nil && sub.merged && sub.low != e.low // it was renamed itself
+	if here {
+		w.out.Moved[sub.low] = c.Path
+	}
+	if sub != nil && sub.upper && there && (!sub.merged || sub.low != c.Path) {
+		w.out.Units = append(w.out.Units, c.Path)
+	}
+	switch {
+	case !there && here:
+		c.Kind, c.From = Renamed, sub.low
+	case !there:
+		c.Kind, c.Implied = Added, e.moved && w.unchanged(e, sub)
+	case typeOf(c.Old.Mode) != c.Type || c.Type == Special && c.Old.Mode&unix.S_IFMT != c.New.Mode&unix.S_IFMT:
+		c.Kind = Type
+	default:
+		same, err := w.same(c, e, actual)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !same:
+			c.Kind = Modified
+		case c.Type != Link && c.Old.Mode&0o777 != c.New.Mode&0o777:
+			c.Kind = Mode
+		default:
+			return nil
+		}
+	}
+	if there && w.later(c.Path, c.Old.Ctime) {
+		c.Conflict = changedSince
+	}
+	w.mark(c)
+	if c.Kind == Type && typeOf(c.Old.Mode) == Dir {
+		t, err := w.tree(c.Path)
+		if err != nil {
+			return err
+		}
+		c.Tree = t.digest
+		w.markTree(c, t)
+		switch {
+		case t.left:
+			c.Conflict = "the directory in its place has what no apply removes (a repository, or hidden files)"
+		case t.later:
+			c.Conflict = changedSince
+		}
+	}
+	w.out.Changes = append(w.out.Changes, c)
+	return nil
+}
+
+const changedSince = "it was changed in the directory since the view began"
+
+// unchanged reports whether a part of a renamed directory is as it was.
+func (w *walker) unchanged(e *entry, sub *node) bool {
+	if !e.src.Upper || sub == nil {
+		return !e.src.Upper
+	}
+	var st unix.Stat_t
+	fd, err := overlayfs.Beneath(w.lower, sub.low, unix.O_PATH)
+	if !sub.merged || err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.Fstat(fd, &st) == nil && typeOf(st.Mode) == Dir && st.Mode&0o777 == e.st.Mode&0o777
+}
+
+// same compares two files of one type by content.
+func (w *walker) same(c *Change, e *entry, actual *os.File) (bool, error) {
+	name := path.Base(c.Path)
+	switch c.Type {
+	case Link:
+		old, err := readlink(int(actual.Fd()), name)
+		return err == nil && old == c.Target, nil
+	case File:
+		if c.Old.Size != c.New.Size {
+			return false, nil
+		}
+		return w.sameContent(e.dir, int(actual.Fd()), name, c.Size)
+	}
+	return true, nil
+}
+
+// sameContent compares two files of one size; holes in both are not read.
+func (w *walker) sameContent(a, b int, name string, size int64) (bool, error) {
+	var files [2]*os.File
+	for i, dir := range []int{a, b} {
+		fd, err := overlayfs.Beneath(dir, name, unix.O_RDONLY)
+		if err != nil {
+			return false, nil //nolint:nilerr // gone, or without a right to read it: shown as changed
+		}
+		files[i] = os.NewFile(uintptr(fd), name)
+		defer files[i].Close()
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			return false, nil
+		}
+	}
+	for at := int64(0); at < size; {
+		if err := w.ctx.Err(); err != nil {
+			return false, err
+		}
+		start := min(nextData(files[0], at, size), nextData(files[1], at, size))
+		n := min(size-start, int64(len(w.bufs[0])))
+		if n <= 0 {
+			return true, nil
+		}
+		for i, f := range files {
+			if got, err := f.ReadAt(w.bufs[i][:n], start); int64(got) != n || err != nil && !errors.Is(err, io.EOF) {
+				return false, nil
+			}
+		}
+		if !bytes.Equal(w.bufs[0][:n], w.bufs[1][:n]) {
+			return false, nil
+		}
+		at = start + n
+	}
+	return true, nil
+}
+
+// nextData is where a file has data next, size for nowhere.
+func nextData(f *os.File, at, size int64) int64 {
+	next, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+	switch {
+	case err == nil:
+		return next
+	case err == unix.ENXIO:
+		return size
+	}
+	return at
+}
+
+// later reports whether a file has changed since the view began, but by an apply.
+func (w *walker) later(at string, ctime int64) bool {
+	ts := unix.NsecToTimespec(ctime)
+	if !filetime.After(unix.StatxTimestamp{Sec: ts.Sec, Nsec: uint32(ts.Nsec)}, w.o.Since) {
+		return false
+	}
+	if w.o.Applied[at] == ctime {
+		return false
+	}
+	for dir := at; len(w.o.Applied) > 0 && dir != "."; dir = path.Dir(dir) {
+		if ctime <= w.o.Applied[dir+"/"] {
+			return false
+		}
+	}
+	return true
+}
+
+// removed reports that the view does not have a file of the directory. A directory with files that
+// no apply touches stays, and what else is in it is removed.
+func (w *walker) removed(at string) error {
+	if w.left(at) || strings.EqualFold(path.Base(at), ".git") {
+		return nil
+	}
+	fd, err := overlayfs.Beneath(w.lower, at, unix.O_PATH)
+	if err != nil {
+		return nil //nolint:nilerr // gone, or a mount, which the view does not have
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	unix.Close(fd)
+	if err != nil {
+		return err
+	}
+	c := &Change{Kind: Deleted, Path: at, Type: typeOf(st.Mode), Old: StateOf(&st)}
+	late := w.later(at, c.Old.Ctime)
+	if c.Type == Dir {
+		t, err := w.tree(at)
+		if err != nil {
+			return err
+		}
+		if t.left {
+			return w.removedContent(at)
+		}
+		c.Tree, late = t.digest, late || t.later
+		w.markTree(c, t)
+	}
+	if late {
+		c.Conflict = changedSince
+	}
+	w.mark(c)
+	w.out.Changes = append(w.out.Changes, c)
+	return nil
+}
+
+func (w *walker) removedContent(at string) error {
+	f, err := w.openDir(w.lower, at)
+	if err != nil || f == nil {
+		return err
+	}
+	names, err := f.Readdirnames(-1)
+	f.Close()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if err := w.removed(path.Join(at, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tree describes a directory that is to be removed.
+type tree struct {
+	digest string
+	later  bool   // something in it has changed
+	left   bool   // it has what no apply touches
+	guard  string // a protected path in it
+}
+
+func (w *walker) tree(at string) (t tree, err error) {
+	t.digest, err = Digest(w.lower, at, func(p string, st *unix.Stat_t) {
+		t.left = t.left || w.left(p) || strings.EqualFold(path.Base(p), ".git")
+		t.later = t.later || w.later(p, unix.TimespecToNsec(st.Ctim))
+		if t.guard == "" && w.guard(p) != nil {
+			t.guard = p
+		}
+	})
+	return t, err
+}
+
+// Digest identifies what is in a directory: two calls with one result have found the same files,
+// none of which was changed between. The directory's own state is not in it: a rename changes
+// that.
+func Digest(root int, at string, see func(at string, st *unix.Stat_t)) (string, error) {
+	h := sha256.New()
+	var add func(rel string) error
+	add = func(rel string) error {
+		fd, err := overlayfs.Beneath(root, path.Join(at, rel), unix.O_RDONLY|unix.O_DIRECTORY)
+		if err != nil {
+			return &os.PathError{Op: "open", Path: path.Join(at, rel), Err: err}
+		}
+		f := os.NewFile(uintptr(fd), rel)
+		names, err := f.Readdirnames(-1)
+		if err != nil && !errors.Is(err, io.EOF) {
+			f.Close()
+			return err
+		}
+		slices.Sort(names)
+		var dirs []string
+		for _, name := range names {
+			p := path.Join(rel, name)
+			var st unix.Stat_t
+			if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				f.Close()
+				return &os.PathError{Op: "stat", Path: path.Join(at, p), Err: err}
+			}
+			var b [16]byte
+			binary.LittleEndian.PutUint64(b[:], st.Ino)
+			binary.LittleEndian.PutUint64(b[8:], uint64(unix.TimespecToNsec(st.Ctim)))
+			h.Write([]byte(p + "\x00"))
+			h.Write(b[:])
+			if see != nil {
+				see(path.Join(at, p), &st)
+			}
+			if typeOf(st.Mode) == Dir {
+				dirs = append(dirs, p)
+			}
+		}
+		f.Close()
+		for _, d := range dirs {
+			if err := add(d); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := add("")
+	return hex.EncodeToString(h.Sum(nil)), err
+}
