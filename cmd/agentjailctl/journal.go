@@ -286,7 +286,7 @@ func pruneJournals(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	gone, err := journal.Prune(p.Store, p.Dir, pol.Journal.Keep)
+	gone, err := journal.Prune(p.Store, p.Dir, pol.Journal)
 	for _, name := range gone {
 		fmt.Fprintf(c.App.Writer, "removed the journal of %s\n", printable.Line(name, 0))
 	}

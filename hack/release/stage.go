@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -155,26 +154,23 @@ func (r *release) addModules(t *tree) error {
 	return t.add(shareDir+"selinux/agentjail.cil", selinux.Module, 0o644)
 }
 
-// addUnits adds the systemd units of programs that are there. None is enabled.
+// addUnits adds the systemd units, of which none is enabled, and the users that they need.
 func (r *release) addUnits(t *tree) error {
-	for _, name := range r.mains {
-		text, err := os.ReadFile(filepath.Join(r.o.root, "hack/systemd", name+".service"))
-		if errors.Is(err, os.ErrNotExist) {
-			continue // most programs are no services
+	for pattern, place := range map[string]string{"*.service": "/usr/lib/systemd/system/NAME.service", "*.sysusers": "/usr/lib/sysusers.d/NAME.conf"} {
+		paths, err := filepath.Glob(filepath.Join(r.o.root, "hack/systemd", pattern))
+		if err != nil || len(paths) == 0 {
+			return fmt.Errorf("hack/systemd has no %s: %w", pattern, err)
 		}
-		if err != nil {
-			return err
-		}
-		text = bytes.ReplaceAll(text, []byte("/usr/local/bin/"), []byte(binDir))
-		if err := t.add("/usr/lib/systemd/system/"+name+".service", text, 0o644); err != nil {
-			return err
-		}
-		user, err := os.ReadFile(filepath.Join(r.o.root, "hack/systemd", name+".sysusers"))
-		if err != nil {
-			return err
-		}
-		if err := t.add("/usr/lib/sysusers.d/"+name+".conf", user, 0o644); err != nil {
-			return err
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text = bytes.ReplaceAll(text, []byte("/usr/local/bin/"), []byte(binDir))
+			name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+			if err := t.add(strings.ReplaceAll(place, "NAME", name), text, 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

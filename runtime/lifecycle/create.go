@@ -257,8 +257,7 @@ func (r *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, 
 		},
 		Policy: r.Policy,
 	}
-	r.book().Choose(&j.Brief, r.Policy.Journal)
-	return j, nil
+	return j, r.book().Choose(&j.Brief, r.Policy.Journal)
 }
 
 // claim takes the id, also from a dead jail that was never deleted.

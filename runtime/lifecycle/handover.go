@@ -118,7 +118,9 @@ func (r *Runtime) whileDelegateRuns(ctx context.Context, j *state.Jail, rep *rep
 			if err := r.Store.SaveReport(&j.Brief, rep); err != nil {
 				return err
 			}
-			r.book().Begin(j, rep, identity, config)
+			if err := r.book().Begin(j, rep, identity, config); err != nil {
+				return err
+			}
 			_, _ = r.gc(ctx, 2, j.Key)
 			return nil
 		})

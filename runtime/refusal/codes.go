@@ -41,6 +41,7 @@ const (
 	EBPF       Code = "ebpf.required"
 	Git        Code = "git"
 	Annotation Code = "annotation"
+	Journal    Code = "journal.required"
 	Workspace  Code = "workspace"
 )
 
@@ -88,5 +89,6 @@ var Codes = []struct {
 	{Git, "agentjail git: the repository leads out of its directory, or the command needs what the jail has not"},
 	{Annotation, "an annotation in agentjail's name is unknown, or has a value that the jail cannot have"},
 	{Workspace, "a view of a directory cannot be made, or is in use"},
+	{Journal, "policy requires a journal (journal.required), and it cannot be written"},
 	{Delegate, "runc or crun did not apply the configuration"},
 }

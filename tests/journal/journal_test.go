@@ -332,6 +332,28 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// TestRequired: a jail whose journal cannot be written starts only where policy does not require
+// one, and a refused start leaves nothing.
+func TestRequired(t *testing.T) {
+	for _, required := range []bool{false, true} {
+		h := newHost(t, fmt.Sprintf("journal.required = %v\n", required))
+		if err := os.WriteFile(h.dir, []byte("no directory\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b := engine.NewBundle(t, h.base)
+		b.Spec.Process.Args = []string{"sleep", "1000"}
+		id := b.ID()
+		_, text, err := b.Call(t, h.caller, "create", "--bundle", b.Dir, id)
+		if required != (err != nil) || required && (!strings.Contains(text, "journal.required") || !strings.Contains(text, "(remedy: ")) {
+			t.Errorf("required %v: %v, %s", required, err, text)
+		}
+		if _, _, err := b.Call(t, h.caller, "state", id); required != (err != nil) {
+			t.Errorf("required %v: the jail afterwards: %v", required, err)
+		}
+		_, _, _ = b.Call(t, h.caller, "delete", "--force", id)
+	}
+}
+
 // TestBounded: a flood leaves a journal's beginning and end, within its size; and of jails that were deleted the newest journals stay.
 func TestBounded(t *testing.T) {
 	const size = 128 << 10

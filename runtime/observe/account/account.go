@@ -38,18 +38,31 @@ type Book struct {
 // a hundred of them it takes the twentieth part of a create.
 const pruneEvery = 64
 
-// Choose records where a new jail's journal will be, by the policy.
-func (b Book) Choose(j *state.Brief, p policy.Journal) {
+// Choose records where a new jail's journal will be, by the policy. The error is a refusal by
+// journal.required.
+func (b Book) Choose(j *state.Brief, p policy.Journal) error {
 	if !p.Enabled {
-		return
+		return nil
 	}
 	dir, err := journal.Dir(p)
 	if err != nil {
-		b.unwritten(err)
-		return
+		return b.missing(p, err)
 	}
 	j.Journal, j.JournalSize = journal.NewPath(dir, j.Key, time.Now()), int64(p.Size)
 	j.FullReceipt = p.Receipt == policy.ReceiptFull
+	return nil
+}
+
+// missing is for a new jail whose journal cannot be made: it is logged, or by policy a refusal.
+func (b Book) missing(p policy.Journal, err error) error {
+	if !p.Required {
+		b.unwritten(err)
+		return nil
+	}
+	return &refusal.Error{
+		Code: refusal.Journal, Of: "the jail", Why: fmt.Sprintf("policy requires a journal (journal.required), and it cannot be written: %v", err),
+		Remedy: "make the directory of journal.dir writable, with free space",
+	}
 }
 
 // unwritten logs a journal that could not be written.
@@ -77,10 +90,10 @@ func (b Book) Note(j *state.Brief, events ...journal.Event) {
 }
 
 // Begin makes the jail's journal. It runs beside the delegate. identity is the jail's, and
-// config is its hardened config.json.
-func (b Book) Begin(j *state.Jail, rep *report.Report, identity journal.Created, config []byte) {
+// config is its hardened config.json. The error is a refusal by journal.required.
+func (b Book) Begin(j *state.Jail, rep *report.Report, identity journal.Created, config []byte) error {
 	if j.Journal == "" {
-		return
+		return nil
 	}
 	defer b.Step("journal")()
 	first := journal.Event{
@@ -92,12 +105,12 @@ func (b Book) Begin(j *state.Jail, rep *report.Report, identity journal.Created,
 	}
 	events := append([]journal.Event{first}, Changed(rep.Changes)...)
 	if err := journal.Of(&j.Brief).Log().Begin(events...); err != nil {
-		b.unwritten(err)
-		return
+		return b.missing(j.Policy.Journal, err)
 	}
 	if time.Now().UnixMicro()%pruneEvery == 0 {
-		_, _ = journal.Prune(b.Store, filepath.Dir(j.Journal), j.Policy.Journal.Keep) // `agentjail gc` reports it
+		_, _ = journal.Prune(b.Store, filepath.Dir(j.Journal), j.Policy.Journal) // `agentjail gc` reports it
 	}
+	return nil
 }
 
 // About records in an event what program is run, and as whom.

@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
 )
 
@@ -26,7 +28,9 @@ var KeptFiles = [...]string{"network.log", "network.log.1"}
 const maxKept = 8 << 20
 
 // KeptDir is the directory beside a journal where such files are kept.
-func KeptDir(path string) string { return strings.TrimSuffix(path, suffix) + ".d" }
+func KeptDir(path string) string { return strings.TrimSuffix(path, suffix) + keptSuffix }
+
+const keptSuffix = ".d"
 
 // Keep keeps what is to be kept of a jail's directory that is about to be removed. The returned
 // events report what, with its hash.
@@ -75,9 +79,42 @@ func readKept(path string) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, max(0, fi.Size()-maxKept), maxKept))
 }
 
-// Prune removes the journals of the jails that ended longest ago, beyond keep, and what a crash
-// left of writing one. It returns the names of the jails.
-func Prune(s state.Store, dir string, keep int) ([]string, error) {
+// Prune removes the journals of the jails that ended longest ago, as far as policy bounds them, and
+// what a crash left of writing one. It returns the names of the jails.
+func Prune(s state.Store, dir string, p policy.Journal) ([]string, error) {
+	ended, err := endedIn(s, dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	var errs []error
+	oldest, total := time.Now().Add(-time.Duration(p.KeepFor)).UnixNano(), int64(0)
+	for i, e := range ended { // the newest first
+		total += e.size
+		if i < p.Keep && (p.KeepSize == 0 || total <= int64(p.KeepSize)) && (p.KeepFor == 0 || e.last >= oldest) {
+			continue
+		}
+		for _, name := range e.files {
+			errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
+		}
+		_, name, _ := strings.Cut(e.base, "-")
+		out = append(out, name)
+	}
+	slices.Reverse(out)
+	return out, errors.Join(errs...)
+}
+
+// old is the journal of a jail that was deleted.
+type old struct {
+	base  string
+	files []string
+	last  int64 // when its newest file was written
+	size  int64
+}
+
+// endedIn lists the journals in dir of jails that were deleted, the newest first: by what was
+// written last, so that a long run is not the first to go once it has ended.
+func endedIn(s state.Store, dir string) ([]*old, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -86,46 +123,52 @@ func Prune(s state.Store, dir string, keep int) ([]string, error) {
 		return nil, fmt.Errorf("the journals: %w", err)
 	}
 	// A journal's files begin alike, up to the time's last digits.
-	files := map[string][]string{}
+	all := map[string]*old{}
 	for _, e := range entries {
-		if base, ok := baseOf(e.Name()); ok {
-			files[base] = append(files[base], e.Name())
+		base, ok := baseOf(e.Name())
+		if !ok {
+			continue
 		}
+		if all[base] == nil {
+			all[base] = &old{base: base}
+		}
+		all[base].files = append(all[base].files, e.Name())
 	}
-	var ended []string
-	for base := range files {
+	var out []*old
+	for base, o := range all {
 		key, _, _ := strings.Cut(base, "@")
 		if b, err := s.Brief(key); err == nil && b.Journal == filepath.Join(dir, base+suffix) || err != nil && !errors.Is(err, state.ErrNotFound) {
 			continue
 		}
-		ended = append(ended, base)
+		o.measure(dir)
+		out = append(out, o)
 	}
-	if len(ended) <= keep {
-		return nil, nil
-	}
-	// By what was written last, not by when the jail was made: a long run is not the first to go
-	// once it has ended.
-	last := map[string]int64{}
-	for _, base := range ended {
-		var st unix.Stat_t
-		if unix.Lstat(filepath.Join(dir, base+suffix), &st) == nil {
-			last[base] = st.Mtim.Nano()
-		}
-	}
-	slices.SortFunc(ended, func(a, b string) int {
-		return cmp.Or(cmp.Compare(last[a], last[b]), strings.Compare(timeOf(a), timeOf(b)))
+	slices.SortFunc(out, func(a, b *old) int {
+		return cmp.Or(cmp.Compare(b.last, a.last), strings.Compare(timeOf(b.base), timeOf(a.base)))
 	})
-	ended = ended[:len(ended)-keep]
-	var errs []error
-	for i, base := range ended {
-		for _, name := range files[base] {
-			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-				errs = append(errs, err)
+	return out, nil
+}
+
+// measure sets the size and the time of the last line.
+func (o *old) measure(dir string) {
+	for _, name := range o.files {
+		paths := []string{filepath.Join(dir, name)}
+		if name == o.base+keptSuffix {
+			for _, kept := range KeptFiles {
+				paths = append(paths, filepath.Join(dir, name, kept))
 			}
 		}
-		_, ended[i], _ = strings.Cut(base, "-")
+		for _, path := range paths {
+			var st unix.Stat_t
+			if unix.Lstat(path, &st) != nil {
+				continue
+			}
+			o.size += st.Size
+			if name == o.base+suffix {
+				o.last = st.Mtim.Nano()
+			}
+		}
 	}
-	return ended, errors.Join(errs...)
 }
 
 // baseOf is what the names of a journal's files begin with: KEY@TIME.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
 )
 
@@ -40,7 +41,7 @@ func TestPrune(t *testing.T) {
 	if err := store.Create(&state.Jail{Brief: state.Brief{ID: "box0", Key: "0123abcd-box0", Journal: paths[0]}}); err != nil {
 		t.Fatal(err)
 	}
-	gone, err := Prune(store, dir, 2)
+	gone, err := Prune(store, dir, policy.Journal{Keep: 2})
 	if err != nil || strings.Join(gone, " ") != "box3@20260101T000003.000000 box1@20260101T000001.000000" {
 		t.Errorf("%q, %v", gone, err)
 	}
@@ -64,6 +65,55 @@ func TestPrune(t *testing.T) {
 	}
 	if _, err := p.Open("box1"); err == nil {
 		t.Error("a journal that was removed is opened")
+	}
+}
+
+// TestPruneBounds: what ended longest ago goes first by size and by time as well.
+func TestPruneBounds(t *testing.T) {
+	at := time.Now().Add(-10 * time.Hour)
+	for _, c := range []struct {
+		p    policy.Journal
+		left string
+	}{
+		{policy.Journal{Keep: 10}, "0 1 2 3 4"},
+		{policy.Journal{Keep: 10, KeepFor: policy.Span(7*time.Hour + 30*time.Minute)}, "3 4"},
+		{policy.Journal{Keep: 10, KeepSize: 30 << 10}, "2 3 4"},
+		{policy.Journal{Keep: 10, KeepSize: 25 << 10}, "3 4"},
+		{policy.Journal{Keep: 1, KeepSize: 25 << 10, KeepFor: policy.Span(100 * time.Hour)}, "4"},
+		{policy.Journal{Keep: 10, KeepSize: 1}, ""},
+		{policy.Journal{}, ""},
+	} {
+		dir, store := t.TempDir(), state.Store{Root: filepath.Join(t.TempDir(), "run")}
+		for i := range 5 {
+			born := at.Add(time.Duration(i) * time.Hour)
+			path := NewPath(dir, fmt.Sprintf("0123abcd-%d", i), born)
+			size := 10 << 10
+			if i == 3 { // the most of it in the kept log
+				size = 1 << 10
+				if err := keepFile(KeptDir(path), KeptFiles[0], make([]byte, 5<<10)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chtimes(path, born, born); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := Prune(store, dir, c.p); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if key, _, ok := parseName(e.Name()); ok {
+				left = append(left, key[len(key)-1:])
+			}
+		}
+		if got := strings.Join(left, " "); got != c.left {
+			t.Errorf("%+v leaves %q, not %q", c.p, got, c.left)
+		}
 	}
 }
 

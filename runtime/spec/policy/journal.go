@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 )
@@ -13,8 +14,14 @@ type Journal struct {
 	Dir string `toml:"dir" json:"dir,omitempty"`
 	// Size bounds one jail's journal.
 	Size Size `toml:"size" json:"size"`
-	// Keep is how many journals of jails that were deleted are kept.
-	Keep int `toml:"keep" json:"keep"`
+	// Required has no jail started whose journal cannot be written.
+	Required bool `toml:"required" json:"required,omitempty"`
+	// Keep, KeepSize and KeepFor bound the journals of jails that were deleted: their number,
+	// their size together, and the time since the last line of each. 0 sets no bound on size and
+	// time.
+	Keep     int  `toml:"keep" json:"keep"`
+	KeepSize Size `toml:"keep_size" json:"keepSize,omitempty"`
+	KeepFor  Span `toml:"keep_for" json:"keepFor,omitempty"`
 	// Receipt is ReceiptBrief or ReceiptFull: how much delete looks at of a jail.
 	Receipt string `toml:"receipt" json:"receipt"`
 	// Inside is whether a jail can read its own refusals: InsideOff, InsideAsk or InsideOn.
@@ -52,6 +59,13 @@ func (j *Journal) applyInside(v string) (bool, error) {
 
 // minJournal is the least that holds a jail's beginning and end.
 const minJournal = 128 << 10
+
+func (j Journal) checkRequired() error {
+	if j.Required && !j.Enabled {
+		return errors.New("journal.required = true: no jail would start with journal.enabled = false (remedy: change one)")
+	}
+	return nil
+}
 
 func (j Journal) checkDir() error {
 	if j.Dir != "" && (!filepath.IsAbs(j.Dir) || filepath.Clean(j.Dir) != j.Dir || j.Dir == "/") {

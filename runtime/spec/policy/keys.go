@@ -135,7 +135,10 @@ var Keys = []Key{
 	{"journal.enabled", "keep what happens in each jail, outside its reach (journal.md)", nil, onlyTrue},
 	{Name: "journal.dir", About: "where; \"\": /var/log/agentjail, for others than root ~/.local/state/agentjail/journal"},
 	{Name: "journal.size", About: "of one jail's journal; its beginning and its end are kept"},
+	{"journal.required", "true: no jail starts whose journal cannot be written", nil, onlyTrue},
 	{Name: "journal.keep", About: "journals of jails that were deleted; the oldest go first"},
+	{Name: "journal.keep_size", About: "their size together; 0B sets no bound"},
+	{Name: "journal.keep_for", About: "the time since the last line of each, as \"12h\", \"30d\" or \"8w\"; 0s sets no bound"},
 	{
 		"journal.receipt", "what delete notes for the receipt: \"full\" names up to 4096 files of the layer in place of 256, and looks longer " +
 			"at mounted directories (receipt.md)", []string{ReceiptBrief, ReceiptFull}, never,
@@ -201,6 +204,8 @@ func expected(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Size]():
 		return "a size, as \"512m\""
+	case reflect.TypeFor[Span]():
+		return "a time, as \"12h\" or \"30d\""
 	case reflect.TypeFor[idmap.Pool]():
 		return "an id pool, as \"2013265920:134086656\""
 	case reflect.TypeFor[credential.Set]():

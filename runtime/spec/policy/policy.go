@@ -366,7 +366,7 @@ func Default() Policy {
 		AppArmor: AppArmor{Profile: "agentjail-default"},
 		Process:  Process{Environment: true},
 		Network:  Network{Mode: NetworkNone, Filter: "required"},
-		Journal:  Journal{Enabled: true, Size: 4 << 20, Keep: 100, Receipt: ReceiptBrief, Inside: InsideOff},
+		Journal:  Journal{Enabled: true, Size: 4 << 20, Keep: 1000, KeepSize: 256 << 20, Receipt: ReceiptBrief, Inside: InsideOff},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -69,6 +70,9 @@ var others = map[string]struct {
 	"journal.dir":          {`"/srv/journal"`, "/srv/journal"},
 	"journal.size":         {`"1MiB"`, Size(1 << 20)},
 	"journal.keep":         {`3`, 3},
+	"journal.keep_size":    {`"1G"`, Size(1 << 30)},
+	"journal.keep_for":     {`"30d"`, Span(30 * 24 * time.Hour)},
+	"journal.required":     {`true`, true},
 	"seccomp.only":         {`"/etc/agentjail/seccomp/build.json"`, "/etc/agentjail/seccomp/build.json"},
 	"journal.receipt":      {`"full"`, "full"},
 	"journal.inside":       {`"ask"`, "ask"},
@@ -237,6 +241,16 @@ func TestBadValues(t *testing.T) {
 		{`apparmor.profile = "a//&unconfined"`, "apparmor.profile"},
 		{`apparmor.profile = "a b"`, "apparmor.profile"},
 		{`apparmor.required = "yes"`, "line 1"},
+		{"journal.required = true\njournal.enabled = false", "line 1: journal.required"},
+		{`journal.keep_for = "30"`, "not a time"},
+		{`journal.keep_for = "1.5d"`, "not a time"},
+		{`journal.keep_for = "-1d"`, "not a time"},
+		{`journal.keep_for = "99999999w"`, "not a time"},
+		{`journal.keep_for = 30`, "not a time"},
+		{`journal.keep_for = true`, "a time"},
+		{`journal.keep_for = "0s"`, ""},
+		{`journal.keep_size = -1`, "journal.keep_size"},
+		{`journal.keep = -1`, "journal.keep"},
 		{`network.mode = "host"`, "network.mode"},
 		{`network.filter = "no"`, "network.filter"},
 		{"delegate = \"runc\"\ndelegate = \"crun\"", "line 2"},

@@ -3,7 +3,9 @@ package policy
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/docker/go-units"
 )
@@ -47,4 +49,40 @@ func (s Size) String() string {
 		}
 	}
 	return fmt.Sprintf("%dB", int64(s))
+}
+
+// Span is a length of time. In text it is a whole number with a unit: s, m, h, d or w.
+type Span time.Duration
+
+// spanUnits are the units of a Span, the largest first.
+var spanUnits = []struct {
+	suffix string
+	length time.Duration
+}{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+
+// maxSpan keeps a Span far from what a time can hold.
+const maxSpan = 100 * 365 * 24 * time.Hour
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Span) UnmarshalText(text []byte) error {
+	for _, u := range spanUnits {
+		digits, ok := strings.CutSuffix(string(text), u.suffix)
+		n, err := strconv.ParseUint(digits, 10, 32)
+		if !ok || err != nil || n > uint64(maxSpan/u.length) {
+			continue
+		}
+		*s = Span(time.Duration(n) * u.length)
+		return nil
+	}
+	return fmt.Errorf("%q is not a time (examples: 90m, 12h, 30d, 8w)", clipped(string(text)))
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Span) MarshalText() ([]byte, error) {
+	for _, u := range spanUnits {
+		if d := time.Duration(s); d != 0 && d%u.length == 0 {
+			return fmt.Appendf(nil, "%d%s", d/u.length, u.suffix), nil
+		}
+	}
+	return []byte("0s"), nil
 }

@@ -111,7 +111,8 @@ var checks = map[string]func(Policy) error{
 		}
 		return notNegative("journal.size", int64(p.Journal.Size))
 	},
-	"ebpf.block": func(p Policy) error { return p.EBPF.validate() },
+	"journal.required": func(p Policy) error { return p.Journal.checkRequired() },
+	"ebpf.block":       func(p Policy) error { return p.EBPF.validate() },
 }
 
 // credentialFaults looks at each credential, and at all together.
