@@ -27,6 +27,8 @@ var called = []struct {
 	args          []string
 }{
 	{"claude", "api.anthropic.com X-Api-Key: ", []string{"-p", "work", "--dangerously-skip-permissions"}},
+	{"codex", "api.openai.com Authorization: Bearer ", []string{"exec", "work"}},
+	{"opencode", "api.anthropic.com X-Api-Key: ", []string{"run", "--auto", "work"}},
 }
 
 // repository is a git repository of uid 1000.

@@ -211,7 +211,7 @@ func messages(e *events, body []byte, command string) {
 func responses(e *events, body []byte, command string) {
 	e.send("response.created", object{"response": object{"id": "resp_1"}})
 	item := object{"type": "message", "id": "msg_1", "role": "assistant", "content": []any{object{"type": "output_text", "text": lastWord}}}
-	if !bytes.Contains(body, []byte(`call_output"`)) {
+	if !bytes.Contains(body, []byte(`"type":"custom_tool_call_output"`)) {
 		script, _ := json.Marshal(object{"cmd": command})
 		item = object{
 			"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "exec",
