@@ -63,7 +63,7 @@ func plain(s, first, others string, longest int) bool {
 func (p Params) peers() []string {
 	// Distributions have profiles that confine nothing for delegates, and for Podman, whose
 	// processes keep that name and send the signals that stop a jail.
-	out := slices.Concat([]string{"unconfined", "podman"}, traits.Names(), p.Peers)
+	out := slices.Concat([]string{"unconfined", "podman"}, traits.Auto(), p.Peers)
 	slices.Sort(out)
 	return slices.Compact(out)
 }

@@ -3,8 +3,8 @@
 #
 #   hack/with-delegate.sh NAME COMMAND [ARGUMENT...]
 #
-# NAME is runc (the distribution's), runc-new (the one that hack/tools builds), crun, an absolute path, or auto: then
-# agentjail chooses. Put it behind hack/with-cgroups.sh. What lies in the tests' own policies goes before.
+# NAME is runc (the distribution's), runc-new (the one that hack/tools builds), crun, runsc (hack/tools'), an absolute path, or
+# auto: then agentjail chooses. Put it behind hack/with-cgroups.sh. What lies in the tests' own policies goes before.
 #
 # crun runs without the hierarchy that it refuses (hack/without-unified.sh).
 set -eu
@@ -16,6 +16,7 @@ case $name in
 auto) path= ;;
 runc | crun) path=$(command -v "$name") || { echo "with-delegate: $name is not installed" >&2; exit 1; } ;;
 runc-new) path=$("$here/tools/build.sh" runc) ;;
+runsc) path=$("$here/tools/build.sh" runsc) ;;
 /*) path=$name ;;
 *) echo "with-delegate: no delegate is called $name" >&2; exit 1 ;;
 esac

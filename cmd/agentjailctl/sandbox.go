@@ -23,6 +23,7 @@ import (
 	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/spec/sandbox/agents"
 	"agentjail.dev/runtime/spec/sandbox/git"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 func sandboxCommand() *cli.Command {
@@ -59,6 +60,7 @@ agentjail's.
 			&cli.StringSliceFlag{Name: "volume", Aliases: []string{"v"}, Usage: "mount the directory or file SRC at DST, as `SRC:DST[:ro]`"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`, [policies.NAME] of the policy file"},
+			&cli.StringFlag{Name: "boundary", Usage: "run in a sandbox with a kernel of its own: " + strings.Join(boundaries(), ", ")},
 			&cli.StringFlag{Name: "config", Usage: "policy `FILE`; only root may be able to write it"},
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + strings.Join(policy.AnnotationNames(), ", ")},
 			&cli.StringSliceFlag{Name: "allow", Usage: "allow connections to `NAME[:PORT,...]`, instead of policy's names"},
@@ -158,6 +160,11 @@ func sandboxRuntime(c *cli.Context, tighten map[string]string, agent *agentRun) 
 	if err != nil {
 		return nil, err
 	}
+	if name := c.String("boundary"); name != "" {
+		if err := r.Policy.OwnersBoundary(name); err != nil {
+			return nil, fmt.Errorf("--boundary: %w", err)
+		}
+	}
 	if _, ignored := r.Policy.Tighten(tighten); len(ignored) > 0 {
 		return nil, notFollowed(ignored)
 	}
@@ -178,6 +185,14 @@ func sandboxRuntime(c *cli.Context, tighten map[string]string, agent *agentRun) 
 		}
 	}
 	return r, nil
+}
+
+// boundaries are the names that --boundary takes.
+func boundaries() (out []string) {
+	for _, n := range traits.Sandboxes() {
+		out = append(out, traits.Of(n).Sandbox)
+	}
+	return out
 }
 
 // sandboxPrefix begins the ids of sandboxes.

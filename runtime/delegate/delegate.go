@@ -29,14 +29,16 @@ type Runtime struct {
 	Stdio [3]*os.File
 	// Choice reports why this one was taken, if there was a choice.
 	Choice *Choice
-	stat   unix.Stat_t
+	// Sandbox is what a sandbox is made with, for create; no other delegate reads it.
+	Sandbox SandboxOptions
+	stat    unix.Stat_t
 }
 
 // candidates are the delegates that "auto" looks for, in this order, and the directories where
 // distributions and engines put them. $PATH is not used: it belongs to the user who started the
 // engine.
 var (
-	candidates  = traits.Names()
+	candidates  = traits.Auto()
 	directories = []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
 )
 
@@ -68,8 +70,12 @@ func Resolve(want string) (*Runtime, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%w: looked for %s in %s (remedy: install runc, or set delegate in %s): %w",
-		ErrNone, strings.Join(names, ", "), strings.Join(directories, ", "), policy.DefaultPath, errors.Join(errs...))
+	err := fmt.Errorf("%w: looked for %s in %s (remedy: install %s, or set delegate in %s)",
+		ErrNone, strings.Join(names, ", "), strings.Join(directories, ", "), names[0], policy.DefaultPath)
+	if len(errs) > 0 {
+		err = fmt.Errorf("%w: %w", err, errors.Join(errs...))
+	}
+	return nil, err
 }
 
 // All lists every usable candidate, for `agentjail check`.
@@ -229,6 +235,6 @@ func (r *Runtime) Features() (*features.Features, error) {
 // Exec becomes the delegate: for verbs that need nothing of ours afterwards.
 // It returns only on failure.
 func (r *Runtime) Exec(args []string) error {
-	err := syscall.Exec(r.Path, append([]string{r.Path}, args...), environment())
+	err := syscall.Exec(r.Path, append([]string{r.Path}, r.translate(args)...), environment())
 	return fmt.Errorf("running %s: %w", r.Path, err)
 }

@@ -121,7 +121,7 @@ func (r *Runtime) run(c fork.Cmd, args []string, t Time, signals bool) (int, err
 func (r *Runtime) runBy(start func(*fork.Cmd) (*fork.Process, error), c fork.Cmd, args []string, t Time, signals bool) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	c.Path, c.Args, c.Env = r.Path, append([]string{r.Path}, args...), environment()
+	c.Path, c.Args, c.Env = r.Path, append([]string{r.Path}, r.translate(args)...), environment()
 	c.JoinTime, c.NewTime, c.DieWithParent = t.Join, t.Offsets, true
 	for i, f := range r.Stdio {
 		if c.Stdio[i] == nil {

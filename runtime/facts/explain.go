@@ -38,7 +38,7 @@ func (g Gatherer) Explain(dir string) (*Explained, error) {
 	defer p.Close()
 	names := []string{g.Policy.Delegate}
 	if g.Policy.Delegate == delegate.Auto { // none is tried for an explanation
-		names = traits.Names()
+		names = traits.Auto()
 	}
 	out := &Explained{HeldBy: traits.Boundaries(names...)}
 	ids, _, given, err := g.GivenIDs(p)

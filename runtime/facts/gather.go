@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/bundle"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
 )
 
@@ -69,7 +70,7 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 	if err := refuseBuild(id, b.Dir, s, p.docker); err != nil {
 		return nil, err
 	}
-	p.Facts = harden.Facts{ID: id, Host: Host(), Unknown: b.Unknown, OwnBundle: g.PlainRoot}
+	p.Facts = harden.Facts{ID: id, Host: HostFor(g.Policy.Delegate), Sandbox: traits.Of(g.Policy.Delegate).Sandbox, Unknown: b.Unknown, OwnBundle: g.PlainRoot}
 	if err := harden.CheckRoot(s); err != nil {
 		return nil, err
 	}

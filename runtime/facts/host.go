@@ -5,12 +5,23 @@ import (
 
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // Host returns the host's facts. It first raises this process's hard limit on core files.
 func Host() hostfacts.Facts {
 	allowCoreOff()
 	return hostfacts.Read()
+}
+
+// HostFor returns the host's facts for the jails of a delegate, by its name or path. What a sandbox
+// cannot apply to the jail's processes is not there for them.
+func HostFor(delegate string) hostfacts.Facts {
+	f := Host()
+	if traits.Of(delegate).Sandbox != "" {
+		f.AppArmor, f.SELinux, f.Landlock, f.TimeNS = false, false, 0, false
+	}
+	return f
 }
 
 // allowCoreOff raises this process's hard limit on core files to the one that a jail is to have, if

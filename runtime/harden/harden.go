@@ -30,6 +30,9 @@ type Facts struct {
 	// not in that spec no caller requested.
 	OwnBundle bool
 	IDs       idmap.Map
+	// Sandbox is the name of the delegate's boundary (traits.Traits); "" for one whose containers
+	// are the host's processes.
+	Sandbox string
 	// Sources has the facts about the source of each bind mount of the incoming spec, by index in
 	// Spec.Mounts; nil for other mounts.
 	Sources []*bindsource.Fact
@@ -132,6 +135,7 @@ type step struct {
 // limits reads.
 var steps = []step{
 	{"shape", shape},
+	{"boundary", boundary},
 	{"namespaces", namespaces},
 	{"hostname", hostname},
 	{"ids", ids},

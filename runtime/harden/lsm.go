@@ -41,6 +41,9 @@ func lsm(p *pass) {
 		return
 	}
 	why := "this kernel confines with neither AppArmor nor SELinux"
+	if p.f.Sandbox != "" {
+		why = "the kernel of a " + p.f.Sandbox + " sandbox has neither AppArmor nor SELinux"
+	}
 	if p.f.NoAppArmor != "" {
 		why = p.f.NoAppArmor
 	}
@@ -81,6 +84,8 @@ func landlock(p *pass) {
 		}
 		p.addRefusal(refusal.New(refusal.Landlock, "policy requires Landlock of version %d, and this kernel has version %d", plan.LandlockMin, v).
 			WithRemedy("Linux 5.19 or later booted with lsm=landlock,..., or set %s", other))
+	case p.f.Sandbox != "":
+		p.missing(rings.Access, field, "the kernel of a "+p.f.Sandbox+" sandbox has none; the sandbox opens nothing but the jail's mounts")
 	default:
 		p.missing(rings.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other protections of ring 1 stand", v, plan.LandlockMin))
 	}

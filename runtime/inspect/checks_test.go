@@ -427,6 +427,34 @@ var damages = []damage{
 	{"device rules", "all of a major", put("devices.list", "c 1:* rwm\n"), Broken, "c 1:*"},
 	{"device rules", "no program", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = 0 }, Broken, "no program"},
 	{"device rules", "not told", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = -1 }, Missing, "does not report"},
+	{"sandbox filter", "none", func(d *demands, s *seen) {
+		d.sandbox = "gvisor"
+		s.processes[1].seccomp = 0
+	}, Broken, "has mode 0"},
+	{"sandbox filter", "all", func(d *demands, s *seen) { d.sandbox = "gvisor" }, Holds, "beneath the jail's"},
+	{"namespaces", "the host's clocks, of a sandbox", func(d *demands, s *seen) {
+		d.sandbox = "gvisor"
+		s.namespaces["time"] = Namespace{Jail: s.namespaces["time"].Host, Host: s.namespaces["time"].Host}
+	}, Holds, "its own"},
+	{"namespaces", "the host's network, of a sandbox", func(d *demands, s *seen) {
+		d.sandbox = "gvisor"
+		s.namespaces["net"] = Namespace{Jail: s.namespaces["net"].Host, Host: s.namespaces["net"].Host}
+	}, Broken, "net"},
+	{"user ids", "the overflow user's, of a sandbox", func(d *demands, s *seen) {
+		d.sandbox = "gvisor"
+		s.uidMap = []specs.LinuxIDMapping{{ContainerID: 65534, HostID: 65534, Size: 1}}
+	}, Holds, "overflow user alone"},
+	{"user ids", "the overflow user's, of no sandbox", func(_ *demands, s *seen) {
+		s.uidMap = []specs.LinuxIDMapping{{ContainerID: 65534, HostID: 65534, Size: 1}}
+	}, Broken, "map 65534 65534 1"},
+	{"process credentials", "another's, of a sandbox", func(d *demands, s *seen) {
+		d.sandbox = "gvisor"
+		s.processes[1].uids = []uint32{1000, 1000, 1000, 1000}
+	}, Broken, "uid 1000 of the host"},
+	{"processes", "more than a sandbox's", func(d *demands, s *seen) {
+		d.jail.Delegate, d.sandbox = "/usr/bin/runsc", "gvisor"
+		s.cgroup.files["pids.max"] = "1000000"
+	}, Broken, "1000000"},
 	{"seccomp", "none", second(func(p *process) { p.seccomp = 0 }), Broken, "process 4243 (sh) has mode 0"},
 	{"seccomp", "no filter", second(func(p *process) { p.filters = 0 }), Broken, "no filter"},
 	{"seccomp", "one filter", second(func(p *process) { p.filters = 1 }), Broken, "lacks the inner filter"},

@@ -167,12 +167,13 @@ type demands struct {
 	spec   *specs.Spec // the hardened one, or nil
 	host   hostfacts.Facts
 	calls  *Calls
-	// boundary is the delegate's.
+	// boundary is the delegate's, and sandbox its name.
 	boundary traits.Boundary
+	sandbox  string
 }
 
 func demandsOf(s state.Store, j *state.Jail) *demands {
-	d := &demands{jail: j, store: s, dir: s.Dir(j.Key), host: hostfacts.Read(), boundary: traits.Of(j.Delegate).Boundary}
+	d := &demands{jail: j, store: s, dir: s.Dir(j.Key), host: hostfacts.Read(), boundary: traits.Of(j.Delegate).Boundary, sandbox: traits.Of(j.Delegate).Sandbox}
 	// Neither is needed to judge: without them the report is shorter.
 	if d.report, _ = s.Report(&j.Brief); d.report == nil {
 		d.report = new(report.Report)
@@ -202,6 +203,9 @@ func judge(d *demands, s *seen) *Result {
 		Namespaces: s.namespaces, Denied: d.report.Of(report.Denied), Mounted: s.mounted(d.jail), Exposed: s.exposed, Ways: s.ways,
 	}
 	for _, c := range checks {
+		if c.sandbox && d.sandbox == "" {
+			continue
+		}
 		o := c.judge(d, s)
 		f := Finding{Ring: c.ring, Name: c.name, Verdict: o.verdict, Seen: o.seen}
 		if o.verdict != Holds {
@@ -221,6 +225,9 @@ func (c check) judge(d *demands, s *seen) outcome {
 	case traits.Guest:
 		return outcome{InGuest, "held by the guest kernel, which cannot be seen from the host", ""}
 	default:
+		if instead := d.boundary.Instead[c.name]; instead != "" {
+			return outcome{Void, "the delegate has no such protection: " + instead, "held by: " + traits.Host.String()}
+		}
 		return outcome{Void, "the delegate has no such protection", "held by: " + traits.Host.String()}
 	}
 }

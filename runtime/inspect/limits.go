@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // unlimited is what "max" and -1 mean.
@@ -57,7 +59,7 @@ func within(have uint64, there bool, bound uint64, hostHas bool, u unit) outcome
 
 func pidsLimit(d *demands, s *seen) outcome {
 	v, ok := s.cgroup.number("pids.max")
-	return within(v, ok, uint64(d.jail.Policy.Limits.Pids), d.host.Cgroup.Pids, pieces)
+	return within(v, ok, uint64(traits.Of(d.jail.Delegate).Pids(d.jail.Policy.Limits.Pids)), d.host.Cgroup.Pids, pieces)
 }
 
 func memoryLimit(d *demands, s *seen) outcome {

@@ -85,14 +85,14 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 	}{
 		{"id maps", func() error { return s.lookIDs(p) }},
 		{"namespaces", func() error { return s.lookNamespaces(p) }},
-		{"host name", func() error { return s.lookName(p) }},
+		{"host name", func() error { return s.lookName(p, d) }},
 		{"user namespace", func() error { return s.lookUserNS(p) }},
 		{"network", func() error { return s.lookNetwork(p, j, d) }},
 		{"mounts", func() error { return s.lookMounts(p) }},
 		{"paths", func() error { return s.lookPaths(p, d) }},
 		{"control groups", func() error { return s.lookGroups(first, d.host.Rootless) }},
 		{"processes", func() error { return s.lookProcesses(first) }},
-		{"what is the host's", func() error { return s.lookHost(p, first) }},
+		{"what is the host's", func() error { return s.lookHost(p, first, d) }},
 	} {
 		if err := step.do(); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.what, err)
@@ -167,7 +167,13 @@ func (s *seen) lookNamespaces(p *proc) error {
 
 // lookName reads the jail's name in its UTS namespace (uname(2)). A user's engine may have no right
 // to enter that.
-func (s *seen) lookName(p *proc) error {
+func (s *seen) lookName(p *proc, d *demands) error {
+	if d.sandbox != "" { // the guest kernel has it
+		if d.spec != nil {
+			s.hostname = d.spec.Hostname
+		}
+		return nil
+	}
 	f, err := p.open("ns/uts", unix.O_RDONLY)
 	if err != nil {
 		return err

@@ -23,6 +23,9 @@ func idMap(what string, have, recorded []specs.LinuxIDMapping, d *demands) outco
 		want = "a map of the jail's own"
 	}
 	text := "map " + mapText(have)
+	if d.nobodyMap(mapText(have)) {
+		return holds("the sandbox is the overflow user alone, without access to files; its helper has %s", want)
+	}
 	if len(recorded) == 0 || !sameMap(have, recorded) {
 		return broken(want, "%s", text)
 	}
@@ -72,16 +75,20 @@ func sameMap(a, b []specs.LinuxIDMapping) bool {
 // idsInUse: the jail's processes have the jail's ids, and no other process has them.
 func idsInUse(d *demands, s *seen) outcome {
 	const want = "the jail's ids for its processes alone"
+	uids, gids := s.uidMap, s.gidMap
+	if d.sandbox != "" { // the sandbox may be the overflow user, and its helper has the jail's ids
+		uids, gids = slices.Concat(uids, d.jail.IDs.UIDs), slices.Concat(gids, d.jail.IDs.GIDs)
+	}
 	var bad []string
 	for _, p := range s.processes {
 		for _, id := range p.uids {
-			if !mapped(s.uidMap, id) {
+			if !mapped(uids, id) {
 				bad = append(bad, fmt.Sprintf("%s is uid %d of the host", p.who(), id))
 				break
 			}
 		}
 		for _, id := range slices.Concat(p.gids, p.groups) {
-			if !mapped(s.gidMap, id) {
+			if !mapped(gids, id) {
 				bad = append(bad, fmt.Sprintf("%s is in group %d of the host", p.who(), id))
 				break
 			}

@@ -32,6 +32,9 @@ func namespaces(d *demands, s *seen) outcome {
 			own = append(own, k)
 		}
 	}
+	if d.sandbox != "" {
+		shared = slices.DeleteFunc(shared, func(k string) bool { return slices.Contains(sandboxLacks, k) })
+	}
 	var why string
 	if slices.Contains(shared, "time") && slices.Equal(shared, []string{"time"}) {
 		// Policy leaves it to the host whether there are time namespaces.
@@ -44,6 +47,9 @@ func namespaces(d *demands, s *seen) outcome {
 	}
 	var bad []string
 	for _, p := range s.processes {
+		if d.sandbox != "" {
+			break // its helper has others, and none of the host's
+		}
 		for kind, have := range map[string]uint64{"user": p.userNS, "pid": p.pidNS, "mnt": p.mntNS} {
 			if have != s.namespaces[kind].Jail {
 				bad = append(bad, fmt.Sprintf("%s is in another %s namespace", p.who(), kind))

@@ -49,7 +49,9 @@ func (r *Result) Text(w io.Writer) error {
 	for _, m := range r.Mounted {
 		p.line("%s", m)
 	}
-	p.line("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Exposed))
+	if r.Ways > 0 {
+		p.line("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Exposed))
+	}
 	for _, t := range r.Exposed {
 		text := t.Path + ": " + t.Tells
 		if t.Why != "" {

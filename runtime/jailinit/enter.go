@@ -24,6 +24,13 @@ const (
 // becomes the second.
 const Program = "/proc/self/fd/3"
 
+// Where a sandbox, which passes no descriptors on, has the program and its orders: a directory that
+// is mounted read-only. The program's first argument is the name of its orders there.
+const (
+	StepDir     = "/dev/agentjail-step"
+	StepProgram = StepDir + "/step"
+)
+
 // Exit statuses of the step, as shells and engines use them.
 const (
 	ExitRefused       = 125
@@ -79,6 +86,13 @@ type Orders struct {
 	OwnEnv []string
 	// Without names checks that a test has taken the subject of away.
 	Without []string
+	// Guest reports that a kernel of the jail's own runs the step, behind a sandbox. What the host
+	// holds from outside cannot be seen there: control groups, their namespace, the OOM score. The
+	// user namespace is the guest's first one, and there is no Landlock.
+	Guest bool
+	// Places are the mounts that the bundle has. A guest that adds a writable mount of its own is
+	// refused.
+	Places []string
 }
 
 // Init is how the step stays as the first process: it runs the program as a child, passes signals
@@ -133,7 +147,7 @@ const NoFilterSpace = "errno 524: the host has no space left for compiled filter
 
 // magic begins every set of orders; it changes with their form, so that
 // programs of different versions do not misunderstand each other.
-const magic = "agentjail-enter 7\n"
+const magic = "agentjail-enter 8\n"
 
 // ErrForm means that orders were written by another version.
 var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
@@ -190,4 +204,6 @@ func (o *Orders) fields(c codec) {
 	c.flag(&o.Init.Leads)
 	list(c, &o.OwnEnv, c.text)
 	list(c, &o.Without, c.text)
+	c.flag(&o.Guest)
+	list(c, &o.Places, c.text)
 }

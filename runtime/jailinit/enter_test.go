@@ -19,6 +19,7 @@ func sample() *Orders {
 		Umask: 0o77, CPUs: 12, Seed: 13,
 		Landlock:         Landlock{Want: true, Required: true, Scoped: true, NoTCP: true, Devices: []string{"/dev/null"}},
 		DenyWriteExecute: true, Filter: []byte{0, 1, 2, 255}, LeaveFilters: 14, Init: Init{Stays: true, Leads: true}, OwnEnv: []string{"A=1"}, Without: []string{"status"},
+		Guest: true, Places: []string{"/tmp"},
 	}
 }
 

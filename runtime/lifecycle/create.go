@@ -114,6 +114,7 @@ type attempt struct {
 	domain           string         // writeBundle: the UTS domain name that we set ourselves
 	files            *host.Files    // writeBundle: the init step's
 	bundle           *bundle.Bundle // writeBundle: the delegate's
+	copies           *copies        // createContainer: of a sandbox's standard files
 	tty              *terminal      // connectStdio; nil where it is not ours to pass on
 	containerCreated bool           // createContainer: there is a container
 	signals          *Signals       // newAttempt; nil where they are not ours to pass on

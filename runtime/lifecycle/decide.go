@@ -128,7 +128,7 @@ func (a *attempt) recordDecisions() error {
 	j.MountLabel, j.MountOwner = spec.Linux.MountLabel, mountOwner(a.res.Plan)
 	var allGroups bool
 	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, a.o.ID, j.SystemdCgroup, a.d.Traits())
-	j.Direct = allGroups && canSkipDelegate(spec)
+	j.Direct = allGroups && canSkipDelegate(spec) && sandboxOf(&j.Brief) == ""
 	j.Policy = a.res.Policy
 	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
 	return nil

@@ -34,6 +34,7 @@ type initStep struct {
 	// linux is nil for a further process of a running jail, whose mounts were checked at its start.
 	linux    *specs.Linux
 	viewed   []string // the paths of the jail's synthetic files
+	places   []string // where the jail's mounts are
 	loopback bool     // no other interface may have an address or a route
 }
 
@@ -81,6 +82,9 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 	}
 	p.Env = slices.Concat(o.OwnEnv, p.Env)
 	ringfault.Orders(o)
+	if sandboxOf(&j.Brief) != "" {
+		return r.throughStepFile(j, step, o)
+	}
 	files, err := host.Prepare(r.Store.Root, programLabel(j.MountLabel), o)
 	if err != nil {
 		return nil, err

@@ -114,6 +114,9 @@ func (e *execution) close() {
 	}
 	if e.files != nil {
 		e.files.Close()
+		if e.files.Orders != "" && !e.o.Detach {
+			os.Remove(e.files.Orders)
+		}
 	}
 }
 
@@ -143,7 +146,7 @@ func (e *execution) hardenProcess() error {
 	if err != nil {
 		return err
 	}
-	known := harden.Facts{ID: e.o.ID, Host: facts.Host(), IDs: j.IDs}
+	known := harden.Facts{ID: e.o.ID, Host: facts.HostFor(j.Delegate), Sandbox: sandboxOf(&j.Brief), IDs: j.IDs}
 	// The caller does not choose the label and profile: they are the jail's.
 	if j.Process != nil {
 		p.SelinuxLabel, p.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
@@ -161,6 +164,9 @@ func (e *execution) hardenProcess() error {
 	}
 	e.host, e.process = known.Host, h
 	r.reportForeignExecUser(j, h.User.UID)
+	if known.Sandbox != "" {
+		return nil // the init step looks inside
+	}
 	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
 		return err
 	}
@@ -220,6 +226,14 @@ func (e *execution) execByDelegate() error {
 	}
 	if err := leaveLSM(e.d, e.process); err != nil {
 		return err
+	}
+	if sandboxOf(&e.j.Brief) != "" && !o.Detach {
+		d, c, err := e.rt.pipeFiles(e.d)
+		if err != nil {
+			return err
+		}
+		e.d = d
+		defer c.drain()
 	}
 	// crun applies no score of the process, and runc applies the container's.
 	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.rt.Globals.Args(), args.Exec()...), e.time, !o.Detach)

@@ -52,6 +52,12 @@ func (a *attempt) createContainer() error {
 	if err != nil {
 		return err
 	}
+	if sandboxOf(&a.j.Brief) != "" && a.o.Run && !a.o.Detach {
+		if spared, a.copies, err = r.pipeFiles(spared); err != nil {
+			return err
+		}
+		a.always(a.copies.started)
+	}
 	a.onFailure(a.abandonContainer)
 	launched := a.launchHelper()
 	name, image := a.in.EngineNames()
@@ -61,8 +67,16 @@ func (a *attempt) createContainer() error {
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: r.Store.PidFile(a.j.Key),
 		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),
 	}
-	code, err := spared.RunInto(a.files.Given, append(r.Globals.Args(), args.Create()...), a.timeNS, false)
+	spared.Sandbox = a.sandboxOptions()
+	start := spared.RunInto
+	if sandboxOf(&a.j.Brief) != "" { // all of the sandbox's processes are to inherit it
+		start = func(files []*os.File, args []string, t delegate.Time, foreground bool) (int, error) {
+			return spared.RunExpendable(oomScore(a.j.Process), files, args, t, foreground)
+		}
+	}
+	code, err := start(a.files.Given, append(r.Globals.Args(), args.Create()...), a.timeNS, false)
 	giveBack()
+	a.copies.started()
 	a.files.Close()
 	besideErr := errors.Join(<-beside, <-launched)
 	if err := r.explainFilterError(exitError(code, err)); err != nil {

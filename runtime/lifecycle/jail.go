@@ -293,6 +293,9 @@ func (r *Runtime) Pass(id string, args []string) error {
 		_, err := fmt.Fprintln(r.out(), "[]")
 		return err
 	}
+	if verb == "ps" && j != nil && sandboxOf(j) != "" && slices.Contains(args, "json") {
+		return r.sandboxProcesses(j)
+	}
 	args = append(r.Globals.Args(), args...)
 	if j == nil || !j.OwnTime {
 		return r.handOver(d, args)

@@ -47,6 +47,7 @@ func (a *attempt) runProgram() error {
 		return fmt.Errorf("waiting for the jail: %w", err)
 	}
 	a.tty.drain()
+	a.copies.drain()
 	_ = onHostThread(func() error { r.book().End(&j.Brief, &ws); return nil })
 	o.notifyEnded(j)
 	if processesGone(&j.Brief) {

@@ -31,6 +31,9 @@ func (a *attempt) checkContainer() error {
 	if err != nil {
 		return err
 	}
+	if sandboxOf(&a.j.Brief) != "" {
+		return a.checkSandbox(pid)
+	}
 	if err := boundSockets(pid, a.j); err != nil {
 		return err
 	}
@@ -51,16 +54,24 @@ func (a *attempt) checkContainer() error {
 	if err := setOOMScore(pid, a.j.Process); err != nil {
 		return err
 	}
+	if err := a.writePidFile(pid); err != nil {
+		return err
+	}
+	if err := setDomainname(pid, a.domain); err != nil {
+		return err
+	}
+	return settleUserNS(a.userns, pid)
+}
+
+// writePidFile writes the first process's number for the caller.
+func (a *attempt) writePidFile(pid int) error {
 	if a.o.PidFile != "" {
 		if err := atomicfile.Write(a.o.PidFile, fmt.Append(nil, pid), 0o644); err != nil {
 			return fmt.Errorf("writing the pid file: %w", err)
 		}
 	}
 	crash.Point("create.settled")
-	if err := setDomainname(pid, a.domain); err != nil {
-		return err
-	}
-	return settleUserNS(a.userns, pid)
+	return nil
 }
 
 // recordFirst records the jail's first process, whose number the delegate wrote.

@@ -43,6 +43,11 @@ func (a *attempt) stageRoot() error {
 	}
 	a.staged = st
 	a.always(st.Close)
+	if sandboxOf(&j.Brief) != "" {
+		if err := st.AttachToSources(spec); err != nil {
+			return err
+		}
+	}
 	j.ViewsDev = st.ViewsDev
 	for _, n := range st.Notes {
 		a.rep.Add(report.Change{Ring: rings.Resources, Kind: report.Set, Field: "root", Why: n})

@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"encoding/json"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/kernel/printable"
 )
@@ -26,6 +28,9 @@ func (r *Runtime) State(id string) error {
 		return err
 	}
 	s.set("bundle", j.Bundle)
+	if sandboxOf(j) != "" && !j.InitAlive() {
+		s.set("status", string(specs.StateStopped)) // its own record shows that only later
+	}
 	if _, has := s.values["rootfs"]; has && j.EngineRoot != "" {
 		s.set("rootfs", j.EngineRoot)
 	}

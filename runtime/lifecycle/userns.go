@@ -67,11 +67,11 @@ func specUserNS(s *specs.Spec) *specs.LinuxNamespace {
 
 // openUserNS makes the jail's user namespace and has the spec name it, or opens that of another
 // jail which the spec names. It returns nil for one that the delegate is to make: a user's own
-// engine can act for no other user.
+// engine can act for no other user, and a sandbox joins none.
 func (r *Runtime) openUserNS(j *state.Jail, spec *specs.Spec, f harden.Facts) (*userNS, error) {
 	ns := specUserNS(spec)
 	switch {
-	case ns == nil || ns.Path == "" && f.Host.Rootless:
+	case ns == nil || ns.Path == "" && (f.Host.Rootless || f.Sandbox != ""):
 		return nil, nil
 	case ns.Path != "":
 		return r.joinUserNS(j, ns.Path, f.Joins)

@@ -94,7 +94,11 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 		return err
 	}
 	r.logUnmet(rep)
-	data, err := json.Marshal(limits)
+	d, err := r.delegateFor(&j.Brief)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(d.Resources(limits))
 	if err != nil {
 		return fmt.Errorf("encoding the limits: %w", err)
 	}
@@ -103,10 +107,6 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 		return err
 	}
 	defer os.Remove(file)
-	d, err := r.delegateFor(&j.Brief)
-	if err != nil {
-		return err
-	}
 	if err := exitError(r.run(d, &j.Brief, append(r.Globals.Args(), "update", "--resources", file, id))); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (r *Runtime) resize(j *state.Jail, limits *specs.LinuxResources) error {
 	if err := r.Store.Save(j); err != nil {
 		return err
 	}
-	if j.ViewsDev == 0 || !j.InitAlive() {
+	if j.ViewsDev == 0 || !j.InitAlive() || sandboxOf(&j.Brief) != "" {
 		return nil
 	}
 	machine := procfiles.ReadHost()
@@ -215,8 +215,8 @@ func (r *Runtime) Delete(id string, force bool) error {
 		return err
 	}
 	args := append(r.Globals.Args(), "delete")
-	if force {
-		args = append(args, "--force")
+	if force || j != nil && sandboxOf(j) != "" && !j.InitAlive() {
+		args = append(args, "--force") // a sandbox's record shows for seconds that it runs
 	}
 	args = append(args, id)
 	if j == nil {

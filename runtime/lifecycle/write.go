@@ -42,6 +42,11 @@ func (a *attempt) prepareNetwork() (err error) {
 func (a *attempt) writeBundle() (err error) {
 	r, j, spec := a.rt, a.j, a.spec
 	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
+	if sandboxOf(&j.Brief) != "" {
+		if err := a.fitSandbox(); err != nil {
+			return err
+		}
+	}
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
 	a.domain = takeDomainname(spec)
@@ -52,6 +57,7 @@ func (a *attempt) writeBundle() (err error) {
 	a.files, err = r.throughEnter(j, initStep{
 		process: withOwnProcess(spec), host: a.in.Facts.Host, filter: a.second, linux: spec.Linux,
 		viewed: a.staged.Viewed(), loopback: a.mode.Terms(j.Network).OnlyLoopback,
+		places: a.staged.Places,
 	})
 	if err != nil {
 		return err

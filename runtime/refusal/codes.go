@@ -39,6 +39,7 @@ const (
 	Log        Code = "log.uri"
 	Delegate   Code = "delegate"
 	EBPF       Code = "ebpf.required"
+	Boundary   Code = "boundary"
 	Git        Code = "git"
 	Annotation Code = "annotation"
 	Journal    Code = "journal.required"
@@ -86,6 +87,7 @@ var Codes = []struct {
 	{Verb, "the verb is not for jails"},
 	{Log, "a log URI names a program or a file that policy does not list"},
 	{EBPF, "policy blocks something by eBPF programs (ebpf.block), and none block it here"},
+	{Boundary, "policy requires, or the bundle requests, what a sandbox with a kernel of its own cannot hold"},
 	{Git, "agentjail git: the repository leads out of its directory, or the command needs what the jail has not"},
 	{Annotation, "an annotation in agentjail's name is unknown, or has a value that the jail cannot have"},
 	{Workspace, "a view of a directory cannot be made, or is in use"},

@@ -142,6 +142,7 @@ func (s *stager) mountNested() error {
 		}
 		done = append(done, i)
 	}
+	s.outer = s.outerMounts()
 	for _, i := range slices.Backward(done) {
 		s.Spec.Mounts = slices.Delete(s.Spec.Mounts, i, i+1)
 	}

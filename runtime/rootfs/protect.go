@@ -39,9 +39,13 @@ type attachment struct {
 
 // The files that protect paths of a jail are on a separate tmpfs, which the jail has at ownPlace:
 // nothing else may be mounted on /dev, so that the place is always free.
+//
+// OwnPlace is where a jail has the files that protect its paths.
 const (
+	OwnPlace = "/dev/agentjail"
+
 	ownDir   = "own"
-	ownPlace = "/dev/agentjail"
+	ownPlace = OwnPlace
 	// ownSize and ownFiles bound that tmpfs: it has copies of settings, and a file or two.
 	ownSize  = 1 << 20
 	ownFiles = 2048

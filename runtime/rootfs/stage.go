@@ -75,6 +75,7 @@ type Staged struct {
 	// mounts their protection.
 	Protected []Protected
 	attach    []attachment
+	outer     []outerMount
 }
 
 // Close closes the trees that were not attached.
@@ -167,7 +168,7 @@ func Stage(r Request) (_ *Staged, err error) {
 	r.Spec.Root.Path = s.root
 	return &Staged{
 		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev,
-		Protected: s.protected, attach: s.attach,
+		Protected: s.protected, attach: s.attach, outer: s.outer,
 	}, nil
 }
 
@@ -209,6 +210,7 @@ type stager struct {
 	viewsDev    uint64
 	protected   []Protected
 	attach      []attachment
+	outer       []outerMount
 }
 
 func (s *stager) close() {

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // Dead reports that no process will ever delete this jail: it is of an earlier boot, or its maker
@@ -40,13 +42,13 @@ func (j *Brief) Dead() bool {
 	return true
 }
 
-// DelegateState is the directory that the delegate keeps for the container.
+// DelegateState is the directory, or file, that the delegate keeps for the container.
 func (j *Brief) DelegateState() string {
 	root := j.DelegateRoot
 	if root == "" {
 		root = filepath.Join("/run", filepath.Base(j.Delegate))
 	}
-	return filepath.Join(root, j.ID)
+	return filepath.Join(root, traits.Of(j.Delegate).StateOf(j.ID))
 }
 
 // Sweep finds the remains of crashes and passes each dead jail to reap, which undoes and removes

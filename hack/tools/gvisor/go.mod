@@ -1,4 +1,4 @@
-// gVisor's runsc, for the benchmark to compare with. A module of its own: its dependencies are its alone.
+// gVisor's runsc, for the benchmark to compare with, and as a delegate. A module of its own: its dependencies are its alone.
 module agentjail.dev/hack/tools/gvisor
 
 go 1.26.6

@@ -12,23 +12,24 @@ import (
 )
 
 // checks is what has to be in force before anything of the image runs. Each
-// reports what is wrong, or "".
+// reports what is wrong, or "". guest is the check in a kernel of the jail's own; nil where the
+// host holds the protection from outside.
 var checks = []struct {
-	name string
-	ring rings.Ring
-	run  func(*jailinit.Orders) string
+	name       string
+	ring       rings.Ring
+	run, guest func(*jailinit.Orders) string
 }{
-	{"ids", rings.Access, ids},
-	{"namespaces", rings.Resources, namespaces},
-	{"status", rings.Access, status},
-	{"seccomp", rings.Kernel, filtered},
-	{"label", rings.Access, label},
-	{"network", rings.Resources, network},
-	{"cwd", rings.Access, cwd},
-	{"files", rings.Access, files},
-	{"mounts", rings.Access, mounts},
-	{"limits", rings.Resources, limits},
-	{"oom score", rings.Resources, oomScore},
+	{"ids", rings.Access, ids, guestIDs},
+	{"namespaces", rings.Resources, namespaces, nil},
+	{"status", rings.Access, status, status},
+	{"seccomp", rings.Kernel, filtered, filtered},
+	{"label", rings.Access, label, nil},
+	{"network", rings.Resources, network, network},
+	{"cwd", rings.Access, cwd, cwd},
+	{"files", rings.Access, files, files},
+	{"mounts", rings.Access, mounts, guestMounts},
+	{"limits", rings.Resources, limits, nil},
+	{"oom score", rings.Resources, oomScore, nil},
 }
 
 // check looks at every ring and names all that is broken.
@@ -38,7 +39,14 @@ func check(o *jailinit.Orders) error {
 		if slices.Contains(o.Without, c.name) {
 			continue
 		}
-		if why := c.run(o); why != "" {
+		run := c.run
+		if o.Guest {
+			run = c.guest
+		}
+		if run == nil {
+			continue
+		}
+		if why := run(o); why != "" {
 			out = append(out, c.ring.String()+": "+why)
 		}
 	}

@@ -23,6 +23,7 @@ type initial struct {
 	*final
 	signals chan os.Signal
 	leads   bool // the program leads a session and a group of its own
+	bound   bool // the jail ends with its maker, at the other end of LifeFD
 	tty     bool // its standard input is a terminal of the jail's, which is to be its controlling one
 }
 
@@ -34,8 +35,8 @@ var passedOn = []os.Signal{
 }
 
 // stay runs the program as a child and ends as it does. It does not return.
-func (f *final) stay(leads bool) {
-	i := &initial{final: f, signals: make(chan os.Signal, 64), leads: leads}
+func (f *final) stay(leads, bound bool) {
+	i := &initial{final: f, signals: make(chan os.Signal, 64), leads: leads, bound: bound}
 	early := i.listen()
 	_ = syscall.Exec("", nil, nil) // as in become
 	if leads {
@@ -57,7 +58,9 @@ func (f *final) stay(leads bool) {
 	for fd := range 3 {
 		_ = unix.Close(fd)
 	}
-	_, _ = unix.Write(jailinit.LifeFD, []byte{1})
+	if bound {
+		_, _ = unix.Write(jailinit.LifeFD, []byte{1})
+	}
 	os.Exit(reap(child))
 }
 
@@ -78,12 +81,14 @@ func (i *initial) pass(child int, s unix.Signal) {
 // Both take threads of Go's runtime, which have to be there before the limits are, and before the
 // jail's processes have used them up.
 func (i *initial) listen() (early []unix.Signal) {
-	reads := make(chan struct{})
-	go func() {
-		close(reads)
-		untilDeath()
-	}()
-	<-reads
+	if i.bound {
+		reads := make(chan struct{})
+		go func() {
+			close(reads)
+			untilDeath()
+		}()
+		<-reads
+	}
 	signal.Notify(i.signals, passedOn...)
 	if unix.Kill(unix.Getpid(), unix.SIGCONT) != nil {
 		return nil

@@ -45,19 +45,23 @@ func Main() {
 	if err := raise(o); err != nil {
 		fail(jailinit.ExitRefused, "agentjail: refusing to start: "+err.Error())
 	}
-	if len(os.Args) < 2 {
+	program := os.Args[1:]
+	if o.Guest {
+		program = program[1:] // behind the name of the orders
+	}
+	if len(program) == 0 {
 		fail(jailinit.ExitRefused, "agentjail: no program to start")
 	}
-	path, status, why := lookup(os.Args[1])
+	path, status, why := lookup(program[0])
 	if status != 0 {
 		fail(status, why)
 	}
-	last, err := newFinal(o, path, os.Args[1:], handOn(os.Environ(), o.OwnEnv))
+	last, err := newFinal(o, path, program, handOn(os.Environ(), o.OwnEnv))
 	if err != nil {
 		fail(jailinit.ExitRefused, "agentjail: refusing to start: "+err.Error())
 	}
 	if o.Init.Stays {
-		last.stay(o.Init.Leads)
+		last.stay(o.Init.Leads, !o.Guest)
 	}
 	last.become()
 }
@@ -80,6 +84,9 @@ func fail(status int, why string) {
 
 // orders reads what the host's side wrote, and closes both files. A third stays this program's.
 func orders() (*jailinit.Orders, error) {
+	if len(os.Args) > 1 && os.Args[0] == jailinit.StepProgram {
+		return fileOrders(jailinit.StepDir + "/" + os.Args[1])
+	}
 	data, err := read(jailinit.OrdersFD, 1<<20)
 	if err != nil {
 		return nil, err
@@ -99,6 +106,20 @@ func orders() (*jailinit.Orders, error) {
 		unix.CloseOnExec(jailinit.LifeFD)
 	}
 	return o, nil
+}
+
+// fileOrders reads orders for a guest. Those for the host's kernel are refused: their checks are
+// others.
+func fileOrders(path string) (*jailinit.Orders, error) {
+	text, err := file(path)
+	if err != nil {
+		return nil, err
+	}
+	o, err := jailinit.Decode([]byte(text))
+	if err == nil && !o.Guest {
+		err = jailinit.ErrForm
+	}
+	return o, err
 }
 
 // raise puts up the protections that only the process itself can, but for those of

@@ -21,6 +21,8 @@ const Name = "agentjail-enter"
 // its orders and, where the step stays, its end of the pair of sockets at jailinit.LifeFD.
 type Files struct {
 	Given []*os.File
+	// Orders is the path of the orders for a sandbox, which passes no descriptors on; else "".
+	Orders string
 	// Life is our end of that pair: the jail ends when it is closed. It is nil where the step does
 	// not stay, and the caller's to close.
 	Life *os.File

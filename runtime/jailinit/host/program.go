@@ -25,7 +25,7 @@ func program(dir, label string) (*os.File, error) {
 		return nil, err
 	}
 	defer src.Close()
-	copied, err := kept(dir, label, src)
+	copied, err := kept(dir, label, src, programMode)
 	if err != nil {
 		return nil, fmt.Errorf("copying %s into %s: %w", Name, dir, err)
 	}
@@ -50,15 +50,21 @@ func program(dir, label string) (*os.File, error) {
 // programMode lets every user run the copy, and none read or write it.
 const programMode = 0o111
 
+// guestMode lets a sandbox read the copy, too: its own kernel runs the program.
+const guestMode = 0o555
+
 // kept opens the copy of src, which is made when there is none of this version
 // and label yet. Its name changes with the file's.
-func kept(dir, label string, src *os.File) (*os.File, error) {
+func kept(dir, label string, src *os.File, mode uint32) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return nil, err
 	}
 	sum := fnv.New64a()
 	fmt.Fprintf(sum, "%d %d %d %d %s", st.Dev, st.Ino, st.Mtim.Nano(), st.Size, label)
+	if mode != programMode {
+		fmt.Fprintf(sum, " %o", mode)
+	}
 	path := filepath.Join(dir, fmt.Sprintf("%s%016x", prefix, sum.Sum64()))
 	for range 2 {
 		f, err := os.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
@@ -68,7 +74,7 @@ func kept(dir, label string, src *os.File) (*os.File, error) {
 				f.Close()
 				return nil, err
 			}
-			if c.Uid != 0 || c.Mode != unix.S_IFREG|programMode || c.Size != st.Size {
+			if c.Uid != 0 || c.Mode != unix.S_IFREG|mode || c.Size != st.Size {
 				f.Close()
 				return nil, fmt.Errorf("%s is not the copy that was made (remedy: remove it)", path)
 			}
@@ -77,7 +83,7 @@ func kept(dir, label string, src *os.File) (*os.File, error) {
 		if !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
-		if err := keep(path, label, src); err != nil {
+		if err := keep(path, label, src, mode); err != nil {
 			return nil, err
 		}
 	}
@@ -106,7 +112,7 @@ func prune(dir string) {
 }
 
 // keep makes the copy whole or not at all. A second caller finds the copy made.
-func keep(path, label string, src *os.File) error {
+func keep(path, label string, src *os.File, mode uint32) error {
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -127,7 +133,7 @@ func keep(path, label string, src *os.File) error {
 			return fmt.Errorf("labelling it %s: %w", label, err)
 		}
 	}
-	if err := f.Chmod(programMode); err != nil {
+	if err := f.Chmod(os.FileMode(mode)); err != nil {
 		return err
 	}
 	prune(dir)

@@ -69,7 +69,7 @@ func (Mode) Terms(d network.Decision) network.Terms {
 		t.Why = "a helper in " + d.Outside + " connects to what policy names (policy: network.mode, network.allow)"
 	}
 	t.Resolver, t.SpareID = resolver, d.Namespace == network.Own
-	t.ByRules = d.Namespace == network.Own
+	t.ByRules, t.Served = d.Namespace == network.Own, true
 	t.HookOutside = d.Namespace == network.Own && d.Outside == ""
 	return t
 }

@@ -90,6 +90,9 @@ type Terms struct {
 	CopyNames bool
 	// OnlyLoopback has the init step check that nothing but lo has an address or a route.
 	OnlyLoopback bool
+	// Served reports that the network's sockets are those of its namespace: a helper listens there.
+	// A sandboxed jail then has the host's sockets of that namespace.
+	Served bool
 	// Resolver is the jail's /etc/resolv.conf, in place of the engine's; "" keeps the engine's.
 	Resolver string
 	// ByRules reports that policy's rules (network.allow, network.deny) limit the network. The

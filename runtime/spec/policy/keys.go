@@ -43,7 +43,7 @@ const (
 // Keys are all settings of a policy, in the order of the documentation. Each is a field of Policy,
 // and each field is one of them.
 var Keys = []Key{
-	{Name: "delegate", About: "the best that works here (`agentjail check` names it), \"runc\", \"crun\" or an absolute path"},
+	{Name: "delegate", About: "the best that works here (`agentjail check` names it), \"runc\", \"crun\", \"runsc\" (boundaries.md) or an absolute path"},
 	{Name: "passthrough", About: "true, in a [policies.NAME] only: hand every call to the delegate as it came; nothing is hardened"},
 	{"on_loosen", "a grant beyond policy: \"strip\" it and start, or \"refuse\" to start", []string{LoosenStrip, LoosenRefuse}, later},
 

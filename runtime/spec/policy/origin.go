@@ -1,12 +1,14 @@
 package policy
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // Origin is where a policy came from, so that its rules can be read again for a jail that runs.
@@ -18,6 +20,8 @@ type Origin struct {
 	Allow []string `json:"allow,omitempty"`
 	// Credentials are the owner's own besides the file's.
 	Credentials credential.Set `json:"credentials,omitempty"`
+	// Boundary is the owner's own choice in place of the file's (OwnersBoundary).
+	Boundary string `json:"boundary,omitempty"`
 	// Annotations are the container's that were followed.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -40,6 +44,11 @@ func (o Origin) Again() (Policy, error) {
 	}
 	if o.Credentials != nil {
 		if err := p.OwnersCredentials(o.Credentials); err != nil {
+			return p, err
+		}
+	}
+	if o.Boundary != "" {
+		if err := p.OwnersBoundary(o.Boundary); err != nil {
 			return p, err
 		}
 	}
@@ -103,6 +112,24 @@ func (p *Policy) OwnersCredentials(more credential.Set) error {
 	if p.Origin != nil {
 		o := *p.Origin
 		o.Credentials = more
+		p.Origin = &o
+	}
+	return nil
+}
+
+// OwnersBoundary chooses a sandbox by its boundary's name, also when the policy is read again. A
+// delegate of policy's with this boundary stays.
+func (p *Policy) OwnersBoundary(name string) error {
+	delegate := traits.Bounded(name)
+	if delegate == "" {
+		return fmt.Errorf("no delegate has the boundary %q", name)
+	}
+	if traits.Of(p.Delegate).Sandbox != name {
+		p.Delegate = delegate
+	}
+	if p.Origin != nil {
+		o := *p.Origin
+		o.Boundary = name
 		p.Origin = &o
 	}
 	return nil

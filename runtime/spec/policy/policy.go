@@ -9,6 +9,7 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/seccomp"
 )
 
@@ -31,7 +32,7 @@ const (
 // Policy is everything the host's owner can decide. Sizes are bytes.
 type Policy struct {
 	// Delegate is the runtime that executes the hardened bundle: "auto",
-	// "runc", "crun" or an absolute path.
+	// a name of traits.Names, or an absolute path.
 	Delegate string `toml:"delegate" json:"delegate"`
 	// Passthrough hands every call to the delegate as it came: nothing is
 	// hardened. Only a profile can report it, never the file for all callers.
@@ -375,6 +376,13 @@ func Default() Policy {
 var builtins = map[string]func(*Policy){
 	netPolicy: func(*Policy) {}, // Network.listed
 	"debug":   func(p *Policy) { p.Seccomp.Profile = "debug" },
+}
+
+// init adds a named policy for each boundary.
+func init() {
+	for _, delegate := range traits.Sandboxes() {
+		builtins[traits.Of(delegate).Sandbox] = func(p *Policy) { p.Delegate = delegate }
+	}
 }
 
 // netPolicy is the built-in policy for the names that network.allow lists.

@@ -35,6 +35,9 @@ type Boundary struct {
 	Place Place `json:"place"` // of those that are not named
 	// Other are those held elsewhere, by the names that inspect has for them.
 	Other map[string]Place `json:"other,omitempty"`
+	// Instead reports what stands in the place of those that are void, and what else there is to
+	// know of one.
+	Instead map[string]string `json:"instead,omitempty"`
 }
 
 // Of reports where the protection with this name is held.
@@ -51,7 +54,11 @@ func (b Boundary) Lines() []string {
 	out := []string{"held by: " + b.Place.String()}
 	for _, name := range slices.Sorted(maps.Keys(b.Other)) {
 		if b.Other[name] != b.Place {
-			out = append(out, fmt.Sprintf("held by: %s: %s", b.Other[name], name))
+			line := fmt.Sprintf("held by: %s: %s", b.Other[name], name)
+			if why := b.Instead[name]; why != "" {
+				line += " (" + why + ")"
+			}
+			out = append(out, line)
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ package traits
 
 import (
 	"path/filepath"
+	"strings"
 )
 
 // Traits are those of one low-level runtime. The zero value is for an unknown runtime: it works
@@ -32,6 +33,9 @@ type Traits struct {
 	ReadsMaps bool
 	// Release is how a created container is started without the delegate.
 	Release Release
+	// State is what the delegate keeps of a container below its root, with * for the id; "" is the
+	// directory with that name.
+	State string
 	// FastSince is the first release that keeps compiled filters and reports all of its features;
 	// the zero value means that none is faster than others.
 	FastSince Version
@@ -40,6 +44,22 @@ type Traits struct {
 	EveryReleaseWorks bool
 	// Boundary reports where each protection is held.
 	Boundary Boundary
+	// Sandbox names the boundary of a delegate whose first process is a sandbox's: a sentry, or the
+	// monitor of a virtual machine. The jail's own processes are behind that process, with a kernel
+	// of their own. "" is for a delegate whose first process is the jail's. A sandbox is never a
+	// choice of "auto": policy names it.
+	Sandbox string
+	// Pinned is the release of a sandbox that the tests run, the oldest that jails are promised
+	// for; "" for a delegate whose flaws are known (runtime/delegate/flaws).
+	Pinned string
+}
+
+// StateOf is the name of what the delegate keeps of a container below its root.
+func (t Traits) StateOf(id string) string {
+	if t.State == "" {
+		return id
+	}
+	return strings.ReplaceAll(t.State, "*", id)
 }
 
 // Release is how the process of a created container is made to continue. With both kinds it waits
@@ -69,14 +89,32 @@ var known = []struct {
 		// From 1.9 on `crun features` is whole.
 		FastSince: Version{1, 9},
 	}},
+	{"runsc", Traits{KeepsStdio: true, Sandbox: "gvisor", State: "*_sandbox:*.state", Pinned: "20260905", Boundary: gvisor}},
 }
 
-// Names are those of the known delegates, in the order in which "auto" looks for
-// them. Policy takes them by these names.
-func Names() []string {
+// Names are those of the known delegates. Policy takes them by these names.
+func Names() []string { return names(func(Traits) bool { return true }) }
+
+// Auto are those that "auto" may choose, in the order in which it looks for them.
+func Auto() []string { return names(func(t Traits) bool { return t.Sandbox == "" }) }
+
+// Sandboxes are those with a boundary of their own.
+func Sandboxes() []string { return names(func(t Traits) bool { return t.Sandbox != "" }) }
+
+// Bounded is the delegate with the boundary of this name, or "".
+func Bounded(sandbox string) string {
+	for _, n := range names(func(t Traits) bool { return sandbox != "" && t.Sandbox == sandbox }) {
+		return n
+	}
+	return ""
+}
+
+func names(with func(Traits) bool) []string {
 	var out []string
 	for _, k := range known {
-		out = append(out, k.name)
+		if with(k.Traits) {
+			out = append(out, k.name)
+		}
 	}
 	return out
 }

@@ -8,7 +8,7 @@ import (
 // TestOf: a file's name decides, also in a path, and nothing is assumed of one
 // that is not in the table.
 func TestOf(t *testing.T) {
-	for _, n := range Names() {
+	for _, n := range Auto() {
 		if tr := Of("/opt/bin/" + n); tr.Release.Record == "" {
 			t.Errorf("%s by its path: %+v", n, tr)
 		}
@@ -20,6 +20,25 @@ func TestOf(t *testing.T) {
 		if tr := Of(n); tr.KeepsStdio || tr.GroupsBelowRoot || tr.EveryReleaseWorks || tr.Release.Record != "" {
 			t.Errorf("%s is not known: %+v", n, tr)
 		}
+	}
+}
+
+// TestSandboxes: a sandbox is named, and never a choice; its first process is not waited for at a
+// pipe, and it reports of each protection that is void what stands in its place.
+func TestSandboxes(t *testing.T) {
+	for _, n := range Sandboxes() {
+		tr := Of("/opt/bin/" + n)
+		if slices.Contains(Auto(), n) || !slices.Contains(Names(), n) || Bounded(tr.Sandbox) != n || tr.Release.Record != "" {
+			t.Errorf("%s: %+v", n, tr)
+		}
+		for name, place := range tr.Boundary.Other {
+			if place == Void && tr.Boundary.Instead[name] == "" {
+				t.Errorf("%s: %s is void, and nothing is said to stand in its place", n, name)
+			}
+		}
+	}
+	if len(Sandboxes()) == 0 || Bounded("") != "" || Bounded("none") != "" {
+		t.Errorf("%q, %q", Sandboxes(), Bounded(""))
 	}
 }
 
@@ -41,7 +60,7 @@ func TestBoundary(t *testing.T) {
 
 // TestHeldBy: several delegates are distinguished only where they differ.
 func TestHeldBy(t *testing.T) {
-	if got, want := HeldBy(Boundaries(Names()...)), []string{"held by: host kernel"}; !slices.Equal(got, want) {
+	if got, want := HeldBy(Boundaries(Auto()...)), []string{"held by: host kernel"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	other := map[string]Boundary{"a": {}, "b": {Place: Guest}}

@@ -1,0 +1,191 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/jailinit"
+	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/rootfs"
+	"agentjail.dev/runtime/spec/traits"
+	"agentjail.dev/runtime/state"
+)
+
+// The first process of some jails is a sandbox's (traits.Traits): the jail's own processes are
+// behind it, with a kernel of their own. What is checked from outside is then the sandbox, and what
+// is mounted and started has to be there before the delegate is called.
+
+// sandboxOf names a jail's boundary; "" is that of the host's own kernel.
+func sandboxOf(j *state.Brief) string { return traits.Of(j.Delegate).Sandbox }
+
+// stepDir is the directory of a sandboxed jail's init step, in the jail's directory.
+const stepDir = "enter"
+
+// throughStepFile is throughEnter for a sandbox, which passes no descriptors on: the step and its
+// orders are files.
+func (r *Runtime) throughStepFile(j *state.Jail, step initStep, o *jailinit.Orders) (*host.Files, error) {
+	// Nothing of the host's is in the orders, which the jail's programs can read. Resource limits
+	// are the delegate's to set: a guest kernel may refuse some of them to the step.
+	*o = jailinit.Orders{
+		UID: o.UID, GID: o.GID, Groups: o.Groups, Loopback: o.Loopback, Umask: o.Umask, CPUs: o.CPUs, Seed: o.Seed,
+		Filter: o.Filter, LeaveFilters: o.LeaveFilters, Init: o.Init, OwnEnv: o.OwnEnv, Without: o.Without,
+		Guest: true, Places: step.places,
+	}
+	dir := filepath.Join(r.Store.Dir(j.Key), stepDir)
+	name, err := host.Directory(r.Store.Root, dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("writing the init step's files: %w", err)
+	}
+	step.process.Args = append([]string{jailinit.StepProgram, name}, step.process.Args...)
+	return &host.Files{Orders: filepath.Join(dir, name)}, nil
+}
+
+// fitSandbox completes the spec for a sandbox: the init step's directory, a capped /tmp where the
+// guest kernel would mount its own, and room for the sandbox's processes. Clocks are the guest's.
+func (a *attempt) fitSandbox() error {
+	spec, st := a.spec, a.staged
+	st.Add(spec, specs.Mount{
+		Destination: jailinit.StepDir, Type: "bind", Source: filepath.Join(a.rt.Store.Dir(a.j.Key), stepDir),
+		Options: []string{"bind", "ro", "nosuid", "nodev", "rprivate"},
+	})
+	empty, err := st.EmptyDir("tmp")
+	if err != nil {
+		return err
+	}
+	if empty {
+		st.Add(spec, specs.Mount{
+			Destination: "/tmp", Type: "tmpfs", Source: "tmpfs",
+			Options: []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(int64(a.res.Plan.Tmpfs.Size), 10)},
+		})
+	}
+	uid, _ := a.j.IDs.HostUID(0)
+	gid, _ := a.j.IDs.HostGID(0)
+	if err := st.MakeRoom(spec, uid, gid); err != nil {
+		return err
+	}
+	st.Places = append(st.Places, rootfs.OwnPlace)
+	spec.Linux.Resources = a.d.Resources(spec.Linux.Resources)
+	spec.Linux.Namespaces = slices.DeleteFunc(spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
+	spec.Linux.TimeOffsets = nil
+	return nil
+}
+
+// sandboxOptions are those for the delegate's create.
+func (a *attempt) sandboxOptions() (o delegate.SandboxOptions) {
+	terms := a.mode.Terms(a.j.Network)
+	switch {
+	case terms.Served:
+		o.Network = delegate.HostSockets
+	case terms.Gives == "":
+		o.Network = delegate.NoSockets
+	}
+	o.ByGofer = a.staged.Attaches()
+	return o
+}
+
+// checkSandbox is checkContainer for a sandbox's first process. Its system call filter and
+// no_new_privs are there only when it has started the jail's program: inspect checks them.
+func (a *attempt) checkSandbox(pid int) error {
+	if err := boundSockets(pid, a.j); err != nil {
+		return err
+	}
+	if err := helper.Place(a.rt.Store.Dir(a.j.Key), pid); err != nil {
+		return err
+	}
+	if why := a.unlikeJail(pid); why != "" {
+		return refusal.New(refusal.Delegate, "the sandbox's process: %s", why)
+	}
+	if err := setOOMScore(pid, a.j.Process); err != nil {
+		return err
+	}
+	if err := a.writePidFile(pid); err != nil {
+		return err
+	}
+	return settleUserNS(nil, pid)
+}
+
+// sandboxKinds are the namespaces that a sandbox's process has of its own, by their names in
+// /proc/PID/ns. It sees no control groups, and its clocks are the guest kernel's.
+var sandboxKinds = []string{"user", "mnt", "pid", "net", "ipc", "uts"}
+
+// unlikeJail reports what of the sandbox's process is not the jail's, or "".
+func (a *attempt) unlikeJail(pid int) string {
+	dir := "/proc/" + strconv.Itoa(pid)
+	for file, want := range map[string]string{"uid_map": idmap.Text(a.j.IDs.UIDs), "gid_map": idmap.Text(a.j.IDs.GIDs)} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return err.Error()
+		}
+		if a.sandboxOptions().ByGofer && sameMap(string(text), traits.NobodyMap) {
+			continue
+		}
+		if !sameMap(string(text), want) {
+			return fmt.Sprintf("%s is %q and must be %q", file, strings.Join(strings.Fields(string(text)), " "), strings.Join(strings.Fields(want), " "))
+		}
+	}
+	for _, n := range hostNamespaces(a.in.Facts.Host) {
+		var st unix.Stat_t
+		if !slices.Contains(sandboxKinds, n.Name) {
+			continue
+		}
+		if err := unix.Stat(filepath.Join(dir, "ns", n.Name), &st); err != nil {
+			return err.Error()
+		}
+		if st.Ino == n.Host {
+			return "its " + n.Name + " namespace is the host's"
+		}
+	}
+	return outsideGroups(pid)
+}
+
+// sameMap compares the kernel's text of a map, with aligned columns, with ours.
+func sameMap(kernel, ours string) bool {
+	return slices.Equal(strings.Fields(kernel), strings.Fields(ours))
+}
+
+// outsideGroups reports that a process is in this process's own control group, or the root's, of
+// those that limit.
+func outsideGroups(pid int) string {
+	own, err := cgroups.Of("self")
+	if err != nil {
+		return err.Error()
+	}
+	groups, err := cgroups.Of(strconv.Itoa(pid))
+	if err != nil {
+		return err.Error()
+	}
+	for _, g := range groups {
+		limits := slices.Contains(g.List(), "pids") || slices.Contains(g.List(), "memory") || g.Controllers == "" && cgroups.Version(cgroups.Root) == 2
+		if limits && (g.Path == "/" || slices.Contains(own, g)) {
+			return "it is in no control group of its own (" + strings.TrimSuffix(g.Controllers+" "+g.Path, " ") + ")"
+		}
+	}
+	return ""
+}
+
+// sandboxProcesses prints the host's processes of a sandbox, in the form of `ps --format json`: an
+// engine looks for the numbers among the host's.
+func (r *Runtime) sandboxProcesses(j *state.Brief) error {
+	pids := []int{}
+	if j.InitAlive() {
+		pids = append(pids, j.InitPid)
+	}
+	text, err := json.Marshal(pids)
+	if err == nil {
+		_, err = r.out().Write(append(text, '\n'))
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+// Package boundary tries jails behind a sandbox with a kernel of its own (gVisor): what holds of them as of any jail, and what is held
+// by another kernel than the host's.
+package boundary
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/spec/traits"
+	"agentjail.dev/tests/engine"
+)
+
+var bin, runsc string
+
+func TestMain(m *testing.M) {
+	var err error
+	if runsc, err = engine.Tool(traits.Bounded("gvisor")); err != nil {
+		fmt.Fprintln(os.Stderr, "runsc:", err)
+		os.Exit(1)
+	}
+	if err := engine.OwnPolicy(fmt.Sprintf("[policies.gvisor]\ndelegate = %q\n", runsc)); err != nil {
+		fmt.Fprintln(os.Stderr, "the policy:", err)
+		os.Exit(1)
+	}
+	code := engine.MainBare(m, "it runs jails", &bin)
+	if err := engine.DropPolicy(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// policy writes a policy file for the sandbox with further settings.
+func policy(t *testing.T, more string) string {
+	t.Helper()
+	path := filepath.Join(engine.TempDir(t, "/etc", "agentjail-boundary-"), "config.toml")
+	if err := os.WriteFile(path, fmt.Appendf(nil, "delegate = %q\n%s\n", runsc, more), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func sandbox(t *testing.T, args ...string) engine.Result {
+	t.Helper()
+	return engine.Run(t, bin, append([]string{"sandbox", "--policy", "gvisor"}, args...)...)
+}
+
+// workspace is a directory of uid 1000.
+func workspace(t *testing.T) string {
+	t.Helper()
+	dir := engine.TempDir(t, "/tmp", "agentjail-boundary-")
+	if err := os.Chown(dir, 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// put writes a file of uid 1000 with the directories above it.
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	at := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for p := at; p != dir; p = filepath.Dir(p) {
+		if err := os.Chown(p, 1000, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// left are the host's processes, groups and files that have something in their name.
+func left(name string) []string {
+	out, _ := filepath.Glob("/run/agentjail/jails/*" + name + "*")
+	for _, pattern := range []string{"/run/agentjail/sandbox/delegate/*", "/sys/fs/cgroup/agentjail-*", "/sys/fs/cgroup/*/agentjail-*"} {
+		found, _ := filepath.Glob(pattern + name + "*")
+		out = append(out, found...)
+	}
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range procs {
+		if text, err := os.ReadFile(p); err == nil && strings.Contains(string(text), name) && !strings.Contains(string(text), "inspect") {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

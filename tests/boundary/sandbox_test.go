@@ -1,0 +1,246 @@
+package boundary
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
+)
+
+// TestStatuses: a command's status is the sandbox's, as with any delegate.
+func TestStatuses(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"true"}, 0},
+		{[]string{"sh", "-c", "exit 7"}, 7},
+		{[]string{"no-such-command"}, 127},
+		{[]string{"/etc/passwd"}, 126},
+		{[]string{"sh", "-c", "sh -c 'kill -TERM $$'"}, 143},
+	} {
+		if r := sandbox(t, append([]string{"--"}, c.args...)...); r.Code != c.code {
+			t.Errorf("want %d: %s", c.code, r)
+		}
+	}
+}
+
+// TestOwnKernel: another kernel answers, and in it both filters, no privilege, no way back to the host.
+func TestOwnKernel(t *testing.T) {
+	r := sandbox(t, "--", "sh", "-c", `
+		cat /proc/self/uid_map; grep -E '^(Seccomp|NoNewPrivs|Cap)' /proc/self/status
+		unshare -U true 2>/dev/null && echo made a user namespace
+		mount -t tmpfs x /mnt 2>/dev/null && echo mounted
+		echo x >/etc/hostname 2>/dev/null && echo wrote a file of the host
+		echo x >/dev/agentjail-step/step 2>/dev/null && echo wrote the init step
+		ls /proc/1/root/work 2>/dev/null; ls /home
+		true`)
+	want := []string{"0 0 4294967295", "NoNewPrivs: 1", "Seccomp: 2"}
+	for _, set := range []string{"Inh", "Prm", "Eff", "Bnd", "Amb"} {
+		want = append(want, "Cap"+set+": 0000000000000000")
+	}
+	got := map[string]bool{}
+	for line := range strings.Lines(r.Stdout) {
+		got[strings.Join(strings.Fields(line), " ")] = true
+	}
+	for _, w := range want {
+		if !got[w] {
+			t.Errorf("%q is missing", w)
+		}
+	}
+	if r.Code != 0 || len(got) != len(want) {
+		t.Error(r)
+	}
+}
+
+// TestFilesGoOn: a regular file as a standard file is read from, and written to, where it stands.
+func TestFilesGoOn(t *testing.T) {
+	dir := workspace(t)
+	put(t, dir, "in", "skipped\nread\n")
+	in, err := os.Open(filepath.Join(dir, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if _, err := in.Seek(int64(len("skipped\n")), io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	fmt.Fprintln(out, "before")
+	cmd := exec.Command(bin, "sandbox", "--policy", "gvisor", "--", "cat")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, os.Stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(out, "after")
+	if text, err := os.ReadFile(out.Name()); string(text) != "before\nread\nafter\n" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestProtectedPaths: hooks cannot be written, git's directory cannot be replaced, and a hidden file is neither read nor moved away.
+func TestProtectedPaths(t *testing.T) {
+	dir := workspace(t)
+	for name, text := range map[string]string{
+		".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n", ".git/hooks/pre-commit": "theirs", ".git/objects/x": "", ".git/refs/x": "",
+		".env": "secret", "sub/.env": "secret",
+	} {
+		put(t, dir, name, text)
+	}
+	r := engine.Run(t, bin, "sandbox", "--config", policy(t, "[binds]\nhide = [\".env\"]"), "--workspace", dir, "--", "sh", "-c", `
+		echo ours >.git/hooks/pre-commit && echo wrote a hook
+		echo ours >.git/hooks/post-commit && echo added a hook
+		mv .git/hooks .git/h && echo moved the hooks
+		mv .git .g && echo moved .git
+		cat .env sub/.env | grep . && echo read a secret
+		rm -f .env && echo removed a secret
+		mv sub/.env sub/e && echo moved a secret
+		mv sub s; cat s/.env | grep . && echo read a moved secret; mv s sub
+		echo made >made`)
+	if r.Code != 0 || r.Stdout != "" {
+		t.Error(r)
+	}
+	for name, want := range map[string]string{".git/hooks/pre-commit": "theirs", ".env": "secret", "sub/.env": "secret", "made": "made\n"} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); string(text) != want || err != nil {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".git/hooks/post-commit")); err == nil {
+		t.Error("a hook was added on the host")
+	}
+}
+
+// TestNames: what policy names is found at the helper's address, anything else is not.
+func TestNames(t *testing.T) {
+	r := sandbox(t, "--allow", "one.example.org", "--", "sh", "-c", "getent ahostsv4 one.example.org | head -1; getent hosts two.example.org || echo not two")
+	if !strings.HasPrefix(r.Stdout, "127.64.") || !strings.HasSuffix(r.Stdout, "\nnot two\n") {
+		t.Error(r)
+	}
+}
+
+// TestRefused: what a sandbox cannot hold is refused where policy requires it, with the reason.
+func TestRefused(t *testing.T) {
+	for more, want := range map[string]string{
+		"[ebpf]\nblock = [\"trace\"]":          "ebpf.block: refused",
+		"[landlock]\nrequired = true":          "Landlock",
+		"[apparmor]\nrequired = true":          "AppArmor",
+		"[process]\ndeny_write_execute = true": "process.deny_write_execute: refused",
+		"[seccomp]\nprofile = \"debug\"":       "Landlock",
+	} {
+		r := engine.Run(t, bin, "sandbox", "--config", policy(t, more), "--", "true")
+		if r.Code != 125 || !strings.Contains(r.Stderr, want) || !strings.Contains(r.Stderr, "remedy:") {
+			t.Errorf("%s: want %q: %s", more, want, r)
+		}
+	}
+	for _, name := range []string{"xen", ""} {
+		if r := engine.Run(t, bin, "sandbox", "--boundary="+name, "--", "true"); name != "" && r.Code != 125 {
+			t.Errorf("--boundary %s: %s", name, r)
+		}
+	}
+}
+
+// running starts a sandbox whose command waits, and returns it with its id when its program runs.
+func running(t *testing.T, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := exec.Command(bin, append([]string{"sandbox"}, append(args, "--", "sh", "-c", "echo runs; sleep 1000")...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if _, err := io.ReadFull(out, make([]byte, len("runs\n"))); err != nil {
+		t.Fatal("the command did not start:", err)
+	}
+	var list struct{ Jails []struct{ ID, State string } }
+	if err := json.Unmarshal([]byte(engine.Run(t, bin, "ls", "--json").Stdout), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range list.Jails { // those that have ended have a journal
+		if j.State == "running" {
+			return cmd, j.ID
+		}
+	}
+	t.Fatalf("no jail is running: %v", list)
+	return nil, ""
+}
+
+type inspected struct {
+	Pid      int
+	Holds    bool
+	Findings []struct{ Name, Verdict, Seen string }
+}
+
+func inspect(t *testing.T, id string) (in inspected) {
+	t.Helper()
+	r := engine.Run(t, bin, "inspect", "--json", id)
+	if err := json.Unmarshal([]byte(r.Stdout), &in); err != nil {
+		t.Fatal(err, r)
+	}
+	return in
+}
+
+// TestInspect: the rows that the host holds are checked at the sandbox, also where a helper opens its files; the others are not claimed.
+func TestInspect(t *testing.T) {
+	for name, args := range map[string][]string{
+		"files of its own":     {"--policy", "gvisor"},
+		"files by the helper":  {"--policy", "gvisor", "--workspace", workspace(t)},
+		"limits of the policy": {"--config", policy(t, "[limits]\npids = 100")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, id := running(t, args...)
+			in := inspect(t, id)
+			verdicts := map[string]string{}
+			for _, f := range in.Findings {
+				verdicts[f.Name] = f.Verdict
+				if f.Verdict == "BROKEN" {
+					t.Errorf("%s: %s", f.Name, f.Seen)
+				}
+			}
+			for name, want := range map[string]string{
+				"namespaces": "holds", "network": "holds", "processes": "holds", "oom score": "holds", "user ids": "holds", "process credentials": "holds",
+				"no_new_privs": "holds", "sandbox filter": "holds", "nested namespaces": "holds", "control groups": "holds",
+				"seccomp": "guest", "capabilities": "guest", "security module": "void", "resource accounting user": "void",
+			} {
+				if verdicts[name] != want {
+					t.Errorf("%s: %s, want %s", name, verdicts[name], want)
+				}
+			}
+			if most := engine.CgroupLimit(in.Pid, "pids", "pids.max", "pids.max"); name == "limits of the policy" && most != 2*100+256 {
+				t.Errorf("the host's limit on processes is %d", most)
+			}
+		})
+	}
+}
+
+// TestKilled: whatever is killed, the jail ends, and nothing of it stays.
+func TestKilled(t *testing.T) {
+	t.Run("the sentry", func(t *testing.T) {
+		cmd, id := running(t, "--policy", "gvisor")
+		kill(t, inspect(t, id).Pid)
+		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 137 {
+			t.Errorf("status %d, want 137", cmd.ProcessState.ExitCode())
+		}
+		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
+	})
+	t.Run("agentjail", func(t *testing.T) {
+		cmd, id := running(t, "--policy", "gvisor")
+		kill(t, cmd.Process.Pid)
+		_ = cmd.Wait()
+		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
+	})
+}
