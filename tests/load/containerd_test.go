@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -159,6 +160,9 @@ func (d *containerdDoor) outlives(err error) bool {
 	return strings.Contains(text, "failed to rename: rename ") && strings.Contains(text, "/snapshots/new-") && strings.HasSuffix(text, "file exists")
 }
 
+// shimWait bounds the end of a shim without processes.
+const shimWait = goneWait / 9
+
 func (d *containerdDoor) gone(ids []string) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), goneWait)
 	defer cancel()
@@ -175,8 +179,10 @@ func (d *containerdDoor) gone(ids []string) []string {
 			}
 		}
 	}
-	// Shims end a moment after their last task.
-	env.Poll(goneWait/3, func() bool { return len(shims(d.Dir)) == 0 })
+	// Shims end a moment after their last task. One that has processes now is lost, and so is one that stays.
+	env.Poll(shimWait, func() bool {
+		return !slices.ContainsFunc(shims(d.Dir), func(pid int) bool { return len(childrenOf(pid)) == 0 })
+	})
 	lostShims(d.Dir)
 	return leftovers(ctx, ids, d.CgroupParent(), func(string) bool { return false }, d.Dir)
 }

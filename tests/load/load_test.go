@@ -30,12 +30,15 @@ const opWait = 4 * time.Minute
 type size struct {
 	jails    int           // alive at once
 	parallel int           // operations at once
-	length   time.Duration // of the killing
+	length   time.Duration // of the killing, which has leastKills tries at least
 }
+
+// leastKills are the tries to kill something in which each daemon has its turn, on a slow machine too.
+const leastKills = 30
 
 func sizeOf(t *testing.T) size {
 	t.Helper()
-	s := size{jails: 16, parallel: 6, length: 15 * time.Second}
+	s := size{jails: 16, parallel: 6, length: 5 * time.Second}
 	for name, into := range map[string]*int{"AGENTJAIL_LOAD_JAILS": &s.jails, "AGENTJAIL_LOAD_PARALLEL": &s.parallel} {
 		if text := os.Getenv(name); text != "" {
 			n, err := strconv.Atoi(text)
@@ -283,7 +286,7 @@ func run(t *testing.T, d door) {
 		workers.Go(func() { l.work(stop) })
 	}
 	tick := time.Tick(l.size.length / 100) // spreads the kills over the time
-	for n, end := 0, time.Now().Add(l.size.length); time.Now().Before(end); n++ {
+	for n, end := 0, time.Now().Add(l.size.length); n < leastKills || time.Now().Before(end); n++ {
 		l.kill(n)
 		<-tick
 	}
