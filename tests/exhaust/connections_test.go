@@ -12,8 +12,21 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// ceiling is how many of a sealed jail's connections wait to be accepted (docs/host-limits.md).
-const ceiling = 4096
+const (
+	// ceiling is how many of a sealed jail's connections wait to be accepted (docs/host-limits.md).
+	ceiling = 4096
+	// attempt is how many are tried.
+	attempt = ceiling + 200
+	// queue is more than the queue of a socket with a small buffer takes, in bytes.
+	queue = 64 << 10
+)
+
+// unaccepted are the probe's arguments for connections that it never accepts, and sends so many
+// bytes to each. A client that is closed keeps what it could not send, so those are fewer than the
+// ones that are reset.
+func unaccepted(size int) []string {
+	return []string{"unaccepted", strconv.Itoa(attempt), strconv.Itoa(size), "close", "reset", "reset", "reset"}
+}
 
 // tcpMemory is what the queues of all of the host's TCP sockets take, in bytes (proc_pid_net(5),
 // sockstat).
@@ -76,11 +89,9 @@ func stream(t *testing.T) {
 
 // TestUnacceptedConnections: a connection that no process accepts is charged to no control group,
 // also when its client has ended. So many of a jail's wait and no more, however its clients ended:
-// if one end did not count, more would wait. A client that is closed keeps what it could not send,
-// so those are fewer. The control's connections are small.
+// if one end did not count, more would wait. The control's connections are small.
 func TestUnacceptedConnections(t *testing.T) {
-	const attempt, queue, slack = ceiling + 200, 64 << 10, 192 << 20 // 256 MiB would wait in queues that fill
-	ends := []string{"close", "reset", "reset", "reset"}
+	const slack = 192 << 20 // of 256 MiB that would wait in large buffers
 	for _, c := range []struct {
 		name, runtime string
 		size, most    int
@@ -89,7 +100,7 @@ func TestUnacceptedConnections(t *testing.T) {
 			before := tcpMemory(t)
 			d := docker.For(t)
 			options := []string{c.runtime, "-m", "256m", "--ulimit", "nofile=64:64", "--network=none"}
-			id, got := attack(t, d, options, append([]string{"unaccepted", strconv.Itoa(attempt), strconv.Itoa(c.size)}, ends...)...)
+			id, got := attack(t, d, options, unaccepted(c.size)...)
 			took := tcpMemory(t) - before
 			t.Logf("%+v hold %d MiB", got, took>>20)
 			if got.Got != c.most {
