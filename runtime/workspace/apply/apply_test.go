@@ -1,6 +1,9 @@
 package apply
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -20,10 +23,32 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == Verb {
 		os.Exit(Work())
 	}
-	os.Exit(m.Run())
+	if os.Getenv("AGENTJAIL_TEST_PLACE") != "" {
+		os.Exit(victim())
+	}
+	status := m.Run()
+	if crashDir != "" {
+		os.RemoveAll(crashDir)
+	}
+	os.Exit(status)
 }
 
-func must(t testing.TB, err error) {
+// tester is what helpers need of a test; of a process that a test starts, victimT.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Errorf(format string, args ...any)
+	Context() context.Context
+}
+
+type victimT struct{}
+
+func (*victimT) Helper()                   {}
+func (*victimT) Fatal(args ...any)         { fmt.Println(args...); os.Exit(1) }
+func (*victimT) Errorf(f string, a ...any) { fmt.Printf(f, a...); os.Exit(1) }
+func (*victimT) Context() context.Context  { return context.Background() }
+
+func must(t tester, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -56,16 +81,51 @@ func newPlace(t testing.TB, files map[string]string) *place {
 	p.write(t, p.dir, files)
 	p.settled(t)
 	p.mount(t)
-	dir, err := os.Open(p.dir)
-	must(t, err)
-	upper, err := os.Open(p.upper)
-	must(t, err)
-	t.Cleanup(func() { dir.Close(); upper.Close() })
-	p.view = &View{
-		ID: "test", UID: uid, GID: gid, Upper: upper, Directory: dir, Journal: top + "/state/journal", Applied: map[string]int64{},
-		Save: func(map[string]int64) error { return nil },
-	}
+	must(t, p.save())
+	must(t, p.load())
+	t.Cleanup(func() { _ = p.close() })
 	return p
+}
+
+// save keeps for another process what is not in the trees.
+func (p *place) save() error {
+	applied := map[string]int64{}
+	if p.view != nil {
+		applied = p.view.Applied
+	}
+	text, err := json.Marshal(applied)
+	return errors.Join(err, os.WriteFile(p.top+"/applied", text, 0o600), os.WriteFile(p.top+"/since", []byte(p.since.Format(time.RFC3339Nano)), 0o600))
+}
+
+// load opens the view.
+func (p *place) load() error {
+	dir, err := os.Open(p.dir)
+	if err != nil {
+		return err
+	}
+	upper, err := os.Open(p.upper)
+	if err != nil {
+		return err
+	}
+	p.view = &View{
+		ID: "test", UID: uid, GID: gid, Upper: upper, Directory: dir, Journal: p.top + "/state/journal",
+		Save: func(map[string]int64) error { return p.save() }, close: func() { dir.Close(); upper.Close() },
+	}
+	text, err := os.ReadFile(p.top + "/applied")
+	if err != nil {
+		return err
+	}
+	since, err := os.ReadFile(p.top + "/since")
+	if err != nil {
+		return err
+	}
+	p.since, err = time.Parse(time.RFC3339Nano, string(since))
+	return errors.Join(err, json.Unmarshal(text, &p.view.Applied))
+}
+
+func (p *place) close() error {
+	p.view.Close()
+	return unix.Unmount(p.top, unix.MNT_DETACH)
 }
 
 // settled takes a moment after all that the directory has.
@@ -128,7 +188,7 @@ func (p *place) own(t testing.TB, in string) {
 	}))
 }
 
-func (p *place) review(t testing.TB) *review.Review {
+func (p *place) review(t tester) *review.Review {
 	t.Helper()
 	r, err := review.Of(t.Context(), p.view.Upper, p.view.Directory, review.Options{Since: p.since, Applied: p.view.Applied, Hide: p.hidden, Path: "/home/u/project"})
 	must(t, err)

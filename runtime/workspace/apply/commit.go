@@ -213,10 +213,11 @@ func (w *worker) undo() {
 func (w *worker) takeBack(op *Op) error {
 	parent, name, err := w.parent(op.Path)
 	if err != nil {
-		if _, there := state(w.staging, op.At); there && !w.isStaged(op) {
-			return err
+		_, there := state(w.staging, op.At)
+		if op.Do == chmod || op.Do == remove && !there || op.Do != remove && w.isStaged(op) {
+			return nil // it was not done
 		}
-		return nil // it was not done
+		return fmt.Errorf("it cannot be taken back: %w", err)
 	}
 	now, there := state(parent, name)
 	done := there && op.New.Ino != 0 && now.Ino == op.New.Ino && !w.isStaged(op)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -138,6 +139,7 @@ func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, err
 	if err := w.dir(node{at: ".", upper: true, low: ".", merged: true}); err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(w.out.Changes, func(a, b *Change) int { return strings.Compare(a.Path, b.Path) })
 	w.join()
 	return w.out, nil
 }

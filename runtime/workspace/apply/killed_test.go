@@ -1,0 +1,159 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// crashDir has what crashing built.
+var crashDir string
+
+// crashing builds this package's tests with the tag crashtest.
+var crashing = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "agentjail-apply-crash-")
+	if err != nil {
+		return "", err
+	}
+	crashDir = dir
+	bin := filepath.Join(dir, "test")
+	out, err := exec.Command("go", "test", "-c", "-tags=crashtest", "-o", bin, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return bin, nil
+})
+
+// victim applies the changes of the place in AGENTJAIL_TEST_PLACE, or finishes an apply that was
+// cut off, as TestMain's process.
+func victim() int {
+	var t victimT
+	top := os.Getenv("AGENTJAIL_TEST_PLACE")
+	p := &place{top: top, dir: top + "/dir", upper: top + "/upper"}
+	must(&t, p.load())
+	lock, err := Lock(p.view.Directory)
+	must(&t, err)
+	defer lock.Close()
+	if _, _, _, err := p.view.Recover(t.Context()); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	if os.Getenv("AGENTJAIL_TEST_VICTIM") == "recover" {
+		return 0
+	}
+	r := p.review(&t)
+	if os.Getenv("AGENTJAIL_TEST_VICTIM") == "conflict" {
+		must(&t, os.WriteFile(p.dir+"/turn/file", []byte("the owner's\n"), 0o644))
+	}
+	if _, err := p.view.Run(t.Context(), r, r.Changes, Options{}); err != nil && !errors.Is(err, ErrConflicts) {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+// run runs a victim that is killed at a point, and reports whether it was.
+func (p *place) run(t *testing.T, bin, what, point string) bool {
+	t.Helper()
+	cmd := exec.Command(bin)
+	cmd.Env = append(os.Environ(), "AGENTJAIL_TEST_PLACE="+p.top, "AGENTJAIL_TEST_VICTIM="+what, "AGENTJAIL_TEST_CRASH="+point)
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return false
+	}
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		if s, ok := ended.Sys().(syscall.WaitStatus); ok && s.Signaled() && s.Signal() == unix.SIGKILL || strings.Contains(string(out), "signal: killed") {
+			return true
+		}
+	}
+	t.Fatalf("%s, to be killed at %q: %v: %s", what, point, err, out)
+	return false
+}
+
+// TestKilled: whenever the processes of an apply are killed, and those of the call that finishes
+// it, the directory is as before or as the view; the next apply then makes it as the view.
+func TestKilled(t *testing.T) {
+	for _, what := range []string{"apply", "conflict"} {
+		for _, who := range []string{"apply", "parent"} {
+			t.Run(what+"/"+who, func(t *testing.T) { killed(t, what, who) })
+		}
+	}
+}
+
+func killed(t *testing.T, what, who string) {
+	points := 0
+	for n := 1; ; n++ {
+		p := newPlace(t, project)
+		bin, err := crashing()
+		must(t, err)
+		work1(t, p)
+		view, old := list(t, p.merged), list(t, p.dir)
+		if what == "conflict" {
+			old = strings.Replace(old, "turn/file 100644 1234:1235 was a directory\n", "turn/file 100644 1234:1235 the owner's\n", 1)
+			view = old
+		}
+		p.unmount(t)
+		must(t, p.save())
+		point := fmt.Sprintf("%s %d", who, n)
+		if !p.run(t, bin, what, point) {
+			break
+		}
+		points++
+		if !Pending(p.view.Journal) && who == "apply" {
+			t.Errorf("%s: no journal", point)
+		}
+		// The process that finishes it is killed, too.
+		p.run(t, bin, "recover", fmt.Sprintf("apply %d", n*7%29+1))
+		p.run(t, bin, "recover", "")
+		got := list(t, p.dir)
+		if got != view && got != old {
+			t.Errorf("%s: the directory is\n%s\nneither\n%s\nnor\n%s", point, got, old, view)
+		}
+		if Pending(p.view.Journal) {
+			t.Errorf("%s: the journal stays", point)
+		}
+		must(t, p.load())
+		if what == "conflict" {
+			for _, c := range p.review(t).Changes { // what was taken back is none
+				if (c.Conflict != "") != (c.Path == "turn") {
+					t.Errorf("%s: %s: conflict %q", point, c, c.Conflict)
+				}
+			}
+		}
+		if what == "apply" {
+			if got == old {
+				if res, err := p.apply(t, Options{}); err != nil {
+					t.Errorf("%s: the next apply: %+v: %v", point, res, err)
+				}
+			}
+			if got := list(t, p.dir); got != view {
+				t.Errorf("%s: after the next apply the directory is\n%s\nnot\n%s", point, got, view)
+			}
+			if r := p.review(t); len(r.Changes) > 0 {
+				t.Errorf("%s: still %s", point, changes(r))
+			}
+		}
+		p.mount(t)
+		if got := list(t, p.merged); what == "apply" && got != view {
+			t.Errorf("%s: the view is\n%s\nnot\n%s", point, got, view)
+		}
+		p.unmount(t)
+		must(t, p.close())
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d points", points)
+	if points < 4 {
+		t.Errorf("only %d points", points)
+	}
+}
