@@ -39,5 +39,22 @@ func (s *stager) mountImage(b plan.Bind, src *bindsource.Source) (_ *os.File, er
 	if err := unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH, &mapped); err != nil {
 		return nil, fmt.Errorf("mapping its owners: %w", err)
 	}
-	return tree, nil
+	return tree, s.showTree(src, tree)
+}
+
+// showTree makes the source the mounted tree, in which mount points are looked for and made. There
+// the owner is the jail's user.
+func (s *stager) showTree(src *bindsource.Source, tree *os.File) error {
+	uid, ok1 := s.Plan.IDs.HostUID(s.Plan.User.UID)
+	gid, ok2 := s.Plan.IDs.HostGID(s.Plan.User.GID)
+	if !ok1 || !ok2 {
+		return errors.New("the jail's user is not mapped")
+	}
+	fd, err := unix.FcntlInt(tree.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	src.File.Close()
+	src.File, src.UID, src.GID = os.NewFile(uintptr(fd), src.Path), uid, gid
+	return nil
 }

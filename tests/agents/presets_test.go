@@ -53,6 +53,9 @@ func in(t *testing.T, dir string, args ...string) engine.Result {
 func TestHomes(t *testing.T) {
 	tool(t, "[home.files]\n\".tool/settings\" = \"first\"\n")
 	dir, other := repository(t), repository(t)
+	file := filepath.Join(program(t, "file", "text"), "file")
+	at := strings.TrimSpace(in(t, dir, "--home", "empty", "--", "-c", "echo ~").Stdout) + "/a/b/file"
+	mount := []string{"--volume", file + ":" + at + ":ro", "--", "-c", "cat " + at}
 	for _, c := range []struct {
 		what, dir string
 		args      []string
@@ -64,10 +67,16 @@ func TestHomes(t *testing.T) {
 		{"empty", dir, []string{"--home", "empty", "--", "-c", "ls -A ~"}, ""},
 		{"it has its size", dir, []string{"--", "-c", "head -c 100000000 /dev/zero >~/big; stat -c %s ~/big | wc -c; rm ~/big; cat ~/mine"}, "9\n1\n"},
 		{"reset", dir, []string{"--home", "reset", "--", "-c", "ls -A ~"}, ".tool\n"},
+		{"a mount in it, twice", dir, mount, "text"},
+		{"a mount in it, twice", dir, mount, "text"},
+		{"a link of the agent's in the way", dir, []string{"--", "-c", "rm -r ~/a; ln -s /etc ~/a"}, ""},
 	} {
 		if r := in(t, c.dir, c.args...); r.Code != 0 || r.Stdout != c.want {
 			t.Errorf("%s: %v, want %q", c.what, r, c.want)
 		}
+	}
+	if r := in(t, dir, mount...); r.Code != 125 || !strings.Contains(r.Stderr, "is in the way") {
+		t.Errorf("a mount behind the link: %v", r)
 	}
 }
 
