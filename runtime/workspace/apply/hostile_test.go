@@ -131,6 +131,33 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestNamed: programs that the settings of a repository name are protected, as in a direct mount,
+// and so is a git directory of another name, which an agent makes.
+func TestNamed(t *testing.T) {
+	p := newPlace(t, map[string]string{
+		".git/HEAD": "ref: refs/heads/main\n", ".git/objects/": "", ".git/refs/": "", "half/HEAD": "ref: refs/heads/main\n", "half/objects/": "",
+		".git/config": "[core]\n\thooksPath = scripts/hooks\n[filter \"x\"]\n\tclean = tools/clean.sh\n", "scripts/other": "o\n", "tools/clean.sh": "#!/bin/sh\n",
+	})
+	p.write(t, p.merged, map[string]string{
+		"scripts/hooks/pre-commit": "#!/bin/sh\n", "scripts/other": "p\n", "tools/clean.sh": "#!/bin/sh\nevil\n", "half/refs/": "", "half/config": "x\n",
+		"bare/HEAD": "ref: refs/heads/main\n", "bare/objects/": "", "bare/refs/": "", "bare/config": "[core]\n\tfsmonitor = evil\n", "bare/hooks/x": "x\n",
+	})
+	p.unmount(t)
+	res, err := p.apply(t, Options{})
+	must(t, err)
+	for _, at := range []string{"scripts/hooks", "bare/config", "bare/hooks", "bare/HEAD", "half/refs", "half/config"} {
+		if _, err := os.Lstat(p.dir + "/" + at); err == nil {
+			t.Errorf("%s was applied: %+v", at, res)
+		}
+	}
+	if text, _ := os.ReadFile(p.dir + "/tools/clean.sh"); string(text) != "#!/bin/sh\n" {
+		t.Errorf("tools/clean.sh: %q", text)
+	}
+	if text, _ := os.ReadFile(p.dir + "/scripts/other"); string(text) != "p\n" {
+		t.Errorf("scripts/other: %q, %+v", text, res)
+	}
+}
+
 // outside is a directory that no apply may reach, with the names of a place.
 func outside(t *testing.T, p *place, names []string) string {
 	t.Helper()

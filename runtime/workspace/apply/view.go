@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/runtime/workspace/review"
 )
@@ -31,9 +33,32 @@ func (v *View) Close() { v.close() }
 
 // Review compares a view with its directory.
 func (v *View) Review(ctx context.Context, r *workspace.Record, unprotect []string) (*review.Review, error) {
+	named, err := v.named(r.Path, unprotect)
+	if err != nil {
+		return nil, err
+	}
 	return review.Of(ctx, v.Upper, v.Directory, review.Options{
-		Since: r.Began(), Applied: v.Applied, Hide: r.Hide, Unprotect: unprotect, Path: r.Path,
+		Since: r.Began(), Applied: v.Applied, Hide: r.Hide, Unprotect: unprotect, Path: r.Path, Named: named,
 	})
+}
+
+// named are the protected paths that a search of the directory finds, as for a direct mount.
+func (v *View) named(dir string, unprotect []string) (map[string]string, error) {
+	o := protect.Options{Source: dir, Protect: true, Absent: true, Unprotect: unprotect}
+	if passwd, err := os.Open("/etc/passwd"); err == nil {
+		o.Homes = protect.Homes(passwd)
+		passwd.Close()
+	}
+	o.Settings = protect.Settings(dir, o.Homes)
+	found, err := protect.Search(v.Directory, o)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, p := range found.Paths {
+		out[p.Rel] = p.Why
+	}
+	return out, nil
 }
 
 // RecoverAll finishes every apply that was cut off: all of it is done then, or taken back. It

@@ -238,7 +238,7 @@ func (w *walker) tree(at string) (t tree, err error) {
 	t.digest, err = Digest(w.lower, at, func(p string, st *unix.Stat_t) {
 		t.left = t.left || w.left(p) || strings.EqualFold(path.Base(p), ".git")
 		t.later = t.later || w.later(p, unix.TimespecToNsec(st.Ctim))
-		if t.guard == "" && w.guard(p) != nil {
+		if t.guard == "" && w.guard(p) != "" {
 			t.guard = p
 		}
 	})

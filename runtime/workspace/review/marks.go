@@ -153,10 +153,22 @@ func runBy(at string) string {
 	return ""
 }
 
-// guard is the entry of the protected paths that a path is in; nil for none. What package managers
-// make as a whole is not protected, as in a direct mount.
-func (w *walker) guard(at string) *protect.Entry {
-	return protect.Inside(w.o.Path, at, w.o.Unprotect)
+// guard returns why a path is protected: by its name, by a setting that names it, or since it lies
+// in a git directory, whatever that is called; "" for none. What package managers make as a whole
+// is not protected, as in a direct mount.
+func (w *walker) guard(at string) string {
+	if e := protect.Inside(w.o.Path, at, w.o.Unprotect); e != nil {
+		return e.Why
+	}
+	for dir := at; dir != "."; dir = path.Dir(dir) {
+		if why, ok := w.o.Named[dir]; ok {
+			return why
+		}
+		if w.gits[path.Dir(dir)] {
+			return "a part of a git directory: git takes hooks and settings from it"
+		}
+	}
+	return ""
 }
 
 // mark adds the marks of a change.
@@ -165,8 +177,8 @@ func (w *walker) mark(c *Change) {
 	if c.Type == Special && c.Kind != Deleted {
 		add(Never, "a device, socket or pipe is never applied")
 	}
-	if e := w.guard(c.Path); e != nil {
-		add(Protected, e.Why)
+	if why := w.guard(c.Path); why != "" {
+		add(Protected, why)
 	}
 	if c.Kind != Deleted && c.Type == Link && leadsOut(c.Path, c.Target) {
 		add(Out, "the link can lead out of the directory")

@@ -111,6 +111,9 @@ type Options struct {
 	Hide, Unprotect []string
 	// Path is the directory's on the host.
 	Path string
+	// Named are further protected paths of the directory, each with the reason: those that the
+	// settings of its repositories name.
+	Named map[string]string
 }
 
 // A Review is the result of a comparison.
@@ -134,7 +137,7 @@ const StagingPrefix = ".agentjail-apply-"
 
 // Of compares a view's upper layer with the directory that it lies over.
 func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, error) {
-	w := &walker{ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), o: o, out: &Review{Moved: map[string]string{}}}
+	w := &walker{ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), o: o, out: &Review{Moved: map[string]string{}}, gits: map[string]bool{}}
 	w.bufs = [2][]byte{make([]byte, 128<<10), make([]byte, 128<<10)}
 	if err := w.dir(node{at: ".", upper: true, low: ".", merged: true}); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ type walker struct {
 	o            Options
 	out          *Review
 	bufs         [2][]byte
+	gits         map[string]bool // git directories by their content
 }
 
 // A node is a directory of the view.
@@ -57,6 +58,9 @@ func (w *walker) dir(d node) error {
 	if actual != nil {
 		defer actual.Close()
 	}
+	if isGit(list, actual) {
+		w.gits[d.at] = true
+	}
 	var dirs []node
 	for _, e := range list {
 		sub, err := w.entry(e, actual)
@@ -82,6 +86,26 @@ func (w *walker) dir(d node) error {
 		}
 	}
 	return nil
+}
+
+// isGit reports whether a directory of the view is a git directory, by git's own rule
+// (is_git_directory in its setup.c), and has changes.
+func isGit(list []entry, actual *os.File) bool {
+	has := map[string]bool{}
+	for _, e := range list {
+		has[path.Base(e.at)] = !overlayfs.IsWhiteout(&e.st)
+	}
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		there, known := has[name]
+		var st unix.Stat_t
+		if !known && actual != nil {
+			there = unix.Fstatat(int(actual.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+		}
+		if !there {
+			return false
+		}
+	}
+	return len(list) > 0
 }
 
 // openDir opens a directory; nil where there is none.
