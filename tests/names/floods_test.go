@@ -24,9 +24,9 @@ const (
 	crowd      = 2500  // connections at once
 	heavy      = 1600  // connections with a large head that does not end
 	slow       = 200   // connections with a byte now and then
-	wildNames  = 40000 // names of a wildcard
-	wrongOnes  = 20000 // names without a rule
-	streams    = 10000 // connections one after the other
+	wildNames  = 20000 // names of a wildcard: more than are known at a time (maxWildcard)
+	wrongOnes  = 8000  // names without a rule: more than are remembered as reported (maxReported)
+	streams    = 3000  // connections one after the other
 	maxWaiting = 200   // ports of the host in TIME_WAIT, more than before
 	floodTime  = 3 * time.Minute
 )
