@@ -53,6 +53,8 @@ agentjail's.
    agentjail sandbox --workspace . --tighten limits.memory=512MiB -- python3 agent.py`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable, at its own path; the command starts in the first one"},
+			&cli.BoolFlag{Name: "review", Usage: "what the command writes to workspaces stays in a view, for `agentjail workspace` to show and apply"},
+			&cli.StringFlag{Name: "view", Usage: "go on in the view `NAME` of the first workspace, or make it"},
 			&cli.BoolFlag{Name: "read-only", Usage: "workspaces can only be read"},
 			&cli.StringFlag{Name: "agent", Usage: "run the agent `NAME` (" + strings.Join(agents.Names(), ", ") + ", or a preset in " + agents.DefaultDir + ") with the arguments"},
 			&cli.StringFlag{Name: "home", Usage: "the agent's home: kept for the project (default), empty, or reset, as `HOME`"},
@@ -95,12 +97,13 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	} else if limit > 0 {
 		signals.EndAfter(limit)
 	}
-	create := lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals}
+	create := lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals, View: c.String("view")}
 	if err := agent.prepare(&o, &create, r); err != nil {
 		return lifecycle.OwnFailure(err)
 	}
 	err = launch(c, r, o, create)
 	agent.ended(c, o)
+	announceViews(r, o)
 	if signals.Expired() {
 		fmt.Fprintf(os.Stderr, "agentjail: ended after %s (--timeout)\n", limit)
 		return &lifecycle.ExitError{Code: expiredStatus}
@@ -248,6 +251,9 @@ func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 		return o, err
 	}
 	if o.Tighten, err = tightened(c.StringSlice("tighten")); err != nil {
+		return o, err
+	}
+	if err := reviewed(c, &o); err != nil {
 		return o, err
 	}
 	o.Directories = programDirs()

@@ -52,7 +52,8 @@ func bind(p *pass, i int, m *specs.Mount) {
 	}
 	readOnly = protectBind(p, m, f, &b, readOnly)
 	b.Owner = owner(p, m, f, readOnly, nameTable || isPublic)
-	if !readOnly && b.Owner != plan.OwnerNone {
+	review(p, m, f, &b, readOnly)
+	if !readOnly && b.Owner != plan.OwnerNone && b.Storage == plan.StorageDirect {
 		setID(p, m, f)
 	}
 	b.ReadOnly = readOnly

@@ -168,7 +168,7 @@ func Harden(in *specs.Spec, pol policy.Policy, f Facts) (*Result, *report.Report
 func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, error) {
 	pol := e.Policy
 	p := &pass{spec: clone(in), pol: pol, f: f, rep: new(report.Report), plan: plan.Plan{
-		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, AlreadyMapped: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
+		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, AlreadyMapped: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide, Workspace: pol.Workspace,
 	}}
 	for _, i := range e.ignored {
 		field := "annotations[" + i.Name + "]"

@@ -91,6 +91,7 @@ func mounts(p *pass) {
 			filesystem(p, m)
 		}
 	}
+	viewsMounted(p)
 	essential(p)
 }
 

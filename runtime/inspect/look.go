@@ -289,6 +289,9 @@ func (s *seen) lookMounts(p *proc) error {
 	s.rootSize, s.rootFiles = fs.Blocks*uint64(fs.Bsize), fs.Files
 	for i := range s.mounts {
 		s.mounts[i].device, s.mounts[i].owner = lookAt(root, s.mounts[i].Point)
+		if s.mounts[i].isView() {
+			s.mounts[i].size = sizeAt(root, s.mounts[i].Point)
+		}
 	}
 	return nil
 }

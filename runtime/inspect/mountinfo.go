@@ -13,6 +13,8 @@ type mount struct {
 	// owner is who owns what is at the mount point, in the host's ids; nil where that cannot be
 	// known.
 	owner *plan.User
+	// size is that of the file system of an overlay of agentjail's, in bytes.
+	size uint64
 }
 
 // parseMounts reads a table of mounts.

@@ -2,14 +2,18 @@ package inspect
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/state"
 )
 
 // class is what a mount is to the jail.
@@ -147,7 +151,7 @@ func tmpfsSize(s string) (uint64, error) {
 func bindMounts(d *demands, s *seen) outcome {
 	const want = "nosuid and nodev, and owners mapped where writable"
 	var bad []string
-	mapped, readOnly, shm, users := 0, 0, 0, 0
+	mapped, readOnly, shm, users, views := 0, 0, 0, 0, 0
 	for _, m := range s.of(hostMount) {
 		if m.FS == "devtmpfs" {
 			bad = append(bad, fmt.Sprintf("%s is the host's %s of devices", m.Point, m.Root))
@@ -161,6 +165,8 @@ func bindMounts(d *demands, s *seen) outcome {
 			readOnly++
 		case m.Has("idmapped"):
 			mapped++
+		case d.jail != nil && reviewed(d.jail.Reviews, m):
+			views++
 		case engineShm(m, uint64(d.maxTmpfs())):
 			shm++
 		case d.host.Rootless:
@@ -172,6 +178,9 @@ func bindMounts(d *demands, s *seen) outcome {
 	var how []string
 	if mapped > 0 {
 		how = append(how, fmt.Sprintf("%d writable with owners mapped", mapped))
+	}
+	if views > 0 {
+		how = append(how, fmt.Sprintf("%d writable as views, each in a layer of its own", views))
 	}
 	if readOnly > 0 {
 		how = append(how, fmt.Sprintf("%d read-only", readOnly))
@@ -188,6 +197,33 @@ func bindMounts(d *demands, s *seen) outcome {
 		return holds("nothing of the host's is mounted")
 	}
 	return holds("%s; nosuid, nodev", strings.Join(how, ", "))
+}
+
+// isView reports whether a mount has the form of a view: an overlay whose layer is agentjail's.
+func (m *mount) isView() bool {
+	return m.FS == "overlay" && m.Source == "agentjail" && m.Value("upperdir") == rootfs.ReviewUpper
+}
+
+// reviewed reports whether a mount is one of the jail's views, with a layer that is bounded.
+func reviewed(views []state.Review, m *mount) bool {
+	return m.isView() && slices.ContainsFunc(views, func(r state.Review) bool {
+		dev := fmt.Sprintf("%d:%d", unix.Major(r.Dev), unix.Minor(r.Dev))
+		return m.Dev == dev && m.Point == r.At && m.size > 0 && m.size <= uint64(r.Size)
+	})
+}
+
+// sizeAt returns the size of the file system at a path of the jail, in bytes.
+func sizeAt(root *os.File, at string) uint64 {
+	f, err := openIn(root, at, unix.O_PATH)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &fs) != nil {
+		return 0
+	}
+	return fs.Blocks * uint64(fs.Bsize)
 }
 
 // engineShm recognises the memory that an engine lets containers share (Docker

@@ -51,6 +51,9 @@ type CreateOptions struct {
 	PlainRoot bool
 	// Image, if not nil, is the source of the mount at its place.
 	Image *bindsource.Image
+	// View is the name or id of a view of the first reviewed directory to go on in; without one of
+	// that name, a new one has it.
+	View string
 	// Watch, if not nil, is notified of a jail that Create runs and waits for.
 	Watch Watcher
 }

@@ -22,6 +22,7 @@ import (
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
 )
 
 // Globals are runc's global options, as the engine set them.
@@ -373,6 +374,9 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 	if err := r.Store.Ledger().Remove(j.Key); err != nil {
 		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
+	if err := r.endViews(j); err != nil {
+		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
+	}
 	r.book().Gone(j)
 	if err := r.registry().Unregister(r.Store.Dir(j.Key), j.Key); err != nil {
 		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
@@ -437,7 +441,7 @@ func (r *Runtime) gc(ctx context.Context, max int, but string) ([]string, error)
 	}
 	reaped, err := r.Store.Sweep(ctx, max, but, r.reap)
 	if max < 0 {
-		err = errors.Join(err, r.registry().Sweep())
+		err = errors.Join(err, r.registry().Sweep(), workspace.Of(r.Store).Sweep(r.Store.Exists))
 	}
 	return reaped, err
 }

@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
+	"agentjail.dev/runtime/workspace"
 )
 
 // openUserNS makes or opens the jail's user namespace.
@@ -33,10 +34,12 @@ func (a *attempt) stageRoot() error {
 	machine := procfiles.ReadHost()
 	own := procfiles.For(spec.Linux.Resources, machine, procfiles.NewBootID(), time.Now())
 	j.Born = own.Born.Unix()
+	a.noteReviews()
 	st, err := rootfs.Stage(rootfs.Request{
 		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: a.res.Plan, Sources: in.Sources, Rootfs: in.Root, Mounts: in.Engine.Mounts, Rootless: in.Facts.Host.Rootless,
 		Needed: r.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || in.Facts.Host.SELinux,
 		Single: procfiles.Single(own, machine), Sys: procfiles.Sys(own, machine), UserNS: a.userns.made(), Ledger: r.Store.Ledger(), Key: j.Key,
+		Workspaces: workspace.Of(r.Store), Jail: j.ID, Reviewed: a.o.View,
 	})
 	if err != nil {
 		return err
@@ -48,7 +51,7 @@ func (a *attempt) stageRoot() error {
 			return err
 		}
 	}
-	j.ViewsDev = st.ViewsDev
+	j.ViewsDev, j.Reviews = st.ViewsDev, st.Reviews
 	for _, n := range st.Notes {
 		a.rep.Add(report.Change{Ring: rings.Resources, Kind: report.Set, Field: "root", Why: n})
 	}

@@ -23,6 +23,8 @@ import (
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
 )
 
 // Request describes the file tree to stage. Stage changes Spec: its root and its bind sources
@@ -44,6 +46,11 @@ type Request struct {
 	// Ledger records placeholders in mounted directories, for the jail of that Key.
 	Ledger protect.Ledger
 	Key    string
+	// Workspaces keeps the layers of mounts with plan.StorageReview, for the jail with the id Jail
+	// and that Key. Reviewed is the name or id of a view to go on in, for the first such mount.
+	Workspaces workspace.Store
+	Jail       string
+	Reviewed   string
 	// Rootless reports that all of this happens in a user's own user namespace.
 	Rootless bool
 	// UserNS is the jail's, with the maps of Spec; nil where it is made later.
@@ -76,6 +83,8 @@ type Staged struct {
 	Protected []Protected
 	attach    []attachment
 	outer     []outerMount
+	// Reviews are the mounts with plan.StorageReview.
+	Reviews []state.Review
 }
 
 // Close closes the trees that were not attached.
@@ -168,7 +177,7 @@ func Stage(r Request) (_ *Staged, err error) {
 	r.Spec.Root.Path = s.root
 	return &Staged{
 		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev,
-		Protected: s.protected, attach: s.attach, outer: s.outer,
+		Protected: s.protected, Reviews: s.reviews, attach: s.attach, outer: s.outer,
 	}, nil
 }
 
@@ -209,6 +218,7 @@ type stager struct {
 	views       []View
 	viewsDev    uint64
 	protected   []Protected
+	reviews     []state.Review
 	attach      []attachment
 	outer       []outerMount
 }

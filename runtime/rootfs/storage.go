@@ -13,6 +13,7 @@ import (
 var storages = map[plan.Storage]func(*stager, plan.Bind, *bindsource.Source) (*os.File, error){
 	plan.StorageDirect: (*stager).cloneDirect,
 	plan.StorageImage:  (*stager).mountImage,
+	plan.StorageReview: (*stager).makeReview,
 }
 
 // clone makes the tree of a bind mount as its storage has it.

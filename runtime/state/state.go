@@ -136,6 +136,8 @@ type Brief struct {
 	// both.
 	Mounted      []Mounted `json:"mounted,omitempty"`
 	MountedSince int64     `json:"mountedSince,omitempty"`
+	// Reviews are the jail's views of mounted directories.
+	Reviews []Review `json:"reviews,omitempty"`
 	// Removed are those of CgroupDirs that the holder of this record has removed.
 	Removed []string `json:"-"`
 	// Ended reports that the holder of this record has seen that the first process had ended. The
@@ -143,6 +145,15 @@ type Brief struct {
 	Ended bool `json:"-"`
 	// Started reports that the jail's program was started; see Store.Start.
 	Started bool `json:"-"`
+}
+
+// A Review is a mounted directory that is a view (runtime/workspace).
+type Review struct {
+	ID  string `json:"id"`  // the view's
+	At  string `json:"at"`  // in the jail
+	Dev uint64 `json:"dev"` // the device number of its file system in the jail
+	// Size is the size of its layer, in bytes.
+	Size int64 `json:"size"`
 }
 
 // A Mounted is a directory or file of the host's that is mounted in a jail, which may write to it.

@@ -114,7 +114,11 @@ func (s Store) unmounted(r *Record) error {
 		return device == nil, err
 	})
 	if errors.Is(err, errBusy) {
-		return refusal.New(refusal.Workspace, "jail %s has it", r.Jail).About("view %s", r.ID).
+		jail := r.Jail
+		if now, err := s.read(r.ID); err == nil {
+			jail = now.Jail
+		}
+		return refusal.New(refusal.Workspace, "jail %s has it", jail).About("view %s", r.ID).
 			WithRemedy("end that jail, or start without --view: each jail can have a view of its own")
 	}
 	return err

@@ -62,7 +62,8 @@ func (s Store) Make(r *Record, dir *os.File) (err error) {
 	if err := r.layout(part.path(r.ID, imageFile)); err != nil {
 		return err
 	}
-	r.State, r.Boot = Ended, s.Boot
+	// Without a jail of its key, Sweep ends it.
+	r.State, r.Boot = Open, s.Boot
 	r.Since = filetime.Moment(openat.Proc(int(dir.Fd()))).UnixNano()
 	if err := part.save(r); err != nil {
 		return err
@@ -87,6 +88,12 @@ func (r *Record) describe(dir *os.File) error {
 	}
 	r.Path, r.Dev, r.Ino, r.UID, r.GID, r.Mode = path, st.Dev, st.Ino, st.Uid, st.Gid, st.Mode&0o7777
 	return nil
+}
+
+// Of reports whether a view is of an open directory.
+func (r *Record) Of(dir *os.File) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(dir.Fd()), &st) == nil && st.Dev == r.Dev && st.Ino == r.Ino
 }
 
 // nameFree refuses a name that a view has, or that none can have.
@@ -132,12 +139,8 @@ func (r *Record) layout(image string) error {
 // Begin opens a view for a jail, and returns its image's file system, detached, for `upper` and
 // `work` of an overlay, and a lock that the caller closes once the overlay is mounted.
 func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err error) {
-	now := Record{}
-	if err := now.describe(dir); err != nil {
-		return nil, nil, err
-	}
-	if now.Dev != r.Dev || now.Ino != r.Ino {
-		return nil, nil, refusal.New(refusal.Workspace, "it is of %s, and this is %s", r.Path, now.Path).About("view %s", r.ID).WithRemedy("another name")
+	if !r.Of(dir) {
+		return nil, nil, refusal.New(refusal.Workspace, "it is of %s, and this is another directory", r.Path).About("view %s", r.ID).WithRemedy("another name")
 	}
 	use, err := s.exclusive(r)
 	if err != nil {
@@ -254,8 +257,32 @@ func openUpper(tree *os.File) (*os.File, error) {
 	return openat.File(int(tree.Fd()), upperDir, openat.OneMount, unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
-// Sweep removes what crashes left of views that were being made. It keeps every view.
-func (s Store) Sweep() error {
+// Sweep removes what crashes left of views that were being made, and ends those of jails that are
+// gone. It keeps every view that has a change or a name.
+func (s Store) Sweep(exists func(key string) bool) error {
+	return errors.Join(s.sweepParts(), s.sweepOpen(exists))
+}
+
+func (s Store) sweepOpen(exists func(key string) bool) error {
+	all, err := s.List()
+	errs := []error{err}
+	for _, r := range all {
+		if r.State != Open || exists(r.Key) {
+			continue
+		}
+		use, err := s.exclusive(r)
+		if err != nil {
+			continue // it is read, or just begun
+		}
+		if now, err := s.read(r.ID); err == nil && now.State == Open && !exists(now.Key) {
+			errs = append(errs, s.end(now))
+		}
+		use.Close()
+	}
+	return errors.Join(errs...)
+}
+
+func (s Store) sweepParts() error {
 	parts, err := filepath.Glob(filepath.Join(s.Dir, newPrefix+"*"))
 	if err != nil || len(parts) == 0 {
 		return err

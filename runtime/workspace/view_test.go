@@ -213,18 +213,26 @@ func TestRoom(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
-	s, r, _, _ := begun(t, "")
+	s, r, _, tree := begun(t, "")
 	if err := os.MkdirAll(filepath.Join(s.Dir, newPrefix+"x", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Sweep(); err != nil {
+	if err := s.Sweep(func(string) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(s.Dir, newPrefix+"*")); len(left) != 0 {
 		t.Errorf("%v", left)
 	}
-	if _, err := s.Open(r.ID); err != nil {
-		t.Error(err)
+	if got, err := s.Open(r.ID); err != nil || got.State != Open {
+		t.Errorf("%+v, %v", got, err)
+	}
+	write(t, tree, "new")
+	tree.Close()
+	if err := s.Sweep(func(string) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Open(r.ID); err != nil || got.State != Ended {
+		t.Errorf("of a jail that is gone: %+v, %v", got, err)
 	}
 }
 

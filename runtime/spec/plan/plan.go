@@ -24,6 +24,8 @@ type Plan struct {
 	// Unprotect and Hide are policy's, for the binds that have Protect and Hide.
 	Unprotect []string `json:"unprotect,omitempty"`
 	Hide      []string `json:"hide,omitempty"`
+	// Workspace bounds the layers of the binds with StorageReview.
+	Workspace policy.Workspace `json:"workspace,omitzero"`
 	// Tmpfs caps each tmpfs that is made for the jail.
 	Tmpfs policy.Tmpfs `json:"tmpfs"`
 	// Nodes are device nodes to make in the jail, beyond the standard ones.
@@ -80,7 +82,13 @@ type Bind struct {
 type Storage string
 
 // StorageDirect is the directory itself: the jail's writes are there at once.
-const StorageDirect Storage = "direct"
+//
+// StorageReview is a layer of the jail's own over the directory, which the directory's owner
+// reviews and applies (runtime/workspace).
+const (
+	StorageDirect Storage = "direct"
+	StorageReview Storage = "review"
+)
 
 // StorageImage is the file system in a file that agentjail made, whose size bounds what the jail
 // writes.

@@ -60,6 +60,16 @@ var annotations = []annotation{
 		"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy has \"ask\"",
 		func(p *Policy, v string) (bool, error) { return p.Journal.applyInside(v) },
 	},
+	{
+		WorkspaceAnnotation, "\"review\" for a view of each writable directory, or the destinations of those, separated by commas",
+		func(p *Policy, v string) (bool, error) { return p.Workspace.want(v) },
+	},
+	{"workspace.size", "size of each view's layer", func(p *Policy, v string) (bool, error) {
+		if s, err := ParseSize(v); err == nil && s < minWorkspace {
+			return false, fmt.Errorf("%s is less than %s", v, Size(minWorkspace))
+		}
+		return lowerSize(&p.Workspace.Size, v)
+	}},
 	{"ebpf.block", "more actions that eBPF programs refuse, separated by commas", func(p *Policy, v string) (bool, error) { return p.EBPF.more(v) }},
 	{"on_loosen", "\"refuse\" in place of \"strip\"", func(p *Policy, v string) (bool, error) {
 		switch v {

@@ -100,6 +100,10 @@ func TestInvalidAnnotations(t *testing.T) {
 		{"on_loosen", "ignore", "neither", true},
 		{"ebpf.block", "everything", "", true},
 		{"binds.owner", "../x", "", true},
+		{"workspace", "direct", "neither", true},
+		{"workspace", "a,/b", "absolute", true},
+		{"workspace.size", "1k", "less than", true},
+		{"workspace.size", "1t", "tighter", false},
 		{"journal.inside", "yes", "true nor false", true},
 		{"network.publish", "8000:80", "network.mode", true},
 		{"limits.memroy", "1G", `did you mean "limits.memory"?`, true},
@@ -135,7 +139,7 @@ func TestAnnotationStaysStrict(t *testing.T) {
 // value is ever looser after, and applying them again changes nothing.
 func TestAnnotationsOnlyTighten(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	values := []string{"", "0", "1", "-1", "5", "4096", "1K", "1.5M", "1GiB", "9223372036854775807", "1e9", "strict", "default", "refuse", "strip", "true", "\x00", "١", "exec", "bind,exec", "exec,exec", "exec,"}
+	values := []string{"", "0", "1", "-1", "5", "4096", "1K", "1.5M", "1GiB", "9223372036854775807", "1e9", "strict", "default", "refuse", "strip", "true", "\x00", "١", "exec", "review", "/b,/a/", "bind,exec", "exec,exec", "exec,"}
 	for range 20000 {
 		p := Default()
 		for _, v := range []*int64{&p.Root.Inodes, &p.Tmpfs.Inodes, &p.Limits.Pids, (*int64)(&p.Root.Size), (*int64)(&p.Tmpfs.Size), (*int64)(&p.Limits.Memory)} {
@@ -176,6 +180,7 @@ func looser(a, b Policy) string {
 		{"tmpfs.size", int64(a.Tmpfs.Size), int64(b.Tmpfs.Size)},
 		{"limits.pids", a.Limits.Pids, b.Limits.Pids},
 		{"limits.memory", int64(a.Limits.Memory), int64(b.Limits.Memory)},
+		{"workspace.size", int64(a.Workspace.Size), int64(b.Workspace.Size)},
 	} {
 		if bound(c.a) > bound(c.b) || c.a < 0 {
 			return fmt.Sprintf("%s from %d to %d", c.name, c.b, c.a)
@@ -203,6 +208,15 @@ func looser(a, b Policy) string {
 		return "ebpf.block"
 	}
 	a.EBPF = b.EBPF
+	if b.Workspace.All && !a.Workspace.All || a.Workspace.checkSize() != nil {
+		return "workspace"
+	}
+	for _, d := range b.Workspace.Wanted {
+		if !slices.Contains(a.Workspace.Wanted, d) {
+			return "workspace"
+		}
+	}
+	a.Workspace = b.Workspace
 	if !reflect.DeepEqual(a, b) {
 		return "something that no annotation is for"
 	}

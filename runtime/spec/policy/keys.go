@@ -148,6 +148,10 @@ var Keys = []Key{
 		[]string{InsideOn, InsideAsk, InsideOff}, later,
 	},
 
+	{"workspace.review", "patterns of directories whose writable mounts are views: \"/home/*/src/**\" (workspace.md)", nil, moreEntries},
+	{"workspace.size", "of each view's layer, taken from the disk of /var/lib/agentjail as a whole", nil, lowerValue},
+	{"workspace.files", "files in it", nil, lowerValue},
+
 	{
 		"ebpf.block", "what eBPF programs refuse beyond their default: \"exec\", \"trace\", \"connect\", \"bind\"; takes agentjail-journal, " +
 			"restarted (security/ebpf.md)", nil, moreEntries,

@@ -54,6 +54,7 @@ type Policy struct {
 	Credentials credential.Set `toml:"credentials" json:"credentials,omitempty"`
 	Shim        Shim           `toml:"shim" json:"shim"`
 	Journal     Journal        `toml:"journal" json:"journal"`
+	Workspace   Workspace      `toml:"workspace" json:"workspace"`
 	EBPF        EBPF           `toml:"ebpf" json:"ebpf,omitzero"`
 	// Origin is where it was loaded from; nil for one that was not.
 	Origin *Origin `toml:"-" json:"origin,omitempty"`
@@ -362,12 +363,13 @@ func Default() Policy {
 			IORead: 400 << 20, IOWrite: 200 << 20,
 			NoFile: 16384, MemLock: 8 << 20, Sockets: 64 << 20, Mounts: 256,
 		},
-		Binds:    Binds{Root: RootRefuse, Owner: OwnerProcess, SetID: SetIDReport, Protect: true, Lost: LostReport},
-		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
-		AppArmor: AppArmor{Profile: "agentjail-default"},
-		Process:  Process{Environment: true},
-		Network:  Network{Mode: NetworkNone, Filter: "required"},
-		Journal:  Journal{Enabled: true, Size: 4 << 20, Keep: 1000, KeepSize: 256 << 20, Receipt: ReceiptBrief, Inside: InsideOff},
+		Binds:     Binds{Root: RootRefuse, Owner: OwnerProcess, SetID: SetIDReport, Protect: true, Lost: LostReport},
+		Seccomp:   Seccomp{Profile: "default", OnViolation: "errno"},
+		AppArmor:  AppArmor{Profile: "agentjail-default"},
+		Process:   Process{Environment: true},
+		Network:   Network{Mode: NetworkNone, Filter: "required"},
+		Journal:   Journal{Enabled: true, Size: 4 << 20, Keep: 1000, KeepSize: 256 << 20, Receipt: ReceiptBrief, Inside: InsideOff},
+		Workspace: Workspace{Size: 2 << 30, Files: 1 << 18},
 	}
 }
 

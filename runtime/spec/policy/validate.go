@@ -112,6 +112,9 @@ var checks = map[string]func(Policy) error{
 		return notNegative("journal.size", int64(p.Journal.Size))
 	},
 	"journal.required": func(p Policy) error { return p.Journal.checkRequired() },
+	"workspace.review": func(p Policy) error { return p.Workspace.checkReview() },
+	"workspace.size":   func(p Policy) error { return p.Workspace.checkSize() },
+	"workspace.files":  func(p Policy) error { return p.Workspace.checkFiles() },
 	"ebpf.block":       func(p Policy) error { return p.EBPF.validate() },
 }
 

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/workspace"
+)
+
+func workspaceListCommand() *cli.Command {
+	return &cli.Command{
+		Name: "list", Aliases: []string{"ls"}, Usage: "list views, the oldest first",
+		Description: `SIZE is what a view takes up on the disk. A view is "open" while a jail has it, "ended"
+after that, and "incomplete" where the machine ended first: what was written last may be
+missing. While a view is open, a file that is made in the directory can be missing in
+the jail.`,
+		Flags:  []cli.Flag{jsonFlag},
+		Action: workspaceList,
+	}
+}
+
+func workspaceDiscardCommand() *cli.Command {
+	return &cli.Command{
+		Name: "discard", Usage: "remove views, with all that jails wrote into them", ArgsUsage: "ID...",
+		Description: "The directories stay as they are. A view that a jail has is not removed.",
+		Action:      workspaceDiscard,
+	}
+}
+
+// viewRow is a view of the list.
+type viewRow struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name,omitempty"`
+	Directory string          `json:"directory"`
+	Jail      string          `json:"jail"`
+	Made      string          `json:"made"`
+	Size      int64           `json:"size"`
+	State     workspace.State `json:"state"`
+	made      time.Time
+}
+
+func workspaceList(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return errors.New("list takes no arguments: see `agentjail workspace list --help`")
+	}
+	store, err := workspaceStore(c)
+	if err != nil {
+		return err
+	}
+	all, err := store.List()
+	if err != nil {
+		return err
+	}
+	rows := []viewRow{}
+	for _, r := range all {
+		made := time.Unix(0, r.Since)
+		rows = append(rows, viewRow{r.ID, r.Name, r.Path, r.Jail, made.UTC().Format(time.RFC3339), store.Room(r), r.State, made})
+	}
+	if c.Bool("json") {
+		return printJSON(c, struct {
+			Schema string    `json:"schema"`
+			Views  []viewRow `json:"views"`
+		}{"agentjail.workspace/1", rows})
+	}
+	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tNAME\tDIRECTORY\tJAIL\tAGE\tSIZE\tSTATE")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Name, printable.Line(r.Directory, 0), shortID(r.Jail), age(time.Since(r.made)),
+			policy.Size(r.Size), r.State)
+	}
+	return w.Flush()
+}
+
+func workspaceDiscard(c *cli.Context) error {
+	if c.NArg() == 0 {
+		return errors.New("discard needs the id of a view: see `agentjail workspace list`")
+	}
+	store, err := workspaceStore(c)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, ref := range c.Args().Slice() {
+		r, err := store.Open(ref)
+		if err == nil {
+			err = store.Discard(r)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		fmt.Fprintf(c.App.Writer, "discarded %s of %s\n", r.ID, printable.Line(r.Path, 0))
+	}
+	return errors.Join(errs...)
+}

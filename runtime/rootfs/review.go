@@ -1,0 +1,225 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
+)
+
+// makeReview makes the view of a directory (plan.StorageReview): an overlay of the directory,
+// read-only, and of the jail's own layer.
+func (s *stager) makeReview(b plan.Bind, src *bindsource.Source) (*os.File, error) {
+	if err := reviewable(src.File); err != nil {
+		return nil, err
+	}
+	uids, gids, ok := s.ownerMaps(b.Owner, src.Fact)
+	if !ok {
+		return nil, errors.New("a view's owner is mapped")
+	}
+	lower, err := s.idmapped(func(a *unix.MountAttr) (int, error) { return cloneTree(src.File, false, a) }, uids, gids, unix.MOUNT_ATTR_RDONLY)
+	if err != nil {
+		return nil, fmt.Errorf("the directory: %w", err)
+	}
+	defer lower.Close()
+	view, err := s.findReview(b, src)
+	if err != nil {
+		return nil, err
+	}
+	tree, lock, err := s.Workspaces.Begin(view, src.File)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	defer tree.Close()
+	crash.Point("create.review")
+	// Overlayfs makes its own files as the mounting process, whose ids have to be on the disk;
+	// without them the overlay is read-only.
+	zero := specs.LinuxIDMapping{ContainerID: 0, HostID: 0, Size: 1}
+	upper, err := s.idmapped(func(a *unix.MountAttr) (int, error) {
+		return int(tree.Fd()), unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH, a)
+	}, append(slices.Clip(uids), zero), append(slices.Clip(gids), zero), 0)
+	if err != nil {
+		return nil, fmt.Errorf("the layer: %w", err)
+	}
+	overlay, err := s.overlay(lower, upper, b)
+	if err != nil {
+		return nil, fmt.Errorf("mounting a view: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(overlay.Fd()), &st); err != nil {
+		overlay.Close()
+		return nil, err
+	}
+	s.reviews = append(s.reviews, state.Review{ID: view.ID, At: filepath.Clean(s.Spec.Mounts[b.Index].Destination), Dev: st.Dev, Size: view.Size})
+	return overlay, nil
+}
+
+// findReview returns the view to go on in, or a new one: the view that the command line names, or
+// the one that the container had before it was started again.
+func (s *stager) findReview(b plan.Bind, src *bindsource.Source) (*workspace.Record, error) {
+	at, w := filepath.Clean(s.Spec.Mounts[b.Index].Destination), s.Workspaces
+	name := ""
+	if len(s.reviews) == 0 {
+		name = s.Reviewed
+	}
+	r := &workspace.Record{
+		Name: name, At: at, Size: int64(s.Plan.Workspace.Size), Files: s.Plan.Workspace.Files, Hide: s.Plan.Hide,
+	}
+	if name != "" {
+		had, err := w.Open(name)
+		if err == nil {
+			had.At, had.Jail, had.Key = at, s.Jail, s.Key
+			return had, nil
+		}
+		if !errors.Is(err, workspace.ErrNotFound) {
+			return nil, err
+		}
+	} else if had, err := w.OfJail(s.Key); err != nil {
+		return nil, err
+	} else if i := slices.IndexFunc(had, func(r *workspace.Record) bool {
+		return r.At == at && r.Name == "" && r.State != workspace.Incomplete && r.Of(src.File)
+	}); i >= 0 {
+		return had[i], nil
+	}
+	r.Jail, r.Key = s.Jail, s.Key
+	return r, w.Make(r, src.File)
+}
+
+// unlayered are file systems over which the kernel makes no overlay, or one that fails later: they
+// may change beneath it without notice (overlayfs.rst, "Changes to underlying filesystems").
+var unlayered = map[int64]bool{
+	unix.NFS_SUPER_MAGIC: true, unix.FUSE_SUPER_MAGIC: true, unix.V9FS_MAGIC: true, 0xff534d42: true, 0xfe534d42: true, 0x786f4256: true,
+	unix.OVERLAYFS_SUPER_MAGIC: true,
+}
+
+// reviewable refuses a directory on a file system that cannot be below a view.
+func reviewable(dir *os.File) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(dir.Fd()), &fs); err != nil {
+		return err
+	}
+	if unlayered[int64(fs.Type)] {
+		return refusal.New(refusal.Workspace, "the kernel makes no view of a directory on %s", FSName(dir)).
+			WithRemedy("move the directory to ext4, xfs, btrfs or tmpfs, or mount it without a view")
+	}
+	return nil
+}
+
+// idmapped sets a mount's attributes, with the mapping of its owners.
+func (s *stager) idmapped(set func(*unix.MountAttr) (int, error), uids, gids []specs.LinuxIDMapping, attr uint64) (*os.File, error) {
+	ns, err := s.namespace(uids, gids)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := set(&unix.MountAttr{
+		Attr_set:    attr | unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Propagation: unix.MS_PRIVATE, Userns_fd: uint64(ns.Fd()),
+	})
+	if errors.Is(err, unix.EINVAL) {
+		return nil, refusal.New(refusal.Workspace, "its file system cannot map owners on this kernel (mount_setattr(2))").
+			WithRemedy("move the directory to ext4, xfs or btrfs, or mount it without a view")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "layer"), nil
+}
+
+// overlay mounts a view, detached. It is mounted by short names in a mount namespace that ends with
+// it: a jail's mount table shows the names, and Linux before 6.13 takes no descriptors for layers.
+func (s *stager) overlay(lower, upper *os.File, b plan.Bind) (*os.File, error) {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	if b.NoExec {
+		attr.Attr_set |= unix.MOUNT_ATTR_NOEXEC
+	}
+	accessTimes(&attr, s.Spec.Mounts[b.Index].Options)
+	var view *os.File
+	err := thread.Own(func() error {
+		if err := isolate(); err != nil {
+			return err
+		}
+		if err := unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=65536,nr_inodes=16"); err != nil {
+			return fmt.Errorf("mounting a tmpfs: %w", err)
+		}
+		if err := unix.Chdir(s.layer); err != nil {
+			return err
+		}
+		for name, tree := range map[string]*os.File{"l": lower, "u": upper} {
+			if err := unix.Mkdir(name, 0o700); err != nil {
+				return err
+			}
+			if err := unix.MoveMount(int(tree.Fd()), "", unix.AT_FDCWD, name, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+				return fmt.Errorf("attaching a layer: %w", err)
+			}
+		}
+		fd, err := mountReview()
+		if err != nil {
+			return err
+		}
+		view = os.NewFile(uintptr(fd), b.Source)
+		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+			return err
+		}
+		return writable(view)
+	})
+	if err != nil && view != nil {
+		view.Close()
+		view = nil
+	}
+	return view, err
+}
+
+// ReviewUpper is the place of a view's layer in its jail's mount table.
+const ReviewUpper = "u/upper"
+
+// mountReview mounts the layers `l` and `u` of the working directory.
+func mountReview() (int, error) {
+	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fs)
+	for _, o := range [][2]string{
+		{"source", mountSource}, {"lowerdir", "l"}, {"upperdir", ReviewUpper}, {"workdir", "u/work"},
+		// Without redirects the rename of a directory fails with EXDEV.
+		{"redirect_dir", "on"}, {"metacopy", "off"}, {"index", "off"}, {"xino", "auto"},
+	} {
+		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
+			return -1, fmt.Errorf("%s=%s: %w", o[0], o[1], err)
+		}
+	}
+	// Otherwise each first write to a file waits for the disk.
+	if err := unix.FsconfigSetFlag(fs, "volatile"); err != nil {
+		return -1, fmt.Errorf("volatile: %w", err)
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, err
+	}
+	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+}
+
+// writable returns an error for an overlay that the kernel has made read-only, as it does without
+// an error where it cannot make files in the work directory.
+func writable(view *os.File) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(view.Fd()), &fs); err != nil {
+		return err
+	}
+	if fs.Flags&unix.ST_RDONLY != 0 {
+		return errors.New("the kernel made it read-only (its log has the reason: dmesg)")
+	}
+	return nil
+}

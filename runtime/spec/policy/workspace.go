@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Workspace decides which mounted directories are views: the jail writes into a layer of its own,
+// which the directory's owner reviews and applies.
+type Workspace struct {
+	// Review are patterns of directories of the host's whose writable mounts are views: a pattern
+	// is a path in which `*` stands for a part of a name, and `**` for any number of names.
+	Review []string `toml:"review" json:"review,omitempty"`
+	// Size and Files bound each view's layer, in bytes and inodes.
+	Size  Size  `toml:"size" json:"size"`
+	Files int64 `toml:"files" json:"files"`
+	// Wanted are the destinations for which an annotation or the command line requests a view; All
+	// is every writable directory.
+	Wanted []string `toml:"-" json:"wanted,omitempty"`
+	All    bool     `toml:"-" json:"all,omitempty"`
+}
+
+// WorkspaceAnnotation is the annotation for views, without AnnotationPrefix. WorkspaceReview is its
+// value for all writable directories.
+const (
+	WorkspaceAnnotation = "workspace"
+	WorkspaceReview     = "review"
+)
+
+// minWorkspace is the smallest layer: a file system with a journal.
+const minWorkspace = 16 << 20
+
+// want applies the annotation: `review`, or destinations separated by commas.
+func (w *Workspace) want(text string) (bool, error) {
+	if text == WorkspaceReview {
+		w.All = true
+		return true, nil
+	}
+	var at []string
+	for d := range strings.SplitSeq(text, ",") {
+		if d = strings.TrimSpace(d); !path.IsAbs(d) {
+			return false, fmt.Errorf("%q is neither %q nor a list of absolute paths in the container", text, WorkspaceReview)
+		}
+		at = append(at, path.Clean(d))
+	}
+	w.Wanted = slices.Concat(w.Wanted, at)
+	slices.Sort(w.Wanted)
+	w.Wanted = slices.Compact(w.Wanted)
+	return true, nil
+}
+
+// Wants reports whether the mount at a destination is to be a view, if its source is a directory
+// that can have one. named reports that the caller of the engine named the destination.
+func (w Workspace) Wants(destination, source string) (wants, named bool) {
+	if slices.Contains(w.Wanted, path.Clean(destination)) {
+		return true, true
+	}
+	return w.All || slices.ContainsFunc(w.Review, func(p string) bool { return covers(p, source) }), false
+}
+
+func (w Workspace) checkReview() error {
+	for _, p := range w.Review {
+		if err := checkPattern(p); err != nil {
+			return fmt.Errorf("workspace.review: %q: %w", clipped(p), err)
+		}
+	}
+	return nil
+}
+
+func (w Workspace) checkSize() error {
+	if w.Size < minWorkspace {
+		return fmt.Errorf("workspace.size = %q: must be at least %q", w.Size, Size(minWorkspace))
+	}
+	return notNegative("workspace.size", int64(w.Size))
+}
+
+func (w Workspace) checkFiles() error {
+	if w.Files < 256 || w.Files > 1<<30 {
+		return fmt.Errorf("workspace.files = %d: must be between 256 and %d", w.Files, 1<<30)
+	}
+	return nil
+}
+
+func checkPattern(p string) error {
+	if !filepath.IsAbs(p) || path.Clean(p) != p {
+		return errors.New("must be an absolute path without . or .. in it")
+	}
+	_, err := path.Match(p, "/")
+	return err
+}
+
+// covers reports whether a pattern stands for a path.
+func covers(pattern, name string) bool {
+	return matchNames(strings.Split(pattern, "/"), strings.Split(path.Clean(name), "/"))
+}
+
+func matchNames(pattern, names []string) bool {
+	if len(pattern) == 0 {
+		return len(names) == 0
+	}
+	if pattern[0] == "**" {
+		for i := range len(names) + 1 {
+			if matchNames(pattern[1:], names[i:]) {
+				return true
+			}
+		}
+		return false
+	}
+	if len(names) == 0 {
+		return false
+	}
+	ok, err := path.Match(pattern[0], names[0])
+	return ok && err == nil && matchNames(pattern[1:], names[1:])
+}

@@ -1,0 +1,178 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// small is a policy with a small layer.
+func small(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-review-"), "config.toml")
+	if err := os.WriteFile(path, []byte("workspace.size = \"32MiB\"\nworkspace.files = 4000\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// repository is a workspace with two files.
+func repository(t *testing.T) string {
+	t.Helper()
+	dir := workspace(t)
+	for name, text := range map[string]string{"old": "old\n", "lib/a": "a\n", ".git/config": "[core]\n"} {
+		path := filepath.Join(dir, name)
+		for _, err := range []error{
+			os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644), os.Chown(path, 1000, 1000), os.Chown(filepath.Dir(path), 1000, 1000),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+// tree is a directory's files with their texts.
+func tree(t *testing.T, dir string) string {
+	t.Helper()
+	var out strings.Builder
+	err := filepath.Walk(dir, func(path string, fi os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		text := ""
+		if fi.Mode().IsRegular() {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text = string(b)
+		}
+		fmt.Fprintf(&out, "%s %s %d %q\n", path, fi.Mode(), fi.Sys().(*syscall.Stat_t).Uid, text)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// ctl runs one of the commands for people.
+func ctl(t *testing.T, args ...string) (code int, out string) {
+	t.Helper()
+	r := engine.Run(t, bin, args...)
+	return r.Code, r.Stdout + r.Stderr
+}
+
+// inView runs a script over a workspace under review.
+func inView(t *testing.T, policy, dir, script string, more ...string) (code int, out, errs string) {
+	t.Helper()
+	args := append([]string{"--config", policy, "--workspace", dir, "--review"}, more...)
+	return sandbox(t, append(args, "--", "sh", "-ec", script)...)
+}
+
+// TestReview: what a command writes to a workspace under review is there for it, and not on the host.
+func TestReview(t *testing.T) {
+	dir, policy := repository(t), small(t)
+	before := tree(t, dir)
+	code, out, errs := inView(t, policy, dir, `
+		echo new >new; echo more >>old; mv lib lib2; rm lib2/a; mkdir lib; echo "[alias]" >>.git/config; ln old hard
+		stat -c %u:%g new lib; cat old; ls; grep " $PWD " /proc/self/mountinfo; ls -A "$PWD/.." | wc -l`)
+	if code != 0 || !strings.HasPrefix(out, "1000:1000\n1000:1000\nold\nmore\nhard\nlib\nlib2\nnew\nold\n") {
+		t.Fatalf("status %d, %q, %q", code, out, errs)
+	}
+	if !strings.Contains(out, "lowerdir=l,upperdir=u/upper") || strings.Contains(out, "/var/lib") {
+		t.Errorf("the mount table: %s", out)
+	}
+	if after := tree(t, dir); after != before {
+		t.Errorf("the directory was\n%sand is\n%s", before, after)
+	}
+	_, id, ok := strings.Cut(errs, "in view ")
+	if id, _, _ = strings.Cut(id, ":"); !ok {
+		t.Fatalf("no view is announced: %q", errs)
+	}
+	if code, out := ctl(t, "workspace", "list"); code != 0 || !strings.Contains(out, id) || !strings.Contains(out, dir) || !strings.Contains(out, "ended") {
+		t.Errorf("status %d, %q", code, out)
+	}
+	if code, out := ctl(t, "workspace", "list", "--json"); code != 0 || !strings.Contains(out, `"id":"`+id) && !strings.Contains(out, `"id": "`+id) {
+		t.Errorf("status %d, %q", code, out)
+	}
+	if code, out := ctl(t, "workspace", "discard", id[:6]); code != 0 || !strings.Contains(out, "discarded "+id) {
+		t.Errorf("status %d, %q", code, out)
+	}
+	if code, out := ctl(t, "workspace", "discard", id); code == 0 || !strings.Contains(out, "no such view") {
+		t.Errorf("status %d, %q", code, out)
+	}
+}
+
+// TestReviewGoesOn: a view with a name goes on in a later sandbox, and no other one is left.
+func TestReviewGoesOn(t *testing.T) {
+	dir, policy := repository(t), small(t)
+	name := "v" + filepath.Base(dir)
+	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+	if code, out, errs := inView(t, policy, dir, "echo 1 >n; mv lib lib2", "--view", name); code != 0 {
+		t.Fatalf("status %d, %q, %q", code, out, errs)
+	}
+	if code, out, errs := inView(t, policy, dir, "cat n lib2/a; test ! -e lib; mv lib2 lib3; rm old", "--view", name); code != 0 || out != "1\na\n" {
+		t.Fatalf("status %d, %q, %q", code, out, errs)
+	}
+	if code, out, errs := inView(t, policy, dir, "test ! -e n; ls"); code != 0 || out != "lib\nold\n" || strings.Contains(errs, "view") {
+		t.Errorf("a view of its own, without a change: status %d, %q, %q", code, out, errs)
+	}
+	if code, _, errs := inView(t, policy, repository(t), "true", "--view", name); code != 125 || !strings.Contains(errs, "another directory") {
+		t.Errorf("of another directory: status %d, %q", code, errs)
+	}
+	if code, out := ctl(t, "workspace", "list"); code != 0 || strings.Count(out, dir) != 1 {
+		t.Errorf("status %d, %q", code, out)
+	}
+}
+
+// TestReviewRefused: what cannot be a view is refused with the reason, before anything is made.
+func TestReviewRefused(t *testing.T) {
+	dir, policy := repository(t), small(t)
+	group := repository(t)
+	if err := os.Chown(group, 1000, 0); err != nil {
+		t.Fatal(err)
+	}
+	roots := repository(t)
+	if err := os.Chown(roots, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	allowed := filepath.Join(filepath.Dir(policy), "allowed.toml")
+	huge := filepath.Join(filepath.Dir(policy), "huge.toml")
+	if err := os.WriteFile(allowed, fmt.Appendf(nil, "binds.allow = [%q]\nworkspace.size = \"32MiB\"\n", roots), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(huge, []byte("workspace.size = \"8000TiB\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"root's group":    {[]string{"--config", policy, "-w", group, "--review"}, "chgrp"},
+		"root's":          {[]string{"--config", policy, "-w", roots, "--review"}, "chown"},
+		"root's, allowed": {[]string{"--config", allowed, "-w", roots, "--review"}, "chown"},
+		"a full disk":     {[]string{"--config", huge, "-w", dir, "--review"}, "workspace.size"},
+		"read-only":       {[]string{"-w", dir, "--review", "--read-only"}, "--read-only"},
+		"no workspace":    {[]string{"--review"}, "--workspace"},
+		"no review":       {[]string{"-w", dir, "--view", "x"}, "--review"},
+		"no mount":        {[]string{"-w", dir, "--tighten", "workspace=/nowhere"}, "no directory of the host is mounted there"},
+		"direct":          {[]string{"-w", dir, "--tighten", "workspace=direct"}, "neither"},
+		"a name":          {[]string{"--config", policy, "-w", dir, "--review", "--view", "../x"}, "a name has"},
+	} {
+		code, out, errs := sandbox(t, append(c.args, "--", "echo", "ran")...)
+		if code != 125 || out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: status %d, %q, %q", what, code, out, errs)
+		}
+	}
+	if _, out := ctl(t, "workspace", "list"); strings.Contains(out, dir) || strings.Contains(out, roots) {
+		t.Errorf("left: %s", out)
+	}
+}
