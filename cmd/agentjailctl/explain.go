@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/facts"
+	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/plan"
@@ -37,7 +38,7 @@ func explainCommand() *cli.Command {
 				}
 			}
 			if refused == nil {
-				for _, l := range traits.HeldBy(x.HeldBy) {
+				for _, l := range heldBy(x.HeldBy) {
 					fmt.Fprintln(c.App.Writer, l)
 				}
 				fmt.Fprintf(c.App.Writer, "%d changes, %d of them privileges denied; the host ids stand for those that the jail will get\n",
@@ -46,6 +47,27 @@ func explainCommand() *cli.Command {
 			return refused
 		},
 	}
+}
+
+// heldBy lists where protections are held: each of them for a sandbox, which policy names.
+func heldBy(all map[string]traits.Boundary) (out []string) {
+	for name, b := range all {
+		if traits.Of(name).Sandbox == "" {
+			continue
+		}
+		out = append(out, "held behind a "+traits.Of(name).BoundaryName()+":")
+		for _, protection := range inspect.Protections(true) {
+			line := fmt.Sprintf("  %-12s  %s", b.Of(protection), protection)
+			if why := b.Instead[protection]; why != "" {
+				line += ": " + why
+			}
+			out = append(out, line)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return traits.HeldBy(all)
 }
 
 // explanation is the JSON form.

@@ -21,6 +21,8 @@ import (
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/observe/learn"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
 )
 
@@ -45,6 +47,17 @@ What is learned lets through less than the runs' own profile, never more.
 		}, sandboxCommand().Flags...),
 		Action: runLearn,
 	}
+}
+
+// hostsCalls refuses to look, from the host, at the system calls of a sandbox's jails: the host's
+// kernel sees the sandbox's own.
+func hostsCalls(delegate, what string) error {
+	t := traits.Of(delegate)
+	if t.Sandbox == "" {
+		return nil
+	}
+	return refusal.New(refusal.Boundary, "the kernel of a %s answers the jail's system calls, and the host's does not see them", t.BoundaryName()).
+		About("%s", what).WithRemedy("the same work over runc or crun")
 }
 
 // checkName refuses names that a policy cannot have: the name becomes part of a file's.

@@ -63,6 +63,9 @@ const ownFilters = 2
 
 // Made begins to watch a jail.
 func (p *runRecorder) Made(j *state.Jail) error {
+	if err := hostsCalls(j.Delegate, "learn"); err != nil {
+		return err
+	}
 	number, err := p.recorder.Watch(j.InitPid, ownFilters)
 	if err != nil {
 		return fmt.Errorf("%s: watching it: %w", j.ID, err)

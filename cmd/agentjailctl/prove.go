@@ -146,6 +146,9 @@ func proveJail(id string) ([]proof, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := hostsCalls(j.Delegate, "seccomp prove --jail"); err != nil {
+		return nil, err
+	}
 	var out []proof
 	for i := range proveLooks {
 		if i > 0 {

@@ -36,12 +36,16 @@ type commandLine struct {
 	unknown map[string]bool
 }
 
+// Platform is how gVisor's sentry runs the jail's programs. The other, kvm, is left out: it gives
+// the sentry /dev/kvm.
+const Platform = "systrap"
+
 // commandLines are those of the sandboxes, by the name of the boundary.
 var commandLines = map[string]commandLine{
 	// gVisor, runsc/config/flags.go. Files can be changed from outside (docker cp), and its own
 	// layer over the root would hide that what is written is capped by agentjail's.
 	"gvisor": {
-		flags:   []string{"--platform=systrap", "--overlay2=none", "--file-access=shared", "--oci-seccomp", "--host-uds=none", "--gofer-network-namespace=new"},
+		flags:   []string{"--platform=" + Platform, "--overlay2=none", "--file-access=shared", "--oci-seccomp", "--host-uds=none", "--gofer-network-namespace=new"},
 		network: map[SandboxNetwork]string{GuestSockets: "--network=sandbox", NoSockets: "--network=none", HostSockets: "--network=host"},
 		byGofer: "--directfs=false",
 		unknown: map[string]bool{"--preserve-fds": true, "--pidfd-socket": true, "--ignore-paused": false, "--no-new-keyring": false, "--rootless": true},

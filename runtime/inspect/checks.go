@@ -57,6 +57,16 @@ var checks = []check{
 	{ring: rings.Kernel, name: "eBPF programs", run: programs},
 }
 
+// Protections are the names of those that jails of a boundary have, in the order of the output.
+func Protections(sandbox bool) (out []string) {
+	for _, c := range checks {
+		if sandbox || !c.sandbox {
+			out = append(out, c.name)
+		}
+	}
+	return out
+}
+
 // masked are the paths that must be hidden: those of every jail and those of
 // its bundle.
 func (d *demands) masked() []string {

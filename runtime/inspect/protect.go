@@ -15,10 +15,17 @@ func protectedPaths(d *demands, s *seen) outcome {
 	for i := range s.mounts {
 		mounts[i] = s.mounts[i].Mount
 	}
-	var bad []string
-	for _, l := range lostpaths.In(d.jail.Protected, mounts) {
-		bad = append(bad, l.String())
+	if d.sandbox != "" { // a helper has them
+		losses, err := lostpaths.Now(d.jail)
+		if err != nil {
+			return broken(want, "%v", err)
+		}
+		if len(losses) == 0 {
+			return holds("%d, read-only, below the mounts of the sandbox's helper", len(d.jail.Protected))
+		}
+		return brokenList(want, lossTexts(losses))
 	}
+	bad := lossTexts(lostpaths.In(d.jail.Protected, mounts))
 	switch {
 	case len(bad) > 0:
 		return brokenList(want, bad)
@@ -26,4 +33,11 @@ func protectedPaths(d *demands, s *seen) outcome {
 		return holds("none: binds.protect = false")
 	}
 	return holds("%d, read-only", len(d.jail.Protected))
+}
+
+func lossTexts(losses []lostpaths.Loss) (out []string) {
+	for _, l := range losses {
+		out = append(out, l.String())
+	}
+	return out
 }

@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/observe/lostpaths"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/traits"
@@ -108,6 +109,9 @@ func (a *attempt) checkSandbox(pid int) error {
 	if why := a.unlikeJail(pid); why != "" {
 		return refusal.New(refusal.Delegate, "the sandbox's process: %s", why)
 	}
+	if err := a.findHolder(pid); err != nil {
+		return err
+	}
 	if err := setOOMScore(pid, a.j.Process); err != nil {
 		return err
 	}
@@ -115,6 +119,30 @@ func (a *attempt) checkSandbox(pid int) error {
 		return err
 	}
 	return settleUserNS(nil, pid)
+}
+
+// findHolder records the process of the sandbox that has the jail's mounts, every protected path
+// among them, and refuses a sandbox without such a process.
+func (a *attempt) findHolder(pid int) error {
+	if len(a.j.Protected) == 0 {
+		return nil
+	}
+	groups, err := cgroups.Of(strconv.Itoa(pid))
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		for _, root := range g.Mounts(cgroups.Root) {
+			members, _ := cgroups.Procs(filepath.Join(root, g.Path))
+			for _, member := range members {
+				mounts, err := mountsOf(member)
+				if err == nil && g.Path != "/" && len(lostpaths.In(a.j.Protected, mounts)) == 0 {
+					return a.rt.Store.Holder(&a.j.Brief, member)
+				}
+			}
+		}
+	}
+	return refusal.New(refusal.Delegate, "no process of the sandbox has the protected paths, %s is one", a.j.Protected[0])
 }
 
 // sandboxKinds are the namespaces that a sandbox's process has of its own, by their names in

@@ -17,6 +17,7 @@ package state
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -41,6 +42,7 @@ import (
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // FilterFile is the inner system call filter in a jail's directory, as its processes load it: an
@@ -99,6 +101,9 @@ type Brief struct {
 	// MountNS is the inode number of the jail's mount namespace, which no other jail has; 0 is one
 	// that is not known.
 	MountNS uint32 `json:"mountNS,omitempty"`
+	// HolderPid is the process of a sandbox that has the jail's mounts, where a protection of the
+	// jail's depends on them; else 0.
+	HolderPid int `json:"-"`
 
 	IDs idmap.Map `json:"ids"`
 	// Userns is the pool that IDs came from, and return to.
@@ -409,6 +414,7 @@ const (
 	firstFile = "first"
 	// startedFile exists once the jail's program was started.
 	startedFile = "started"
+	holderFile  = "holder"
 )
 
 // First records the jail's first process, and its mount namespace: 0 if that is unknown.
@@ -416,6 +422,16 @@ func (s Store) First(j *Brief, pid int, start uint64, mountNS uint32) error {
 	j.InitPid, j.InitStart, j.MountNS = pid, start, mountNS
 	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d %d", pid, start, mountNS), 0o600)
 }
+
+// Holder records the process of a sandbox that has the jail's mounts. It lives as long as the first
+// process.
+func (s Store) Holder(j *Brief, pid int) error {
+	j.HolderPid = pid
+	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), holderFile), strconv.AppendInt(nil, int64(pid), 10), 0o600)
+}
+
+// MountsPid is the process whose mounts are the jail's.
+func (j *Brief) MountsPid() int { return cmp.Or(j.HolderPid, j.InitPid) }
 
 // since adds the changes since the record was written.
 func (s Store) since(j *Brief, key string) {
@@ -429,6 +445,9 @@ func (s Store) since(j *Brief, key string) {
 	}
 	if pid, start, mountNS, ok := s.first(key); ok {
 		j.InitPid, j.InitStart, j.MountNS = pid, start, mountNS
+	}
+	if traits.Of(j.Delegate).Sandbox != "" {
+		j.HolderPid, _ = ReadPid(filepath.Join(s.Dir(key), holderFile)) // there is none without protected paths
 	}
 }
 

@@ -171,7 +171,7 @@ func running(t *testing.T, args ...string) (*exec.Cmd, string) {
 		t.Fatal(err)
 	}
 	for _, j := range list.Jails { // those that have ended have a journal
-		if j.State == "running" {
+		if j.State == "running" && strings.HasPrefix(j.ID, "sandbox-") {
 			return cmd, j.ID
 		}
 	}
@@ -214,7 +214,7 @@ func TestInspect(t *testing.T) {
 			for name, want := range map[string]string{
 				"namespaces": "holds", "network": "holds", "processes": "holds", "oom score": "holds", "user ids": "holds", "process credentials": "holds",
 				"no_new_privs": "holds", "sandbox filter": "holds", "nested namespaces": "holds", "control groups": "holds",
-				"seccomp": "guest", "capabilities": "guest", "security module": "void", "resource accounting user": "void",
+				"protected paths": "holds", "seccomp": "guest", "capabilities": "guest", "security module": "void", "resource accounting user": "void",
 			} {
 				if verdicts[name] != want {
 					t.Errorf("%s: %s, want %s", name, verdicts[name], want)
@@ -224,6 +224,87 @@ func TestInspect(t *testing.T) {
 				t.Errorf("the host's limit on processes is %d", most)
 			}
 		})
+	}
+}
+
+// TestLost: a protection that a program of the host's takes away is seen, where a helper has it.
+func TestLost(t *testing.T) {
+	dir := workspace(t)
+	put(t, dir, ".git/HEAD", "ref: refs/heads/main\n")
+	put(t, dir, ".git/objects/x", "")
+	put(t, dir, ".git/refs/x", "")
+	put(t, dir, ".git/hooks/pre-commit", "theirs")
+	_, id := running(t, "--policy", "gvisor", "--workspace", dir)
+	if r := engine.Run(t, bin, "exec", id, "true"); r.Code != 0 || strings.Contains(r.Stderr, "protected path") {
+		t.Errorf("a protection is said to be lost: %s", r)
+	}
+	hooks := filepath.Join(dir, ".git/hooks")
+	if err := os.RemoveAll(hooks); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, "the lost protection shows", func() bool {
+		for _, f := range inspect(t, id).Findings {
+			if f.Name == "protected paths" {
+				return f.Verdict == "BROKEN" && strings.Contains(f.Seen, hooks)
+			}
+		}
+		return false
+	})
+}
+
+// TestSeenFromTheHost: what looks at system calls from the host refuses a jail whose calls it cannot see.
+func TestSeenFromTheHost(t *testing.T) {
+	_, id := running(t, "--policy", "gvisor")
+	for _, args := range [][]string{
+		{"seccomp", "prove", "--jail", id}, {"learn", "--from", id}, {"learn", "--policy", "gvisor", "--", "true"},
+	} {
+		if r := engine.Run(t, bin, args...); r.Code == 0 || !strings.Contains(r.Stderr, "gvisor sandbox answers the jail's system calls") {
+			t.Error(r)
+		}
+	}
+}
+
+// TestReceipt: the receipt of a run names its boundary.
+func TestReceipt(t *testing.T) {
+	for policy, want := range map[string]string{"gvisor": "gvisor sandbox", "": "host kernel"} {
+		dir := workspace(t)
+		r := engine.Run(t, bin, "sandbox", "--policy", policy, "--workspace", dir, "--", "sh", "-c", "exit 9")
+		if r.Code != 9 {
+			t.Fatal(r)
+		}
+		var list struct{ Jails []struct{ ID, Name string } }
+		if err := json.Unmarshal([]byte(engine.Run(t, bin, "ls", "--json").Stdout), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range list.Jails {
+			out := engine.Run(t, bin, "receipt", "--json", j.ID).Stdout
+			if strings.Contains(out, dir) {
+				if !strings.Contains(out, `"boundary": "`+want+`"`) {
+					t.Errorf("policy %q: no boundary %q in %s", policy, want, out)
+				}
+				want = ""
+			}
+		}
+		if want != "" {
+			t.Errorf("policy %q: no receipt of %s", policy, dir)
+		}
+	}
+}
+
+// TestExplainAndCheck: each protection has a place, and what is void has something in its place.
+func TestExplainAndCheck(t *testing.T) {
+	config := policy(t, "")
+	b := engine.NewBundle(t, "/var/tmp")
+	b.Spec.Process.Args = []string{"true"}
+	b.Write(t)
+	r := engine.Run(t, bin, "--config", config, "explain", b.Dir)
+	for _, want := range []string{"guest kernel  seccomp\n", "host kernel   network\n", "void          security module: the sentry", "gvisor sandbox"} {
+		if !strings.Contains(r.Stdout, want) {
+			t.Errorf("%q is missing: %s", want, r)
+		}
+	}
+	if r := engine.Run(t, bin, "--config", config, "check", "-v"); !strings.Contains(r.Stdout, "platform systrap") || !strings.Contains(r.Stdout, "release-2026") {
+		t.Error(r)
 	}
 }
 

@@ -87,7 +87,7 @@ func delegateFixes(e *env) answer {
 // delegates are those that policy could name, once each whatever their names.
 func delegates(e *env) []*delegate.Runtime {
 	all := delegate.All()
-	if d, err := delegate.Resolve(e.policy.Delegate); err == nil { // All has what auto may mean
+	if d, err := delegate.Resolve(e.policy.Delegate); err == nil && d.Traits().Sandbox == "" { // All has what auto may mean
 		all = append([]*delegate.Runtime{d}, all...)
 	}
 	var out []*delegate.Runtime

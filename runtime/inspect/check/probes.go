@@ -17,6 +17,7 @@ var probes = slices.Concat([]probe{
 	{"delegate", rings.None, "delegate", always, delegateFound},
 	{"delegate-fixes", rings.None, "delegate's fixes", never, delegateFixes},
 	{"boundary", rings.None, "protections", never, boundary},
+	{"sandbox", rings.None, "sandboxes", never, sandboxes},
 	{"engine-fixes", rings.None, "engines' fixes", never, engineFixes},
 	{"registered", rings.None, "engines", never, registered},
 	{"builds", rings.None, "builds of images", never, imageBuilds},

@@ -54,7 +54,7 @@ func Now(j *state.Jail) ([]Loss, error) {
 	if len(j.Protected) == 0 || !j.InitAlive() {
 		return nil, nil
 	}
-	text, err := os.ReadFile(table(j.InitPid))
+	text, err := os.ReadFile(table(j.MountsPid()))
 	if err != nil {
 		return nil, fmt.Errorf("the jail's mounts: %w", err)
 	}

@@ -36,7 +36,7 @@ func watch(j *state.Jail) (*watched, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watching the jail's protected paths: %w", err)
 	}
-	f, err := os.Open(table(j.InitPid))
+	f, err := os.Open(table(j.MountsPid()))
 	// The number may have become another process's before it was opened.
 	if err != nil || !j.InitAlive() {
 		unix.Close(pidfd)

@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/rings"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // Bounds of a receipt: a jail makes as many events as it likes.
@@ -170,6 +171,9 @@ func (m *maker) created(e *journal.Event, d journal.Created) {
 		ID: e.Jail, Policy: e.Policy, Command: e.Argv, Dir: e.Cwd, Config: e.Hash,
 		Name: d.Name, Engine: d.Engine, Root: d.Root, Bundle: d.Bundle, PolicyName: d.PolicyName, Filter: d.Seccomp, Delegate: d.Delegate,
 		User: d.User, Version: d.Version,
+	}
+	if d.Delegate != "" {
+		r.Identity.Boundary = traits.Of(d.Delegate).BoundaryName()
 	}
 	r.Touched.Writable = d.Writable
 	for n := range r.Rings {

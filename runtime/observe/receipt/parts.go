@@ -342,6 +342,7 @@ func (r *Receipt) identity() part {
 	p.known("policy", i.PolicyName)
 	p.known("system calls", i.Filter)
 	p.known("delegate", i.Delegate)
+	p.known("boundary", i.Boundary)
 	p.known("working directory", i.Dir)
 	p.known("user", i.User)
 	p.known("agentjail", i.Version)

@@ -63,8 +63,10 @@ type Identity struct {
 	// PolicyName is the named policy's, "" for none.
 	PolicyName string `json:"policyName,omitempty"`
 	// Filter is the profile of system calls.
-	Filter   string   `json:"seccomp,omitempty"`
-	Delegate string   `json:"delegate,omitempty"`
+	Filter   string `json:"seccomp,omitempty"`
+	Delegate string `json:"delegate,omitempty"`
+	// Boundary names the kernel that answered the jail's system calls (docs/boundaries.md).
+	Boundary string   `json:"boundary,omitempty"`
 	Command  []string `json:"command,omitempty"`
 	Dir      string   `json:"cwd,omitempty"`
 	User     string   `json:"user,omitempty"`

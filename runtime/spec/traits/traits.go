@@ -54,6 +54,14 @@ type Traits struct {
 	Pinned string
 }
 
+// BoundaryName names the kernel that answers the system calls of the delegate's jails.
+func (t Traits) BoundaryName() string {
+	if t.Sandbox == "" {
+		return Host.String()
+	}
+	return t.Sandbox + " sandbox"
+}
+
 // StateOf is the name of what the delegate keeps of a container below its root.
 func (t Traits) StateOf(id string) string {
 	if t.State == "" {
