@@ -327,8 +327,8 @@ func whose(o *sandbox.Options, workspace string) error {
 			return fmt.Errorf("workspace %s: %w", workspace, err)
 		}
 		o.Workspace, o.UID, o.GID = workspace, st.Uid, st.Gid
-	} else if uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 16); err == nil {
-		gid, _ := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 16)
+	} else if uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 32); err == nil {
+		gid, _ := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 32)
 		o.UID, o.GID = uint32(uid), uint32(gid)
 	}
 	o.User, o.Home = "agent", "/tmp/home"

@@ -46,7 +46,7 @@ func (g Gatherer) Explain(dir string) (*Explained, error) {
 		return out, err
 	}
 	if !given {
-		ids = g.Policy.Userns.Block(0)
+		ids = g.Map(p, g.Policy.Userns.Block(0))
 	}
 	p.Facts.IDs = ids
 	if out.Result, out.Report, err = harden.Harden(p.Bundle.Spec, g.Policy, p.Facts); err != nil {

@@ -234,3 +234,29 @@ func TestNamedOwner(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedIDs: the ids above a block's that a container, policy and an image name are the jail's, within a bound.
+func TestNamedIDs(t *testing.T) {
+	var passwd, group strings.Builder
+	passwd.WriteString("root:x:0:0::/:\nhigh:x:100000:100001::/:\nbad:x:4294967295:x::/:\nshort:x:70001\n")
+	for i := range 1000 {
+		fmt.Fprintf(&group, "g%d:x:%d:\n", i, 300000+i)
+	}
+	pol := policy.Default()
+	pol.Userns.IDs = []string{"80000"}
+	p := &Gathered{Root: imageRoot(t, passwd.String(), group.String()), Bundle: &bundle.Bundle{Spec: &specs.Spec{
+		Process:     &specs.Process{User: specs.User{UID: 65519, GID: 90000, AdditionalGids: []uint32{5, 90001}}},
+		Annotations: map[string]string{policy.AnnotationPrefix + "userns.ids": "90002, 90003", policy.AnnotationPrefix + policy.OwnerAnnotation: "90004:90005"},
+	}}}
+	m := Gatherer{Policy: pol}.Map(p, pol.Userns.Block(0))
+	for _, id := range []uint32{0, 5, 65519, 80000, 90000, 90001, 90002, 90003, 90004, 90005, 100000, 100001, 70001, 300000} {
+		uid, ok1 := m.HostUID(id)
+		gid, ok2 := m.HostGID(id)
+		if !ok1 || !ok2 || uid != gid {
+			t.Errorf("id %d is host %d, %d", id, uid, gid)
+		}
+	}
+	if _, ok := m.HostUID(300000 + 999); ok {
+		t.Error("no bound")
+	}
+}

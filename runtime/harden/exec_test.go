@@ -105,8 +105,9 @@ func TestExecRefusals(t *testing.T) {
 	}{
 		{"no args", func(p *specs.Process) { p.Args = nil }, "no args"},
 		{"a Windows command line", func(p *specs.Process) { p.Args, p.CommandLine = nil, "cmd" }, "no args"},
-		{"uid past the range", func(p *specs.Process) { p.User.UID = 65536 }, "outside the jail's ids"},
-		{"gid past the range", func(p *specs.Process) { p.User.GID = 1 << 31 }, "outside the jail's ids"},
+		{"uid past the range", func(p *specs.Process) { p.User.UID = 65536 }, "process.user.uid: refused: 65536 is none of the jail's ids (0 to 65535) (remedy: policy: userns.ids = [\"65536\"]"},
+		{"gid past the range", func(p *specs.Process) { p.User.GID = 1 << 31 }, "none of the jail's ids"},
+		{"a further group past the range", func(p *specs.Process) { p.User.AdditionalGids = []uint32{5, 70000} }, "process.user.additionalGids: refused: 70000 is none"},
 		{"relative directory", func(p *specs.Process) { p.Cwd = "a" }, "not an absolute path"},
 		{"a leaked file as directory", func(p *specs.Process) { p.Cwd = "/proc/self/fd/8" }, "CVE-2024-21626"},
 		{"the same by a detour", func(p *specs.Process) { p.Cwd = "/a/..//proc/./self/fd/8" }, "CVE-2024-21626"},

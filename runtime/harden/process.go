@@ -20,23 +20,9 @@ import (
 // process hardens a process for both create and exec.
 func process(p *pass) {
 	pr := p.spec.Process
-	if _, ok := p.f.IDs.HostUID(pr.User.UID); !ok {
-		p.refuse(refusal.User, "process.user.uid %d is outside the jail's ids (0 to %d)", pr.User.UID, idmap.RangeSize-1)
-	}
-	if _, ok := p.f.IDs.HostGID(pr.User.GID); !ok {
-		p.refuse(refusal.User, "process.user.gid %d is outside the jail's ids (0 to %d)", pr.User.GID, idmap.RangeSize-1)
-	}
-	groups := pr.User.AdditionalGids[:0:0]
-	for _, g := range pr.User.AdditionalGids {
-		if _, ok := p.f.IDs.HostGID(g); ok {
-			groups = append(groups, g)
-		} else {
-			p.change(rings.Access, report.Dropped, "process.user.additionalGids", fmt.Sprint(g), "", "outside the jail's ids")
-		}
-	}
-	if pr.User.AdditionalGids != nil {
-		pr.User.AdditionalGids = groups
-	}
+	checkIDs(p, "process.user.uid", p.f.IDs.UIDs, pr.User.UID)
+	checkIDs(p, "process.user.gid", p.f.IDs.GIDs, pr.User.GID)
+	checkIDs(p, "process.user.additionalGids", p.f.IDs.GIDs, pr.User.AdditionalGids...)
 	checkCwd(p, pr.Cwd)
 	if !pr.NoNewPrivileges {
 		pr.NoNewPrivileges = true
@@ -44,6 +30,34 @@ func process(p *pass) {
 	}
 	priorities(p)
 	rlimits(p)
+}
+
+// checkIDs refuses ids that the jail does not have, as setuid(2) and setgroups(2) do. No mapping
+// changes after the jail is made.
+func checkIDs(p *pass, field string, mapping []specs.LinuxIDMapping, ids ...uint32) {
+	for _, id := range ids {
+		if slices.ContainsFunc(mapping, func(m specs.LinuxIDMapping) bool { return id >= m.ContainerID && id-m.ContainerID < m.Size }) {
+			continue
+		}
+		remedy := fmt.Sprintf("policy: userns.ids = [\"%d\"], or the annotation dev.agentjail.userns.ids, for a new container", id)
+		if p.f.IDs.Given || id < idmap.RangeSize {
+			remedy = "another id, or a mapping of the engine's that has it"
+		}
+		p.addRefusal(refusal.New(refusal.User, "%d is none of the jail's ids (%s)", id, rangesText(mapping)).About("%s", field).WithRemedy("%s", remedy))
+	}
+}
+
+// rangesText is the list of a mapping's ids in the jail.
+func rangesText(mapping []specs.LinuxIDMapping) string {
+	var out []string
+	for _, r := range idmap.Ranges(mapping) {
+		if r[0] == r[1] {
+			out = append(out, fmt.Sprint(r[0]))
+		} else {
+			out = append(out, fmt.Sprintf("%d to %d", r[0], r[1]))
+		}
+	}
+	return list(out)
 }
 
 // checkCwd refuses working directories by which a file that the delegate left

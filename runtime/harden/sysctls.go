@@ -7,6 +7,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
 )
@@ -95,7 +96,7 @@ func pingGroups(p *pass, key string) bool {
 	}
 	last := uint32(0)
 	for _, m := range p.f.IDs.GIDs {
-		if m.Size > 0 {
+		if m.Size > 0 && m.ContainerID < idmap.RangeSize { // higher ones are no range
 			last = max(last, m.ContainerID+m.Size-1)
 		}
 	}

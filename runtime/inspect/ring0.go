@@ -57,8 +57,8 @@ func programs(d *demands, s *seen) outcome {
 		return lacking(want, "none act (`agentjail check` reports what this kernel can do; agentjail-journal loads them)")
 	case d.host.Rootless:
 		return lacking(want, "they act, and do not know this jail: they are root's, and it is a user's")
-	case !s.registered && d.jail.IDs.Given:
-		return lacking(want, "they act, and do not know this jail, whose host ids are the engine's choice (remedy: systemctl restart agentjail-journal)")
+	case !s.registered && !d.jail.IDs.Readable():
+		return lacking(want, "they act, and do not know this jail, whose host ids are the engine's choice, or many ranges (remedy: systemctl restart agentjail-journal)")
 	case len(s.wall.Refused) == 0:
 		return holds("they act; what they refuse is not known")
 	}

@@ -55,6 +55,7 @@ func (a *attempt) allocateIDs() (idmap.Map, error) {
 	if err != nil {
 		return ids, err
 	}
+	ids = a.gatherer().Map(a.in, ids)
 	if mode, err := modes.Named(r.Policy.Network.Mode); err == nil && mode.Terms(mode.Decide(network.Found{})).SpareID {
 		ids = ids.WithoutSpare()
 	}

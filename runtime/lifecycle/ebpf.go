@@ -23,7 +23,7 @@ func (a *attempt) registerEBPF(pid int, mounts []mountinfo.Mount) error {
 		}
 		return nil
 	}
-	if !j.IDs.Given && len(block) == 0 {
+	if j.IDs.Readable() && len(block) == 0 {
 		return nil
 	}
 	var bound []string

@@ -18,10 +18,6 @@ import (
 // jail may have made a million.
 const maxAdopt = 2048
 
-// adoptable is the bound of the ids that an engine sets on files: the ids of a container without
-// a user namespace. No container has higher ids.
-const adoptable = 65536
-
 // adopter looks for files that belong to none of the jail's ids.
 type adopter struct {
 	// changes is the layer, which has nothing but the jail's changes; root is the
@@ -205,12 +201,12 @@ func (a *adopter) owner(st *unix.Stat_t) (uid, gid int, foreign bool) {
 		return -1, -1, false
 	}
 	uid, gid = -1, -1
-	if !a.ids.HasHostUID(st.Uid) && st.Uid < adoptable {
+	if !a.ids.HasHostUID(st.Uid) {
 		if id, ok := a.ids.HostUID(st.Uid); ok {
 			uid = int(id)
 		}
 	}
-	if !a.ids.HasHostGID(st.Gid) && st.Gid < adoptable {
+	if !a.ids.HasHostGID(st.Gid) {
 		if id, ok := a.ids.HostGID(st.Gid); ok {
 			gid = int(id)
 		}

@@ -31,7 +31,7 @@ func (s *stager) cloneLayers() (err error) {
 		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
 		return nil
 	}
-	ns, err := s.namespace(s.Plan.IDs.UIDs, s.Plan.IDs.GIDs)
+	ns, err := s.namespace(s.Plan.IDs.ForImage())
 	if err != nil {
 		return err
 	}

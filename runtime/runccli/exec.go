@@ -24,7 +24,7 @@ func exec() Verb {
 			{Name: "cwd", Usage: "working `DIRECTORY` in the jail (default: the jail's own)"},
 			{Name: "env", Short: "e", Kind: List, Usage: "set an environment variable, as `NAME=VALUE`"},
 			{Name: "tty", Short: "t", Kind: Switch, Usage: "allocate a terminal for the process"},
-			{Name: "user", Short: "u", Usage: "`UID[:GID]` in the jail, numbers from 0 to 65535 (default: the jail's own)"},
+			{Name: "user", Short: "u", Usage: "`UID[:GID]` in the jail, numbers of the jail's (default: the jail's own)"},
 			{Name: "additional-gids", Short: "g", Kind: List, Usage: "supplementary group `GID`, a number"},
 			{Name: "process-label", Usage: "denied: the label is the jail's"},
 			{Name: "apparmor", Usage: "denied: the profile is the jail's"},

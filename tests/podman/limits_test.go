@@ -42,3 +42,12 @@ func TestLimits(t *testing.T) {
 		t.Errorf("where policy refuses: %d %s", r.Code, r.Stderr)
 	}
 }
+
+// TestHighIDs: a user and groups from 65536 on are the process's.
+func TestHighIDs(t *testing.T) {
+	p := root(t)
+	id := p.Detached("--network=none", "-u", "100000:100001", "--group-add", "70000", engine.Busybox, "sleep", "3600")
+	if got := strings.TrimSpace(p.Must("exec", id, "sh", "-c", "id -u; id -G; touch /tmp/x; stat -c %u:%g /tmp/x")); got != "100000\n100001 70000\n100000:100001" {
+		t.Errorf("%q", got)
+	}
+}

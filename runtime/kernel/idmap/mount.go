@@ -45,12 +45,29 @@ func ForMount(jail []specs.LinuxIDMapping, owners ...Pair) (ms []specs.LinuxIDMa
 	}
 	for _, e := range jail {
 		rest = append(rest, reserved(e, cuts)...)
+		rest = append(rest, reservedHigh(jail, e, cuts)...)
 	}
 	if len(rest) >= maxExtents { // a caller may add one
 		return ms, true // EOVERFLOW is the answer then
 	}
 	slices.SortFunc(rest, func(a, b specs.LinuxIDMapping) int { return cmp.Compare(a.ContainerID, b.ContainerID) })
 	return rest, true
+}
+
+// reservedHigh maps ids of WithHigh to the reserved ids of those that they stand for.
+func reservedHigh(jail []specs.LinuxIDMapping, e specs.LinuxIDMapping, cuts map[uint32]bool) (out []specs.LinuxIDMapping) {
+	if e.ContainerID < RangeSize || e.Size > MaxHigh {
+		return nil
+	}
+	for i := range e.Size {
+		n := (e.HostID + i) % RangeSize
+		_, known := lookup(jail, n)
+		if !known && n < ReservedSize && !cuts[n] && !cuts[e.ContainerID+i] {
+			out = append(out, specs.LinuxIDMapping{ContainerID: ReservedFirst + n, HostID: e.HostID + i, Size: 1})
+			cuts[n] = true
+		}
+	}
+	return out
 }
 
 func onDisk(owners []Pair, id uint32) bool {

@@ -49,6 +49,19 @@ func TestForMount(t *testing.T) {
 			t.Errorf("%s: %v\n%snot\n%s", c.name, ok, Text(got), c.want)
 		}
 	}
+	// An id above the block's is an owner, or has the reserved id of the one that it stands for.
+	high := ForBlock(DefaultPool(), false, 3).WithHigh([]uint32{100000, 200000}, nil)
+	for owner, other := range map[uint32]uint32{100000: 200000, 200000: 100000, 1000: 100000} {
+		got, ok := ForMount(high.UIDs, Pair{Disk: 100000, Jail: owner})
+		host, _ := high.HostUID(owner)
+		if at, known := lookup(got, 100000); !ok || !known || at != host {
+			t.Errorf("%d: %v\n%s", owner, ok, Text(got))
+		}
+		host, _ = high.HostUID(other)
+		if disk, known := reverse(got, host); !known || disk < reserved || disk >= reserved+ReservedSize {
+			t.Errorf("%d beside %d has %d on the disk", other, owner, disk)
+		}
+	}
 	// More parts than the kernel takes: the owner alone.
 	var many []mapping
 	for i := range uint32(maxExtents) {

@@ -57,6 +57,10 @@ var annotations = []annotation{
 		return true, nil
 	}},
 	{
+		"userns.ids", "more ids from 65536 on, separated by commas",
+		func(p *Policy, v string) (bool, error) { return p.Userns.addIDs(v) },
+	},
+	{
 		"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy has \"ask\"",
 		func(p *Policy, v string) (bool, error) { return p.Journal.applyInside(v) },
 	},

@@ -49,6 +49,7 @@ var Keys = []Key{
 
 	{"userns.map", "container root is the first id of the jail's own range; \"" + MapNobody + "\": host 65534", []string{MapRange, MapNobody}, never},
 	{Name: "userns.pool", About: "FIRST:COUNT, the host ids that ranges of 65536 are taken from"},
+	{Name: "userns.ids", About: "more ids from 65536 on, for `exec` (differences.md)"},
 
 	{"root.size", "the ephemeral layer over the image", nil, lowerBound},
 	{"root.inodes", "files in it", nil, lowerBound},
@@ -81,7 +82,8 @@ var Keys = []Key{
 	},
 	{
 		"binds.setid", "programs that run as a system account's, in a writable directory of its: report, refuse",
-		[]string{SetIDReport, SetIDRefuse}, later,
+		[]string{SetIDReport, SetIDRefuse},
+		later,
 	},
 	{"binds.allow", "host paths that may be mounted although refused by default, with what lies below", nil, fewerEntries},
 	{"binds.protect", "what the host runs of a mounted directory is read-only in the jail (protected-paths.md)", nil, onlyTrue},
@@ -145,7 +147,8 @@ var Keys = []Key{
 	},
 	{
 		"journal.inside", "a file in the jail with its own refusals: \"on\", or \"" + InsideAsk + "\" for containers that request it (receipt.md)",
-		[]string{InsideOn, InsideAsk, InsideOff}, later,
+		[]string{InsideOn, InsideAsk, InsideOff},
+		later,
 	},
 
 	{"workspace.review", "patterns of directories whose writable mounts are views: \"/home/*/src/**\" (workspace.md)", nil, moreEntries},

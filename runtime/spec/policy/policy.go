@@ -4,6 +4,8 @@ package policy
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/kernel/idmap"
@@ -66,6 +68,9 @@ type Userns struct {
 	// Pool is FIRST:COUNT, the host ids from which each jail gets its own
 	// 65536. FIRST is a multiple of 65536.
 	Pool idmap.Pool `toml:"pool" json:"pool"`
+	// IDs are users and groups from 65536 on that each jail has, beside those that its bundle and
+	// image name.
+	IDs []string `toml:"ids" json:"ids,omitempty"`
 }
 
 // Block is the mapping for a block of the pool.
@@ -73,11 +78,33 @@ func (u Userns) Block(block int) idmap.Map {
 	return idmap.ForBlock(u.Pool, u.Map == MapNobody, block)
 }
 
-func (u Userns) validate() error {
-	if err := u.Pool.Check(); err != nil {
-		return fmt.Errorf("userns.pool: %w", err)
+// checkIDs refuses ids that a jail has anyway or cannot have.
+func (u Userns) checkIDs() error {
+	if len(u.IDs) > idmap.MaxHigh {
+		return fmt.Errorf("userns.ids has %d ids, and a jail can have %d", len(u.IDs), idmap.MaxHigh)
+	}
+	for _, text := range u.IDs {
+		if id, ok := AccountID(text); !ok || id < idmap.RangeSize {
+			return fmt.Errorf("userns.ids: %q is not a number from %d to %d", text, idmap.RangeSize, uint32(math.MaxUint32-1))
+		}
 	}
 	return nil
+}
+
+// addIDs adds ids of an annotation, which take nothing from others: they are mapped to host ids of
+// the jail's own block.
+func (u *Userns) addIDs(text string) (bool, error) {
+	more := Userns{IDs: slices.Clone(u.IDs)}
+	for part := range strings.SplitSeq(text, ",") {
+		if id := strings.TrimSpace(part); !slices.Contains(more.IDs, id) {
+			more.IDs = append(more.IDs, id)
+		}
+	}
+	if err := more.checkIDs(); err != nil {
+		return false, err
+	}
+	u.IDs = more.IDs
+	return true, nil
 }
 
 // Root caps the ephemeral layer over the image.

@@ -60,6 +60,7 @@ var checks = map[string]func(Policy) error{
 		return fmt.Errorf("delegate = %q: must be auto, %s or an absolute path%s", clipped(p.Delegate), strings.Join(traits.Names(), ", "),
 			suggestion(p.Delegate, append(traits.Names(), "auto")))
 	},
+	"userns.ids":    func(p Policy) error { return p.Userns.checkIDs() },
 	"userns.pool":   func(p Policy) error { return prefixed("userns.pool", p.Userns.Pool.Check()) },
 	"root.size":     func(p Policy) error { return positive("root.size", int64(p.Root.Size)) },
 	"root.inodes":   func(p Policy) error { return positive("root.inodes", p.Root.Inodes) },
