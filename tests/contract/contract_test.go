@@ -42,9 +42,14 @@ var engines = []struct {
 // TestContract: every engine's jail keeps every promise.
 func TestContract(t *testing.T) {
 	var m promise.Matrix
-	for _, e := range engines {
-		t.Run(e.name, func(t *testing.T) { m.Try(t, e.name, e.start) })
-	}
+	t.Run("engines", func(t *testing.T) { // ends when the parallel ones have
+		for _, e := range engines {
+			t.Run(e.name, func(t *testing.T) {
+				t.Parallel()
+				m.Try(t, e.name, e.start)
+			})
+		}
+	})
 	t.Logf("what every jail is, by engine:\n%s", &m)
 }
 

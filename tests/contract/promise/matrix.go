@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"text/tabwriter"
 )
 
-// A Matrix reports which engine keeps which promise. The zero value is empty.
+// A Matrix reports which engine keeps which promise. The zero value is empty. Engines may be tried at
+// the same time.
 type Matrix struct {
+	mu      sync.Mutex
 	columns []string
 	cells   map[[2]string]string // by promise and engine
 	notes   []string
@@ -18,11 +21,11 @@ type Matrix struct {
 // Try tries every promise of an engine, each as a subtest. What cannot be tried on this machine, or not of this engine, is no subtest:
 // its reason stands below the matrix. start may skip the test, which leaves the column empty.
 func (m *Matrix) Try(t *testing.T, name string, start func(*testing.T) *Engine) {
-	m.columns = append(m.columns, name)
+	m.add(name)
 	s := NewSubject(t, start(t))
 	for _, p := range All {
 		if why := s.Without(p); why != "" {
-			m.notes = append(m.notes, fmt.Sprintf("- %s, %s: %s", name, p.Name, why))
+			m.note(fmt.Sprintf("- %s, %s: %s", name, p.Name, why))
 			continue
 		}
 		// Not in the subtest, which may not end a test that the engine's helpers belong to.
@@ -36,7 +39,21 @@ func (m *Matrix) Try(t *testing.T, name string, start func(*testing.T) *Engine) 
 	}
 }
 
+func (m *Matrix) add(column string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.columns = append(m.columns, column)
+}
+
+func (m *Matrix) note(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notes = append(m.notes, text)
+}
+
 func (m *Matrix) set(promise, engine string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.cells == nil {
 		m.cells = map[[2]string]string{}
 	}
@@ -48,6 +65,7 @@ func (m *Matrix) set(promise, engine string, err error) {
 
 // String has a row for each promise and a column for each engine, and the reasons of what was not tried.
 func (m *Matrix) String() string {
+	slices.Sort(m.columns)
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\t"+strings.Join(m.columns, "\t"))
