@@ -281,7 +281,9 @@ func (a *agentRun) announce(o sandbox.Options, p policy.Policy) {
 	fmt.Fprintf(os.Stderr, "agentjail: %s %s in a jail; open to it are\n", a.Name, printable.Line(a.version, 64))
 	for _, line := range [][2]string{
 		{"workspace", strings.Join(append([]string{o.Workspace}, o.Further...), ", ") + how},
-		{"home", home}, {"names", cmp.Or(strings.Join(p.Network.Allow, ", "), "none")}, {"credential", key},
+		{"home", home},
+		{"names", cmp.Or(strings.Join(p.Network.Allow, ", "), "none")},
+		{"credential", key},
 	} {
 		fmt.Fprintf(os.Stderr, "  %-11s %s\n", line[0], printable.Line(line[1], 0))
 	}

@@ -67,6 +67,7 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 		}
 	}()
 	s := b.Spec
+	p.addReviewLabel()
 	if err := refuseBuild(id, b.Dir, s, p.docker); err != nil {
 		return nil, err
 	}

@@ -193,9 +193,15 @@ func mountReview() (int, error) {
 	}
 	defer unix.Close(fs)
 	for _, o := range [][2]string{
-		{"source", mountSource}, {"lowerdir", "l"}, {"upperdir", ReviewUpper}, {"workdir", "u/work"},
+		{"source", mountSource},
+		{"lowerdir", "l"},
+		{"upperdir", ReviewUpper},
+		{"workdir", "u/work"},
 		// Without redirects the rename of a directory fails with EXDEV.
-		{"redirect_dir", "on"}, {"metacopy", "off"}, {"index", "off"}, {"xino", "auto"},
+		{"redirect_dir", "on"},
+		{"metacopy", "off"},
+		{"index", "off"},
+		{"xino", "auto"},
 	} {
 		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
 			return -1, fmt.Errorf("%s=%s: %w", o[0], o[1], err)

@@ -19,5 +19,17 @@ var CrashPoints = []struct{ Verb, Point string }{
 	{"delete", "delete.released"},
 }
 
+// ReviewCrashPoints are those of jails with a view of a mounted directory: of create, then of delete.
+var ReviewCrashPoints = []struct{ Verb, Point string }{
+	{"create", "workspace.directory"},
+	{"create", "workspace.image"},
+	{"create", "workspace.recorded"},
+	{"create", "workspace.made"},
+	{"create", "workspace.open"},
+	{"create", "create.review"},
+	{"delete", "workspace.synced"},
+	{"delete", "workspace.unmarked"},
+}
+
 // HelperCrashPoints are those of jails with a helper alone: of its start, and of `network reload`.
 var HelperCrashPoints = []string{"create.helping", "create.helped", "create.placing", "start.helping", "start.served", "reload.narrowed", "reload.sent"}

@@ -1,0 +1,124 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
+	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
+)
+
+// views is the store of views, and the options of calls for a jail whose mounted directory is one.
+func views(t *testing.T) (workspace.Store, []string) {
+	t.Helper()
+	conf := filepath.Join(filepath.Dir(bin), "review.toml")
+	text := fmt.Sprintf("workspace.review = [%q]\nworkspace.size = \"16MiB\"\nworkspace.files = 1000\n", work)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return workspace.Of(state.Store{Root: state.DefaultRoot}), []string{"--config", conf}
+}
+
+// layersLeft lists loop devices of layers, and parts of views.
+func layersLeft(s workspace.Store) (out []string) {
+	bound, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, f := range bound {
+		if text, err := os.ReadFile(f); err == nil && strings.Contains(string(text), "/workspaces/") {
+			out = append(out, string(text))
+		}
+	}
+	parts, _ := filepath.Glob(filepath.Join(s.Dir, ".new-*"))
+	return append(out, parts...)
+}
+
+// TestKilledInReview kills create and delete at each step of a view: after the usual clean-up no part of one is left, and what a jail
+// wrote is in a view that goes on.
+func TestKilledInReview(t *testing.T) {
+	store, opts := views(t)
+	for i, p := range engine.ReviewCrashPoints {
+		t.Run(p.Point, func(t *testing.T) {
+			id := fmt.Sprintf("crash%d-review%d", os.Getpid(), i)
+			defer agentjail(t, nil, "delete", "--force", id)
+			for _, v := range [][]string{{"create", "--bundle", bundle, id}, {"start", id}, {"exec", id, "touch", "/work/new"}, {"delete", "--force", id}} {
+				var env []string
+				if v[0] == p.Verb {
+					env = []string{"AGENTJAIL_TEST_CRASH=" + p.Point}
+				}
+				code, text := agentjail(t, env, append(opts, v...)...)
+				if env != nil {
+					if code != -1 {
+						t.Fatalf("%s was not killed at %s: status %d\n%s", v[0], p.Point, code, text)
+					}
+					break
+				}
+				if code != 0 {
+					t.Fatalf("%v: status %d\n%s", v, code, text)
+				}
+			}
+			cleanUp(t, id)
+			env.Eventually(t, "the end of the layers", func() bool { return len(layersLeft(store)) == 0 })
+			all, err := store.List()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Verb == "create" {
+				if len(all) != 0 {
+					t.Fatalf("left: %+v", all[0])
+				}
+				return
+			}
+			if len(all) != 1 || all[0].State != workspace.Ended {
+				t.Fatalf("views: %+v", all)
+			}
+			defer func() {
+				if err := store.Discard(all[0]); err != nil {
+					t.Error(err)
+				}
+			}()
+			l, err := store.OpenLayers(all[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if f, err := openat.File(int(l.Upper.Fd()), "new", openat.Beneath, os.O_RDONLY); err != nil {
+				t.Error(err)
+			} else {
+				f.Close()
+			}
+		})
+	}
+}
+
+// TestReviewOfRestarted: a container with the same id goes on in its view.
+func TestReviewOfRestarted(t *testing.T) {
+	store, opts := views(t)
+	id := fmt.Sprintf("crash%d-again", os.Getpid())
+	defer cleanUp(t, id)
+	for _, v := range [][]string{
+		{"create", "--bundle", bundle, id},
+		{"start", id},
+		{"exec", id, "sh", "-ec", "echo 1 >/work/new; mv /work/src /work/moved"},
+		{"delete", "--force", id},
+		{"create", "--bundle", bundle, id},
+		{"start", id},
+		{"exec", id, "sh", "-ec", "test -e /work/new; test -e /work/moved/main.go; rm /work/new; test ! -e /work/src"},
+		{"delete", "--force", id},
+	} {
+		if code, text := agentjail(t, nil, append(opts, v...)...); code != 0 {
+			t.Fatalf("%v: status %d\n%s", v, code, text)
+		}
+	}
+	all, err := store.List()
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	if err := store.Discard(all[0]); err != nil {
+		t.Error(err)
+	}
+}
