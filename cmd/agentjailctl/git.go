@@ -11,8 +11,11 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/spec/sandbox/git"
+	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
 )
 
 func gitCommand() *cli.Command {
@@ -35,6 +38,11 @@ read-only. A commit is made in your name: user.name and user.email of your own
 core.excludesFile. What sets up the repository (git config, git remote add) is for
 the host: a jail's changes to the settings end with it.
 
+With --view it runs in a view of DIR, as the jail left it, and what it writes stays
+there. So an agent's commits come out:
+
+   agentjail git --view ID . format-patch --stdout HEAD@{upstream}.. > commits.patch
+
 What needs the network or your keys (push, fetch, pull, clone, commit -S) is
 refused. Do it from a repository that is yours alone:
 
@@ -47,6 +55,7 @@ have the terminal itself, for an editor or for add -p.
 Exit status: git's own; 125 where agentjail could not run it.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "with", Usage: "also open `DIRECTORY`, which the repository leads to (a git directory, borrowed objects)"},
+			&cli.StringFlag{Name: "view", Usage: "run in the view `ID` of DIR (agentjail workspace list)"},
 			&cli.BoolFlag{Name: "terminal", Aliases: []string{"t"}, Usage: "pass the terminal itself to git, so that programs of the repository can use it, too"},
 		},
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return lifecycle.OwnFailure(err) },
@@ -95,6 +104,9 @@ func runGit(c *cli.Context) error {
 	if o.Tighten, err = tightened(nil); err != nil {
 		return err
 	}
+	if err := inViewOf(c.String("view"), &o); err != nil {
+		return err
+	}
 	o.Directories = programDirs()
 	r, err := newRuntime(c)
 	if err != nil {
@@ -113,10 +125,27 @@ func runGit(c *cli.Context) error {
 		}
 		o.Term = os.Getenv("TERM")
 	}
-	err = launch(c, r, o, lifecycle.CreateOptions{Init: true, Signals: signals})
+	err = launch(c, r, o, lifecycle.CreateOptions{Init: true, Signals: signals, View: c.String("view")})
 	done()
 	explainFailure(call, err)
 	return err
+}
+
+// inViewOf has git work in an existing view of the repository's directory.
+func inViewOf(ref string, o *sandbox.Options) error {
+	if ref == "" {
+		return nil
+	}
+	s, err := state.Default()
+	if err != nil {
+		return err
+	}
+	if _, err := workspace.Of(s).Open(ref); err != nil { // a name that no view has would make one
+		return err
+	}
+	o.ReadOnly = false // the view itself takes what git writes
+	o.Tighten[policy.AnnotationPrefix+policy.WorkspaceAnnotation] = o.Workspace
+	return nil
 }
 
 // noEditor stands for an editor where there is no terminal. git runs it by a shell.

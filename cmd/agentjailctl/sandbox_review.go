@@ -1,17 +1,24 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
+	"agentjail.dev/runtime/workspace"
+	"agentjail.dev/runtime/workspace/apply"
+	"agentjail.dev/runtime/workspace/review"
 )
 
 // reviewed requests views of a sandbox's workspaces.
@@ -36,7 +43,35 @@ func announceViews(r *lifecycle.Runtime, o sandbox.Options) {
 		fmt.Fprintf(os.Stderr, "agentjail: %s\n", printable.Line(err.Error(), 0))
 	}
 	for _, v := range views {
-		fmt.Fprintf(os.Stderr, "agentjail: %s stays as it was; what was written is in view %s: agentjail workspace diff %s\n",
-			printable.Line(v.Path, 0), v.ID, v.ID)
+		var found *review.Review
+		err := thread.Own(func() (err error) { // this thread has left the host's mounts
+			found, err = reviewOf(r, v)
+			return err
+		})
+		what := "agentjail workspace diff " + v.ID
+		if err == nil {
+			what = review.Count(found.Changes).String()
+		}
+		fmt.Fprintf(os.Stderr, "agentjail: %s stays as it was; what was written is in view %s: %s\n", printable.Line(v.Path, 0), v.ID, what)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "agentjail: comparing view %s: %s\n", v.ID, printable.Line(err.Error(), 0))
+			continue
+		}
+		marked := slices.DeleteFunc(found.Changes, func(c *review.Change) bool { return len(c.Marks) == 0 })
+		_ = review.Print(os.Stderr, marked, shownMarks)
+		fmt.Fprintf(os.Stderr, "agentjail: next: sudo agentjail workspace diff %s, then apply or discard\n", cmp.Or(v.Name, v.ID))
 	}
+}
+
+// shownMarks is how many changes the end of a run shows.
+const shownMarks = 10
+
+// reviewOf compares a view with its directory.
+func reviewOf(r *lifecycle.Runtime, v *workspace.Record) (*review.Review, error) {
+	view, err := apply.Open(workspace.Of(r.Store), v)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	return view.Review(context.Background(), v, r.Policy.Binds.Unprotect)
 }

@@ -168,8 +168,8 @@ func (o *opened) notes() {
 		fmt.Fprintf(os.Stderr, "agentjail: jail %s has the view, and can go on changing it\n", printable.Line(o.record.Jail, 64))
 	}
 	if len(o.review.Git) > 0 {
-		fmt.Fprintf(os.Stderr, "agentjail: %s in the view has changes, which are never applied (remedy for commits: in the jail, git format-patch)\n",
-			printable.Line(o.review.Git[0], 0))
+		fmt.Fprintf(os.Stderr, "agentjail: %s has changes, which are never applied. Commits come out as patches (BASE is your last commit):\n"+
+			"  agentjail git --view %s %s format-patch --stdout BASE.. > commits.patch\n", printable.Line(o.review.Git[0], 0), o.ID, printable.Line(o.record.Path, 0))
 	}
 }
 

@@ -85,6 +85,7 @@ func planned(plan *Plan, left, conflicts []Problem) *Result {
 	for _, op := range plan.Ops {
 		out.Applied = append(out.Applied, op.Path)
 	}
+	slices.Sort(out.Applied)
 	return out
 }
 

@@ -1,0 +1,139 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// commands are the lines of the first commands of a page.
+func commands(t *testing.T, page string) []string {
+	t.Helper()
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "<!--commands-->\n```sh\n")
+	text, _, ok := strings.Cut(rest, "```\n<!--/commands-->")
+	if !ok {
+		t.Fatalf("%s has no commands", page)
+	}
+	return strings.Split(strings.TrimSpace(text), "\n")
+}
+
+// TestReviewCommands: the commands of docs/workspace.md, from the jail to what it wrote applied.
+func TestReviewCommands(t *testing.T) {
+	dir := workspace(t)
+	name := "v" + filepath.Base(dir)
+	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+	tools := engine.TempDir(t, "/tmp", "agentjail-tools-")
+	for file, text := range map[string]string{
+		dir + "/Makefile":    "all:\n\techo made >new\n\tprintf 'old\\nmore\\n' >old\n\trm gone\n\tmkdir -p .git/hooks .husky\n\techo x >.husky/pre-commit\n",
+		dir + "/old":         "old\n",
+		dir + "/gone":        "gone\n",
+		tools + "/sudo":      "#!/bin/sh\nexec \"$@\"\n",
+		tools + "/agentjail": "#!/bin/sh\nverb=$1; shift\nexec " + bin + " --config " + small(t) + " $verb \"$@\"\n",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(file, 1000, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := tree(t, dir)
+	list := commands(t, "../../docs/workspace.md")
+	if len(list) > 4 {
+		t.Errorf("%d commands: %q", len(list), list)
+	}
+	for i, want := range []struct {
+		code int
+		has  []string
+	}{
+		{0, []string{": 3 added, 1 changed, 1 deleted; 3 to look at first", "A .husky/pre-commit  [protected: hooks of husky]"}},
+		{1, []string{"A .husky/pre-commit  [protected", "A new\n", "D gone\n", "M old  [executable"}},
+		{1, []string{"gone\nnew\nold\n", "left out: .husky: a protected path"}},
+		{0, []string{"discarded"}},
+	} {
+		cmd := exec.Command("sh", "-c", strings.ReplaceAll(list[i], " fix", " "+name))
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != want.code {
+			t.Errorf("%s: status %d, not %d: %s", list[i], got, want.code, out)
+		}
+		for _, w := range want.has {
+			if !strings.Contains(string(out), w) {
+				t.Errorf("%s: no %q: %s", list[i], w, out)
+			}
+		}
+		if i < 2 && tree(t, dir) != before {
+			t.Errorf("%s: the directory is\n%s", list[i], tree(t, dir))
+		}
+	}
+	for file, want := range map[string]string{"new": "made\n", "old": "old\nmore\n", "gone": "-", ".husky": "-", ".git": "-"} {
+		data, err := os.ReadFile(filepath.Join(dir, file))
+		if got := string(data); err != nil && want != "-" || err == nil && got != want {
+			t.Errorf("%s: %q %v, not %q", file, got, err, want)
+		}
+	}
+	if fi, err := os.Stat(dir + "/new"); err != nil || fi.Sys().(*syscall.Stat_t).Uid != 1000 {
+		t.Errorf("new: %v %v", fi, err)
+	}
+}
+
+// TestReviewGit: commits that an agent made in a view come out as patches, and the repository of
+// the directory is as it was.
+func TestReviewGit(t *testing.T) {
+	dir := workspace(t)
+	name := "v" + filepath.Base(dir)
+	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+	host := func(script string) string {
+		cmd := exec.Command("sh", "-ec", script)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "HOME=/nonexistent")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", script, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	base := host("git init -q -b main . && echo a >a && git add a && git -c user.name=u -c user.email=u@h commit -qm first && git rev-parse HEAD")
+	before := tree(t, dir)
+	policy := small(t)
+	if code, out, errs := inView(t, policy, dir, "echo b >>a; git -c user.name=agent -c user.email=a@j commit -qam second", "--view", name); code != 0 {
+		t.Fatalf("status %d, %q, %q", code, out, errs)
+	}
+	code, out := ctl(t, "workspace", "diff", name)
+	if code != 1 || !strings.Contains(out, "M a\n") || !strings.Contains(out, "format-patch") || strings.Contains(out, ".git/") {
+		t.Errorf("status %d, %s", code, out)
+	}
+	r := engine.Run(t, bin, "--config", policy, "git", "--view", name, dir, "format-patch", "--stdout", base+"..")
+	if r.Code != 0 || !strings.Contains(r.Stdout, "Subject: [PATCH] second") || !strings.Contains(r.Stdout, "+b\n") {
+		t.Errorf("status %d, %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if after := tree(t, dir); after != before {
+		t.Errorf("the directory was\n%sand is\n%s", before, after)
+	}
+	if r := engine.Run(t, bin, "git", "--view", "none-of-this-name", dir, "log"); r.Code != 125 || !strings.Contains(r.Stderr, "no such view") {
+		t.Errorf("status %d, %s", r.Code, r.Stderr)
+	}
+	patch := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-patch-"), "patch")
+	if err := os.WriteFile(patch, []byte(r.Stdout), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(patch), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := host("git -c user.name=u -c user.email=u@h am -q " + patch + " && git log --format=%s -1 && cat a"); got != "second\na\nb" {
+		t.Errorf("after git am: %q", got)
+	}
+	if code, out := ctl(t, "workspace", "diff", name); code != 0 || strings.Contains(out, "M a") {
+		t.Errorf("what has come out still shows: status %d, %s", code, out)
+	}
+}
