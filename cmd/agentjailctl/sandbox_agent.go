@@ -83,12 +83,16 @@ func chosenAgent(c *cli.Context) (*agentRun, error) {
 	return a, nil
 }
 
-// workspaces returns those of the call, by default this process's directory.
+// workspaces returns those of the call, by default this process's directory, by its name without
+// the links by which a shell came to it.
 func (a *agentRun) workspaces(given []string) []string {
-	if a != nil && len(given) == 0 {
-		return []string{"."}
+	if a == nil || len(given) > 0 {
+		return given
 	}
-	return given
+	if dir, err := os.Readlink("/proc/self/cwd"); err == nil {
+		return []string{dir}
+	}
+	return []string{"."}
 }
 
 // names are the rules of the network in place of policy's; none leaves policy's.

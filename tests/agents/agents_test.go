@@ -64,7 +64,7 @@ func run(t *testing.T, dir string, args ...string) engine.Result {
 	t.Helper()
 	cmd := exec.Command(bin, append([]string{"sandbox"}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+npmDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	cmd.Env = append(os.Environ(), "PWD="+dir, "PATH="+npmDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	_ = cmd.Run()

@@ -141,10 +141,14 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// TestNoNames: an agent without names reaches nothing, whatever the policy lists.
+// TestNoNames: an agent without names reaches nothing, whatever the policy lists. The caller may have come to the project by a link.
 func TestNoNames(t *testing.T) {
 	tool(t, "")
-	r := in(t, repository(t), "--", "-c", "cat /proc/net/dev | wc -l; getent hosts example.test; echo $?")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(repository(t), link); err != nil {
+		t.Fatal(err)
+	}
+	r := in(t, link, "--", "-c", "cat /proc/net/dev | wc -l; getent hosts example.test; echo $?")
 	if r.Stdout != "3\n2\n" || !strings.Contains(r.Stderr, "  names       none\n") {
 		t.Errorf("%v", r)
 	}
