@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -154,7 +155,7 @@ func (o *opened) paths(args []string) (out []string) {
 		if rest, ok := strings.CutPrefix(p, o.record.Path+"/"); ok {
 			p = rest
 		}
-		out = append(out, p)
+		out = append(out, path.Clean(p))
 	}
 	return out
 }

@@ -27,8 +27,8 @@ the jail.`,
 
 func workspaceDiscardCommand() *cli.Command {
 	return &cli.Command{
-		Name: "discard", Usage: "remove views, with all that jails wrote into them", ArgsUsage: "ID...",
-		Description: "The directories stay as they are. A view that a jail has is not removed.",
+		Name: "discard", Usage: "remove a view, or its changes of some paths", ArgsUsage: "ID [PATH...]",
+		Description: "The directory stays as it is. A view that a jail has is not changed. Without PATHs all that\njails wrote is removed.",
 		Action:      workspaceDiscard,
 	}
 }
@@ -78,6 +78,9 @@ func workspaceList(c *cli.Context) error {
 }
 
 func workspaceDiscard(c *cli.Context) error {
+	if c.NArg() > 1 {
+		return discardPaths(c)
+	}
 	if c.NArg() == 0 {
 		return errors.New("discard needs the id of a view: see `agentjail workspace list`")
 	}
@@ -85,17 +88,23 @@ func workspaceDiscard(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, ref := range c.Args().Slice() {
-		r, err := store.Open(ref)
-		if err == nil {
-			err = store.Discard(r)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		fmt.Fprintf(c.App.Writer, "discarded %s of %s\n", r.ID, printable.Line(r.Path, 0))
+	r, err := store.Open(c.Args().First())
+	if err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	if err := store.Discard(r); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "discarded %s of %s\n", r.ID, printable.Line(r.Path, 0))
+	return err
+}
+
+// discardPaths removes the changes of some paths from a view.
+func discardPaths(c *cli.Context) error {
+	o, err := openView(c, true)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	return o.Discard(o.review, o.chosen, o.paths(c.Args().Tail()))
 }

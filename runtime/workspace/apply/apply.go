@@ -16,7 +16,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,7 +24,6 @@ import (
 
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/openat"
-	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/workspace/review"
 )
 
@@ -58,6 +56,9 @@ type Result struct {
 // it was.
 var ErrConflicts = errors.New("nothing was applied: there are conflicts (remedy: --each applies the other files, or name paths)")
 
+// ErrBusy means that another apply works in the directory.
+var ErrBusy = errors.New("another apply works in the directory (remedy: try again when it has ended)")
+
 // Lock locks a directory against another apply in it, until the result is closed.
 func Lock(directory *os.File) (*os.File, error) {
 	lock, err := openat.Reopen(int(directory.Fd()), unix.O_RDONLY|unix.O_DIRECTORY)
@@ -67,7 +68,7 @@ func Lock(directory *os.File) (*os.File, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		if err == unix.EWOULDBLOCK {
-			return nil, errors.New("another apply works in the directory (remedy: try again when it has ended)")
+			return nil, ErrBusy
 		}
 		return nil, fmt.Errorf("locking the directory: %w", err)
 	}
@@ -285,143 +286,4 @@ func (v *View) removeJournal() error {
 		return fmt.Errorf("removing the journal: %w", err)
 	}
 	return nil
-}
-
-// record records the ctimes that a finished plan has left, and empties the layer of what was
-// applied.
-func (v *View) record(res result) error {
-	plan, err := v.readPlan()
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // nothing was committed
-	}
-	if err != nil {
-		return err
-	}
-	if v.Applied == nil {
-		v.Applied = map[string]int64{}
-	}
-	dir := int(v.Directory.Fd())
-	for i := range plan.Ops {
-		op := &plan.Ops[i]
-		if up := path.Dir(op.Path); i == 0 || up != path.Dir(plan.Ops[i-1].Path) {
-			v.remember(dir, up, "")
-		}
-		if now, there := stateAt(dir, op.Path); there {
-			old := now
-			old.Ctime = op.Old.Ctime
-			switch {
-			case now.Ino == op.New.Ino && op.Dir:
-				v.remember(dir, op.Path, "/")
-			case now.Ino == op.New.Ino, old == op.Old, op.Do == chmod, op.OldTree != "" && now.Ino == op.Old.Ino:
-				v.remember(dir, op.Path, "")
-			}
-		}
-	}
-	if err := v.Save(v.Applied); err != nil {
-		return fmt.Errorf("recording what was applied: %w", err)
-	}
-	crash.Step("parent")
-	if !res.Done || plan.Live || v.Live {
-		return nil
-	}
-	return v.settle(plan)
-}
-
-// remember records a file's ctime.
-func (v *View) remember(dir int, at, suffix string) {
-	if st, there := stateAt(dir, at); there {
-		v.Applied[at+suffix] = st.Ctime
-		v.Applied[at] = st.Ctime
-	}
-}
-
-func stateAt(dir int, at string) (review.State, bool) {
-	fd, err := overlayfs.Beneath(dir, at, unix.O_PATH)
-	if err != nil {
-		return review.State{}, false
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil {
-		return review.State{}, false
-	}
-	return review.StateOf(&st), true
-}
-
-// settle removes from the layer what the directory has now: the view shows the same, and the
-// directory's later changes with it.
-func (v *View) settle(plan *Plan) error {
-	upper, dir := int(v.Upper.Fd()), int(v.Directory.Fd())
-	var open []string // paths that are not as the plan left them
-	for i := range plan.Ops {
-		if op := &plan.Ops[i]; !isDone(op, dir) {
-			open = append(open, op.Path)
-		}
-	}
-	for _, at := range plan.Units {
-		if !slices.ContainsFunc(open, func(p string) bool { return below(at, p) }) {
-			if err := removeBeneath(upper, at); err != nil {
-				return err
-			}
-		}
-	}
-	plain := map[string]bool{}
-	for i := range plan.Ops {
-		op := &plan.Ops[i]
-		if !op.Settle || op.Do == chmod && op.Dir || !isDone(op, dir) || !isPlain(upper, path.Dir(op.Path), plain) {
-			continue
-		}
-		if err := removeBeneath(upper, op.Path); err != nil {
-			return err
-		}
-		if i%100 == 0 {
-			crash.Step("parent")
-		}
-	}
-	return nil
-}
-
-// isDone reports whether the directory has what an operation left.
-func isDone(op *Op, dir int) bool {
-	now, there := stateAt(dir, op.Path)
-	switch op.Do {
-	case remove:
-		return !there
-	case chmod:
-		return there && now.Ino == op.Old.Ino && now.Mode&0o777 == op.Mode
-	}
-	return there && now.Ino == op.New.Ino
-}
-
-// removeBeneath removes a tree at a path, without following links.
-func removeBeneath(root int, at string) error {
-	parent, err := overlayfs.Beneath(root, path.Dir(at), unix.O_PATH|unix.O_DIRECTORY)
-	if err == unix.ENOENT || err == unix.ENOTDIR {
-		return nil
-	}
-	if err != nil {
-		return &os.PathError{Op: "open", Path: path.Dir(at), Err: err}
-	}
-	defer unix.Close(parent)
-	return new(worker).removeAll(parent, path.Base(at))
-}
-
-// isPlain reports whether a directory of the layer, and each on the way to it, is merged with the
-// directory of the same path.
-func isPlain(upper int, at string, known map[string]bool) bool {
-	if at == "." {
-		return true
-	}
-	if is, ok := known[at]; ok {
-		return is
-	}
-	is := false
-	if isPlain(upper, path.Dir(at), known) {
-		if fd, err := overlayfs.Beneath(upper, at, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
-			is = overlayfs.Attr(fd, "opaque") != "y" && overlayfs.Attr(fd, "redirect") == ""
-			unix.Close(fd)
-		}
-	}
-	known[at] = is
-	return is
 }

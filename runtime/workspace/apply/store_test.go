@@ -11,8 +11,8 @@ import (
 	"agentjail.dev/runtime/workspace"
 )
 
-// TestStore: a recorded view is reviewed while a jail has it, and applied; an apply that was cut off
-// is undone before the view is used for anything else.
+// TestStore: a recorded view is reviewed while a jail has it, and applied; an apply that was cut
+// off is undone before the view is used for anything else.
 func TestStore(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount")

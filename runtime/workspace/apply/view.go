@@ -88,6 +88,9 @@ func recoverOne(ctx context.Context, s workspace.Store, r *workspace.Record) (st
 	}
 	defer v.Close()
 	lock, err := Lock(v.Directory)
+	if errors.Is(err, ErrBusy) { // it was not cut off, or another call finishes it
+		return "", nil
+	}
 	if err != nil {
 		return "", err
 	}

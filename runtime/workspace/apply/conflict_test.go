@@ -1,0 +1,167 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/callfilter"
+	"agentjail.dev/seccomp/bpf/filtertest"
+)
+
+// paths are those of problems.
+func paths(list []Problem) (out []string) {
+	for _, p := range list {
+		out = append(out, p.Path)
+	}
+	return out
+}
+
+// TestConflicts: what the owner changed since the view began is a conflict by name; nothing is
+// applied then, or the rest with --each. What an apply changed is none.
+func TestConflicts(t *testing.T) {
+	p := newPlace(t, project)
+	m := p.merged
+	p.write(t, m, map[string]string{"a.txt": "agent\n", "both": "agent\n", "b.txt": "agent\n", "src/deep/y": "y\n", "new/x": "x\n"})
+	for _, name := range []string{"gone", "lib", "link", "src/old.go"} {
+		must(t, os.RemoveAll(m+"/"+name))
+	}
+	p.unmount(t)
+	p.write(t, p.dir, map[string]string{"a.txt": "owner\n", "both": "owner\n", "lib/three": "owner\n", "link": "->b.txt", "same.txt": "owner\n"})
+	before := list(t, p.dir)
+	want := []string{"a.txt", "both", "lib", "link"}
+	res, err := p.apply(t, Options{})
+	if !errors.Is(err, ErrConflicts) || !slices.Equal(paths(res.Conflicts), want) || len(res.Applied) > 0 {
+		t.Errorf("%+v: %v", res, err)
+	}
+	if got := list(t, p.dir); got != before {
+		t.Errorf("the directory is\n%s\nnot\n%s", got, before)
+	}
+	if res, err := p.apply(t, Options{Paths: []string{"src/deep"}}); err != nil || !slices.Equal(res.Applied, []string{"src/deep/y"}) {
+		t.Errorf("%+v: %v", res, err)
+	}
+	res, err = p.apply(t, Options{Each: true})
+	if err != nil || !slices.Equal(paths(res.Conflicts), want) || !slices.Equal(res.Applied, []string{"b.txt", "gone", "new", "src/old.go"}) {
+		t.Errorf("%+v: %v", res, err)
+	}
+	if got := list(t, p.dir); !strings.Contains(got, "a.txt 100644 1234:1235 owner\n") || !strings.Contains(got, "lib/three") || strings.Contains(got, "gone") {
+		t.Errorf("the directory is\n%s", got)
+	}
+	// The view goes on: what it changes of the applied files is no conflict.
+	p.mount(t)
+	must(t, os.RemoveAll(m+"/src"))
+	must(t, os.RemoveAll(m+"/new"))
+	p.write(t, m, map[string]string{"b.txt": "again\n"})
+	p.unmount(t)
+	if res, err := p.apply(t, Options{Each: true}); err != nil || !slices.Equal(paths(res.Conflicts), want) || !slices.Equal(res.Applied, []string{"b.txt", "new", "src"}) {
+		t.Errorf("%+v: %v", res, err)
+	}
+}
+
+// TestMeanwhile: what the owner changes between the comparison and the apply is a conflict, too,
+// and stays.
+func TestMeanwhile(t *testing.T) {
+	for at, change := range map[string]func(dir string) error{
+		"b.txt": func(dir string) error { return os.WriteFile(dir+"/b.txt", []byte("own\n"), 0o600) },
+		"turn":  func(dir string) error { return os.WriteFile(dir+"/turn/more", nil, 0o600) },
+		"gone":  func(dir string) error { return os.Chmod(dir+"/gone/file", 0o600) },
+		"new":   func(dir string) error { return os.Mkdir(dir+"/new", 0o700) },
+		"swap":  func(dir string) error { return os.Remove(dir + "/swap") },
+		"src/deep/y": func(dir string) error {
+			return errors.Join(os.Rename(dir+"/src", dir+"/moved"), os.Symlink("moved", dir+"/src"))
+		},
+	} {
+		for _, each := range []bool{false, true} {
+			p := newPlace(t, project)
+			work1(t, p)
+			p.unmount(t)
+			r := p.review(t)
+			must(t, change(p.dir))
+			before := list(t, p.dir)
+			res, err := p.view.Run(t.Context(), r, r.Changes, Options{Each: each})
+			if !slices.Contains(paths(res.Conflicts), at) || each != (err == nil) {
+				t.Errorf("%s: %+v: %v", at, res, err)
+			}
+			if got := list(t, p.dir); !each && got != before {
+				t.Errorf("%s: the directory is\n%s\nnot\n%s", at, got, before)
+			}
+		}
+	}
+}
+
+// TestFullDisk: nothing is applied where there is no room for all, and nothing is left.
+func TestFullDisk(t *testing.T) {
+	p := newPlace(t, project)
+	for i := range 20 {
+		must(t, os.WriteFile(fmt.Sprintf("%s/big%d", p.merged, i), make([]byte, 100_000), 0o644))
+	}
+	must(t, os.Remove(p.merged+"/a.txt"))
+	p.own(t, p.merged)
+	p.unmount(t)
+	before := list(t, p.dir)
+	must(t, unix.Mount("none", p.top, "", unix.MS_REMOUNT, "size=3m"))
+	if res, err := p.apply(t, Options{}); err == nil || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("%+v: %v", res, err)
+	}
+	if got := list(t, p.dir); got != before || Pending(p.view.Journal) {
+		t.Errorf("the directory is\n%s\nnot\n%s", got, before)
+	}
+	must(t, unix.Mount("none", p.top, "", unix.MS_REMOUNT, "size=30m"))
+	if _, err := p.apply(t, Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDiscard: what is discarded by a path shows no more, and the rest still does.
+func TestDiscard(t *testing.T) {
+	p := newPlace(t, project)
+	work1(t, p)
+	must(t, os.RemoveAll(p.merged+"/src/deep"))
+	p.write(t, p.merged, map[string]string{"src/deep/z": "z\n"})
+	p.unmount(t)
+	discard := func(paths ...string) error {
+		r := p.review(t)
+		chosen, err := r.Select(paths)
+		must(t, err)
+		return p.view.Discard(r, chosen, paths)
+	}
+	must(t, discard("a.txt", "lib2", "new/dir", "gone", "b.txt"))
+	if err := discard("src/deep/x"); err == nil || !strings.Contains(err.Error(), "as a whole") {
+		t.Errorf("a part of a new directory: %v", err)
+	}
+	must(t, discard("src/deep"))
+	if got, want := changes(p.review(t)), "A inner -> src/main.go, A new.txt, A new/, A new/empty/, D src/old.go, T swap/, A swap/is/, A swap/is/dir, T turn"; got != want {
+		t.Errorf("%s\nnot\n%s", got, want)
+	}
+	p.view.Live = true
+	if err := discard("turn"); err == nil {
+		t.Error("discarded while a jail has the view")
+	}
+	p.view.Live = false
+	must(t, discard("."))
+	if got := changes(p.review(t)); got != "" {
+		t.Errorf("still %s", got)
+	}
+}
+
+// TestFilter: the process that applies makes no device and no pipe, changes no owner and
+// attribute, runs no program and has no network.
+func TestFilter(t *testing.T) {
+	const pid = 4711
+	run := filtertest.Runner(t, filter(pid))
+	denied := uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
+	for nr, want := range map[uint32]uint32{
+		unix.SYS_OPENAT2: unix.SECCOMP_RET_ALLOW, unix.SYS_RENAMEAT2: unix.SECCOMP_RET_ALLOW, statCall: unix.SECCOMP_RET_ALLOW, unix.SYS_MKNODAT: denied,
+		unix.SYS_FCHOWNAT: denied, unix.SYS_FSETXATTR: denied, unix.SYS_EXECVE: denied, unix.SYS_SOCKET: denied, unix.SYS_LINKAT: denied,
+		unix.SYS_OPENAT: denied, unix.SYS_PTRACE: denied, unix.SYS_MOUNT: denied, unix.SYS_SETXATTR: denied, unix.SYS_IO_URING_SETUP: denied,
+	} {
+		if got := run(callfilter.Arch, nr); got != want {
+			t.Errorf("call %d: %#x, not %#x", nr, got, want)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/overlayfs"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/workspace/review"
+)
+
+// record records the ctimes that a finished plan has left, and empties the layer of what was
+// applied.
+func (v *View) record(res result) error {
+	plan, err := v.readPlan()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // nothing was committed
+	}
+	if err != nil {
+		return err
+	}
+	if v.Applied == nil {
+		v.Applied = map[string]int64{}
+	}
+	dir := int(v.Directory.Fd())
+	for i := range plan.Ops {
+		op := &plan.Ops[i]
+		if up := path.Dir(op.Path); i == 0 || up != path.Dir(plan.Ops[i-1].Path) {
+			v.remember(dir, up, "")
+		}
+		if now, there := stateAt(dir, op.Path); there {
+			old := now
+			old.Ctime = op.Old.Ctime
+			switch {
+			case now.Ino == op.New.Ino && op.Dir:
+				v.remember(dir, op.Path, "/")
+			case now.Ino == op.New.Ino, old == op.Old, op.Do == chmod, op.OldTree != "" && now.Ino == op.Old.Ino:
+				v.remember(dir, op.Path, "")
+			}
+		}
+	}
+	if err := v.Save(v.Applied); err != nil {
+		return fmt.Errorf("recording what was applied: %w", err)
+	}
+	crash.Step("parent")
+	if !res.Done || plan.Live || v.Live {
+		return nil
+	}
+	return v.settle(plan)
+}
+
+// remember records a file's ctime.
+func (v *View) remember(dir int, at, suffix string) {
+	if st, there := stateAt(dir, at); there {
+		v.Applied[at+suffix] = st.Ctime
+		v.Applied[at] = st.Ctime
+	}
+}
+
+func stateAt(dir int, at string) (review.State, bool) {
+	fd, err := overlayfs.Beneath(dir, at, unix.O_PATH)
+	if err != nil {
+		return review.State{}, false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return review.State{}, false
+	}
+	return review.StateOf(&st), true
+}
+
+// settle removes from the layer what the directory has now: the view shows the same, and the
+// directory's later changes with it.
+func (v *View) settle(plan *Plan) error {
+	upper, dir := int(v.Upper.Fd()), int(v.Directory.Fd())
+	var open []string // paths that are not as the plan left them
+	for i := range plan.Ops {
+		if op := &plan.Ops[i]; !isDone(op, dir) {
+			open = append(open, op.Path)
+		}
+	}
+	for _, at := range plan.Units {
+		if !slices.ContainsFunc(open, func(p string) bool { return below(at, p) }) {
+			if err := removeBeneath(upper, at); err != nil {
+				return err
+			}
+		}
+	}
+	plain := map[string]bool{}
+	for i := range plan.Ops {
+		op := &plan.Ops[i]
+		if !op.Settle || op.Do == chmod && op.Dir || !isDone(op, dir) || !isPlain(upper, path.Dir(op.Path), plain) {
+			continue
+		}
+		if err := removeBeneath(upper, op.Path); err != nil {
+			return err
+		}
+		if i%100 == 0 {
+			crash.Step("parent")
+		}
+	}
+	return nil
+}
+
+// isDone reports whether the directory has what an operation left.
+func isDone(op *Op, dir int) bool {
+	now, there := stateAt(dir, op.Path)
+	switch op.Do {
+	case remove:
+		return !there
+	case chmod:
+		return there && now.Ino == op.Old.Ino && now.Mode&0o777 == op.Mode
+	}
+	return there && now.Ino == op.New.Ino
+}
+
+// removeBeneath removes a tree at a path, without following links.
+func removeBeneath(root int, at string) error {
+	parent, err := overlayfs.Beneath(root, path.Dir(at), unix.O_PATH|unix.O_DIRECTORY)
+	if err == unix.ENOENT || err == unix.ENOTDIR {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path.Dir(at), Err: err}
+	}
+	defer unix.Close(parent)
+	return new(worker).removeAll(parent, path.Base(at))
+}
+
+// isPlain reports whether a directory of the layer, and each on the way to it, is merged with the
+// directory of the same path.
+func isPlain(upper int, at string, known map[string]bool) bool {
+	if at == "." {
+		return true
+	}
+	if is, ok := known[at]; ok {
+		return is
+	}
+	is := false
+	if isPlain(upper, path.Dir(at), known) {
+		if fd, err := overlayfs.Beneath(upper, at, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
+			is = overlayfs.Attr(fd, "opaque") != "y" && overlayfs.Attr(fd, "redirect") == ""
+			unix.Close(fd)
+		}
+	}
+	known[at] = is
+	return is
+}
+
+// Discard removes chosen changes from the view's layer, so that the view shows the directory's
+// files there. paths are what they were chosen by.
+func (v *View) Discard(r *review.Review, chosen []*review.Change, paths []string) error {
+	if v.Live {
+		return errors.New("a jail has the view (remedy: end the jail first)")
+	}
+	upper, plain := int(v.Upper.Fd()), map[string]bool{}
+	gone := map[string]bool{}
+	remove := func(at string) error {
+		gone[at] = true
+		return removeBeneath(upper, at)
+	}
+	// Without a file of the layer there is none, or the directory's: but in a renamed directory.
+	bare := func(c *review.Change) bool {
+		for _, to := range r.Moved {
+			if below(to, c.Path) {
+				return false
+			}
+		}
+		return c.Kind == review.Added
+	}
+	within := func(at string) bool {
+		return slices.ContainsFunc(paths, func(p string) bool { return p == "." || below(p, at) })
+	}
+	for _, at := range r.Units {
+		if within(at) {
+			if err := remove(at); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range chosen {
+		if !within(c.Path) && !(c.From != "" && within(c.From)) && !(c.By != "" && within(c.By)) {
+			continue // a directory that others need
+		}
+		up := path.Dir(c.Path)
+		for up != "." && !gone[up] {
+			up = path.Dir(up)
+		}
+		switch {
+		case up != "." || gone[c.Path]:
+			continue
+		case !bare(c) && !isPlain(upper, path.Dir(c.Path), plain):
+			return fmt.Errorf("%s lies in a directory that was renamed or made anew (remedy: discard that one as a whole)", printable.Line(c.Path, 0))
+		case c.Kind == review.Mode && c.Type == review.Dir:
+			if err := new(worker).chmod(upper, c.Path, c.Old.Mode&0o777); err != nil {
+				return &os.PathError{Op: "chmod", Path: c.Path, Err: err}
+			}
+			continue
+		}
+		if err := remove(c.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
