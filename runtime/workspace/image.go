@@ -170,7 +170,7 @@ func openLoop(n int) (*os.File, error) {
 		return f, err
 	}
 	err = unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, uint32(n))))
-	if err != nil && err != unix.EEXIST {
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, &os.PathError{Op: "mknod", Path: path, Err: err}
 	}
 	return os.OpenFile(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -200,7 +200,7 @@ func boundTo(image *os.File) (*os.File, error) {
 			return device, nil
 		}
 		device.Close()
-		if err != nil && err != unix.ENXIO { // ENXIO: unbound meanwhile
+		if err != nil && !errors.Is(err, unix.ENXIO) { // ENXIO: unbound meanwhile
 			return nil, fmt.Errorf("loop device %d: %w", n, err)
 		}
 	}
@@ -237,7 +237,7 @@ func bind(image *os.File) (*os.File, error) {
 			return device, nil
 		}
 		device.Close()
-		if err != unix.EBUSY { // EBUSY: another process was faster
+		if !errors.Is(err, unix.EBUSY) { // EBUSY: another process was faster
 			return nil, fmt.Errorf("binding a loop device: %w", err)
 		}
 	}

@@ -67,7 +67,7 @@ func connectLo(fd int, at unix.Sockaddr) error {
 		return err
 	}
 	err := poll()
-	for err == unix.EINTR {
+	for errors.Is(err, unix.EINTR) {
 		err = poll()
 	}
 	if err != nil {

@@ -63,7 +63,7 @@ func linkProgram(store, to string) error {
 	}
 	defer copied.Close()
 	err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", copied.Fd()), unix.AT_FDCWD, to, unix.AT_SYMLINK_FOLLOW)
-	if err != nil && err != unix.EEXIST {
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return &os.PathError{Op: "link", Path: to, Err: err}
 	}
 	return nil

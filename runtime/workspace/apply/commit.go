@@ -292,7 +292,7 @@ func (w *worker) clean(at string) error {
 	}
 	crash.Step("apply")
 	err = unix.Unlinkat(w.dir, w.plan.Staging, unix.AT_REMOVEDIR)
-	if err != nil && err != unix.ENOENT && err != unix.ENOTEMPTY {
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) {
 		return fmt.Errorf("removing %s: %w", w.plan.Staging, err)
 	}
 	return nil

@@ -124,7 +124,7 @@ func isDone(op *Op, dir int) bool {
 // removeBeneath removes a tree at a path, without following links.
 func removeBeneath(root int, at string) error {
 	parent, err := overlayfs.Beneath(root, path.Dir(at), unix.O_PATH|unix.O_DIRECTORY)
-	if err == unix.ENOENT || err == unix.ENOTDIR {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
 	if err != nil {

@@ -260,10 +260,10 @@ func (w *worker) chmod(dir int, at string, mode uint32) error {
 // removeAll removes a tree in the staging directory.
 func (w *worker) removeAll(dir int, at string) error {
 	err := unix.Unlinkat(dir, at, 0)
-	if err == nil || err == unix.ENOENT {
+	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
-	if err != unix.EISDIR && err != unix.EPERM {
+	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
 		return &os.PathError{Op: "remove", Path: at, Err: err}
 	}
 	if err := w.chmod(dir, at, 0o700); err != nil {

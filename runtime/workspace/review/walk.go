@@ -111,10 +111,10 @@ func isGit(list []entry, actual *os.File) bool {
 // openDir opens a directory; nil where there is none.
 func (w *walker) openDir(root int, at string) (*os.File, error) {
 	fd, err := overlayfs.Beneath(root, at, unix.O_RDONLY|unix.O_DIRECTORY)
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		return os.NewFile(uintptr(fd), at), nil
-	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV:
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
 		return nil, nil
 	}
 	return nil, &os.PathError{Op: "open", Path: at, Err: err}
