@@ -45,6 +45,16 @@ type dockerContainer struct {
 		AttachStdin, AttachStdout, AttachStderr bool
 		Healthcheck                             struct{ Test []string }
 	}
+	MountPoints map[string]struct{ Type, Source string } // by destination
+}
+
+// image returns where Docker has mounted the image that a container is to have at a destination; ""
+// for another mount.
+func (d *dockerContainer) image(at string) string {
+	if d == nil || d.MountPoints[at].Type != "image" {
+		return ""
+	}
+	return d.MountPoints[at].Source
 }
 
 // readDocker reads Docker's record of a container. It returns nil for another engine's container,

@@ -150,6 +150,11 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 		if err != nil {
 			return fmt.Errorf("mount at %s: %w", m.Destination, err)
 		}
+		if at := p.docker.image(m.Destination); at != "" {
+			if err := p.Sources[i].SetImage(at, p.Engine); err != nil {
+				return fmt.Errorf("mount at %s: %w", m.Destination, err)
+			}
+		}
 		if g.PlainRoot && m.Source == m.Destination && slices.Contains(m.Options, "ro") {
 			p.Sources[i].Role = bindsource.Injected // a part of the root, on a file system of its own
 		}

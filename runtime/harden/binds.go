@@ -39,6 +39,12 @@ func bind(p *pass, i int, m *specs.Mount) {
 		Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), NonRecursive: !slices.Contains(m.Options, "rbind"), Source: f.Path,
 		Storage: plan.StorageDirect,
 	}
+	if f.Role == bindsource.EngineImage {
+		if !readOnly {
+			p.change(rings.Access, report.Lowered, mountField(m), "writable", "read-only", "an image")
+		}
+		readOnly, b.Storage = true, plan.StorageLayers
+	}
 	if f.Role == bindsource.Injected && f.Kind == bindsource.File {
 		readOnly = engineFile(p, m, f, &b, readOnly)
 	}
@@ -204,7 +210,9 @@ func owner(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, known bool) pl
 	case f.Secret && f.Kind == bindsource.File && !p.f.Host.Rootless:
 		// Its reader is the user that the engine's caller named.
 		return engineOwner(p)
-	case f.Role == bindsource.Injected, f.System, known:
+	case f.Role == bindsource.EngineImage && !p.f.Host.Rootless:
+		return engineOwner(p)
+	case f.Role == bindsource.Injected, f.Role == bindsource.EngineImage, f.System, known:
 		// Files of root's that every user of the host can read, and no others.
 		return plan.OwnerNone
 	case bindsource.Allowed(*f, p.pol.Binds):

@@ -31,24 +31,29 @@ func (s *stager) cloneLayers() (err error) {
 		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
 		return nil
 	}
+	s.lower, err = s.cloneMapped(s.layers.parent)
+	return unlessUnsupported(err)
+}
+
+// cloneMapped clones a directory of layers, read-only, with its files' ids mapped to the jail's.
+func (s *stager) cloneMapped(dir string) (*os.File, error) {
 	ns, err := s.namespace(s.Plan.IDs.ForImage())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	parent, err := OpenDir(s.layers.parent)
+	parent, err := OpenDir(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer parent.Close()
 	fd, err := cloneTree(parent, false, &unix.MountAttr{
 		Attr_set:    unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
 		Propagation: unix.MS_PRIVATE, Userns_fd: uint64(ns.Fd()),
 	})
-	if err == nil {
-		s.lower = os.NewFile(uintptr(fd), s.layers.parent)
-		return nil
+	if err != nil {
+		return nil, err
 	}
-	return unlessUnsupported(err)
+	return os.NewFile(uintptr(fd), dir), nil
 }
 
 // unlessUnsupported drops the errors of a kernel or file system that has no

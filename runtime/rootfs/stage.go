@@ -203,24 +203,25 @@ func (s *stager) leaveOut() error {
 
 type stager struct {
 	Request
-	layer, root string
-	dev         uint64
-	notes       []string
-	trusts      []trust
-	inside      bool
-	places      []string
-	userns      map[string]*os.File // by id map text
-	layers      layers
-	lower       *os.File         // detached clone of the layers, or nil
-	binds       map[int]*os.File // detached clones by mount index
-	nested      []Nested
-	enclosing   map[int]int // by mount index, the mount that it lies in and is mounted with
-	views       []View
-	viewsDev    uint64
-	protected   []Protected
-	reviews     []state.Review
-	attach      []attachment
-	outer       []outerMount
+	layer, root  string
+	dev          uint64
+	notes        []string
+	trusts       []trust
+	inside       bool
+	places       []string
+	userns       map[string]*os.File // by id map text
+	layers       layers
+	lower        *os.File         // detached clone of the layers, or nil
+	binds        map[int]*os.File // detached clones by mount index
+	nested       []Nested
+	enclosing    map[int]int // by mount index, the mount that it lies in and is mounted with
+	views        []View
+	viewsDev     uint64
+	protected    []Protected
+	reviews      []state.Review
+	attach       []attachment
+	outer        []outerMount
+	engineImages map[int]engineImage // by mount index
 }
 
 func (s *stager) close() {
@@ -339,7 +340,11 @@ func (s *stager) attachBinds() error {
 		if err != nil {
 			return err
 		}
-		if err := unix.MoveMount(int(s.binds[b.Index].Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		if i, ok := s.engineImages[b.Index]; ok {
+			if err := s.mountEngineImage(b, i, at); err != nil {
+				return fmt.Errorf("the image at %s: %w", s.Spec.Mounts[b.Index].Destination, err)
+			}
+		} else if err := unix.MoveMount(int(s.binds[b.Index].Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return fmt.Errorf("%s: %w", b.Source, err)
 		}
 		var fs unix.Statfs_t

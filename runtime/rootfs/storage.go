@@ -14,6 +14,7 @@ var storages = map[plan.Storage]func(*stager, plan.Bind, *bindsource.Source) (*o
 	plan.StorageDirect: (*stager).cloneDirect,
 	plan.StorageImage:  (*stager).mountImage,
 	plan.StorageReview: (*stager).makeReview,
+	plan.StorageLayers: (*stager).cloneEngineImage,
 }
 
 // clone makes the tree of a bind mount as its storage has it.

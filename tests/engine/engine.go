@@ -337,17 +337,11 @@ func (e *Engine) Pidfile() string { return e.path("docker.pid") }
 
 // ping asks dockerd whether it is there.
 func (e *Engine) ping(ctx context.Context) error {
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", e.Socket())
-		},
-	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker/_ping", nil)
 	if err != nil {
 		return err
 	}
-	resp, err := client.Do(req)
+	resp, err := e.client().Do(req)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (f Fact) Roots() bool {
 // and it is no directory of the host's that was mounted there.
 func (f Fact) engines() bool {
 	switch f.Role {
-	case Injected:
+	case Injected, EngineImage:
 		return true
 	case Volume:
 		return f.Also == "" || sameVolume(f.Path, f.Also)

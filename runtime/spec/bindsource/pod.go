@@ -168,12 +168,12 @@ func podRefusal(f Fact, readOnly bool) (why, remedy string) {
 	}
 	for _, root := range []string{KubeletRoot(f.Also), KubeletRoot(f.Path)} {
 		if root != "" && (pathWithin(f.Also, root) || pathWithin(root, f.Also)) {
-			return "an engine keeps its containers in " + root, allows(ofStorage)
+			return "an engine keeps its containers in " + root, ofStorage
 		}
 	}
 	for _, s := range storage {
 		if pathWithin(f.Also, s) || pathWithin(s, f.Also) {
-			return "an engine keeps its containers in " + s, allows(ofStorage)
+			return "an engine keeps its containers in " + s, ofStorage
 		}
 	}
 	return forbiddenOfUsers(f.Also, readOnly)

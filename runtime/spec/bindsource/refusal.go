@@ -94,9 +94,11 @@ func allows(what string) string { return "policy: binds.allow, which opens " + w
 const (
 	ofListener = "every action that its listener performs for a client"
 	ofEngine   = "the host: a client of a container engine can become root there"
-	ofStorage  = "every other container of that engine's"
 	ofHost     = "this part of the host to the jail, with its owner's rights, root's too"
 )
+
+// ofStorage is the remedy for an engine's storage. It opens none of it.
+const ofStorage = "a volume by its name, an image by type=image, or a directory outside the storage"
 
 // engineSockets are the names of sockets of container engines and virtual machines: a client can
 // start programs as root.
@@ -162,10 +164,8 @@ func elsewhereRefusal(f Fact, readOnly bool) *refusal.Error {
 		code = refusal.BindUsers
 		why, remedy = forbiddenOfUsers(f.Also, readOnly)
 	}
-	for _, dir := range storage {
-		if why == "" && f.Role == Volume && (pathWithin(f.Also, dir) || pathWithin(dir, f.Also)) {
-			code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+dir, allows(ofStorage)
-		}
+	if why == "" && f.Role == Volume && f.Storage != "" {
+		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, ofStorage
 	}
 	if why == "" {
 		return nil
@@ -192,7 +192,7 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 			`where root works in directories of its own, policy: binds.root = "nobody", which opens files that everybody may write to, or "allow", which opens all that is root's below it; or `+allows(ofHost))
 	case why != "":
 	case f.Storage != "":
-		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, allows(ofStorage)
+		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, ofStorage
 	default:
 		code = refusal.BindUsers
 		why, remedy = forbiddenOfUsers(f.Path, readOnly)

@@ -130,11 +130,11 @@ func TestRefusalOfKinds(t *testing.T) {
 		{"a volume that is a directory of the host", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/srv/x"}, ""},
 		{"a volume that is /etc", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/etc"}, "it is /etc, mounted there"},
 		{"a volume that is the root", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/"}, "it is /, mounted there, and it is the host's whole file tree"},
-		{"a volume that is the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/var/lib/docker/overlay2"}, "keeps its containers"},
+		{"a volume that is the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Storage: "/var/lib/docker", Also: "/var/lib/docker/overlay2"}, "keeps its containers"},
 		{"a directory that is /root, mounted there", Fact{Path: "/srv/x", Kind: Dir, Also: "/root"}, "it is /root, mounted there"},
 		{"a home of an image-based system", Fact{Path: "/var/home/x/p", Kind: Dir, Also: "/sysroot/ostree/deploy/default/var/home/x/p"}, ""},
 		{"a directory that a volume's directory is mounted on", Fact{Path: "/srv/x", Kind: Dir, Also: "/var/lib/docker/volumes/v/_data"}, ""},
-		{"a volume that holds the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/var/lib/docker"}, "keeps its containers"},
+		{"a volume that holds the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Storage: "/var/lib/docker", Also: "/var/lib/docker"}, "keeps its containers"},
 	} {
 		if c.f.Role == Plain || c.f.Also != "" {
 			c.f.UID = 1000 // what is root's is another matter (TestRoots)

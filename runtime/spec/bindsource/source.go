@@ -33,10 +33,11 @@ type Role string
 
 // The roles.
 const (
-	Plain    Role = ""         // a path that a user chose
-	Injected Role = "injected" // the engine's own file for this container
-	Volume   Role = "volume"   // an engine's volume
-	OwnImage Role = "image"    // a file system that agentjail made (Image)
+	Plain       Role = ""             // a path that a user chose
+	Injected    Role = "injected"     // the engine's own file for this container
+	Volume      Role = "volume"       // an engine's volume
+	OwnImage    Role = "image"        // a file system that agentjail made (Image)
+	EngineImage Role = "engine-image" // an image that the engine mounted for this container
 )
 
 // Fact holds the facts about a source.
@@ -54,7 +55,7 @@ type Fact struct {
 	// Rooted reports that only root can have chosen any part of the way there, links
 	// included. It is looked at where there is such a link.
 	Rooted bool `json:"rooted,omitempty"`
-	// Storage reports that the path is, holds, or lies in an engine's storage.
+	// Storage is the engine's storage that Path, or Also of a volume, is, holds, or lies in.
 	Storage string `json:"storage,omitempty"`
 	// Also is where the host's file tree really has it, if it was mounted at
 	// Path from there: an engine's volume can be any directory of the host.
@@ -86,6 +87,9 @@ type Fact struct {
 	New bool `json:"new,omitempty"`
 	// Secret reports a secret or a configuration, whose owner and mode the engine set on request.
 	Secret bool `json:"secret,omitempty"`
+	// ImageRoot is where the engine mounted an image, and Inside the source's path in it.
+	ImageRoot string `json:"imageRoot,omitempty"`
+	Inside    string `json:"inside,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
 }
@@ -182,17 +186,27 @@ func (s *Source) look(e Engine) error {
 	if err := s.lookAtMounts(e); err != nil {
 		return err
 	}
+	switch {
+	case s.Role == Plain:
+		s.Storage = storageAt(s.Path, e)
+	case s.Role == Volume && s.Also != "" && role(s.Also, e) != Volume:
+		s.Storage = storageAt(s.Also, e)
+	}
+	return nil
+}
+
+// storageAt returns the engine's storage that a path is, holds, or lies in; "" for none.
+func storageAt(path string, e Engine) string {
 	dirs := append(e.Storage[:len(e.Storage):len(e.Storage)], storage...)
-	if root := KubeletRoot(s.Path); root != "" {
+	if root := KubeletRoot(path); root != "" {
 		dirs = append(dirs, root)
 	}
 	for _, dir := range dirs {
-		if s.Role == Plain && (pathWithin(s.Path, dir) || pathWithin(dir, s.Path)) {
-			s.Storage = dir
-			break
+		if pathWithin(path, dir) || pathWithin(dir, path) {
+			return dir
 		}
 	}
-	return nil
+	return ""
 }
 
 // lookAtMounts finds the real place of the source, and the mounts below it.
@@ -210,6 +224,9 @@ func (s *Source) lookAtMounts(e Engine) (err error) {
 	}
 	if s.Also, err = mounts.elsewhere(id, s.Path); err != nil {
 		return err
+	}
+	if s.Role == Plain && s.Also != "" && isSubpath(s.Path, e) {
+		s.setSubpath(e)
 	}
 	if s.Kind == Dir {
 		if s.Below, err = mounts.below(s.Path); err != nil {

@@ -94,6 +94,10 @@ const (
 // writes.
 const StorageImage Storage = "image"
 
+// StorageLayers mounts an engine's image, read-only, over clones of its layers with the owners of
+// the jail's root.
+const StorageLayers Storage = "layers"
+
 // Owner is the rule for which files of a bind mount the jail may own.
 type Owner string
 

@@ -1,0 +1,62 @@
+package bindsource
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// isSubpath recognises DOCKER/tmp/safe-mountN, where Docker 26 and later mount a part of a volume,
+// and Docker 28 and later a part of an image (moby, volume/safepath).
+func isSubpath(path string, e Engine) bool {
+	dir, name := filepath.Split(path)
+	return strings.HasPrefix(name, "safe-mount") && slices.ContainsFunc(e.Storage, func(s string) bool { return dir == s+"/tmp/" })
+}
+
+// setSubpath makes a part of a volume a volume's. What Docker has mounted from elsewhere in its
+// storage stays refused.
+func (s *Source) setSubpath(e Engine) {
+	switch {
+	case role(s.Also, e) == Volume:
+		s.Role, s.Also = Volume, ""
+	case storageAt(s.Also, e) == "":
+		s.Role = Volume // a directory that was made one is judged where it is
+	}
+}
+
+// SetImage makes a source an image's, of which the engine's record reports that it is mounted at
+// root for this container. A source elsewhere than on that mount's file system, or whose root is
+// not in the engine's storage, stays as it is.
+func (s *Source) SetImage(root string, e Engine) error {
+	var own, st unix.Stat_t
+	inStorage := slices.ContainsFunc(e.Storage, func(dir string) bool { return pathWithin(root, dir) })
+	if s.Role != Plain || !inStorage || unix.Lstat(root, &st) != nil || unix.Fstat(int(s.File.Fd()), &own) != nil || own.Dev != st.Dev {
+		return nil
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(s.File.Fd()), &fs); err != nil || int64(fs.Type) != unix.OVERLAYFS_SUPER_MAGIC {
+		return err
+	}
+	inside, err := e.Mounts.inside(int(s.File.Fd()), s.Path)
+	if err != nil || inside == "" {
+		return err
+	}
+	s.Role, s.ImageRoot, s.Inside, s.Also, s.Storage = EngineImage, root, inside, "", ""
+	return nil
+}
+
+// inside is the path of an open file in its file system; "" where the mounts do not show it.
+func (ms *Mounts) inside(fd int, path string) (string, error) {
+	id, err := mountOf(fd)
+	if err != nil {
+		return "", err
+	}
+	for m := range ms.all {
+		if m.ID == id && pathWithin(path, m.Point) {
+			return filepath.Join(m.Root, strings.TrimPrefix(path, m.Point)), nil
+		}
+	}
+	return "", ms.err
+}

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"agentjail.dev/tests/env"
+)
+
+// client speaks to dockerd.
+func (e *Engine) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", e.Socket())
+		},
+	}}
+}
+
+// API requests something of dockerd that the tests' client, Docker 20.10's, has no option for. It returns the response's
+// JSON object, and the text of an error of dockerd's.
+func (t *T) API(method, path string, body any) (map[string]any, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://docker"+path, bytes.NewReader(jsonOf(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := t.client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		return nil, fmt.Sprintf("%s: %s", resp.Status, text)
+	}
+	var out map[string]any
+	_ = json.Unmarshal(text, &out) // an empty response has none
+	return out, ""
+}
