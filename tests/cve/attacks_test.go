@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -127,8 +128,23 @@ func overwriteRuntime(t *testing.T, s system) (bool, string) {
 // workdirs are descriptors that are tried as an image's WORKDIR: first those that the old runc has open there, most often.
 var workdirs = []int{11, 8, 7, 9, 10, 12, 13, 14, 6, 5, 15, 16, 17, 18, 19, 20, 4, 3}
 
-// workdirImages are the images made for them so far, by descriptor.
-var workdirImages = map[int]string{}
+// workdirImage makes the image with one of them, the first time it is called.
+func workdirImage(fd int) (string, error) {
+	workdirImages.Lock()
+	defer workdirImages.Unlock()
+	name := fmt.Sprintf("workdir-%d", fd)
+	if workdirImages.made[fd] {
+		return name, nil
+	}
+	err := docker.ImportBusyboxWith(name, nil, nil, fmt.Sprintf("WORKDIR /proc/self/fd/%d", fd))
+	workdirImages.made[fd] = err == nil
+	return name, err
+}
+
+var workdirImages = struct {
+	sync.Mutex
+	made map[int]bool // by descriptor
+}{made: map[int]bool{}}
 
 // imageWorkdir: Docker hands the image's WORKDIR on as it is.
 func imageWorkdir(t *testing.T, s system) (bool, string) {
@@ -140,14 +156,11 @@ func imageWorkdir(t *testing.T, s system) (bool, string) {
 		tries = slices.Repeat(workdirs, 3)
 	}
 	for _, fd := range tries {
-		if workdirImages[fd] == "" {
-			name := fmt.Sprintf("workdir-%d", fd)
-			if err := docker.ImportBusyboxWith(name, nil, nil, fmt.Sprintf("WORKDIR /proc/self/fd/%d", fd)); err != nil {
-				t.Fatal(err)
-			}
-			workdirImages[fd] = name
+		img, err := workdirImage(fd)
+		if err != nil {
+			t.Fatal(err)
 		}
-		r := docker.For(t).Docker("run", "--rm", "--runtime="+s.name, workdirImages[fd], "cat", above(path))
+		r := docker.For(t).Docker("run", "--rm", "--runtime="+s.name, img, "cat", above(path))
 		if strings.Contains(r.Stdout, text) {
 			return true, fmt.Sprintf("read %s through descriptor %d", path, fd)
 		}
