@@ -30,6 +30,7 @@ func TestRealWork(t *testing.T) {
 		"as container root": {jail},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			got, files := work(t, docker.For(t), options...)
 			for i, line := range strings.Split(got, "\n") {
 				if w := strings.Split(want, "\n"); i >= len(w) || line != w[i] {
