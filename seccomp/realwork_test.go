@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -34,6 +35,7 @@ func TestRealWork(t *testing.T) {
 			continue // tests/e2e runs it
 		}
 		t.Run(w.Name, func(t *testing.T) {
+			t.Parallel()
 			for _, n := range w.Needs {
 				if _, err := exec.LookPath(n); err != nil {
 					t.Skip("needs ", err)
@@ -110,7 +112,7 @@ func diffLines(want, got string) string {
 // here, nothing else.
 var workCaps = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"}
 
-var containers int
+var containers atomic.Int64
 
 // goCache is kept between runs: compiling go's library takes most of a minute.
 func goCache() (string, error) {
@@ -125,8 +127,7 @@ func goCache() (string, error) {
 // startIn runs a script in a container: the host's root directories read-only,
 // a fresh tmpfs at /tmp, a network of its own with only lo.
 func startIn(runc, dir, script string, filter *specs.LinuxSeccomp) (string, error) {
-	containers++
-	id := fmt.Sprintf("agentjail-realwork-%d-%d", os.Getpid(), containers)
+	id := fmt.Sprintf("agentjail-realwork-%d-%d", os.Getpid(), containers.Add(1))
 	bundle := filepath.Join(dir, id)
 	rootfs := filepath.Join(bundle, "rootfs")
 	if err := os.MkdirAll(rootfs, 0o755); err != nil {
