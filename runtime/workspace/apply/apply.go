@@ -188,6 +188,9 @@ func (v *View) work(ctx context.Context, plan *Plan) (result, error) {
 	if err != nil {
 		return res, err // the journal stays, for the next call
 	}
+	if open, err := v.unfinished(); err != nil || open && res.Error != "" {
+		return res, fmt.Errorf("%s (remedy: when that is mended, `agentjail gc` finishes or undoes the apply)", errors.Join(errors.New(res.Error), err))
+	}
 	crash.Step("parent")
 	if err := v.record(res); err != nil {
 		return res, err
@@ -236,6 +239,24 @@ func (v *View) worker(ctx context.Context, plan *Plan) (res result, err error) {
 			errors.Join(ctx.Err(), werr), strings.TrimSpace(stderr.String()))
 	}
 	return res, nil
+}
+
+// unfinished reports whether the journal's plan is neither done nor taken back, or its staging
+// directory is left.
+func (v *View) unfinished() (bool, error) {
+	journal, err := os.Open(v.Journal)
+	if err != nil {
+		return false, err
+	}
+	defer journal.Close()
+	switch journalState(int(journal.Fd())) {
+	case planFile, undoingFile:
+		return true, nil
+	case begunFile:
+		_, there := stateAt(int(v.Directory.Fd()), review.StagingPrefix+v.ID)
+		return there, nil
+	}
+	return false, nil
 }
 
 // memory is a plan in a file without a name.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/callfilter"
+	"agentjail.dev/runtime/workspace/review"
 	"agentjail.dev/seccomp/bpf/filtertest"
 )
 
@@ -114,6 +115,67 @@ func TestFullDisk(t *testing.T) {
 	must(t, unix.Mount("none", p.top, "", unix.MS_REMOUNT, "size=30m"))
 	if _, err := p.apply(t, Options{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOthersStaging: what another process has at the staging directory's name stays, and nothing
+// is applied; then it is.
+func TestOthersStaging(t *testing.T) {
+	p := newPlace(t, project)
+	p.write(t, p.merged, map[string]string{"a.txt": "agent\n"})
+	p.unmount(t)
+	p.write(t, p.dir, map[string]string{review.StagingPrefix + "test/0": "another's\n"})
+	before := list(t, p.dir)
+	if res, err := p.apply(t, Options{}); err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("%+v: %v", res, err)
+	}
+	if got := list(t, p.dir); got != before || Pending(p.view.Journal) {
+		t.Errorf("the directory is\n%s\nnot\n%s", got, before)
+	}
+	must(t, os.RemoveAll(p.dir+"/"+review.StagingPrefix+"test"))
+	if _, err := p.apply(t, Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnfinished: an apply whose journal cannot be written any more is finished by a later call.
+func TestUnfinished(t *testing.T) {
+	p := newPlace(t, project)
+	work1(t, p)
+	view := list(t, p.merged)
+	p.unmount(t)
+	small := p.top + "/small"
+	must(t, os.Mkdir(small, 0o700))
+	must(t, unix.Mount("none", small, "tmpfs", 0, "nr_inodes=4")) // itself, the journal, and two files of it
+	t.Cleanup(func() { _ = unix.Unmount(small, unix.MNT_DETACH) })
+	p.view.Journal = small + "/journal"
+	if res, err := p.apply(t, Options{}); err == nil || !strings.Contains(err.Error(), "agentjail gc") || len(res.Applied) > 0 || !Pending(p.view.Journal) {
+		t.Errorf("%+v: %v", res, err)
+	}
+	must(t, unix.Mount("none", small, "", unix.MS_REMOUNT, "nr_inodes=20"))
+	if _, done, pending, err := p.view.Recover(t.Context()); err != nil || !done || !pending {
+		t.Errorf("done %v, pending %v: %v", done, pending, err)
+	}
+	if got := list(t, p.dir); got != view || Pending(p.view.Journal) {
+		t.Errorf("the directory is\n%s\nnot\n%s", got, view)
+	}
+}
+
+// TestOthersFile: what only root can read is not copied to the owner, whatever its mode.
+func TestOthersFile(t *testing.T) {
+	p := newPlace(t, map[string]string{"lib/secret": "s\n", "lib/x": "x\n"})
+	must(t, os.Chown(p.dir+"/lib/secret", 0, 0))
+	must(t, os.Chmod(p.dir+"/lib/secret", 0o040))
+	p.settled(t)
+	must(t, os.Rename(p.merged+"/lib", p.merged+"/lib2"))
+	p.unmount(t)
+	res, err := p.apply(t, Options{Each: true})
+	must(t, err)
+	if _, err := os.Lstat(p.dir + "/lib2/secret"); err == nil || !slices.Contains(paths(res.Conflicts), "lib2/secret") {
+		t.Errorf("%+v: %v", res, err)
+	}
+	if _, err := os.Lstat(p.dir + "/lib/secret"); err != nil {
+		t.Errorf("the file is lost: %v", err)
 	}
 }
 

@@ -93,6 +93,11 @@ func (w *worker) openShut() {
 	for i, item := range w.plan.Items {
 		if item.Shut && len(w.shut) < maxShut {
 			if fd, err := openItem(w.upper, w.dir, item); err == nil {
+				var st unix.Stat_t
+				if unix.Fstat(fd, &st) != nil || st.Uid != w.plan.UID { // never what is another user's
+					unix.Close(fd)
+					continue
+				}
 				w.shut[i] = fd
 			}
 		}
@@ -184,6 +189,9 @@ func (w *worker) apply() (bool, error) {
 	if err := w.note(begunFile); err != nil {
 		return false, err
 	}
+	if err := w.makeStaging(); err != nil { // what has its name is not of this plan
+		return false, errors.Join(err, unix.Unlinkat(w.journal, begunFile, 0))
+	}
 	failed, err := w.prepare()
 	if err != nil {
 		return false, errors.Join(err, w.abandon())
@@ -200,9 +208,6 @@ func (w *worker) apply() (bool, error) {
 }
 
 func (w *worker) prepare() (map[string]string, error) {
-	if err := w.makeStaging(); err != nil {
-		return nil, err
-	}
 	failed, err := w.stage()
 	if err != nil {
 		return nil, err
