@@ -43,8 +43,7 @@ func (r *Runtime) pipeFiles(d *delegate.Runtime) (*delegate.Runtime, *copies, er
 		}
 		own.Stdio[i] = write
 		c.pipes = append(c.pipes, write)
-		c.wg.Add(1)
-		go func() { defer c.wg.Done(); _, _ = io.Copy(f, read); read.Close() }()
+		c.wg.Go(func() { _, _ = io.Copy(f, read); read.Close() })
 	}
 	return &own, c, nil
 }

@@ -74,8 +74,8 @@ func TestAnnotationsPage(t *testing.T) {
 
 // noEmptyLists makes empty lists and tables absent ones, which say the same.
 func noEmptyLists(v reflect.Value) {
-	for i := range v.NumField() {
-		switch f := v.Field(i); {
+	for _, field := range v.Fields() {
+		switch f := field; {
 		case f.Kind() == reflect.Struct:
 			noEmptyLists(f)
 		case (f.Kind() == reflect.Slice || f.Kind() == reflect.Map) && f.Len() == 0:

@@ -203,9 +203,6 @@ func fieldOf(t reflect.Type, tag string) int {
 	return -1
 }
 
-// typeOf is the type of a key's value.
-func typeOf(name string) reflect.Type { return valueAt(reflect.ValueOf(Policy{}), name).Type() }
-
 // expected names a type for people, with an example.
 func expected(t reflect.Type) string {
 	switch t {

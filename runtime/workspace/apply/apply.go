@@ -266,7 +266,7 @@ func memory(plan *Plan) (*os.File, error) {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "plan")
-	if err := gob.NewEncoder(f).Encode(plan); err == nil {
+	if err = gob.NewEncoder(f).Encode(plan); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {

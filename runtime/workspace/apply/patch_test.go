@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,9 +22,7 @@ func TestPatch(t *testing.T) {
 		t.Skip("needs git")
 	}
 	files := map[string]string{"no end": "a\nb", "end": "a\nb\n", "many": strings.Repeat("line\n", 3000), "data/bin": "x", "tab\tand \"quote\"": "1\n", "ümlaut": "1\n"}
-	for name, text := range project {
-		files[name] = text
-	}
+	maps.Copy(files, project)
 	p := newPlace(t, files)
 	work1(t, p)
 	p.write(t, p.merged, map[string]string{

@@ -174,7 +174,7 @@ func readManifest(dir string) (m manifest, err error) {
 // version parses the first version in a text, such as "codex-cli 0.169.0".
 func version(text string) ([3]int, error) {
 	var v [3]int
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		word, _, _ = strings.Cut(strings.TrimPrefix(word, "v"), "-")
 		parts := strings.Split(word, ".")
 		if len(parts) != len(v) {
