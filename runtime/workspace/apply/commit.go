@@ -8,26 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/crash"
-	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/workspace/review"
 )
 
-// parent opens the directory of a path, without following links, and keeps it open for the next
-// path.
+// parent opens the directory of a path.
 func (w *worker) parent(at string) (fd int, name string, err error) {
-	dir := path.Dir(at)
-	if w.parentFD >= 0 && w.parentAt == dir {
-		return w.parentFD, path.Base(at), nil
-	}
-	fd, err = openat.Open(w.dir, dir, openat.OneMount, unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return -1, "", fmt.Errorf("opening the directory of %s: %w", at, err)
-	}
-	if w.parentFD >= 0 {
-		unix.Close(w.parentFD)
-	}
-	w.parentFD, w.parentAt = fd, dir
-	return fd, path.Base(at), nil
+	return w.parentDir.open(w.dir, at)
 }
 
 // commit does all operations. Each can be done again: the staged inode shows whether it was done.

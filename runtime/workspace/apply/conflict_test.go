@@ -69,10 +69,14 @@ func TestConflicts(t *testing.T) {
 func TestMeanwhile(t *testing.T) {
 	for at, change := range map[string]func(dir string) error{
 		"b.txt": func(dir string) error { return os.WriteFile(dir+"/b.txt", []byte("own\n"), 0o600) },
-		"turn":  func(dir string) error { return os.WriteFile(dir+"/turn/more", nil, 0o600) },
-		"gone":  func(dir string) error { return os.Chmod(dir+"/gone/file", 0o600) },
-		"new":   func(dir string) error { return os.Mkdir(dir+"/new", 0o700) },
-		"swap":  func(dir string) error { return os.Remove(dir + "/swap") },
+		"a.txt": func(dir string) error { // of the same size and time
+			st, err := os.Stat(dir + "/a.txt")
+			return errors.Join(err, os.WriteFile(dir+"/a.txt", []byte("x\n"), 0o600), os.Chtimes(dir+"/a.txt", st.ModTime(), st.ModTime()))
+		},
+		"turn": func(dir string) error { return os.WriteFile(dir+"/turn/more", nil, 0o600) },
+		"gone": func(dir string) error { return os.Chmod(dir+"/gone/file", 0o600) },
+		"new":  func(dir string) error { return os.Mkdir(dir+"/new", 0o700) },
+		"swap": func(dir string) error { return os.Remove(dir + "/swap") },
 		"src/deep/y": func(dir string) error {
 			return errors.Join(os.Rename(dir+"/src", dir+"/moved"), os.Symlink("moved", dir+"/src"))
 		},

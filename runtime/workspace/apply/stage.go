@@ -108,63 +108,112 @@ func (w *worker) stageItem(i int, item Item) error {
 		}
 		return w.setTimes(w.staging, item.At, item.State)
 	}
-	from, err := w.open(i, item)
+	from, st, err := w.open(i, item)
 	if err != nil {
 		return fmt.Errorf("reading it: %w", err)
 	}
 	defer unix.Close(from)
-	to, err := openat.Create(w.staging, item.At, openat.OneMount)
+	dir, name, err := w.stagingDir.open(w.staging, item.At)
+	if err != nil {
+		return err
+	}
+	to, err := openat.Create(dir, name, openat.OneMount)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(to)
-	if err := copyFile(to, from, item.State.Size); err != nil {
+	if err := w.copyFile(to, from, &st); err != nil {
 		return err
 	}
-	var st unix.Stat_t
 	if err := unix.Fstat(from, &st); err != nil {
 		return err
 	}
 	if review.StateOf(&st) != item.State {
 		return errors.New("the view has changed meanwhile")
 	}
-	if err := unix.Fchmod(to, item.Mode); err != nil {
-		return err
+	if item.Mode != 0o600 {
+		if err := unix.Fchmod(to, item.Mode); err != nil {
+			return err
+		}
 	}
-	return w.setTimes(w.staging, item.At, item.State)
+	return w.setTimes(dir, name, item.State)
+}
+
+// A dirCache keeps the directory of the last path open: most files come by directories.
+type dirCache struct {
+	fd  int
+	at  string
+	has bool
+}
+
+// open opens the directory of a path below root, without following links.
+func (d *dirCache) open(root int, at string) (fd int, name string, err error) {
+	dir := path.Dir(at)
+	if d.has && d.at == dir {
+		return d.fd, path.Base(at), nil
+	}
+	fd, err = openat.Open(root, dir, openat.OneMount, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, "", fmt.Errorf("opening the directory of %s: %w", at, err)
+	}
+	d.close()
+	*d = dirCache{fd, dir, true}
+	return fd, path.Base(at), nil
+}
+
+func (d *dirCache) close() {
+	if d.has {
+		unix.Close(d.fd)
+		d.has = false
+	}
 }
 
 // open opens the content of an item.
-func (w *worker) open(i int, item Item) (int, error) {
+func (w *worker) open(i int, item Item) (fd int, st unix.Stat_t, err error) {
 	if item.Shut {
-		fd, ok := w.shut[i]
+		shut, ok := w.shut[i]
 		if !ok {
-			return -1, unix.EACCES
+			return -1, st, unix.EACCES
 		}
-		return unix.Dup(fd)
+		if fd, err = unix.Dup(shut); err != nil {
+			return -1, st, err
+		}
+		return fd, st, unix.Fstat(fd, &st)
 	}
-	return openItem(w.upper, w.dir, item)
+	root, dirs := w.dir, &w.lowerDir
+	if item.Source.Upper {
+		root, dirs = w.upper, &w.upperDir
+	}
+	dir, name, err := dirs.open(root, item.Source.Path)
+	if err != nil {
+		return -1, st, err
+	}
+	return openFile(dir, name)
 }
 
-func openItem(upper, dir int, item Item) (int, error) {
-	root := dir
-	if item.Source.Upper {
-		root = upper
-	}
-	fd, err := openat.Open(root, item.Source.Path, openat.OneMount, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY)
+// openFile opens a regular file that a jail may exchange.
+func openFile(dir int, name string) (fd int, st unix.Stat_t, err error) {
+	fd, err = openat.Open(dir, name, openat.OneMount, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
-		return -1, err
+		return -1, st, err
 	}
-	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		unix.Close(fd)
-		return -1, openat.ErrIrregular
+		return -1, st, openat.ErrIrregular
 	}
-	return fd, nil
+	return fd, st, nil
 }
 
-// copyFile copies a file of a known size. Its holes stay holes.
-func copyFile(to, from int, size int64) error {
+// small is the size of a file, in bytes, whose copying by read and write takes no longer than the
+// calls that look for holes and share blocks.
+const small = 128 << 10
+
+// copyFile copies a file. Its holes stay holes.
+func (w *worker) copyFile(to, from int, st *unix.Stat_t) error {
+	size := st.Size
+	if size <= small {
+		return w.copyPlain(to, from, 0, size)
+	}
 	for at := int64(0); at < size; {
 		data, err := unix.Seek(from, at, unix.SEEK_DATA)
 		if err == unix.ENXIO {
@@ -181,7 +230,7 @@ func copyFile(to, from int, size int64) error {
 		if data >= hole {
 			break
 		}
-		if err := copyRange(to, from, data, hole); err != nil {
+		if err := w.copyRange(to, from, data, hole); err != nil {
 			return err
 		}
 		at = hole
@@ -189,14 +238,14 @@ func copyFile(to, from int, size int64) error {
 	return unix.Ftruncate(to, size)
 }
 
-func copyRange(to, from int, start, end int64) error {
+func (w *worker) copyRange(to, from int, start, end int64) error {
 	in, out := start, start
 	for in < end {
 		n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-in, 1<<30)), 0)
 		switch {
 		case err == unix.EINTR:
 		case err == unix.EXDEV || err == unix.EINVAL || err == unix.EOPNOTSUPP || err == unix.ENOSYS:
-			return copyPlain(to, from, in, end)
+			return w.copyPlain(to, from, in, end)
 		case err != nil:
 			return err
 		case n == 0:
@@ -207,8 +256,11 @@ func copyRange(to, from int, start, end int64) error {
 }
 
 // copyPlain is copyRange between file systems that the kernel does not copy between.
-func copyPlain(to, from int, at, end int64) error {
-	buf := make([]byte, min(end-at, 1<<20))
+func (w *worker) copyPlain(to, from int, at, end int64) error {
+	if w.buf == nil {
+		w.buf = make([]byte, small)
+	}
+	buf := w.buf
 	for at < end {
 		n, err := unix.Pread(from, buf[:min(end-at, int64(len(buf)))], at)
 		if err == unix.EINTR {

@@ -53,8 +53,10 @@ type worker struct {
 	failed, kept                 map[string]string
 	warnings                     []string
 
-	parentFD int
-	parentAt string
+	buf []byte
+	// The directories of the last paths in the directory itself, the view, the directory as a
+	// source, and the staging directory.
+	parentDir, upperDir, lowerDir, stagingDir dirCache
 }
 
 // Work is the process that applies a plan, or finishes the one of the journal. It begins as root,
@@ -72,7 +74,7 @@ func Work() int {
 }
 
 func work() (r result, err error) {
-	w := &worker{dir: dirFD, upper: upperFD, journal: journalFD, staging: -1, parentFD: -1, failed: map[string]string{}, kept: map[string]string{}}
+	w := &worker{dir: dirFD, upper: upperFD, journal: journalFD, staging: -1, failed: map[string]string{}, kept: map[string]string{}}
 	in := os.NewFile(planFD, "plan")
 	w.plan = new(Plan)
 	if err := gob.NewDecoder(in).Decode(w.plan); err != nil {
@@ -92,9 +94,12 @@ func (w *worker) openShut() {
 	w.shut = map[int]int{}
 	for i, item := range w.plan.Items {
 		if item.Shut && len(w.shut) < maxShut {
-			if fd, err := openItem(w.upper, w.dir, item); err == nil {
-				var st unix.Stat_t
-				if unix.Fstat(fd, &st) != nil || st.Uid != w.plan.UID { // never what is another user's
+			root := w.dir
+			if item.Source.Upper {
+				root = w.upper
+			}
+			if fd, st, err := openFile(root, item.Source.Path); err == nil {
+				if st.Uid != w.plan.UID { // never what is another user's
 					unix.Close(fd)
 					continue
 				}
