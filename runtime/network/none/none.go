@@ -51,7 +51,7 @@ func (Mode) Launch(network.Jail) error { return nil }
 
 // Seal closes the namespace. It reports the interfaces that it took down, and the protections that
 // this kernel lacks. The report is returned with an error, too. A missing packet filter is an error
-// if policy requires the filter. The error wraps seal.ErrNotSealed if the namespace stays open.
+// if policy requires the filter. The error reports a namespace that stays open.
 func (Mode) Seal(j network.Jail) (out network.Sealed, err error) { return Seal(j, seal.Seal) }
 
 // Seal is Mode.Seal by a given function of package seal.

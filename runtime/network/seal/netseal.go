@@ -83,8 +83,8 @@ func finding(name, detail string, err error) network.Finding {
 	return network.Finding{Name: name, OK: true, Detail: detail}
 }
 
-// ErrNotSealed is wrapped by Seal's error if a protection is missing that no other one replaces.
-var ErrNotSealed = errors.New("network namespace is not sealed")
+// errNotSealed is wrapped by Seal's error if a protection is missing that no other one replaces.
+var errNotSealed = errors.New("network namespace is not sealed")
 
 // Seal closes the network namespace that netns is an open file of (/proc/<pid>/ns/net). It can be
 // called again at any time: protections in force are kept, and interfaces that were added since are
@@ -92,7 +92,7 @@ var ErrNotSealed = errors.New("network namespace is not sealed")
 //
 // The caller needs CAP_SYS_ADMIN and CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN in its own
 // user namespace (setns(2)). The namespaces of the caller and of process 1 are refused. The report
-// is valid also when an error is returned; the error wraps ErrNotSealed if a protection is missing
+// is valid also when an error is returned; the error wraps errNotSealed if a protection is missing
 // that no other one replaces.
 func Seal(netns *os.File) (Report, error) {
 	return sealed(netns, false)
@@ -128,7 +128,7 @@ func (r *Report) seal(families bool) error {
 		r.protection(SealRules6, noIPv6, nil)
 	}
 	r.protection(SealFilter, "", sealFilter())
-	r.protection(SealWaiting, "", boundWaiting(Waiting))
+	r.protection(SealWaiting, "", boundWaiting(waitingSealed))
 	r.protection(SealResolver, "", c.sealResolver())
 	lo, links, err := c.links()
 	if err == nil {
@@ -193,7 +193,7 @@ func opening(protections []network.Finding) error {
 	for _, f := range missing(protections) {
 		why = append(why, f.Name+": "+f.Detail)
 	}
-	return fmt.Errorf("%w: %s", ErrNotSealed, strings.Join(why, "; "))
+	return fmt.Errorf("%w: %s", errNotSealed, strings.Join(why, "; "))
 }
 
 func linkDetail(links []Link) string {

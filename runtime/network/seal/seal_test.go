@@ -419,7 +419,7 @@ func TestOpening(t *testing.T) {
 			list = append(list, network.Finding{Name: name, OK: !slices.Contains(tt.missing, name), Detail: "why"})
 		}
 		err := opening(list)
-		if (err != nil) != tt.fatal || err != nil && !errors.Is(err, ErrNotSealed) {
+		if (err != nil) != tt.fatal || err != nil && !errors.Is(err, errNotSealed) {
 			t.Errorf("missing %v: %v", tt.missing, err)
 		}
 	}

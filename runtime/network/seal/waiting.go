@@ -57,11 +57,12 @@ const waitingTable = "agentjail-waiting"
 
 // Ceilings on the connections of a namespace that wait to be accepted.
 const (
-	// Waiting is that of a sealed namespace, whose sockets begin with 16 KiB of buffer (buffers):
-	// 64 MiB, as limits.sockets. It is the kernel's default for one listener (net.core.somaxconn).
-	Waiting = 4096
-	// WaitingOpen is that of an engine's namespace, whose sockets begin with 128 KiB.
-	WaitingOpen = 1024
+	// waitingSealed is that of a sealed namespace, whose sockets begin with 16 KiB of buffer
+	// (buffers): 64 MiB, as limits.sockets. It is the kernel's default for one listener
+	// (net.core.somaxconn).
+	waitingSealed = 4096
+	// waitingOpen is that of an engine's namespace, whose sockets begin with 128 KiB.
+	waitingOpen = 1024
 
 	// lostShare of a ceiling may wait in addition, at addresses that were used anew.
 	lostShare = 8
@@ -147,10 +148,10 @@ func boundWaiting(most uint32) error {
 	return nil
 }
 
-// BoundWaiting puts the ceiling WaitingOpen on the waiting connections of a network namespace that
+// BoundWaiting puts the ceiling waitingOpen on the waiting connections of a network namespace that
 // stays open. Only connections of the namespace to itself count. It needs the privileges of Seal.
 func BoundWaiting(netns *os.File) error {
-	if err := inNamespace(netns, func() error { return boundWaiting(WaitingOpen) }); err != nil {
+	if err := inNamespace(netns, func() error { return boundWaiting(waitingOpen) }); err != nil {
 		return fmt.Errorf("the ceiling on connections that wait: %w", err)
 	}
 	return nil
@@ -158,5 +159,5 @@ func BoundWaiting(netns *os.File) error {
 
 // VerifyWaiting reads that ceiling back.
 func VerifyWaiting(netns *os.File) network.Finding {
-	return finding(SealWaiting, "", inNamespace(netns, waiting(WaitingOpen).verified))
+	return finding(SealWaiting, "", inNamespace(netns, waiting(waitingOpen).verified))
 }

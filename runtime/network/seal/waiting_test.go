@@ -413,7 +413,7 @@ func TestVerifyWaiting(t *testing.T) {
 		if f := VerifyWaiting(s.file); !f.OK {
 			t.Fatal(f.Detail)
 		}
-		table := waiting(WaitingOpen)
+		table := waiting(waitingOpen)
 		tt.do(table)
 		if err := inNamespace(s.file, table.load); err != nil {
 			t.Fatalf("%s: %v", tt.what, err)

@@ -133,8 +133,8 @@ var All = []Worker{
 	},
 }
 
-// Markdown is the list as a table.
-func Markdown() string {
+// markdown is the list as a table.
+func markdown() string {
 	var b strings.Builder
 	b.WriteString("| process | while | control groups | processor | memory | sockets | files | at a bound |\n|---|---|---|---|---|---|---|---|\n")
 	var above []string

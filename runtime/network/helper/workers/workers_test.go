@@ -14,7 +14,7 @@ const root = "../../../.."
 
 // TestDocs: docs/host-limits.md has the list.
 func TestDocs(t *testing.T) {
-	docpage.Holds(t, filepath.Join(root, "docs/host-limits.md"), "workers", Markdown())
+	docpage.Holds(t, filepath.Join(root, "docs/host-limits.md"), "workers", markdown())
 }
 
 // TestPrograms: every program that is installed is in the list, but for the one that people ask and
