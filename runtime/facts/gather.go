@@ -135,6 +135,8 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 	p.Sources = make([]*bindsource.Source, len(mounts))
 	p.Facts.Sources = make([]*bindsource.Fact, len(mounts))
 	for i, m := range mounts {
+		away := bindsource.SetThrowAway(&mounts[i], p.Facts.ID, p.Engine)
+		m = mounts[i]
 		if !harden.IsBind(m) || m.Source == "" { // hardening refuses the latter
 			continue
 		}
@@ -161,6 +163,7 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 		if p.Sources[i].Role != bindsource.OwnImage && p.Sources[i].OwnerMatters() && !harden.ReadOnly(m) {
 			p.Sources[i].FindSetID(limits)
 		}
+		p.Sources[i].ThrowAway = away
 		p.Facts.Sources[i] = &p.Sources[i].Fact
 	}
 	return nil

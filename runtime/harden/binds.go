@@ -30,6 +30,10 @@ func bind(p *pass, i int, m *specs.Mount) {
 		filesystem(p, m)
 		return
 	}
+	if f.ThrowAway {
+		throwAway(p, i, m, f)
+		return
+	}
 	readOnly := ReadOnly(*m)
 	nameTable := isNameTable(m, f) && readOnly
 	if !mayMount(p, m, f, readOnly, nameTable) {

@@ -103,7 +103,7 @@ func filesystem(p *pass, m *specs.Mount) {
 	case m.Type == "tmpfs" && at == "/sys":
 		rule = fsRules["sysfs"]
 	case !ok:
-		p.addRefusal(refusal.New(refusal.MountType, "file system type %q is not for jails", m.Type).About("mount at %s", m.Destination))
+		p.addRefusal(typeRefusal(m.Type).About("mount at %s", m.Destination))
 		return
 	case rule.at != "" && at != rule.at:
 		p.addRefusal(refusal.New(refusal.MountPlace, "%s belongs at %s", m.Type, rule.at).About("mount at %s", m.Destination))
@@ -125,6 +125,15 @@ func filesystem(p *pass, m *specs.Mount) {
 		opts = rule.harden(p, m, opts)
 	}
 	m.Options = opts
+}
+
+// typeRefusal refuses a mount of a file system that is not for jails.
+func typeRefusal(kind string) *refusal.Error {
+	err := refusal.New(refusal.MountType, "file system type %q is not for jails", kind)
+	if kind == "overlay" { // Podman's type=image, and :O with an upperdir of a person's
+		return err.WithRemedy("mount the directory itself or a volume, or :O without upperdir; copy what is to be read of an image")
+	}
+	return err
 }
 
 // saidReadOnly reports a writable mount that will be read-only.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/rings"
 )
@@ -31,7 +32,7 @@ func throttles(p *pass, r *specs.LinuxResources) {
 	var disks []disk
 	writable := false
 	for _, b := range p.plan.Binds {
-		if b.ReadOnly || b.Copy {
+		if b.ReadOnly || b.Copy || b.Storage == plan.StorageThrowAway {
 			continue
 		}
 		writable = true

@@ -151,7 +151,7 @@ func tmpfsSize(s string) (uint64, error) {
 func bindMounts(d *demands, s *seen) outcome {
 	const want = "nosuid and nodev, and owners mapped where writable"
 	var bad []string
-	mapped, readOnly, shm, users, views := 0, 0, 0, 0, 0
+	mapped, readOnly, shm, users, views, thrown := 0, 0, 0, 0, 0, 0
 	for _, m := range s.of(hostMount) {
 		if m.FS == "devtmpfs" {
 			bad = append(bad, fmt.Sprintf("%s is the host's %s of devices", m.Point, m.Root))
@@ -165,6 +165,8 @@ func bindMounts(d *demands, s *seen) outcome {
 			readOnly++
 		case m.Has("idmapped"):
 			mapped++
+		case m.FS == "overlay" && m.Source == "agentjail" && rootfs.IsThrowAway(m.Value("upperdir")):
+			thrown++
 		case d.jail != nil && reviewed(d.jail.Reviews, m):
 			views++
 		case engineShm(m, uint64(d.maxTmpfs())):
@@ -181,6 +183,9 @@ func bindMounts(d *demands, s *seen) outcome {
 	}
 	if views > 0 {
 		how = append(how, fmt.Sprintf("%d writable as views, each in a layer of its own", views))
+	}
+	if thrown > 0 {
+		how = append(how, fmt.Sprintf("%d with changes in the ephemeral layer", thrown))
 	}
 	if readOnly > 0 {
 		how = append(how, fmt.Sprintf("%d read-only", readOnly))

@@ -13,6 +13,7 @@ import (
 	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/state"
 )
 
@@ -81,7 +82,7 @@ func (a *attempt) writableMounts() []state.Mounted {
 	}
 	var out []state.Mounted
 	for _, b := range a.res.Plan.Binds {
-		if b.ReadOnly || b.Copy || b.Index >= len(a.spec.Mounts) || !harden.IsBind(a.spec.Mounts[b.Index]) {
+		if b.ReadOnly || b.Copy || b.Storage == plan.StorageThrowAway || b.Index >= len(a.spec.Mounts) || !harden.IsBind(a.spec.Mounts[b.Index]) {
 			continue
 		}
 		if len(out) == maxMounted {

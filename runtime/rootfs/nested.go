@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
 )
 
 // Mounts below a bind mount are made here, not by the delegate. The delegate resolves their
@@ -116,7 +117,7 @@ func (s *stager) createInHostTree() error {
 func (s *stager) readOnly(i int) bool {
 	for _, b := range s.Plan.Binds {
 		if b.Index == i {
-			return b.ReadOnly
+			return b.ReadOnly || b.Storage == plan.StorageThrowAway // no mount point is made in its directory
 		}
 	}
 	return false

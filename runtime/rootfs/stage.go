@@ -344,6 +344,10 @@ func (s *stager) attachBinds() error {
 			if err := s.mountEngineImage(b, i, at); err != nil {
 				return fmt.Errorf("the image at %s: %w", s.Spec.Mounts[b.Index].Destination, err)
 			}
+		} else if b.Storage == plan.StorageThrowAway {
+			if err := s.mountThrowAway(b, at); err != nil {
+				return fmt.Errorf("%s: %w", b.Source, err)
+			}
 		} else if err := unix.MoveMount(int(s.binds[b.Index].Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return fmt.Errorf("%s: %w", b.Source, err)
 		}

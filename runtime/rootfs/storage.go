@@ -11,10 +11,11 @@ import (
 // storages make the tree that is mounted for a source, detached, by where the
 // jail's writes go. It is the caller's to close.
 var storages = map[plan.Storage]func(*stager, plan.Bind, *bindsource.Source) (*os.File, error){
-	plan.StorageDirect: (*stager).cloneDirect,
-	plan.StorageImage:  (*stager).mountImage,
-	plan.StorageReview: (*stager).makeReview,
-	plan.StorageLayers: (*stager).cloneEngineImage,
+	plan.StorageDirect:    (*stager).cloneDirect,
+	plan.StorageImage:     (*stager).mountImage,
+	plan.StorageReview:    (*stager).makeReview,
+	plan.StorageThrowAway: (*stager).cloneLower,
+	plan.StorageLayers:    (*stager).cloneEngineImage,
 }
 
 // clone makes the tree of a bind mount as its storage has it.

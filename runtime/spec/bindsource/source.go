@@ -90,6 +90,8 @@ type Fact struct {
 	// ImageRoot is where the engine mounted an image, and Inside the source's path in it.
 	ImageRoot string `json:"imageRoot,omitempty"`
 	Inside    string `json:"inside,omitempty"`
+	// ThrowAway reports that the jail's changes to it are to end with the jail (SetThrowAway).
+	ThrowAway bool `json:"throwAway,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
 }

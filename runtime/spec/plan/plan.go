@@ -94,6 +94,10 @@ const (
 // writes.
 const StorageImage Storage = "image"
 
+// StorageThrowAway is a part of the ephemeral layer, over the directory: the changes end with the
+// jail.
+const StorageThrowAway Storage = "throw-away"
+
 // StorageLayers mounts an engine's image, read-only, over clones of its layers with the owners of
 // the jail's root.
 const StorageLayers Storage = "layers"

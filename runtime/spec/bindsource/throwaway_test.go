@@ -1,0 +1,37 @@
+package bindsource
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// TestSetThrowAway: only an overlay whose upper directory Podman made for this container is one.
+func TestSetThrowAway(t *testing.T) {
+	const id, store = "0123456789abcdef", "/var/lib/containers/storage/overlay-containers/"
+	const own = store + id + "/userdata/overlay/7"
+	for _, c := range []struct {
+		kind, options string
+		want          bool
+	}{
+		{"overlay", "lowerdir=/srv/d upperdir=" + own + "/upper workdir=" + own + "/work private", true},
+		{"overlay", "lowerdir=/srv/d upperdir=" + own + "/upper workdir=" + own + "/work private userxattr", true},
+		{"bind", "lowerdir=/srv/d upperdir=" + own + "/upper workdir=" + own + "/work private", false},
+		{"overlay", "lowerdir=/srv/d upperdir=/srv/up workdir=/srv/work private", false},
+		{"overlay", "lowerdir=/srv/d upperdir=" + own + "/../upper workdir=" + own + "/../work", false},
+		{"overlay", "lowerdir=/srv/d upperdir=" + own + "/upper workdir=" + own + "/other", false},
+		{"overlay", "lowerdir=/srv/d:/etc upperdir=" + own + "/upper workdir=" + own + "/work", false},
+		{"overlay", "lowerdir=srv upperdir=" + own + "/upper workdir=" + own + "/work", false},
+		{"overlay", "lowerdir=/srv/d lowerdir=/etc upperdir=" + own + "/upper workdir=" + own + "/work", false},
+		{"overlay", "lowerdir=/srv/d upperdir=" + own + "/upper workdir=" + own + "/work metacopy=on", false},
+		{"overlay", "lowerdir=/srv/d upperdir=" + store + "other/userdata/overlay/7/upper workdir=" + store + "other/userdata/overlay/7/work", false},
+		{"overlay", "lowerdir=/srv/d upperdir=/srv" + own + "/upper workdir=/srv" + own + "/work", false},
+		{"overlay", "", false},
+	} {
+		m := specs.Mount{Destination: "/o", Type: c.kind, Source: own + "/merge", Options: strings.Fields(c.options)}
+		if got := SetThrowAway(&m, id, Engine{}); got != c.want || got && (m.Type != "bind" || m.Source != "/srv/d") {
+			t.Errorf("%s %s: %t, %+v", c.kind, c.options, got, m)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package podman
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// TestThrowAway: a directory or volume with podman's :O is there to write to, as who owns it, and what is written ends with
+// the jail. What no jail may read is refused so too.
+func TestThrowAway(t *testing.T) {
+	p := root(t)
+	dir := filepath.Join(t.TempDir(), "d")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(dir+"/sub", 0o755))
+	for _, f := range []string{"f", "gone", "sub/g"} {
+		must(os.WriteFile(filepath.Join(dir, f), []byte("was\n"), 0o600))
+	}
+	must(os.WriteFile(filepath.Join(dir, "roots"), []byte("secret\n"), 0o600))
+	for _, f := range []string{".", "f", "gone", "sub", "sub/g"} {
+		must(os.Chown(filepath.Join(dir, f), 1000, 1000))
+	}
+	before := engine.ListVolume(t, dir)
+	const change = "echo is >/o/f; rm /o/gone; mv /o/sub/g /o/sub/h; echo new >/o/new; cat /o/f /o/sub/h; stat -c %u /o /o/f /o/new; ls /o; cat /o/roots 2>/dev/null || echo denied"
+	const want = "is\nwas\n0\n0\n0\nf\nnew\nroots\nsub\ndenied"
+	for _, user := range []string{"0", "1000"} {
+		eq(t, "as "+user, mustRun(p, "-u", user, "-v", dir+":/o:O", engine.Busybox, "sh", "-c", change), strings.ReplaceAll(want, "\n0\n0\n0\n", "\n"+user+"\n"+user+"\n"+user+"\n"))
+		eq(t, "the directory after "+user, engine.ListVolume(t, dir), before)
+	}
+
+	p.Must("volume", "create", "away")
+	mustRun(p, "-v", "away:/o", engine.Busybox, "sh", "-c", "echo was >/o/f")
+	eq(t, "a volume", mustRun(p, "-v", "away:/o:O", engine.Busybox, "sh", "-c", "echo is >/o/f; cat /o/f; grep -c /var/lib /proc/mounts || true"), "is\n0")
+	eq(t, "the volume after", mustRun(p, "-v", "away:/o", engine.Busybox, "cat", "/o/f"), "was")
+
+	id := start(p, "-v", dir+":/o:O", engine.Busybox, "sleep", "3600")
+	if r := p.Run(nil, under, "inspect", id); r.Code != 0 || !strings.Contains(r.Stdout, "ephemeral layer") {
+		t.Errorf("inspect: %s", r)
+	}
+	for _, c := range [][2]string{{"/etc", "the host's configuration"}, {"/var/lib/containers/storage", "an engine keeps its containers"}} {
+		r := p.Podman("run", "--rm", "--network=none", "-v", c[0]+":/o:O", engine.Busybox, "true")
+		if r.Code == 0 || !strings.Contains(r.Stderr, c[1]) {
+			t.Errorf("%s: %s", c[0], r)
+		}
+	}
+}
