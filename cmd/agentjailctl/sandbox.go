@@ -54,6 +54,7 @@ agentjail's.
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable, at its own path; the command starts in the first one"},
 			&cli.BoolFlag{Name: "review", Usage: "what the command writes to workspaces stays in a view, for `agentjail workspace` to show and apply"},
+			&cli.BoolFlag{Name: "direct", Usage: "an agent writes to workspaces at once; by default it writes to a view where that can be made"},
 			&cli.StringFlag{Name: "view", Usage: "go on in the view `NAME` of the first workspace, or make it"},
 			&cli.BoolFlag{Name: "read-only", Usage: "workspaces can only be read"},
 			&cli.StringFlag{Name: "agent", Usage: "run the agent `NAME` (" + strings.Join(agents.Names(), ", ") + ", or a preset in " + agents.DefaultDir + ") with the arguments"},
@@ -253,7 +254,7 @@ func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 	if o.Tighten, err = tightened(c.StringSlice("tighten")); err != nil {
 		return o, err
 	}
-	if err := reviewed(c, &o); err != nil {
+	if err := reviewed(c, &o, agent); err != nil {
 		return o, err
 	}
 	o.Directories = programDirs()

@@ -47,7 +47,10 @@ type agentRun struct {
 	version string
 	args    []string // the caller's
 	keyed   string   // the credential that is in use, or ""
-	dummy   string   // a variable in place of the credential's own, or ""
+	// unreviewed is the reason why workspaces are written at once; "" where they are views, or
+	// read-only.
+	unreviewed string
+	dummy      string // a variable in place of the credential's own, or ""
 }
 
 // chosenAgent returns the agent that the call names; nil for none.
@@ -235,6 +238,9 @@ func (a *agentRun) prepare(o *sandbox.Options, create *lifecycle.CreateOptions, 
 	if a == nil {
 		return nil
 	}
+	if wants, _ := r.Policy.Workspace.Wants(o.Workspace, o.Workspace); wants && a.unreviewed != "" {
+		return fmt.Errorf("policy has a view of %s (workspace.review), and there is none: %s", o.Workspace, a.unreviewed)
+	}
 	o.Args = append(o.Args, a.Arguments...)
 	if a.keyed != "" {
 		o.Args = append(o.Args, a.Credential.Arguments...)
@@ -267,9 +273,12 @@ func (a *agentRun) prepare(o *sandbox.Options, create *lifecycle.CreateOptions, 
 
 // announce prints what is open to the agent.
 func (a *agentRun) announce(o sandbox.Options, p policy.Policy) {
-	how := ", written at once"
-	if o.ReadOnly {
+	how := ", written in a view: agentjail workspace"
+	switch {
+	case o.ReadOnly:
 		how = ", read-only"
+	case a.unreviewed != "":
+		how = ", written at once: " + a.unreviewed
 	}
 	home := fmt.Sprintf("%s, kept for this project, %s (--home empty, --home reset)", o.Home, a.Home.Size)
 	if a.home == homeEmpty {

@@ -8,12 +8,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/workspace"
@@ -21,12 +23,29 @@ import (
 	"agentjail.dev/runtime/workspace/review"
 )
 
-// reviewed requests views of a sandbox's workspaces.
-func reviewed(c *cli.Context, o *sandbox.Options) error {
-	if c.String("view") != "" && !c.Bool("review") {
-		return errors.New("--view names a view, which --review makes (remedy: --review --view NAME)")
+// reviewed requests views of a sandbox's workspaces: where the call does, and for an agent where
+// the host can make one.
+func reviewed(c *cli.Context, o *sandbox.Options, agent *agentRun) error {
+	review, direct := c.Bool("review"), c.Bool("direct")
+	switch {
+	case direct && agent == nil:
+		return errors.New("--direct is an agent's: without --review a workspace is written at once (remedy: --agent NAME)")
+	case direct && review:
+		return errors.New("--direct and --review exclude each other (remedy: leave out one)")
+	case agent != nil && direct:
+		agent.unreviewed = "--direct"
+	case agent != nil && !review && !o.ReadOnly:
+		agent.unreviewed = unreviewable(*o)
+		review = agent.unreviewed == ""
 	}
-	if !c.Bool("review") {
+	if c.String("view") != "" && !review {
+		why := ""
+		if agent != nil {
+			why = ": " + agent.unreviewed
+		}
+		return fmt.Errorf("--view names a view, and there is none%s (remedy: --review --view NAME)", why)
+	}
+	if !review {
 		return nil
 	}
 	if o.Workspace == "" || o.ReadOnly {
@@ -34,6 +53,29 @@ func reviewed(c *cli.Context, o *sandbox.Options) error {
 	}
 	o.Tighten[policy.AnnotationPrefix+policy.WorkspaceAnnotation] = strings.Join(append([]string{o.Workspace}, o.Further...), ",")
 	return nil
+}
+
+// unreviewable reports why there can be no view of a sandbox's workspaces; "" where there can be.
+func unreviewable(o sandbox.Options) string {
+	if err := workspace.CheckLoop(); err != nil {
+		return err.Error()
+	}
+	for _, dir := range append([]string{o.Workspace}, o.Further...) {
+		f, err := rootfs.OpenDir(dir)
+		if err != nil {
+			return err.Error()
+		}
+		err = rootfs.Reviewable(f)
+		fi, serr := f.Stat()
+		f.Close()
+		if err := errors.Join(err, serr); err != nil {
+			return err.Error()
+		}
+		if st := fi.Sys().(*syscall.Stat_t); st.Uid == 0 || st.Gid == 0 {
+			return "no layer can map root's " + dir
+		}
+	}
+	return ""
 }
 
 // announceViews prints the views that an ended sandbox leaves.

@@ -22,7 +22,7 @@ import (
 // makeReview makes the view of a directory (plan.StorageReview): an overlay of the directory,
 // read-only, and of the jail's own layer.
 func (s *stager) makeReview(b plan.Bind, src *bindsource.Source) (*os.File, error) {
-	if err := reviewable(src.File); err != nil {
+	if err := Reviewable(src.File); err != nil {
 		return nil, err
 	}
 	uids, gids, ok := s.ownerMaps(b.Owner, src.Fact)
@@ -105,8 +105,8 @@ var unlayered = map[int64]bool{
 	unix.OVERLAYFS_SUPER_MAGIC: true,
 }
 
-// reviewable refuses a directory on a file system that cannot be below a view.
-func reviewable(dir *os.File) error {
+// Reviewable refuses a directory on a file system that cannot be below a view.
+func Reviewable(dir *os.File) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &fs); err != nil {
 		return err

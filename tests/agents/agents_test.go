@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,11 +25,12 @@ git status --short >status; getent hosts www.example.test >>status; touch ~/kept
 // called are the arguments by which each agent does a piece of work without a person.
 var called = []struct {
 	agent, header string
+	direct        bool
 	args          []string
 }{
-	{"claude", "api.anthropic.com X-Api-Key: ", []string{"-p", "work", "--dangerously-skip-permissions"}},
-	{"codex", "api.openai.com Authorization: Bearer ", []string{"exec", "work"}},
-	{"opencode", "api.anthropic.com X-Api-Key: ", []string{"run", "--auto", "work"}},
+	{"claude", "api.anthropic.com X-Api-Key: ", false, []string{"-p", "work", "--dangerously-skip-permissions"}},
+	{"codex", "api.openai.com Authorization: Bearer ", true, []string{"exec", "work"}},
+	{"opencode", "api.anthropic.com X-Api-Key: ", true, []string{"run", "--auto", "work"}},
 }
 
 // repository is a git repository of uid 1000.
@@ -71,6 +73,27 @@ func run(t *testing.T, dir string, args ...string) engine.Result {
 	return engine.Result{Program: bin, Args: args, Code: cmd.ProcessState.ExitCode(), Stdout: out.String(), Stderr: errs.String()}
 }
 
+// small has views of 64 MiB: each is allocated as a whole.
+func small(t *testing.T) {
+	t.Helper()
+	const policy = "/etc/agentjail/config.toml"
+	if err := os.WriteFile(policy, []byte("[workspace]\nsize = \"64MiB\"\nfiles = 4096\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(policy) })
+}
+
+// apply takes over what an agent wrote in a view: until then the directory is as it was.
+func apply(t *testing.T, dir, view string) {
+	t.Helper()
+	if had, err := os.ReadDir(dir); err != nil || len(had) != 1 {
+		t.Errorf("before the view is applied: %v, %v", had, err)
+	}
+	if r := engine.Run(t, bin, "workspace", "apply", view); r.Code != 0 {
+		t.Error(r)
+	}
+}
+
 // TestAgents: one command has an agent at work in a repository, with a few names and a key that it cannot read.
 func TestAgents(t *testing.T) {
 	for _, c := range called {
@@ -81,13 +104,21 @@ func TestAgents(t *testing.T) {
 			dir := repository(t)
 			key, value := keyFile(t)
 			l := newLab(t, strings.ReplaceAll(work, "KEY", key))
-			r := run(t, dir, append([]string{"--agent", c.agent, "--key", key, "--"}, c.args...)...)
+			small(t)
+			how := []string{"--agent", c.agent, "--key", key, "--view", "view-" + c.agent}
+			if c.direct {
+				how = append(how[:4], "--direct")
+			}
+			r := run(t, dir, slices.Concat(how, []string{"--"}, c.args)...)
 			keys, asked := l.seen()
 			if r.Code != 0 || !strings.Contains(r.Stdout, lastWord) {
 				t.Fatalf("%v\nrequests:\n%s", r, asked)
 			}
 			if !strings.Contains(keys, c.header+value+"\n") || strings.Contains(keys, "agentjail") {
 				t.Errorf("the server was sent %q, want %s%s", keys, c.header, value)
+			}
+			if !c.direct {
+				apply(t, dir, "view-"+c.agent)
 			}
 			var st unix.Stat_t
 			if err := unix.Stat(filepath.Join(dir, "made"), &st); err != nil || st.Uid != 1000 {

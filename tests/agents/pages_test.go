@@ -61,8 +61,9 @@ func TestPages(t *testing.T) {
 			if cmd.Env = env; cmd.Run() != nil {
 				t.Skip(p.program + " is not installed (hack/npm-tools.sh)")
 			}
-			l := newLab(t, "true")
+			l := newLab(t, "echo fixed >made")
 			dir := repository(t)
+			small(t)
 			_, value := keyFile(t)
 			at := engine.TempDir(t, "/tmp", "agentjail-page-")
 			for name, text := range map[string]string{"agent.py": agentOfOnesOwn, "Makefile": "test:\n\t@echo made by make\n"} {
@@ -73,17 +74,25 @@ func TestPages(t *testing.T) {
 			if err := errors.Join(os.WriteFile(filepath.Join(at, "key"), []byte(value), 0o600), os.Rename(dir, filepath.Join(at, "project"))); err != nil {
 				t.Fatal(err)
 			}
-			cmd = exec.Command("sh", "-euc", script(t, p.page))
+			// `workspace diff` ends with 1 where there is a change.
+			cmd = exec.Command("sh", "-uc", script(t, p.page))
 			cmd.Dir, cmd.Env = at, env
 			out, err := cmd.CombinedOutput()
 			keys, asked := l.seen()
 			if err != nil || !strings.Contains(string(out), p.want) {
 				t.Errorf("%v\n%s\nrequests:\n%s", err, out, asked)
 			}
+			if _, err := os.Stat(filepath.Join(at, "project", "made")); err != nil && p.page == p.program {
+				t.Errorf("what the agent wrote: %v", err)
+			}
 			if p.want == lastWord && !strings.Contains(keys, value) {
 				t.Errorf("the server was sent %q", keys)
 			}
-			t.Cleanup(func() { os.RemoveAll("/etc/agentjail/keys"); os.RemoveAll("/etc/agentjail/agents") })
+			t.Cleanup(func() {
+				engine.Run(t, bin, "workspace", "discard", "fix")
+				os.RemoveAll("/etc/agentjail/keys")
+				os.RemoveAll("/etc/agentjail/agents")
+			})
 		})
 	}
 }

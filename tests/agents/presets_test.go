@@ -46,7 +46,7 @@ func tool(t *testing.T, more string) {
 
 func in(t *testing.T, dir string, args ...string) engine.Result {
 	t.Helper()
-	return run(t, dir, append([]string{"--agent", "tool"}, args...)...)
+	return run(t, dir, append([]string{"--agent", "tool", "--direct"}, args...)...)
 }
 
 // TestHomes: a home is the owner's, is kept for a project alone, and has a size; a second jail of the project does not share it.
@@ -84,7 +84,7 @@ func TestHomes(t *testing.T) {
 func TestHomeInUse(t *testing.T) {
 	tool(t, "")
 	dir := repository(t)
-	first := exec.Command(bin, "sandbox", "--agent", "tool", "--", "-c", "touch here; exec sleep 1000")
+	first := exec.Command(bin, "sandbox", "--agent", "tool", "--direct", "--", "-c", "touch here; exec sleep 1000")
 	first.Dir = dir
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
@@ -133,11 +133,47 @@ func TestPresets(t *testing.T) {
 		{[]string{"--agent", "../../etc/passwd"}, "is no preset's name"},
 		{[]string{"--agent", "tool", "--home", "mine"}, "must be one of kept, empty, reset"},
 		{[]string{"--agent", "tool", "--key", "/etc/agentjail/k"}, "the preset tool has no credential"},
+		{[]string{"--agent", "tool", "--direct", "--review"}, "exclude each other"},
+		{[]string{"--agent", "tool", "--direct", "--view", "x"}, "there is none: --direct"},
+		{[]string{"--direct"}, "(remedy: --agent NAME)"},
 		{[]string{"--home", "empty"}, "(remedy: --agent NAME)"},
 	} {
 		if r := run(t, dir, c.args...); r.Code != 125 || !strings.Contains(r.Stderr, c.want) {
 			t.Errorf("%v: %v, want %q", c.args, r, c.want)
 		}
+	}
+}
+
+// TestReview: an agent's workspace is a view where one can be made. Where not, the first lines have the reason, and policy's own
+// views are never given up.
+func TestReview(t *testing.T) {
+	tool(t, "")
+	small(t)
+	mine, roots := repository(t), engine.TempDir(t, "/tmp", "agentjail-agents-")
+	args := []string{"--agent", "tool", "--home", "empty"}
+	for _, c := range []struct {
+		what, dir string
+		args      []string
+		want      string
+		written   bool
+	}{
+		{"by default", mine, []string{"--", "-c", "touch made"}, ", written in a view: ", false},
+		{"read-only", mine, []string{"--read-only", "--", "-c", "! touch made"}, ", read-only\n", false},
+		{"--direct", mine, []string{"--direct", "--", "-c", "touch made"}, ", written at once: --direct\n", true},
+		{"root's", roots, []string{"--tighten", "binds.owner=process", "--", "-c", "true"}, ", written at once: no layer can map root's ", false},
+	} {
+		r := run(t, c.dir, append(args, c.args...)...)
+		_, err := os.Stat(filepath.Join(c.dir, "made"))
+		if (r.Code == 0) != (c.what != "root's") || !strings.Contains(r.Stderr, c.want) || c.written != (err == nil) {
+			t.Errorf("%s: %v, want %q and written %v", c.what, r, c.want, c.written)
+		}
+	}
+	text := fmt.Sprintf("[workspace]\nsize = \"64MiB\"\nfiles = 4096\nreview = [%q]\n", filepath.Dir(mine)+"/*")
+	if err := os.WriteFile("/etc/agentjail/config.toml", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, mine, append(args, "--direct", "--", "-c", "true")...); r.Code != 125 || !strings.Contains(r.Stderr, "workspace.review") {
+		t.Errorf("--direct against policy: %v", r)
 	}
 }
 
