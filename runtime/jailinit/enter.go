@@ -128,8 +128,9 @@ type Rlimit struct {
 type Landlock struct {
 	// Want requests one, Required refuses to start on a kernel without.
 	Want, Required bool
-	// Scoped keeps signals and abstract sockets within the domain. A further
-	// process of a jail is in a domain of its own and must reach the first's.
+	// Scoped keeps signals and abstract sockets within the domain where the step has not seen that
+	// a namespace does. A further process of a jail is in a domain of its own and must reach the
+	// first's.
 	Scoped bool
 	// NoTCP denies TCP altogether.
 	NoTCP bool

@@ -55,6 +55,20 @@ func TestSharedProcesses(t *testing.T) {
 		if out, code := b.exec("cat /proc/$(ps | awk '/[s]leep 4321/ {print $1}')/environ"); code == 0 || !strings.Contains(out, "/environ") {
 			t.Errorf("the other's environment: %q", out)
 		}
+		// A sidecar's reload.
+		c := p.container("c", "trap 'echo got >/tmp/hup' HUP; echo $$ >/tmp/pid; while :; do sleep .1; done")
+		env.Eventually(t, "a signal from another container's first process", func() bool {
+			pid, code := c.exec("cat /tmp/pid")
+			if code != 0 {
+				return false
+			}
+			p.container("reload-"+strings.TrimSpace(pid), "kill -HUP "+strings.TrimSpace(pid)+"; "+idle)
+			return true
+		})
+		env.Eventually(t, "the signal", func() bool {
+			out, _ := c.exec("cat /tmp/hup")
+			return strings.TrimSpace(out) == "got"
+		})
 		// A debugging container joins the processes of one that has its own.
 		q := n.pod(t, "agentjail")
 		main := q.container("main", "exec sleep 5432")

@@ -172,6 +172,12 @@ func TestPod(t *testing.T) {
 	env.Eventually(p, "an answer over lo", func() bool {
 		return probeIn[map[string]engine.Outcome](p, "client", "connect", "tcp,127.0.0.1:5000")["tcp,127.0.0.1:5000"].Errno == ""
 	})
+	p.Must("pod", "create", "--name", "shared", "--network=none", "--share", "pid,net,ipc,uts")
+	t.Cleanup(func() { p.Remove("pod", "rm", "-f", "-t", "0", "--ignore", "shared") })
+	p.Must("run", "-d", "--pod", "shared", "--name", "reloads", engine.Busybox, "sh", "-c", "trap 'echo got >/tmp/hup' HUP; echo $$ >/tmp/pid; while :; do sleep .1; done")
+	env.Eventually(p, "its number", func() bool { return sh(p, "reloads", "cat /tmp/pid 2>/dev/null; true") != "" })
+	p.Must("run", "--rm", "--pod", "shared", engine.Busybox, "kill", "-HUP", sh(p, "reloads", "cat /tmp/pid"))
+	env.Eventually(p, "a signal from another container of the pod", func() bool { return sh(p, "reloads", "cat /tmp/hup 2>/dev/null; true") == "got" })
 	p.Must("pod", "stop", "-t", "0", "duo")
 	p.Must("pod", "start", "duo")
 	eq(t, "after a restart of the pod", sh(p, "client", "echo here"), "here")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -95,7 +96,11 @@ func echoServer(args []string) (any, error) {
 	if len(args) != 1 {
 		return nil, errors.New("usage: echo-server ADDRESS")
 	}
-	l, err := net.Listen("tcp", args[0])
+	network := "tcp"
+	if strings.HasPrefix(args[0], "@") { // an abstract socket
+		network = "unix"
+	}
+	l, err := net.Listen(network, args[0])
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func raise(o *jailinit.Orders) error {
 		}
 	}
 	if o.Landlock.Want {
-		if err := confine(&o.Landlock); err != nil {
+		if err := confine(o); err != nil {
 			return &broken{rings.Access, "Landlock: " + err.Error()}
 		}
 	}

@@ -1,6 +1,8 @@
 package guest
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jailinit"
@@ -21,7 +23,8 @@ const (
 // written on the jail's writable mounts only, no device file is made, ioctls go
 // to the jail's own devices only, and mounts stay as they are, whatever
 // capability a program might come by.
-func confine(l *jailinit.Landlock) error {
+func confine(o *jailinit.Orders) error {
+	l := &o.Landlock
 	abi, err := landlock.ABI()
 	if err != nil || abi < 2 {
 		// Version 1 refuses every rename from one directory to another.
@@ -41,7 +44,7 @@ func confine(l *jailinit.Landlock) error {
 		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
 	if abi >= 6 && l.Scoped {
-		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+		attr.Scoped = scope(o)
 	}
 	fd, err := landlock.Create(&attr)
 	if err != nil {
@@ -77,6 +80,29 @@ func confine(l *jailinit.Landlock) error {
 		return &refusal{"entering the domain: " + err.Error()}
 	}
 	return nil
+}
+
+// scopes are what a domain can keep inside, by the namespace that does the same.
+var scopes = []struct {
+	namespace string
+	scope     uint64
+}{
+	{"pid", unix.LANDLOCK_SCOPE_SIGNAL},
+	{"net", unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET},
+}
+
+// scope is what the domain keeps inside: what no namespace that was seen to be other than the
+// host's keeps in the jail. Where one does, a scope would part processes that are to reach each
+// other: each process that a delegate starts has a domain of its own, also in containers that share
+// their namespaces.
+func scope(o *jailinit.Orders) (out uint64) {
+	seen := !slices.Contains(o.Without, "namespaces")
+	for _, s := range scopes {
+		if !seen || !slices.ContainsFunc(o.Namespaces, func(n jailinit.Namespace) bool { return n.Name == s.namespace }) {
+			out |= s.scope
+		}
+	}
+	return out
 }
 
 // allow adds a rule for what is at path now, which must be of the mount with that id, if it is not

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/kernel/landlock"
 	"agentjail.dev/tests/engine"
 )
 
@@ -153,27 +152,15 @@ func devices(s *Subject) error {
 	return none("further devices", slices.DeleteFunc(strings.Fields(r.Stdout), func(d string) bool { return slices.Contains(standardDevices, d) }))
 }
 
-// outOfDomain is a first process that sends a signal to a process that an exec started, when it is told its number.
-const outOfDomain = `until [ -e /tmp/go ]; do sleep 0.1; done; kill -9 $(cat /tmp/go) && touch /tmp/killed || touch /tmp/refused; while :; do sleep 1000; done`
+// toExec is a first process that sends a signal to a process that an exec started, when it is told its number.
+const toExec = `until [ -e /tmp/go ]; do sleep 0.1; done; kill -9 $(cat /tmp/go) && touch /tmp/killed || touch /tmp/refused; while :; do sleep 1000; done`
 
-func domain(s *Subject) error {
+func signals(s *Subject) error {
 	r := s.Jail.Exec("sh", "-c", `sleep 1000 </dev/null >/dev/null 2>&1 & echo $! >/tmp/pid; mv /tmp/pid /tmp/go; until [ -e /tmp/killed ] || [ -e /tmp/refused ]; do sleep 0.05; done; ls /tmp/killed /tmp/refused 2>/dev/null; true`)
 	if r.Code != 0 {
 		return fmt.Errorf("%w: %s", ErrNoAnswer, r)
 	}
-	return want("a signal out of the domain", strings.TrimSpace(r.Stdout), "/tmp/refused")
-}
-
-// withoutDomains is the reason why this kernel cannot keep signals in a Landlock domain: LANDLOCK_SCOPE_SIGNAL is of ABI 6 (Linux 6.12).
-func withoutDomains() string {
-	abi, err := landlock.ABI()
-	if err != nil {
-		return "this kernel has no Landlock: " + err.Error()
-	}
-	if abi < 6 {
-		return fmt.Sprintf("this kernel's Landlock, of version %d, has no scope of signals", abi)
-	}
-	return ""
+	return want("a signal to what an exec started", strings.TrimSpace(r.Stdout), "/tmp/killed")
 }
 
 // layerSize is what the layer of a jail holds by default, in KiB.

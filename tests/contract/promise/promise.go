@@ -68,7 +68,7 @@ type Subject struct {
 // NewSubject starts the jails that the promises are tried on.
 func NewSubject(t testing.TB, e *Engine) *Subject {
 	t.Helper()
-	return &Subject{TB: t, Engine: e, Patience: env.Patience, Jail: e.Start(t, "sh", "-c", outOfDomain), other: e.Start(t, "sleep", "3600")}
+	return &Subject{TB: t, Engine: e, Patience: env.Patience, Jail: e.Start(t, "sh", "-c", toExec), other: e.Start(t, "sleep", "3600")}
 }
 
 // First is the probe's word on the first process of a container.
@@ -126,7 +126,7 @@ var All = append(ofProcesses(), []Promise{
 	{Name: "no file of the kernel's takes a write", Wrong: kernelFiles},
 	{Name: "masked and read-only paths, also when privileged", Wrong: paths},
 	{Name: "the standard devices and no others, also when privileged", Wrong: devices},
-	{Name: "a signal does not leave the Landlock domain", Wrong: domain, Without: withoutDomains},
+	{Name: "the first process's signals reach what an exec started", Wrong: signals, Plain: "any container's do"},
 	{Name: "changes go to a capped layer", Wrong: layer},
 	{Name: memoryLimits, Wrong: memoryLimit},
 	{Name: pidsLimits, Wrong: processLimit},
