@@ -145,11 +145,14 @@ test-kubernetes: testlane ## a cluster of Kubernetes' own programs, and what pod
 	$(call tests,kubernetes,test-kubernetes) -packages ./tests/kubernetes $(ROOT) env CGO_ENABLED=0 \
 		hack/with-cgroups.sh hack/alone.sh $(GO) test -v -count=1 -timeout 30m
 
-test-delegates: testlane ## what depends on the delegate, over the newest runc and over crun
+test-delegates: testlane ## what depends on the delegate, over the newest runc and over crun; what every jail is, over gVisor's runsc
 	@status=0; for d in runc-new crun; do \
 		$(call tests,delegate-$$d,test-delegates) -packages ./tests/e2e -args -per-delegate $(ROOT) env CGO_ENABLED=0 \
 			hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh $$d $(GO) test -v -count=1 -timeout 20m || status=$$?; \
-	done; exit $$status
+	done; \
+	$(call tests,delegate-runsc,test-delegates) -packages ./tests/contract $(ROOT) env CGO_ENABLED=0 \
+		hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh runsc $(GO) test -v -count=1 -timeout 20m || status=$$?; \
+	exit $$status
 
 test-docker: testlane ## what depends on the engine, over Docker 29, by path and by the shim; a part of moby's own tests
 	@status=0; for d in 29-overlay2 29-shim; do \

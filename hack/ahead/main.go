@@ -16,7 +16,7 @@ import (
 )
 
 // tools are programs that hack/tools/build.sh builds, in the order in which tests request them.
-var tools = []string{"testcontainers", "nerdctl", "runc", "runc-vulnerable", "containerd", "dockerd", "crio", "nfpm", "kubernetes"}
+var tools = []string{"testcontainers", "nerdctl", "runsc", "runc", "runc-vulnerable", "containerd", "dockerd", "crio", "nfpm", "kubernetes"}
 
 func main() {
 	err := errors.Join(

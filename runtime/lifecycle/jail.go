@@ -294,6 +294,9 @@ func (r *Runtime) Pass(id string, args []string) error {
 		_, err := fmt.Fprintln(r.out(), "[]")
 		return err
 	}
+	if verb == "kill" && j != nil && sandboxOf(j) != "" && !j.InitAlive() {
+		return errors.New("container not running") // runc's message, which engines look for
+	}
 	if verb == "ps" && j != nil && sandboxOf(j) != "" && slices.Contains(args, "json") {
 		return r.sandboxProcesses(j)
 	}

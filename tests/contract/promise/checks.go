@@ -33,7 +33,11 @@ func ofProcesses() []Promise {
 
 // jailed reports what of a process is not as in a jail of this engine.
 func (s *Subject) jailed(w engine.Who) error {
-	return process(w, slices.Collect(maps.Keys(s.Lacks))...)
+	but := slices.Collect(maps.Keys(s.Lacks))
+	if s.Traits.Sandbox != "" { // seen from inside, they are the guest kernel's
+		but = append(but, namespaces, hostIDs, module)
+	}
+	return process(w, but...)
 }
 
 func execs(s *Subject) error {

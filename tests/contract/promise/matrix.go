@@ -23,13 +23,14 @@ type Matrix struct {
 func (m *Matrix) Try(t *testing.T, name string, start func(*testing.T) *Engine) {
 	m.add(name)
 	s := NewSubject(t, start(t))
+	s.under()
 	for _, p := range All {
 		if why := s.Without(p); why != "" {
 			m.note(fmt.Sprintf("- %s, %s: %s", name, p.Name, why))
 			continue
 		}
 		// Not in the subtest, which may not end a test that the engine's helpers belong to.
-		err := p.Wrong(s)
+		err := s.wrong(p)
 		m.set(p.Name, name, err)
 		t.Run(p.Name, func(t *testing.T) {
 			if err != nil {

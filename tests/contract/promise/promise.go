@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -60,6 +61,9 @@ type Subject struct {
 	Jail *Jail
 	// Patience bounds the waits for what an engine does on its own.
 	Patience time.Duration
+
+	// Traits are those of the delegate, where that is not a plain one (sandboxed.go).
+	Traits traits.Traits
 
 	first, exec *engine.Who
 	other       *Jail // another one, to compare with and to kill
@@ -142,8 +146,14 @@ var All = append(ofProcesses(), []Promise{
 
 // Without reports why a promise cannot be tried of this engine on this machine, or "".
 func (s *Subject) Without(p Promise) string {
-	if why := s.Lacks[p.Name]; why != "" || p.Without == nil {
+	if why := s.Lacks[p.Name]; why != "" {
 		return why
+	}
+	if why := void[p.Name]; why != "" && s.Traits.Sandbox != "" {
+		return why
+	}
+	if p.Without == nil {
+		return ""
 	}
 	return p.Without()
 }
