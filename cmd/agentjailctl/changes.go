@@ -3,7 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -11,6 +14,7 @@ import (
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/rootfs/changes"
+	"agentjail.dev/runtime/spec/exported"
 	"agentjail.dev/runtime/state"
 )
 
@@ -43,9 +47,19 @@ func diffCommand() *cli.Command {
 
 func exportCommand() *cli.Command {
 	return &cli.Command{
-		Name: "export", Usage: "write a running jail's file tree to standard output, as a tar archive with its own owners", ArgsUsage: "CONTAINER",
-		Description: "CONTAINER is an id or the unique beginning of one. Mounts are not in the archive.\n\n   agentjail export CONTAINER | docker import - IMAGE",
+		Name: "export", Usage: "write a running jail's file tree to standard output, as a tar archive with its own owners", ArgsUsage: "CONTAINER [DIR]",
+		Description: "CONTAINER is an id or the unique beginning of one. Mounts are not in the archive.\n\n   agentjail export CONTAINER | docker import - IMAGE\n\nWith --bundle the hardened configuration is written to the new directory DIR instead, for another runtime or to be\nread. What a container of it lacks is listed on standard error.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "bundle", Usage: "write the hardened bundle to the new directory DIR"},
+			&cli.StringFlag{Name: "for", Usage: "adapt the bundle to `PROGRAM`: " + strings.Join(slices.Sorted(maps.Keys(exported.Targets)), ", ")},
+		},
 		Action: func(c *cli.Context) error {
+			if c.Bool("bundle") {
+				return exportBundle(c)
+			}
+			if c.IsSet("for") {
+				return errors.New("--for goes with --bundle")
+			}
 			_, j, err := theJail(c)
 			if err != nil {
 				return err

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/inspect"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/exported"
+	"agentjail.dev/runtime/state"
+)
+
+// exportBundle writes the hardened bundle of a jail into a new directory.
+func exportBundle(c *cli.Context) error {
+	if c.NArg() != 2 {
+		return errors.New("export --bundle requires a container and a new directory (see `agentjail export --help`)")
+	}
+	target := c.String("for")
+	adapt, known := exported.Targets[target]
+	if target != "" && !known {
+		return fmt.Errorf("--for %q: not one of %s", target, strings.Join(slices.Sorted(maps.Keys(exported.Targets)), ", "))
+	}
+	if err := rootless.MustJoin(); err != nil {
+		return err
+	}
+	store, err := state.Default()
+	if err != nil {
+		return err
+	}
+	j, err := inspect.Find(store, c.Args().First())
+	if err != nil {
+		return err
+	}
+	hardened, err := bundle.Load(filepath.Join(store.Dir(j.Key), "bundle"))
+	if err != nil {
+		return err
+	}
+	in := exported.Jail{
+		Hardened: hardened.Spec, Process: j.Process, Dir: store.Dir(j.Key), Root: j.EngineRoot, UIDs: j.IDs.UIDs, GIDs: j.IDs.GIDs,
+	}
+	if original, err := bundle.Load(j.Bundle); err == nil { // a sandbox has none
+		in.Original = original.Spec
+		if r := in.Original.Root; r != nil && in.Root == "" {
+			in.Root = inBundle(j.Bundle, r.Path)
+		}
+		for i, m := range in.Original.Mounts {
+			in.Original.Mounts[i].Source = inBundle(j.Bundle, m.Source)
+		}
+	}
+	s, lacks, err := exported.Bundle(in)
+	if err != nil {
+		return fmt.Errorf("jail %s: %w", j.ID, err)
+	}
+	if adapt != nil {
+		lacks = append(lacks, adapt(s)...)
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := c.Args().Get(1)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.WriteNew(filepath.Join(dir, bundle.ConfigName), append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	for _, l := range lacks {
+		fmt.Fprintf(os.Stderr, "agentjail: not in the bundle: %s\n", printable.Line(l, 0))
+	}
+	return nil
+}
+
+// inBundle is a path of a bundle's, which may be relative to it (runtime-spec, config.md).
+func inBundle(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
