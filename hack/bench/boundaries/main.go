@@ -1,0 +1,298 @@
+// Command boundaries compares what stands between a program and the host: plain chroot,
+// systemd-nspawn, runc, Docker, Podman, jails, and gVisor alone and below a jail. Each runs the
+// same file tree. Measured are the start of a command that ends at once, the memory of one that
+// waits, and which of some known ways out are stopped. What does not
+// run on this machine is named, with the reason.
+//
+//	go run ./hack/bench/boundaries -docs docs    as root: writes the table into docs/boundaries.md
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+func main() {
+	engine.IfJanitor()
+	docs := flag.String("docs", "", "put the table into boundaries.md in `DIR`")
+	rounds := flag.Int("rounds", 7, "how often each start is measured")
+	flag.Parse()
+	if err := run(*docs, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "boundaries:", err)
+		os.Exit(1)
+	}
+}
+
+// A subject is a boundary: a command line that runs a command behind it.
+type subject struct {
+	name string
+	// command returns the call for a command; token is in the arguments of every process
+	// that it leaves on the host.
+	command func(ctx context.Context, token string, args ...string) *exec.Cmd
+	// stop ends what a killed call leaves; nil for nothing.
+	stop func(token string)
+	// client reports that the call is an engine's client, whose memory is not the
+	// container's.
+	client bool
+	// bare reports that it stops nothing by itself: what is stopped there, the machine
+	// stops.
+	bare bool
+	// why is the reason where it was not run here.
+	why string
+}
+
+// A row is what was found out of a subject.
+type row struct {
+	subject
+	start  time.Duration // the median
+	times  []time.Duration
+	memory uint64 // bytes
+	tries  map[string]string
+}
+
+// through is what the program that tries to leave prints when it has left.
+const through = "through"
+
+// tries are the ways out, in the order of the table.
+var tries = []string{"double chroot", "fchdir", "mknod", "ptrace", "/proc/1/root"}
+
+func run(docs string, rounds int) error {
+	if os.Geteuid() != 0 {
+		return errors.New("needs root")
+	}
+	l, err := newLab()
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	var rows []row
+	for _, s := range l.subjects() {
+		r := row{subject: s, tries: map[string]string{}}
+		if s.why == "" {
+			if err := l.measure(&r); err != nil {
+				r.why = "not run here: " + err.Error()
+			}
+		}
+		rows = append(rows, r)
+	}
+	if err := l.starts(rows, rounds); err != nil {
+		return err
+	}
+	table := markdown(rows)
+	fmt.Print(table)
+	if docs == "" {
+		return nil
+	}
+	return write(filepath.Join(docs, "boundaries.md"), table)
+}
+
+// reference is the subject whose start is the unit.
+const reference = "runc"
+
+// markdown is the table.
+func markdown(rows []row) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| boundary | start | memory | %s |\n|---|---|---|%s\n", strings.Join(tries, " | "), strings.Repeat("---|", len(tries)))
+	var unit time.Duration
+	for _, r := range rows {
+		if r.name == reference {
+			unit = r.start
+		}
+	}
+	for _, r := range rows {
+		if r.why != "" {
+			fmt.Fprintf(&b, "| %s | %s |%s\n", r.name, r.why, strings.Repeat(" |", len(tries)+1))
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | ×%.2g | %s |", r.name, float64(r.start)/float64(max(unit, 1)), size(r.memory))
+		for _, t := range tries {
+			fmt.Fprintf(&b, " %s |", r.tries[t])
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func size(n uint64) string {
+	if n < 1<<20 {
+		return "< 1 MiB"
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+// What the program writes stands between these.
+const (
+	docsBegin = "<!-- measured: go run ./hack/bench/boundaries -docs docs -->\n"
+	docsEnd   = "<!-- /measured -->"
+)
+
+func write(path, table string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, found := bytes.Cut(text, []byte(docsBegin))
+	_, after, ended := bytes.Cut(rest, []byte(docsEnd))
+	if !found || !ended {
+		return fmt.Errorf("%s has no place for the table", path)
+	}
+	return os.WriteFile(path, slices.Concat(before, []byte(docsBegin+table+docsEnd), after), 0o644)
+}
+
+// wait bounds a call.
+const wait = 60 * time.Second
+
+// starts measures the start of each subject in turn, round after round: the machine's load is
+// then that of all.
+func (l *lab) starts(rows []row, rounds int) error {
+	for i := range rounds {
+		for n := range rows {
+			r := &rows[n]
+			if r.why != "" {
+				continue
+			}
+			began := time.Now()
+			if _, err := l.output(r.subject, fmt.Sprintf("1%d", i), "/bin/true"); err != nil {
+				return fmt.Errorf("%s: %w", r.name, err)
+			}
+			r.times = append(r.times, time.Since(began))
+			slices.Sort(r.times)
+			r.start = r.times[len(r.times)/2]
+		}
+	}
+	return nil
+}
+
+// measure fills a row, but for the start.
+func (l *lab) measure(r *row) error {
+	for i, name := range tries {
+		out, err := l.output(r.subject, fmt.Sprintf("2%d", i), "/escape", name, l.marker, strconv.FormatUint(l.device, 10), strconv.Itoa(l.victim.Process.Pid))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		fmt.Fprintf(os.Stderr, "%s: %s: %s", r.name, name, out)
+		r.tries[name], _, _ = strings.Cut(strings.TrimSpace(out), ":")
+		if r.bare && r.tries[name] != through {
+			r.tries[name] = "by the machine"
+		}
+	}
+	var err error
+	r.memory, err = l.memory(r.subject)
+	return err
+}
+
+func (l *lab) output(s subject, token string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	cmd := s.command(ctx, l.token+token, args...)
+	cmd.WaitDelay = time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		line, _, _ := strings.Cut(strings.TrimSpace(errs.String()), "\n")
+		return "", fmt.Errorf("%w: %.200s", err, line)
+	}
+	return out.String(), nil
+}
+
+// memory is the proportional share (proc_pid_smaps_rollup(5)) of all that a waiting command has
+// on the host.
+func (l *lab) memory(s subject) (uint64, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	token := l.token + "99"
+	cmd := s.command(ctx, token, "/bin/sh", "-c", "echo waits; sleep "+token)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		cancel()
+		return 0, err
+	}
+	defer func() {
+		if s.stop != nil {
+			s.stop(token)
+		}
+		cancel()
+		_ = cmd.Wait()
+	}()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("waits"))); err != nil {
+		return 0, fmt.Errorf("the command did not start: %w", err)
+	}
+	var sum uint64
+	for pid := range processesOf(cmd.Process.Pid, token) {
+		if pid != cmd.Process.Pid || !s.client {
+			sum += pss(pid)
+		}
+	}
+	return sum, nil
+}
+
+// processesOf are a call's process and all below it, those with the token in their arguments,
+// and engines' processes above these.
+func processesOf(call int, token string) map[int]bool {
+	parents, out := map[int]int{}, map[int]bool{call: true}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		text, err := os.ReadFile(dir + "/stat")
+		if _, rest, ok := strings.Cut(string(text), ") "); err == nil && ok {
+			if f := strings.Fields(rest); len(f) > 1 {
+				parents[pid], _ = strconv.Atoi(f[1])
+			}
+		}
+		if args, err := os.ReadFile(dir + "/cmdline"); err == nil && strings.Contains(string(args), token) {
+			out[pid] = true
+		}
+	}
+	for pid := range out {
+		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", parents[pid])); err == nil && (strings.HasPrefix(string(name), "containerd-shim") || strings.HasPrefix(string(name), "conmon")) {
+			out[parents[pid]] = true
+		}
+	}
+	for more := true; more; {
+		more = false
+		for pid, parent := range parents {
+			if out[parent] && !out[pid] {
+				out[pid], more = true, true
+			}
+		}
+	}
+	return out
+}
+
+func pss(pid int) uint64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	for line := range strings.Lines(string(text)) {
+		if v, ok := strings.CutPrefix(line, "Pss:"); ok {
+			n, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}
+
+// deviceOf is the block device that a directory lies on.
+func deviceOf(dir string) uint64 {
+	var st unix.Stat_t
+	if unix.Stat(dir, &st) != nil {
+		return 0
+	}
+	return st.Dev
+}
