@@ -14,6 +14,7 @@ import (
 // TestManyLayers: an image of more layers than mount options of a page can name by their full paths starts, by the shim
 // and by the command line, also over a view without a layer to write to.
 func TestManyLayers(t *testing.T) {
+	engine.NeedsRoot(t, "it runs jails")
 	dir, err := engine.Shim()
 	if err != nil {
 		t.Fatal(err)
