@@ -36,13 +36,13 @@ func workspaceDiffCommand() *cli.Command {
 type of file. Changes that the host may run or follow come first, with the reason.
 Files with the same content and mode as in the directory are not listed.
 
-Exit status: 1 if there are changes.`,
+Exit status: 1 if there are changes, 125 if they cannot be shown.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "stat", Usage: "count added and removed lines"},
 			&cli.BoolFlag{Name: "p", Aliases: []string{"patch"}, Usage: "show the lines of text files up to 1 MiB"},
 			jsonFlag,
 		},
-		Action: workspaceDiff,
+		Action: answers(workspaceDiff),
 	}
 }
 
@@ -54,7 +54,7 @@ protected paths and links that can lead out of the directory. Where the director
 changed since the view began, nothing is applied. Devices, sockets, pipes, set-id bits
 and extended attributes are never applied.
 
-Exit status: 1 if something was left out.`,
+Exit status: 1 if something was left out, 125 if the apply failed.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "only list what would be applied"},
 			&cli.BoolFlag{Name: "protected", Usage: "also protected paths: hooks, settings of editors and agents"},
@@ -62,7 +62,7 @@ Exit status: 1 if something was left out.`,
 			&cli.BoolFlag{Name: "each", Usage: "leave out files in conflict, and apply the others"},
 			jsonFlag,
 		},
-		Action: workspaceApply,
+		Action: answers(workspaceApply),
 	}
 }
 
@@ -70,7 +70,18 @@ func workspaceExportCommand() *cli.Command {
 	return &cli.Command{
 		Name: "export", Usage: "write the changes to standard output, as a patch for git apply", ArgsUsage: "ID [PATH...]",
 		Description: "Files that a patch cannot have (binary, longer than 1 MiB, special) are named on standard\nerror.\n\n   agentjail workspace export ID > changes.patch",
-		Action:      workspaceExport,
+		Action:      answers(workspaceExport),
+	}
+}
+
+// answers has a command's own failures end with 125: its status 1 is an answer.
+func answers(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		err := action(c)
+		if errors.Is(err, apply.ErrConflicts) {
+			return err
+		}
+		return ownUnlessEnded(err)
 	}
 }
 

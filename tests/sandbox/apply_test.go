@@ -137,3 +137,57 @@ func TestReviewGit(t *testing.T) {
 		t.Errorf("what has come out still shows: status %d, %s", code, out)
 	}
 }
+
+// TestReviewForms: each form in which changes are shown, and a part of them applied or dropped.
+func TestReviewForms(t *testing.T) {
+	dir := repository(t)
+	name := "v" + filepath.Base(dir)
+	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+	code, out, errs := inView(t, small(t), dir, `echo more >>old; printf 'a\0b' >bin; mv lib lib2; printf 'x\033[2J\n' >esc; ln -s /etc out; mkfifo pipe`, "--view", name)
+	if code != 0 {
+		t.Fatalf("status %d, %q, %q", code, out, errs)
+	}
+	before := tree(t, dir)
+	for _, c := range []struct {
+		args []string
+		code int
+		has  []string
+	}{
+		{[]string{"diff", name}, 1, []string{"A out -> /etc  [link out: ", "A pipe  [special: ", "R lib/ -> lib2/\n", "M old\n"}},
+		{[]string{"diff", "--stat", name}, 1, []string{"     +1     -0  M old\n", "      -      -  A bin\n"}},
+		{[]string{"diff", name, "-p"}, 1, []string{"--- a/old\n+++ b/old\n@@ -1 +1,2 @@\n old\n+more\n", `+x\x1b[2J`, "new file mode 120000"}},
+		{[]string{"diff", name, "--json"}, 1, []string{`"schema": "agentjail.workspace.diff/1"`, `"kind": "R"`, `"from": "lib"`, `"kind": "link out"`}},
+		{[]string{"diff", name, "old", "nothing"}, 125, []string{"nothing: the view has no change there"}},
+		{[]string{"export", name}, 0, []string{"diff --git a/lib/a b/lib/a\ndeleted file mode", "left out: bin: a binary file"}},
+		{[]string{"apply", name, "--dry-run"}, 1, []string{"bin\nesc\nlib\nlib2\nold\n", "left out: out: the link", "left out: pipe: devices"}},
+		{[]string{"diff", name, "esc"}, 1, []string{"A esc\n"}},
+	} {
+		if code, out := ctl(t, append([]string{"workspace"}, c.args...)...); code != c.code {
+			t.Errorf("%v: status %d: %s", c.args, code, out)
+		} else {
+			for _, w := range c.has {
+				if !strings.Contains(out, w) {
+					t.Errorf("%v: no %q: %s", c.args, w, out)
+				}
+			}
+		}
+	}
+	if after := tree(t, dir); after != before {
+		t.Errorf("the directory was\n%sand is\n%s", before, after)
+	}
+	if code, out := ctl(t, "workspace", "discard", name, "bin", "lib"); code != 0 {
+		t.Errorf("status %d: %s", code, out)
+	}
+	if code, out := ctl(t, "workspace", "apply", name, "old"); code != 0 || !strings.HasPrefix(out, "old\n") {
+		t.Errorf("status %d: %s", code, out)
+	}
+	if code, out := ctl(t, "workspace", "diff", name); code != 1 || strings.Contains(out, "lib") || strings.Contains(out, "bin") || strings.Contains(out, "old") {
+		t.Errorf("status %d: %s", code, out)
+	}
+	// Another user is advised.
+	cmd := exec.Command(bin, "workspace", "diff", name)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "sudo agentjail workspace diff") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
