@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/workspace/review"
 )
 
@@ -158,6 +159,32 @@ func TestNamed(t *testing.T) {
 	}
 }
 
+// TestTable: each path that direct mounts protect is marked wherever it is made, in any case of
+// letters, and none of it is applied; what is in a git directory is not even compared.
+func TestTable(t *testing.T) {
+	p := newPlace(t, project)
+	made := map[string]bool{}
+	for _, e := range protect.Table {
+		for _, at := range []string{e.Path + "/x", "deep/er/" + e.Path + "/x", "upper/" + strings.ToUpper(e.Path) + "/x"} {
+			p.write(t, p.merged, map[string]string{at: "x\n"})
+			made[at] = true
+		}
+	}
+	p.unmount(t)
+	for _, c := range p.review(t).Changes {
+		if c.Type == review.File && !c.Has(review.Protected) {
+			t.Errorf("%s is not marked", c)
+		}
+	}
+	_, err := p.apply(t, Options{})
+	must(t, err)
+	for at := range made {
+		if _, err := os.Lstat(filepath.Join(p.dir, at)); err == nil {
+			t.Errorf("%s was applied", at)
+		}
+	}
+}
+
 // outside is a directory that no apply may reach, with the names of a place.
 func outside(t *testing.T, p *place, names []string) string {
 	t.Helper()
@@ -249,7 +276,7 @@ func TestLinkRace(t *testing.T) {
 	t.Logf("prevented %d times, %d swaps", prevented, swaps.Load())
 }
 
-// TestFilter: the worker's process can make no device, pipe or socket, and run no program.
+// TestRenamedUnderJail: a directory that a running jail has renamed stays where its view reads it.
 func TestRenamedUnderJail(t *testing.T) {
 	p := newPlace(t, map[string]string{"lib/one": "1\n", "lib/two": "2\n"})
 	must(t, os.Rename(p.merged+"/lib", p.merged+"/lib2"))
@@ -279,5 +306,4 @@ func TestRenamedUnderJail(t *testing.T) {
 	if r := p.review(t); len(r.Changes) > 0 {
 		t.Errorf("still: %s", changes(r))
 	}
-	_ = review.Dir
 }

@@ -50,10 +50,11 @@ func victim() int {
 		return 0
 	}
 	r := p.review(&t)
-	if os.Getenv("AGENTJAIL_TEST_VICTIM") == "conflict" {
+	what := os.Getenv("AGENTJAIL_TEST_VICTIM")
+	if what == "conflict" || what == "each" {
 		must(&t, os.WriteFile(p.dir+"/turn/file", []byte("the owner's\n"), 0o644))
 	}
-	if _, err := p.view.Run(t.Context(), r, r.Changes, Options{}); err != nil && !errors.Is(err, ErrConflicts) {
+	if _, err := p.view.Run(t.Context(), r, r.Changes, Options{Each: what == "each"}); err != nil && !errors.Is(err, ErrConflicts) {
 		fmt.Println(err)
 		return 1
 	}
@@ -82,7 +83,7 @@ func (p *place) run(t *testing.T, bin, what, point string) bool {
 // TestKilled: whenever the processes of an apply are killed, and those of the call that finishes
 // it, the directory is as before or as the view; the next apply then makes it as the view.
 func TestKilled(t *testing.T) {
-	for _, what := range []string{"apply", "conflict"} {
+	for _, what := range []string{"apply", "conflict", "each"} {
 		for _, who := range []string{"apply", "parent"} {
 			t.Run(what+"/"+who, func(t *testing.T) { killed(t, what, who) })
 		}
@@ -97,9 +98,13 @@ func killed(t *testing.T, what, who string) {
 		must(t, err)
 		work1(t, p)
 		view, old := list(t, p.merged), list(t, p.dir)
-		if what == "conflict" {
+		if what != "apply" {
 			old = strings.Replace(old, "turn/file 100644 1234:1235 was a directory\n", "turn/file 100644 1234:1235 the owner's\n", 1)
-			view = old
+			if what == "each" { // all but the file in conflict
+				view = strings.Replace(view, "turn 100644 1234:1235 is a file\n", "turn 40755 1234:1235\nturn/file 100644 1234:1235 the owner's\n", 1)
+			} else {
+				view = old
+			}
 		}
 		p.unmount(t)
 		must(t, p.save())
@@ -122,7 +127,7 @@ func killed(t *testing.T, what, who string) {
 			t.Errorf("%s: the journal stays", point)
 		}
 		must(t, p.load())
-		if what == "conflict" {
+		if what != "apply" {
 			for _, c := range p.review(t).Changes { // what was taken back is none
 				if (c.Conflict != "") != (c.Path == "turn") {
 					t.Errorf("%s: %s: conflict %q", point, c, c.Conflict)
