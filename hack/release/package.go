@@ -64,13 +64,13 @@ var kinds = map[string]struct {
 }{
 	"deb": {
 		[]string{"runc | crun"},
-		[]string{"apparmor"},
-		[]string{"docker.io | docker-ce | podman | containerd", "criu"},
+		[]string{"apparmor", "e2fsprogs"},
+		[]string{"docker.io | docker-ce | podman | containerd"},
 		func(version, arch string) string { return "agentjail_" + version + "_" + arch + ".deb" },
 	},
 	"rpm": {
 		[]string{"(runc or crun)"},
-		nil,
+		[]string{"e2fsprogs"},
 		[]string{"podman"},
 		func(version, arch string) string {
 			return "agentjail-" + version + "-1." + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch] + ".rpm"

@@ -132,6 +132,9 @@ func TestAgents(t *testing.T) {
 			if !strings.Contains(string(status), "made") || strings.Contains(string(status), "www.example.test") {
 				t.Errorf("git status and a name: %q", status)
 			}
+			if names := "  names       api.anthropic.com:443, console.anthropic.com:443, platform.claude.com:443\n"; c.agent == "claude" && !strings.Contains(r.Stderr, names) {
+				t.Errorf("%q is not in\n%s", names, r.Stderr)
+			}
 			for _, want := range []string{"  workspace   " + dir, "  home        ", "  names       api.", "  credential  ", "refused: ", "agentjail denied sandbox-"} {
 				if !strings.Contains(r.Stderr, want) {
 					t.Errorf("%q is not in\n%s", want, r.Stderr)

@@ -42,62 +42,70 @@ func (h Home) Path() string {
 	return filepath.Join(h.Dir, strconv.FormatUint(uint64(h.UID), 10), h.Program+"-"+hex.EncodeToString(sum[:8])+".ext4")
 }
 
-// openTries bounds how often the file is replaced between its opening and its locking.
-const openTries = 8
-
 // Open returns the file, which it makes if there is none, locked (flock(2)). With reset it is
 // made anew. The error is about the jail that has the home, if one has.
 func (h Home) Open(reset bool) (*os.File, error) {
 	path := h.Path()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	for range openTries {
-		f, err := h.open(path)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			f, err = h.make(path, unix.RENAME_NOREPLACE)
-			if errors.Is(err, unix.EEXIST) {
-				continue // another call made it
-			}
-		case err == nil && f == nil:
-			continue // replaced meanwhile
-		case err == nil && reset:
-			old := f
-			f, err = h.make(path, 0)
-			old.Close()
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := h.describe(path); err != nil {
-			f.Close()
-			return nil, err
-		}
-		return f, nil
+	// One call at a time opens, makes or replaces the homes of a directory.
+	lock, err := os.Open(dir)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%s is replaced again and again", path)
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("locking %s: %w", dir, err)
+	}
+	if err := sweep(dir); err != nil {
+		return nil, err
+	}
+	f, err := h.open(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && reset {
+		if f != nil {
+			defer f.Close()
+		}
+		f, err = h.make(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := h.describe(path); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
-// open opens and locks the file; nil if it is no longer the one at its path.
+// What a call makes before it has the home's name begins so.
+const unfinished = ".new-"
+
+// sweep removes what a killed call left.
+func sweep(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, unfinished+"*"))
+	for _, path := range left {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
+// open opens and locks the file.
 func (h Home) open(path string) (*os.File, error) {
 	f, err := openat.File(unix.AT_FDCWD, path, openat.NoLinks, unix.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, h.busy(path)
-		}
-		return nil, fmt.Errorf("locking %s: %w", path, err)
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, nil
 	}
-	var own, there unix.Stat_t
-	if err := errors.Join(unix.Fstat(int(f.Fd()), &own), unix.Lstat(path, &there)); err != nil || own.Ino != there.Ino || own.Dev != there.Dev {
-		f.Close()
-		return nil, nil
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, h.busy(path)
 	}
-	return f, nil
+	return nil, fmt.Errorf("locking %s: %w", path, err)
 }
 
 // busy is the error for a home that a jail has.
@@ -123,9 +131,9 @@ func (h Home) describe(path string) error {
 	return atomicfile.Write(about(path), append(text, '\n'), 0o600)
 }
 
-// make makes the file, locks it and moves it to its path by renameat2(2) with flags.
-func (h Home) make(path string, flags uint) (_ *os.File, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+// make makes the file, locks it and moves it to its path.
+func (h Home) make(path string) (_ *os.File, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished+"*")
 	if err != nil {
 		return nil, err
 	}
@@ -142,15 +150,15 @@ func (h Home) make(path string, flags uint) (_ *os.File, err error) {
 		return nil, fmt.Errorf("making a home of %d MiB in %s: %w (remedy: --home empty, or a smaller home.size in a preset of your own)",
 			h.Size>>20, filepath.Dir(path), err)
 	}
-	if err := unix.Renameat2(unix.AT_FDCWD, f.Name(), unix.AT_FDCWD, path, flags); err != nil {
-		return nil, fmt.Errorf("renaming %s: %w", f.Name(), err)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
 
 // fill makes the file system, with Files.
 func (h Home) fill(image *os.File) error {
-	dir, err := os.MkdirTemp(filepath.Dir(image.Name()), ".files-*")
+	dir, err := os.MkdirTemp(filepath.Dir(image.Name()), unfinished+"files-*")
 	if err != nil {
 		return err
 	}
