@@ -136,6 +136,7 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 	p.Facts.Sources = make([]*bindsource.Fact, len(mounts))
 	for i, m := range mounts {
 		away := bindsource.SetThrowAway(&mounts[i], p.Facts.ID, p.Engine)
+		image := bindsource.SetPodmanImage(&mounts[i], p.Facts.ID, p.Engine)
 		m = mounts[i]
 		if !harden.IsBind(m) || m.Source == "" { // hardening refuses the latter
 			continue
@@ -164,6 +165,11 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 			p.Sources[i].FindSetID(limits)
 		}
 		p.Sources[i].ThrowAway = away
+		if image {
+			if err := p.Sources[i].SetReadOnlyImage(p.Engine); err != nil {
+				return fmt.Errorf("mount at %s: %w", m.Destination, err)
+			}
+		}
 		p.Facts.Sources[i] = &p.Sources[i].Fact
 	}
 	return nil

@@ -130,8 +130,8 @@ func filesystem(p *pass, m *specs.Mount) {
 // typeRefusal refuses a mount of a file system that is not for jails.
 func typeRefusal(kind string) *refusal.Error {
 	err := refusal.New(refusal.MountType, "file system type %q is not for jails", kind)
-	if kind == "overlay" { // Podman's type=image, and :O with an upperdir of a person's
-		return err.WithRemedy("mount the directory itself or a volume, or :O without upperdir; copy what is to be read of an image")
+	if kind == "overlay" { // Podman's :O with an upperdir of a person's
+		return err.WithRemedy("mount the directory itself or a volume, or :O without upperdir")
 	}
 	return err
 }

@@ -9,6 +9,23 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
+// TestImageMount: an image as a mount has the owners of the image, and cannot be written to. The root of a container is no
+// image.
+func TestImageMount(t *testing.T) {
+	p := root(t)
+	const look = "stat -c %u:%g /im/bin/busybox /im/home/app; cat /im/etc/image-secret; /im/bin/busybox echo runs; echo x 2>/dev/null >/im/new || echo refused; grep -c /var/lib /proc/mounts || true"
+	mount := []string{"--mount", "type=image,src=" + engine.Busybox + ",dst=/im"}
+	eq(t, "the image", mustRun(p, append(mount, engine.Busybox, "sh", "-c", look)...), "0:0\n1000:1000\nonly for root of the image\nruns\nrefused\n0")
+	eq(t, "for another user", mustRun(p, append(mount, "-u", "1000", engine.Busybox, "sh", "-c", "cat /im/etc/image-secret 2>/dev/null || echo denied")...), "denied")
+	merged := p.Must("inspect", "--format", "{{.GraphDriver.Data.MergedDir}}", start(p, engine.Busybox, "sleep", "3600"))
+	for _, option := range []string{"ro", "O"} {
+		r := p.Podman("run", "--rm", "--network=none", "-v", merged+":/im:"+option, engine.Busybox, "true")
+		if r.Code == 0 || !strings.Contains(r.Stderr, "an engine keeps its containers") || strings.Contains(r.Stderr, "binds.allow") {
+			t.Errorf("a container's root, %s: %s", option, r)
+		}
+	}
+}
+
 // TestThrowAway: a directory or volume with podman's :O is there to write to, as who owns it, and what is written ends with
 // the jail. What no jail may read is refused so too.
 func TestThrowAway(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // directory is in the container's own (containers/common, pkg/overlay): where a person names it,
 // the changes are to stay.
 func SetThrowAway(m *specs.Mount, id string, e Engine) bool {
-	if m.Type != "overlay" || IsShort(id) {
+	if m.Type != "overlay" || isShort(id) {
 		return false
 	}
 	value := map[string]string{}
@@ -25,13 +25,42 @@ func SetThrowAway(m *specs.Mount, id string, e Engine) bool {
 		value[k] = v
 	}
 	lower, dir := value["lowerdir"], filepath.Dir(value["upperdir"])
-	own := strings.HasSuffix(filepath.Dir(dir), "/overlay-containers/"+id+"/userdata/overlay") && storageAt(dir, e) != ""
-	if !own || value["upperdir"] != dir+"/upper" || value["workdir"] != dir+"/work" || !filepath.IsAbs(lower) || strings.ContainsAny(lower, `:\`) {
+	if !isPodmans(dir, id, e) || value["upperdir"] != dir+"/upper" || value["workdir"] != dir+"/work" || !filepath.IsAbs(lower) || strings.ContainsAny(lower, `:\`) {
 		return false
 	}
 	m.Type, m.Source, m.Options = "bind", lower, []string{"bind", "rprivate"}
 	return true
 }
 
-// IsShort reports whether an id could be a directory's name. Engines' are long and random.
-func IsShort(id string) bool { return len(id) < 12 }
+// SetPodmanImage makes a bind mount of an overlay that Podman requests for an image (`--mount
+// type=image`): of the mounted image, and an empty directory of the container's own.
+func SetPodmanImage(m *specs.Mount, id string, e Engine) bool {
+	if m.Type != "overlay" || isShort(id) || len(m.Options) == 0 || slices.ContainsFunc(m.Options[1:], func(o string) bool { return o != "private" && o != "rprivate" }) {
+		return false
+	}
+	layers, ok := strings.CutPrefix(m.Options[0], "lowerdir=")
+	image, empty, _ := strings.Cut(layers, ":")
+	if !ok || strings.ContainsAny(empty, `:\`) || strings.Contains(image, `\`) || filepath.Base(empty) != "lower" || !isPodmans(filepath.Dir(empty), id, e) {
+		return false
+	}
+	m.Type, m.Source, m.Options = "bind", image, []string{"bind", "rprivate", "ro"}
+	return true
+}
+
+// SetReadOnlyImage is SetImage for a source that is the root of an overlay without an upper layer.
+// Podman mounts an image so, and a container's root with one.
+func (s *Source) SetReadOnlyImage(e Engine) error {
+	_, options, err := e.Mounts.Super(int(s.File.Fd()))
+	if err != nil || strings.Contains(options, "upperdir=") {
+		return err
+	}
+	return s.SetImage(s.Path, e)
+}
+
+// isPodmans reports whether a directory is one that Podman makes for an overlay of a container's.
+func isPodmans(dir, id string, e Engine) bool {
+	return strings.HasSuffix(filepath.Dir(dir), "/overlay-containers/"+id+"/userdata/overlay") && filepath.Clean(dir) == dir && storageAt(dir, e) != ""
+}
+
+// isShort reports whether an id could be a directory's name. Engines' are long and random.
+func isShort(id string) bool { return len(id) < 12 }

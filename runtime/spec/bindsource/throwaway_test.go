@@ -11,6 +11,22 @@ import (
 func TestSetThrowAway(t *testing.T) {
 	const id, store = "0123456789abcdef", "/var/lib/containers/storage/overlay-containers/"
 	const own = store + id + "/userdata/overlay/7"
+	for options, want := range map[string]bool{
+		"lowerdir=/i/merged:" + own + "/lower private":                   true,
+		"lowerdir=/i/merged:" + own + "/lower":                           true,
+		"lowerdir=/i/merged:" + own + "/lower upperdir=/srv":             false,
+		"lowerdir=/i/merged:" + own + "/upper":                           false,
+		"lowerdir=/i/merged:/srv/lower":                                  false,
+		"lowerdir=/i/merged:/srv:" + own + "/lower":                      false,
+		"lowerdir=/i/merged":                                             false,
+		"lowerdir=/i/merged:" + store + "other/userdata/overlay/7/lower": false,
+		"": false,
+	} {
+		m := specs.Mount{Destination: "/o", Type: "overlay", Source: own + "/merge", Options: strings.Fields(options)}
+		if got := SetPodmanImage(&m, id, Engine{}); got != want || got && m.Source != "/i/merged" {
+			t.Errorf("%s: %t, %+v", options, got, m)
+		}
+	}
 	for _, c := range []struct {
 		kind, options string
 		want          bool
