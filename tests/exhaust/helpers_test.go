@@ -24,13 +24,8 @@ type taken struct {
 // the image left out, and after "--" the probe's.
 func attack(t *testing.T, d *engine.T, options []string, probe ...string) (id string, got taken) {
 	t.Helper()
-	id = begin(d, options, probe...)
+	id = d.Detached(append(append(options, engine.Busybox, "probe"), probe...)...)
 	return id, answer(t, d, id)
-}
-
-// begin starts the container of an attack.
-func begin(d *engine.T, options []string, probe ...string) (id string) {
-	return d.Detached(append(append(options, engine.Busybox, "probe"), probe...)...)
 }
 
 // answer waits for what the probe in a container says, or for its end: where what it takes is counted as its memory, it may
