@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/facts/project"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/workspace/apply"
 )
@@ -15,6 +16,9 @@ import (
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == apply.Verb {
 		os.Exit(apply.Work())
+	}
+	if len(os.Args) > 1 && os.Args[1] == project.Verb {
+		os.Exit(project.Work())
 	}
 	// Files of the state directory get the modes that are written in the code.
 	unix.Umask(0o022)

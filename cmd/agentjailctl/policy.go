@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -171,4 +173,17 @@ func notFollowed(ignored []policy.Ignored) error {
 		all = append(all, fmt.Sprintf("--tighten %s=%s: %s", strings.TrimPrefix(i.Name, policy.AnnotationPrefix), i.Value, i.Why))
 	}
 	return errors.New(strings.Join(all, "; "))
+}
+
+// followProjects has the files of workspaces count that have one (policy.ProjectFile).
+func followProjects(annotations map[string]string, workspaces []string) {
+	var places []string
+	for _, w := range workspaces {
+		if _, err := os.Lstat(filepath.Join(w, policy.ProjectFile)); err == nil && !slices.Contains(places, w) {
+			places = append(places, w)
+		}
+	}
+	if len(places) > 0 {
+		annotations[policy.AnnotationPrefix+policy.ProjectAnnotation] = strings.Join(places, ":")
+	}
 }

@@ -257,6 +257,7 @@ func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 	if err := reviewed(c, &o, agent); err != nil {
 		return o, err
 	}
+	followProjects(o.Tighten, workspaces)
 	o.Directories = programDirs()
 	return o, nil
 }

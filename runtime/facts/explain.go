@@ -36,6 +36,7 @@ func (g Gatherer) Explain(dir string) (*Explained, error) {
 		return &Explained{}, err
 	}
 	defer p.Close()
+	g.Policy = p.Policy
 	names := []string{g.Policy.Delegate}
 	if g.Policy.Delegate == delegate.Auto { // none is tried for an explanation
 		names = traits.Auto()

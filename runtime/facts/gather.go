@@ -6,10 +6,13 @@ package facts
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"agentjail.dev/runtime/facts/project"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/rootless"
@@ -42,7 +45,9 @@ type Gathered struct {
 	Engine  bindsource.Engine
 	// InStorage reports that the root lies in an engine's storage.
 	InStorage bool
-	docker    *dockerContainer // nil for another engine's container
+	// Policy is the gatherer's, as the project's own file narrows it.
+	Policy policy.Policy
+	docker *dockerContainer // nil for another engine's container
 }
 
 // Close closes the files.
@@ -71,6 +76,11 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 	if err := refuseBuild(id, b.Dir, s, p.docker); err != nil {
 		return nil, err
 	}
+	p.followLabels()
+	if g.Policy, err = project.Apply(g.Policy, s); err != nil {
+		return nil, err
+	}
+	p.Policy = g.Policy
 	p.Facts = harden.Facts{ID: id, Host: HostFor(g.Policy.Delegate), Sandbox: traits.Of(g.Policy.Delegate).Sandbox, Unknown: b.Unknown, OwnBundle: g.PlainRoot}
 	if err := harden.CheckRoot(s); err != nil {
 		return nil, err
@@ -97,6 +107,26 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 	}
 	p.Facts.Owner = g.namedOwner(p)
 	return p, nil
+}
+
+// followLabels makes annotations of a Docker container's labels in agentjail's name: Docker before
+// release 25 sets no annotations. The container's own annotations count first. Labels of the image
+// are among them, since they can only tighten. The owner's label is read by namedOwner.
+func (p *Gathered) followLabels() {
+	if p.docker == nil {
+		return
+	}
+	own := maps.Clone(p.Bundle.Spec.Annotations)
+	for name, v := range p.docker.Config.Labels {
+		if _, set := own[name]; set || !strings.HasPrefix(name, policy.AnnotationPrefix) || name == policy.AnnotationPrefix+policy.OwnerAnnotation {
+			continue
+		}
+		if own == nil {
+			own = map[string]string{}
+		}
+		own[name] = v
+	}
+	p.Bundle.Spec.Annotations = own
 }
 
 // lookAtEngine finds the files of the host that are an engine's own. ids are the containers that

@@ -24,6 +24,8 @@ func (a *attempt) loadBundle() error {
 		return err
 	}
 	a.always(a.in.Close)
+	narrowed := *a.rt
+	narrowed.Policy, a.rt = a.in.Policy, &narrowed
 	return nil
 }
 

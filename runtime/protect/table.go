@@ -98,6 +98,7 @@ var Table = []Entry{
 	{Path: ".lefthook-local.yaml", Scope: Project, Why: lefthook},
 	{Path: ".lefthook-local.json", Scope: Project, Why: lefthook},
 	{Path: ".lefthook-local.toml", Scope: Project, Why: lefthook},
+	{Path: ".agentjail.toml", Scope: Project, Why: "the project's own policy, which narrows the next jail's"},
 	{Path: ".envrc", Scope: Project, Why: "direnv runs it on entry, once allowed"},
 	{Path: ".vscode", Scope: Project, Absent: EmptyDir, Why: "tasks, interpreters and debuggers of the editor"},
 	{Path: ".idea", Scope: Project, Absent: EmptyDir, Why: "run configurations and tools of the editor"},

@@ -43,6 +43,7 @@ const (
 	Git        Code = "git"
 	Annotation Code = "annotation"
 	Journal    Code = "journal.required"
+	Project    Code = "policy.project"
 	Workspace  Code = "workspace"
 )
 
@@ -91,6 +92,7 @@ var Codes = []struct {
 	{Git, "agentjail git: the repository leads out of its directory, or the command needs what the jail has not"},
 	{Annotation, "an annotation in agentjail's name is unknown, or has a value that the jail cannot have"},
 	{Workspace, "a view of a directory cannot be made, or is in use"},
-	{Journal, "policy requires a journal (journal.required), and it cannot be written"},
+	{Journal, "the journal, which policy requires, cannot be written"},
+	{Project, "a project's own policy is wrong, or gives more"},
 	{Delegate, "runc or crun did not apply the configuration"},
 }

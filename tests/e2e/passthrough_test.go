@@ -50,5 +50,5 @@ func TestPassthrough(t *testing.T) {
 	d.Must("kill", id)
 	eq(t, "exit code", d.Must("wait", id), "137")
 	// A jail's name and image do not make one.
-	eq(t, "by annotation", strings.TrimSpace(mustRun(d, "--label", "dev.agentjail.passthrough=true", "-e", "AGENTJAIL_PROFILE=passthrough", engine.Busybox, "grep", "-c", "^CapEff:.0000000000000000", "/proc/self/status")), "1")
+	eq(t, "by a variable", strings.TrimSpace(mustRun(d, "-e", "AGENTJAIL_PROFILE=passthrough", engine.Busybox, "grep", "-c", "^CapEff:.0000000000000000", "/proc/self/status")), "1")
 }

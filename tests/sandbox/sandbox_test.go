@@ -182,6 +182,34 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestProject: a workspace's own policy file narrows the sandbox, and refuses it where it has a
+// mistake or gives more.
+func TestProject(t *testing.T) {
+	dir := workspace(t)
+	run := func(text string) (int, string, string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, ".agentjail.toml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return sandbox(t, "-w", dir, "--", "sh", "-c", "df -k /tmp | tail -n 1 | awk '{print $2}'; echo x 2>/dev/null >>.agentjail.toml || echo protected")
+	}
+	if code, out, errs := run("tmpfs.size = \"1MiB\"\n"); code != 0 || out != "1024\nprotected\n" {
+		t.Errorf("status %d, %q, %q", code, out, errs)
+	}
+	for text, want := range map[string]string{
+		"tmpfs.size = \"900GiB\"\n":            "line 1: tmpfs.size",
+		"\ntmpfs.sise = \"1MiB\"\n":            `line 2: unknown key "tmpfs.sise" (did you mean "tmpfs.size"?)`,
+		"delegate = \"crun\"\n":                "cannot set it",
+		"limits.pids = \"many\"\n":             "whole number",
+		"binds.unprotect = [\".git/hooks\"]\n": "only narrow",
+		"network.mode = \"engine\"\n":          "only narrow",
+	} {
+		if code, out, errs := run(text); code != 125 || out != "" || !strings.Contains(errs, want) || !strings.Contains(errs, "remedy") {
+			t.Errorf("%q: status %d, %q, %q", text, code, out, errs)
+		}
+	}
+}
+
 // TestNothingDenied: a sandbox that requests nothing has no refusals in its journal, and starts
 // where refusals stop a start.
 func TestNothingDenied(t *testing.T) {

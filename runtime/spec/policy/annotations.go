@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,6 +76,15 @@ var annotations = []annotation{
 		return lowerSize(&p.Workspace.Size, v)
 	}},
 	{"ebpf.block", "more actions that eBPF programs refuse, separated by commas", func(p *Policy, v string) (bool, error) { return p.EBPF.more(v) }},
+	// The file was followed before (runtime/facts/project).
+	{ProjectAnnotation, "places of mounts whose .agentjail.toml counts, separated by colons (policies.md)", func(_ *Policy, v string) (bool, error) {
+		for place := range strings.SplitSeq(v, ":") {
+			if !filepath.IsAbs(place) || filepath.Clean(place) != place {
+				return false, fmt.Errorf("%q is not a clean absolute path", place)
+			}
+		}
+		return true, nil
+	}},
 	{"on_loosen", "\"refuse\" in place of \"strip\"", func(p *Policy, v string) (bool, error) {
 		switch v {
 		case LoosenRefuse:

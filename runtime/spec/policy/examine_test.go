@@ -216,3 +216,5 @@ func TestSchema(t *testing.T) {
 		t.Error("the schema has no named policies, or too much")
 	}
 }
+
+func writePolicy(path, text string) error { return os.WriteFile(path, []byte(text), 0o644) }

@@ -37,6 +37,8 @@ const (
 	later                          // a later value of OneOf
 	fewerEntries                   // only entries of the policy's list
 	moreEntries                    // all entries of the policy's list, and others
+	onlyNone                       // NetworkNone
+	onlyStrict                     // the profile "strict" in place of "default"
 	narrowerRules                  // names and ports that the policy's rules allow
 )
 
@@ -100,7 +102,7 @@ var Keys = []Key{
 
 	{
 		"seccomp.profile", "\"debug\": also ptrace within the jail (debugging.md); \"server\": also SysV shared memory, sendfile, filters of " +
-			"its own; \"tools\": no sockets; \"strict\": the shortest list, for one known kind of work (seccomp.md)", seccomp.Profiles(), never,
+			"its own; \"tools\": no sockets; \"strict\": the shortest list, for one known kind of work (seccomp.md)", seccomp.Profiles(), onlyStrict,
 	},
 	{Name: "seccomp.only", About: "a file with a list of calls that narrows the profile to some known work (learn.md#lists)"},
 	{"seccomp.on_violation", "\"kill\": what is not listed ends the process", []string{"errno", "kill"}, later},
@@ -116,7 +118,7 @@ var Keys = []Key{
 
 	{
 		"network.mode", "nothing but lo; \"engine\": the engine's network, all other protections stay; \"names\": what network.allow names " +
-			"(network.md)", NetworkModes, never,
+			"(network.md)", NetworkModes, onlyNone,
 	},
 	{"network.allow", "mode \"names\": what may be connected to, as NAME[:PORT,...]", nil, narrowerRules},
 	{"network.deny", "mode \"names\": what may not, whatever network.allow has", nil, moreEntries},
@@ -134,10 +136,10 @@ var Keys = []Key{
 	{Name: "shim.loggers", About: "programs that binary:// log URIs may run as root: \"/path?ARGUMENT=VALUE\", all arguments (engines.md)"},
 	{Name: "shim.logs", About: "directories below which file:// log URIs may write"},
 
-	{"journal.enabled", "keep what happens in each jail, outside its reach (journal.md)", nil, onlyTrue},
+	{Name: "journal.enabled", About: "keep what happens in each jail, outside its reach (journal.md)"},
 	{Name: "journal.dir", About: "where; \"\": /var/log/agentjail, for others than root ~/.local/state/agentjail/journal"},
 	{Name: "journal.size", About: "of one jail's journal; its beginning and its end are kept"},
-	{"journal.required", "true: no jail starts whose journal cannot be written", nil, onlyTrue},
+	{Name: "journal.required", About: "true: no jail starts whose journal cannot be written"},
 	{Name: "journal.keep", About: "journals of jails that were deleted; the oldest go first"},
 	{Name: "journal.keep_size", About: "their size together; 0B sets no bound"},
 	{Name: "journal.keep_for", About: "the time since the last line of each, as \"12h\", \"30d\" or \"8w\"; 0s sets no bound"},

@@ -22,6 +22,8 @@ type Origin struct {
 	Credentials credential.Set `json:"credentials,omitempty"`
 	// Boundary is the owner's own choice in place of the file's (OwnersBoundary).
 	Boundary string `json:"boundary,omitempty"`
+	// Project is the project's own file that was followed.
+	Project *Project `json:"project,omitempty"`
 	// Annotations are the container's that were followed.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -57,6 +59,11 @@ func (o Origin) Again() (Policy, error) {
 	for name, v := range o.Annotations {
 		if name != networkAllow {
 			others[name] = v
+		}
+	}
+	if o.Project != nil {
+		if p, err = p.again(*o.Project); err != nil {
+			return p, err
 		}
 	}
 	p, _ = p.Tighten(others)
