@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -118,6 +119,32 @@ func TestProtectedPaths(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, ".git/hooks/post-commit")); err == nil {
 		t.Error("a hook was added on the host")
+	}
+}
+
+// TestReview: what is written to a workspace under review stays in a view, behind a sandbox too.
+func TestReview(t *testing.T) {
+	dir := workspace(t)
+	put(t, dir, "kept", "theirs")
+	r := sandbox(t, "--review", "--workspace", dir, "--", "sh", "-c", "cat kept; echo ours >kept; mkdir made; mv made moved; cat kept; ls")
+	if r.Code != 0 || r.Stdout != "theirsours\nkept\nmoved\n" {
+		t.Error(r)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "kept")); string(text) != "theirs" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "moved")); err == nil {
+		t.Error("a directory was made on the host")
+	}
+	view := regexp.MustCompile(`workspace diff ([0-9a-f]+)`).FindStringSubmatch(r.Stderr)
+	if view == nil {
+		t.Fatal(r)
+	}
+	if r := engine.Run(t, bin, "workspace", "apply", view[1]); r.Code != 0 {
+		t.Error(r)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "kept")); string(text) != "ours\n" || err != nil {
+		t.Errorf("applied: %q, %v", text, err)
 	}
 }
 
