@@ -370,7 +370,7 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 	// The helper's end is waited for at the same time as the kernel's unmounting.
 	helped := make(chan error, 1)
 	go func() { helped <- helper.End(r.Store.Dir(j.Key)) }()
-	errs := []error{r.detach(j), removeCgroups(j), <-helped}
+	errs := []error{r.detach(j), removeCgroups(j), <-helped, removeLeavings(j)}
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
 	}

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -216,4 +217,15 @@ func (r *Runtime) sandboxProcesses(j *state.Brief) error {
 		_, err = r.out().Write(append(text, '\n'))
 	}
 	return err
+}
+
+// removeLeavings removes what a delegate whose create was killed has left beside its records.
+func removeLeavings(j *state.Brief) error {
+	for _, name := range traits.Of(j.Delegate).LeavesOf(j.ID) {
+		err := os.Remove(filepath.Join(filepath.Dir(j.DelegateState()), name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing what the delegate left: %w", err)
+		}
+	}
+	return nil
 }

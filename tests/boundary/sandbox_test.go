@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
@@ -344,6 +345,26 @@ func TestKilled(t *testing.T) {
 			t.Errorf("status %d, want 137", cmd.ProcessState.ExitCode())
 		}
 		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
+	})
+	t.Run("agentjail, while it makes the jail", func(t *testing.T) {
+		const delegates = "/run/agentjail/sandbox/delegate"
+		for i := range 8 {
+			cmd := exec.Command(bin, "sandbox", "--policy", "gvisor", "--", "true")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			env.Poll(time.Duration(i+1)*60*time.Millisecond, func() bool {
+				found, _ := filepath.Glob(delegates + "/*.state")
+				return i%2 == 1 && len(found) > 0
+			})
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		env.Eventually(t, "nothing is left", func() bool {
+			jails, _ := filepath.Glob("/run/agentjail/jails/*")
+			records, _ := filepath.Glob(delegates + "/*")
+			return len(jails)+len(records) == 0
+		})
 	})
 	t.Run("agentjail", func(t *testing.T) {
 		cmd, id := running(t, "--policy", "gvisor")

@@ -36,6 +36,8 @@ type Traits struct {
 	// State is what the delegate keeps of a container below its root, with * for the id; "" is the
 	// directory with that name.
 	State string
+	// Leaves are names of what a killed create leaves beside that, with * for the id.
+	Leaves []string
 	// FastSince is the first release that keeps compiled filters and reports all of its features;
 	// the zero value means that none is faster than others.
 	FastSince Version
@@ -70,6 +72,14 @@ func (t Traits) StateOf(id string) string {
 	return strings.ReplaceAll(t.State, "*", id)
 }
 
+// LeavesOf are the names of what a killed create may leave there.
+func (t Traits) LeavesOf(id string) (out []string) {
+	for _, name := range t.Leaves {
+		out = append(out, strings.ReplaceAll(name, "*", id))
+	}
+	return out
+}
+
 // Release is how the process of a created container is made to continue. With both kinds it waits
 // at a named pipe, exec.fifo.
 type Release struct {
@@ -97,7 +107,7 @@ var known = []struct {
 		// From 1.9 on `crun features` is whole.
 		FastSince: Version{1, 9},
 	}},
-	{"runsc", Traits{KeepsStdio: true, Sandbox: "gvisor", State: "*_sandbox:*.state", Pinned: "20260905", Boundary: gvisor}},
+	{"runsc", Traits{KeepsStdio: true, Sandbox: "gvisor", State: "*_sandbox:*.state", Leaves: []string{"*_sandbox:*.lock", "runsc-*.sock"}, Pinned: "20260905", Boundary: gvisor}},
 }
 
 // Names are those of the known delegates. Policy takes them by these names.
