@@ -186,6 +186,11 @@ func printedVersion(o sandbox.Options) (string, error) {
 			args = append(args, "--volume", v.Source+":"+v.Destination+":ro")
 		}
 	}
+	for _, e := range o.Env {
+		if strings.HasPrefix(e, "PATH=") { // of a script's interpreter
+			args = append(args, "--env", e)
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self, append(args, "--", o.Args[0], "--version")...)

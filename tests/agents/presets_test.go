@@ -37,10 +37,17 @@ func program(t *testing.T, name, text string) string {
 	return dir
 }
 
-// tool is a preset whose program is a shell.
+// tool is a preset whose program is a script of an interpreter that lies beside it: a shell.
 func tool(t *testing.T, more string) {
 	t.Helper()
-	dir := program(t, "tool", "#!/usr/bin/env sh\nif [ \"$1\" = --version ]; then echo tool 1.2.3; exit; fi\nexec sh \"$@\"\n")
+	dir := program(t, "tool", "#!/usr/bin/env interpreter\nif [ \"$1\" = --version ]; then echo tool 1.2.3; exit; fi\nexec sh \"$@\"\n")
+	shell, err := os.ReadFile("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "interpreter"), shell, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	preset(t, "tool", fmt.Sprintf("program = \"tool\"\nplaces = [%q]\nminimum = \"1.2.0\"\ninstall = \"apt install tool\"\nhome.size = \"32MiB\"\n%s", dir, more))
 }
 
