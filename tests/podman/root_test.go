@@ -1,6 +1,7 @@
 package podman
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -48,6 +49,25 @@ func TestEnginesFilesWritable(t *testing.T) {
 	own := p.Run(nil, "sh", "-c", "cd /run/containers/storage/overlay-containers/"+id+"/userdata && cat hosts hostname && ! grep '# mine' *")
 	if own.Code != 0 {
 		t.Errorf("podman's own: %s", own)
+	}
+}
+
+// TestRunrootElsewhere: podman's files for a container are recognised wherever its runroot is.
+func TestRunrootElsewhere(t *testing.T) {
+	p := root(t)
+	dir := "/srv/elsewhere-podman"
+	t.Cleanup(func() { p.Run(nil, "sh", "-c", "umount -R "+dir+"/root/overlay 2>/dev/null; rm -rf "+dir) })
+	at := []string{"podman", "--root", dir + "/root", "--runroot", dir + "/run"}
+	var b bytes.Buffer
+	if err := engine.BusyboxTree(&b); err != nil {
+		t.Fatal(err)
+	}
+	if r := p.Run(&b, append(at, "import", "-q", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin", "-", engine.Busybox)...); r.Code != 0 {
+		t.Fatal(r)
+	}
+	r := p.Run(nil, append(at, "run", "--rm", "--network=none", engine.Busybox, "cat", "/etc/hostname", "/run/.containerenv")...)
+	if r.Code != 0 {
+		t.Error(r)
 	}
 }
 
