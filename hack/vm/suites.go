@@ -52,6 +52,7 @@ var suites = []suite{
 			tests("apparmor", 5*time.Minute),
 			tests("runtime/kernel/hostfacts", 2*time.Minute),
 			tests("runtime/rootfs", 6*time.Minute),
+			tests("runtime/workspace", 3*time.Minute),
 			tests("runtime/state", 2*time.Minute),
 			tests("runtime/network/seal", 5*time.Minute),
 			tests("runtime/kernel/fork", 2*time.Minute),
