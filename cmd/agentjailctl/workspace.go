@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/runtime/workspace/apply"
@@ -273,6 +274,11 @@ func workspaceApply(c *cli.Context) error {
 	}
 	if res == nil {
 		return err
+	}
+	if !c.Bool("dry-run") {
+		noteView(o.record, journal.Event{Kind: journal.WorkspaceApply, Detail: journal.ViewApplied{
+			View: o.record.ID, Directory: o.record.Path, Applied: len(res.Applied), Left: len(res.Left), Conflicts: len(res.Conflicts),
+		}})
 	}
 	if c.Bool("json") {
 		err = errors.Join(err, printJSON(c, res))

@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/workspace"
 )
@@ -95,6 +97,7 @@ func workspaceDiscard(c *cli.Context) error {
 	if err := store.Discard(r); err != nil {
 		return err
 	}
+	noteView(r, journal.Event{Kind: journal.WorkspaceDiscard, Detail: journal.ViewDiscarded{View: r.ID, Directory: r.Path}})
 	_, err = fmt.Fprintf(c.App.Writer, "discarded %s of %s\n", r.ID, printable.Line(r.Path, 0))
 	return err
 }
@@ -107,4 +110,17 @@ func discardPaths(c *cli.Context) error {
 	}
 	defer o.close()
 	return o.Discard(o.review, o.chosen, o.paths(c.Args().Tail()))
+}
+
+// noteView records an event of a view in the journal of the jail that had it last, if that is still
+// kept.
+func noteView(r *workspace.Record, e journal.Event) {
+	if r.Journal == "" {
+		return
+	}
+	e.Path = r.At
+	l := &journal.Log{Path: r.Journal, Jail: r.Jail, Key: r.Key}
+	if err := l.Append(e); err != nil && !errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintln(os.Stderr, "agentjail:", printable.Line(err.Error(), 0))
+	}
 }

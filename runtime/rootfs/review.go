@@ -63,7 +63,7 @@ func (s *stager) makeReview(b plan.Bind, src *bindsource.Source) (*os.File, erro
 		overlay.Close()
 		return nil, err
 	}
-	s.reviews = append(s.reviews, state.Review{ID: view.ID, At: filepath.Clean(s.Spec.Mounts[b.Index].Destination), Dev: st.Dev, Size: view.Size})
+	s.reviews = append(s.reviews, state.Review{ID: view.ID, At: filepath.Clean(s.Spec.Mounts[b.Index].Destination), Dev: st.Dev, Size: view.Size, Source: view.Path})
 	return overlay, nil
 }
 
@@ -81,7 +81,7 @@ func (s *stager) findReview(b plan.Bind, src *bindsource.Source) (*workspace.Rec
 	if name != "" {
 		had, err := w.Open(name)
 		if err == nil {
-			had.At, had.Jail, had.Key = at, s.Jail, s.Key
+			had.At, had.Jail, had.Key, had.Journal = at, s.Jail, s.Key, s.Journal
 			return had, nil
 		}
 		if !errors.Is(err, workspace.ErrNotFound) {
@@ -92,9 +92,10 @@ func (s *stager) findReview(b plan.Bind, src *bindsource.Source) (*workspace.Rec
 	} else if i := slices.IndexFunc(had, func(r *workspace.Record) bool {
 		return r.At == at && r.Name == "" && r.State != workspace.Incomplete && r.Of(src.File)
 	}); i >= 0 {
+		had[i].Journal = s.Journal
 		return had[i], nil
 	}
-	r.Jail, r.Key = s.Jail, s.Key
+	r.Jail, r.Key, r.Journal = s.Jail, s.Key, s.Journal
 	return r, w.Make(r, src.File)
 }
 

@@ -51,6 +51,8 @@ type Request struct {
 	Workspaces workspace.Store
 	Jail       string
 	Reviewed   string
+	// Journal is the path of the jail's journal.
+	Journal string
 	// Rootless reports that all of this happens in a user's own user namespace.
 	Rootless bool
 	// UserNS is the jail's, with the maps of Spec; nil where it is made later.

@@ -159,6 +159,8 @@ type Review struct {
 	Dev uint64 `json:"dev"` // the device number of its file system in the jail
 	// Size is the size of its layer, in bytes.
 	Size int64 `json:"size"`
+	// Source is the directory on the host.
+	Source string `json:"source"`
 }
 
 // A Mounted is a directory or file of the host's that is mounted in a jail, which may write to it.

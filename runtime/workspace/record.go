@@ -64,6 +64,8 @@ type Record struct {
 	Boot string `json:"boot"`
 	Jail string `json:"jail"`
 	Key  string `json:"key"`
+	// Journal is the path of that jail's journal, "" where it has none.
+	Journal string `json:"journal,omitempty"`
 	// Size and Files bound the layer, in bytes and inodes.
 	Size  int64 `json:"size"`
 	Files int64 `json:"files"`

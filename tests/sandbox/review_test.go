@@ -1,14 +1,19 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"agentjail.dev/runtime/state"
+	workspaces "agentjail.dev/runtime/workspace"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // small is a policy with a small layer.
@@ -174,5 +179,54 @@ func TestReviewRefused(t *testing.T) {
 	}
 	if _, out := ctl(t, "workspace", "list"); strings.Contains(out, dir) || strings.Contains(out, roots) {
 		t.Errorf("left: %s", out)
+	}
+}
+
+// TestReviewRecorded: inspect takes a view for what it is, and journal and receipt name it.
+func TestReviewRecorded(t *testing.T) {
+	dir, policy := repository(t), small(t)
+	cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--review", "--", "sh", "-c", "echo 1 >new; read x")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var view *workspaces.Record
+	store := workspaces.Of(state.Store{Root: state.DefaultRoot})
+	env.Eventually(t, "the view", func() bool {
+		all, err := store.List()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range all {
+			if r.Path == dir {
+				view = r
+			}
+		}
+		return view != nil && view.State == workspaces.Open
+	})
+	env.Eventually(t, "the jail", func() bool {
+		_, out := ctl(t, "inspect", view.Jail)
+		return strings.Contains(out, "1 writable as views") && !strings.Contains(out, "BROKEN")
+	})
+	if code, out := ctl(t, "workspace", "discard", view.ID); code == 0 || !strings.Contains(out, "jail "+view.Jail+" has it") {
+		t.Errorf("discarded while a jail has it: status %d, %q", code, out)
+	}
+	if err := errors.Join(in.Close(), cmd.Wait()); err != nil && cmd.ProcessState.ExitCode() > 1 {
+		t.Fatal(err)
+	}
+	if code, out := ctl(t, "receipt", view.Jail); code != 0 || !strings.Contains(out, "in view "+view.ID) || !strings.Contains(out, "/new") {
+		t.Errorf("receipt: status %d, %s", code, out)
+	}
+	if code, out := ctl(t, "workspace", "discard", view.ID); code != 0 {
+		t.Fatalf("status %d, %q", code, out)
+	}
+	code, out := ctl(t, "journal", "--json", view.Jail)
+	for _, kind := range []string{"workspace.open", "workspace.discard"} {
+		if code != 0 || !strings.Contains(out, kind) {
+			t.Errorf("no %s: status %d, %s", kind, code, out)
+		}
 	}
 }

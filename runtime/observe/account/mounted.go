@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
 )
 
 // Bounds of the look at mounted directories, all together: what delete may take longer for it, and
@@ -66,6 +67,8 @@ type MountedLook struct {
 	At string
 	// Unseen reports why it was not looked at, in place of all else.
 	Unseen string
+	// View is the id of the view that was looked at, in place of the directory.
+	View string
 	changes.Recent
 	// Arrived is what of it the host runs, or is led by; nil for a single file.
 	Arrived *protect.Arrivals
@@ -73,7 +76,7 @@ type MountedLook struct {
 
 // lookMounted looks at what was changed in the jail's mounted directories since it was made, by any
 // process.
-func lookMounted(j *state.Brief) []MountedLook {
+func lookMounted(s state.Store, j *state.Brief) []MountedLook {
 	if len(j.Mounted) == 0 {
 		return nil
 	}
@@ -84,6 +87,11 @@ func lookMounted(j *state.Brief) []MountedLook {
 	var out []MountedLook
 	for i, m := range j.Mounted {
 		l := MountedLook{At: m.At, Unseen: m.Unseen}
+		if l.inView(s, j, b.Share(time.Now(), len(j.Mounted)-i)) {
+			b = b.Less(&l.Recent)
+			out = append(out, l)
+			continue
+		}
 		if l.Unseen == "" && j.BootID != state.BootID() {
 			l.Unseen = "the machine has booted since"
 		}
@@ -101,6 +109,29 @@ func lookMounted(j *state.Brief) []MountedLook {
 		out = append(out, l)
 	}
 	return out
+}
+
+// inView looks at the layer of the jail's view of a directory. It returns false where there is none.
+func (l *MountedLook) inView(s state.Store, j *state.Brief, b changes.Bounds) bool {
+	i := slices.IndexFunc(j.Reviews, func(r state.Review) bool { return r.At == l.At })
+	if i < 0 || j.BootID != state.BootID() {
+		return false
+	}
+	l.View, l.Unseen = j.Reviews[i].ID, ""
+	store := workspace.Of(s)
+	view, err := store.Open(l.View)
+	if err != nil {
+		l.Unseen = err.Error()
+		return true
+	}
+	layers, err := store.OpenLayers(view)
+	if err != nil {
+		l.Unseen = err.Error()
+		return true
+	}
+	defer layers.Close()
+	l.Recent = *changes.Since(layers.Upper, time.Unix(0, view.Since), b)
+	return true
 }
 
 // openMounted opens what was mounted, if it still is where it was: a program that may write beside
@@ -122,10 +153,10 @@ func openMounted(m state.Mounted) (*os.File, error) {
 func (l *MountedLook) Events() []journal.Event {
 	first := journal.Event{Kind: journal.JailMounted, Path: l.At}
 	if l.Unseen != "" {
-		first.Detail = journal.Mounted{Unseen: l.Unseen}
+		first.Detail = journal.Mounted{Unseen: l.Unseen, View: l.View}
 		return []journal.Event{first}
 	}
-	first.Detail = journal.Mounted{Entries: l.Entries, Changed: l.Changed, Short: l.Short}
+	first.Detail = journal.Mounted{View: l.View, Entries: l.Entries, Changed: l.Changed, Short: l.Short}
 	out := []journal.Event{first}
 	for part := range slices.Chunk(l.Names, perEvent) {
 		out = append(out, journal.Event{Kind: journal.JailMounted, Path: l.At, Detail: journal.Mounted{Names: part}})

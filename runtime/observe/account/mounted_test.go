@@ -47,7 +47,7 @@ func TestLookMounted(t *testing.T) {
 		t.Skip(m.Unseen)
 	}
 	j := &state.Brief{BootID: state.BootID(), Mounted: []state.Mounted{m}, MountedSince: 1}
-	l := lookMounted(j)
+	l := lookMounted(state.Store{}, j)
 	if len(l) != 1 || l[0].Unseen != "" || l[0].Short == "" && !slices.Equal(l[0].Names, []string{"/"}) {
 		t.Errorf("%+v", l)
 	}
@@ -66,15 +66,15 @@ func TestLookMounted(t *testing.T) {
 		if err := c.put(); err != nil {
 			t.Fatal(err)
 		}
-		if l := lookMounted(j); len(l) != 1 || !strings.Contains(l[0].Unseen, c.want) || len(l[0].Names) > 0 {
+		if l := lookMounted(state.Store{}, j); len(l) != 1 || !strings.Contains(l[0].Unseen, c.want) || len(l[0].Names) > 0 {
 			t.Errorf("%+v, want %q", l, c.want)
 		}
 	}
 	j.BootID = "another"
-	if l := lookMounted(j); l[0].Unseen != "the machine has booted since" {
+	if l := lookMounted(state.Store{}, j); l[0].Unseen != "the machine has booted since" {
 		t.Errorf("%+v", l)
 	}
-	if l := lookMounted(new(state.Brief)); l != nil {
+	if l := lookMounted(state.Store{}, new(state.Brief)); l != nil {
 		t.Errorf("nothing is mounted: %+v", l)
 	}
 }

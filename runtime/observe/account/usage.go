@@ -53,7 +53,7 @@ func Collect(s state.Store, j *state.Brief) *Final {
 
 // collect is Collect with a reader of control groups.
 func collect(s state.Store, j *state.Brief, read func(dir, file string) (string, error)) *Final {
-	l := &Final{Used: journal.Used{Amounts: groupUse(j.CgroupDirs, read)}, Mounted: lookMounted(j)}
+	l := &Final{Used: journal.Used{Amounts: groupUse(j.CgroupDirs, read)}, Mounted: lookMounted(s, j)}
 	layer, err := rootfs.OpenChanges(s.Dir(j.Key))
 	if err != nil {
 		return l

@@ -78,6 +78,9 @@ type File struct {
 type Mounted struct {
 	// Unseen is why the directory was not looked at, in place of all else.
 	Unseen string `json:"unseen,omitempty"`
+	// View is the id of the view into which the jail wrote: the other fields are about its layer,
+	// and the directory was not written to. "" is the directory itself.
+	View string `json:"view,omitempty"`
 	// Entries is how many files were looked at, and Changed how many of these were changed.
 	Entries int `json:"entries,omitempty"`
 	Changed int `json:"changed,omitempty"`
@@ -85,6 +88,30 @@ type Mounted struct {
 	Short string `json:"short,omitempty"`
 	// Names are below Path and begin with a slash.
 	Names []string `json:"names,omitempty"`
+}
+
+// ViewOpened is a view that the jail has of the directory at the event's Path.
+type ViewOpened struct {
+	View      string `json:"view"`      // its id
+	Directory string `json:"directory"` // on the host
+	// Size is the size of its layer, in bytes.
+	Size int64 `json:"size"`
+}
+
+// ViewApplied is what was applied of a view.
+type ViewApplied struct {
+	View      string `json:"view"`
+	Directory string `json:"directory"`
+	// Applied, Left and Conflicts are numbers of paths.
+	Applied   int `json:"applied"`
+	Left      int `json:"left,omitempty"`
+	Conflicts int `json:"conflicts,omitempty"`
+}
+
+// ViewDiscarded is a view that was removed.
+type ViewDiscarded struct {
+	View      string `json:"view"`
+	Directory string `json:"directory"`
 }
 
 // Arrived is what the host runs, or is led by, of a mounted directory: numbers in one event, one
@@ -131,11 +158,16 @@ type Stale struct {
 	Committed bool `json:"committed,omitempty"`
 }
 
-func (Created) kind() Kind   { return JailCreate }
-func (Used) kind() Kind      { return JailUsed }
-func (Files) kind() Kind     { return JailFiles }
-func (Mounted) kind() Kind   { return JailMounted }
-func (Arrived) kind() Kind   { return JailArrived }
+func (Created) kind() Kind { return JailCreate }
+func (Used) kind() Kind    { return JailUsed }
+func (Files) kind() Kind   { return JailFiles }
+func (Mounted) kind() Kind { return JailMounted }
+func (Arrived) kind() Kind { return JailArrived }
+
+func (ViewOpened) kind() Kind    { return WorkspaceOpen }
+func (ViewApplied) kind() Kind   { return WorkspaceApply }
+func (ViewDiscarded) kind() Kind { return WorkspaceDiscard }
+
 func (Teardown) kind() Kind  { return JailTeardown }
 func (Inspected) kind() Kind { return JailInspected }
 func (Stale) kind() Kind     { return GitStale }
@@ -143,6 +175,7 @@ func (Stale) kind() Kind     { return GitStale }
 // details decode the payload of each kind that has one.
 var details = map[Kind]func([]byte) (Detail, error){
 	JailCreate: decodeDetail[Created], JailUsed: decodeDetail[Used], JailFiles: decodeDetail[Files], JailMounted: decodeDetail[Mounted],
+	WorkspaceOpen: decodeDetail[ViewOpened], WorkspaceApply: decodeDetail[ViewApplied], WorkspaceDiscard: decodeDetail[ViewDiscarded],
 	JailArrived: decodeDetail[Arrived], JailTeardown: decodeDetail[Teardown], JailInspected: decodeDetail[Inspected], GitStale: decodeDetail[Stale],
 }
 

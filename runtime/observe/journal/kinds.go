@@ -105,6 +105,9 @@ const (
 	JailFiles
 	JailMounted
 	JailArrived
+	WorkspaceOpen
+	WorkspaceApply
+	WorkspaceDiscard
 	JailInspected
 	ProtectionBroken
 	ProtectionLost
@@ -184,6 +187,9 @@ var kinds = [...]KindInfo{
 	JailFiles:         {"jail.files", rings.None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was in the jail's layer when it was deleted", own, "", ""},
 	JailMounted:       {"jail.mounted", rings.None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was changed in a mounted directory since the jail was made, by any process", own, "", ""},
 	JailArrived:       {"jail.arrived", rings.None, VerdictNoted, ocsfFinding, findingCreate, isDetected, high, "what the host runs, or is led by, came or was changed in a mounted directory since the jail was made", own, "look at it before git, an editor or an agent runs there: `agentjail git DIR status`", ""},
+	WorkspaceOpen:     {"workspace.open", rings.None, VerdictNoted, ocsfFile, fileOpen, isLogged, informational, "the jail writes into a view of a mounted directory", own, "", ""},
+	WorkspaceApply:    {"workspace.apply", rings.None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "changes of a view were applied to its directory", own, "", ""},
+	WorkspaceDiscard:  {"workspace.discard", rings.None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "a view was removed, and its directory stayed as it was", own, "", ""},
 	JailInspected:     {"jail.inspected", rings.None, VerdictNoted, ocsfFinding, findingCreate, isLogged, informational, "the running jail was held against its policy", own, "", ""},
 	ProtectionBroken:  {"protection.broken", Varies, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a protection of the running jail did not hold", own, "delete the jail; `agentjail inspect` says what is seen and what should be", ""},
 	ProtectionLost:    {"protection.lost", rings.Access, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a program of the host's took away what kept a protected path from the running jail", own, "look at {path} before the host runs it, and delete the jail; policy: binds.lost = \"pause\"", ""},

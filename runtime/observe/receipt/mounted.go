@@ -23,6 +23,8 @@ type Mounted struct {
 	Short   string `json:"short,omitempty"`
 	// Unseen is why it was not looked at; "" where it was.
 	Unseen string `json:"unseen,omitempty"`
+	// View is the id of the view into which the jail wrote, in place of the directory.
+	View string `json:"view,omitempty"`
 }
 
 // mounted is what was seen of a mounted directory: an event of numbers, or why there are none, and
@@ -38,6 +40,7 @@ func (m *maker) mounted(e *journal.Event, f journal.Mounted) {
 		t.Mounted = append(t.Mounted, Mounted{At: e.Path})
 	}
 	d := &t.Mounted[at]
+	d.View = cmp.Or(f.View, d.View)
 	d.Unseen, d.Short = cmp.Or(f.Unseen, d.Unseen), cmp.Or(f.Short, d.Short)
 	d.Entries, d.Total = max(d.Entries, f.Entries), max(d.Total, f.Changed)
 	for _, name := range f.Names {
@@ -61,8 +64,14 @@ func (t *Touched) mounted() []Mounted {
 // words report what is known of a mounted directory, and no more.
 func (m *Mounted) words() string {
 	text := fmt.Sprintf("%d of %d files and directories were changed since the jail was made, by it or by anybody else", m.Total, m.Entries)
+	if m.View != "" {
+		text = fmt.Sprintf("%d files and directories are in view %s (agentjail workspace diff %[2]s); the directory itself was not written to", m.Total, m.View)
+	}
 	if m.Unseen != "" {
 		text = "what was changed there is not known: " + m.Unseen
+		if m.View != "" {
+			text += "; the jail wrote into view " + m.View
+		}
 	}
 	if m.Short != "" {
 		text += "; not all were looked at: the look ended " + m.Short
@@ -90,7 +99,7 @@ func (m *maker) arrived(e *journal.Event, d journal.Arrived) {
 func (t *Touched) arrivedUnseen() []string {
 	out := slices.Clone(t.ArrivedUnseen)
 	for _, m := range t.mounted() {
-		if m.Unseen != "" {
+		if m.Unseen != "" && m.View == "" {
 			out = append(out, m.At+": whether something came that the host runs is not known: "+m.Unseen)
 		}
 	}
