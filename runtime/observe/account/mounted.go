@@ -111,7 +111,7 @@ func lookMounted(s state.Store, j *state.Brief) []MountedLook {
 	return out
 }
 
-// inView looks at the layer of the jail's view of a directory. It returns false where there is none.
+// inView looks at the layer of the jail's view of a directory; false without a view.
 func (l *MountedLook) inView(s state.Store, j *state.Brief, b changes.Bounds) bool {
 	i := slices.IndexFunc(j.Reviews, func(r state.Review) bool { return r.At == l.At })
 	if i < 0 || j.BootID != state.BootID() {
