@@ -215,8 +215,8 @@ bpf: ## compile the eBPF programs (Debian 12's clang-14 and llvm-14); the result
 activator: ## compile what stands in for a network helper until it is needed (Debian 12's clang-14, lld-14, llvm-14); the result is committed
 	hack/activator.sh
 
-release: ## packages (.deb, .rpm), archives, SBOM and checksums of HEAD's tag, or of a snapshot, in dist/release
-	$(GO) run ./hack/release -out $(OUT)/release
+release: ## packages (.deb, .rpm), archives, SBOM and checksums of HEAD's tag, or of a snapshot, in dist/release; SIGN=COMMAND signs the checksums
+	$(GO) run ./hack/release -out $(OUT)/release -sign '$(SIGN)'
 
 clean: ## remove what was built
 	rm -rf bin $(OUT)

@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,10 @@ type options struct {
 	packed  string // how packages are compressed
 	// maintainer is who the packages name: who offers them, with an address.
 	maintainer string
-	root       string // of the module
+	// sign is a command of the shell's: its last argument is the file of the checksums, and it
+	// writes the signature beside. "" signs nothing.
+	sign string
+	root string // of the module
 }
 
 func main() {
@@ -41,6 +45,7 @@ func main() {
 	flag.StringVar(&o.version, "version", "", "the `version`, where it is not the tag's")
 	flag.StringVar(&o.packed, "compression", "xz", "xz, or gzip, which is faster, for packages")
 	flag.StringVar(&o.maintainer, "maintainer", noMaintainer, "who offers the packages: `NAME <ADDRESS>`")
+	flag.StringVar(&o.sign, "sign", "", "the `COMMAND` that signs the checksums: it gets their file's path, and writes the signature beside it")
 	flag.Parse()
 	o.arches, o.formats = strings.Split(arches, ","), strings.Split(formats, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -133,5 +138,25 @@ func (r *release) makeAll(ctx context.Context, work, out string) error {
 		}
 		files = append(files, sbom)
 	}
-	return writeChecksums(out, files)
+	if err := writeChecksums(out, files); err != nil {
+		return err
+	}
+	return sign(ctx, r.o.sign, filepath.Join(out, checksums))
+}
+
+// sign has the command sign a file. A release without the signature that was requested is an error.
+func sign(ctx context.Context, command, path string) error {
+	if command == "" {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-c", command+` "$1"`, "sh", path)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("signing %s by %q: %w", filepath.Base(path), command, err)
+	}
+	made, err := filepath.Glob(path + ".*")
+	if err != nil || len(made) == 0 {
+		return fmt.Errorf("signing %s by %q: no signature is beside it (remedy: a command that writes %s.sig or .asc)", filepath.Base(path), command, filepath.Base(path))
+	}
+	return nil
 }

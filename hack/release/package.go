@@ -200,6 +200,9 @@ func (r *release) content(t *tree, e entry) nfpmContent {
 	return c
 }
 
+// checksums is the name of the file of checksums.
+const checksums = "SHA256SUMS"
+
 // writeChecksums writes SHA256SUMS, as sha256sum -c reads it.
 func writeChecksums(dir string, names []string) error {
 	slices.Sort(names)
@@ -211,5 +214,5 @@ func writeChecksums(dir string, names []string) error {
 		}
 		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(text), name)
 	}
-	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(b.String()), 0o644)
+	return os.WriteFile(filepath.Join(dir, checksums), []byte(b.String()), 0o644)
 }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSign: the checksums are signed by the command, here with a key made for the test, and a
+// command that fails or signs nothing fails the release.
+func TestSign(t *testing.T) {
+	keygen, err := exec.LookPath("ssh-keygen")
+	if err != nil {
+		t.Skip("needs ssh-keygen, for a key")
+	}
+	dir := filepath.Join(t.TempDir(), "a place")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	key, sums := filepath.Join(t.TempDir(), "key"), filepath.Join(dir, checksums)
+	if out, err := exec.Command(keygen, "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeChecksums(dir, []string{"f"}); err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]string{"": "", "false": "exit status 1", "true": "no signature"} {
+		if err := sign(t.Context(), command, sums); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", command, err)
+		}
+	}
+	if err := sign(t.Context(), keygen+" -q -Y sign -n file -f "+key, sums); err != nil {
+		t.Fatal(err)
+	}
+	public, err := os.ReadFile(key + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signers := filepath.Join(t.TempDir(), "signers")
+	if err := os.WriteFile(signers, append([]byte("releases "), public...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	verify := func() error {
+		text, err := os.Open(sums)
+		if err != nil {
+			return err
+		}
+		defer text.Close()
+		cmd := exec.Command(keygen, "-Y", "verify", "-f", signers, "-I", "releases", "-n", "file", "-s", sums+".sig")
+		cmd.Stdin = text
+		return cmd.Run()
+	}
+	if err := verify(); err != nil {
+		t.Errorf("the signature: %v", err)
+	}
+	if err := os.WriteFile(sums, []byte("other\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if verify() == nil {
+		t.Error("changed checksums pass")
+	}
+}
