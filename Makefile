@@ -178,7 +178,7 @@ load: ## many jails at once, with jails, shims and daemons killed at random
 	$(ROOT) env AGENTJAIL_NAMES_JAILS=$(NAMES_JAILS) CGO_ENABLED=0 hack/with-cgroups.sh hack/alone.sh $(GO) test -v -count=1 -timeout 1h -run 'TestMany$$' ./tests/names
 
 table: ## after the tests: which of them ran where; fails if one ran nowhere
-	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/quick.log bare=$(OUT)/unit.log bare=$(OUT)/unit-cgo.log bare=$(OUT)/e2e.log $(addprefix bare=,$(wildcard $(OUT)/kubernetes.log)) vm=$(OUT)/vm/apparmor vm=$(OUT)/vm/engines vm-selinux=$(OUT)/vm/selinux
+	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/quick.log bare=$(OUT)/unit.log bare=$(OUT)/unit-cgo.log bare=$(OUT)/e2e.log $(addprefix bare=,$(wildcard $(OUT)/kubernetes.log $(OUT)/docker-*.log $(OUT)/delegate-*.log)) vm=$(OUT)/vm/apparmor vm=$(OUT)/vm/engines vm-selinux=$(OUT)/vm/selinux
 
 prove: ## prove every profile from the filter that libseccomp compiles, on both architectures
 	hack/deps.sh

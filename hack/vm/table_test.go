@@ -64,6 +64,13 @@ func TestTable(t *testing.T) {
 		t.Errorf("a test that ran nowhere: %v", err)
 	}
 
+	// A test of an optional program may run nowhere.
+	write(machine, strings.ReplaceAll(bareLog, "needs", "not installed (hack/npm-tools.sh): needs"))
+	if err := printTable(&out, []string{"vm=" + vm}); err != nil {
+		t.Error(err)
+	}
+	write(machine, "--- PASS: TestThere (0.10s)\n")
+
 	// Two logs of one place: what ran in one of them ran there.
 	again := filepath.Join(dir, "again.log")
 	write(again, strings.ReplaceAll(strings.ReplaceAll(bareLog, "PASS", "SKIP"), "SKIP: TestParent/sub", "PASS: TestParent/sub"))
