@@ -171,6 +171,9 @@ func machineFlags(d install.Machine, register bool) []cli.Flag {
 
 // runInstall plans the change, and makes or prints it.
 func runInstall(c *cli.Context, e install.Engine, register bool) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
 	if e == install.Node && c.String("root") == "" {
 		return onlyStay(c)
 	}

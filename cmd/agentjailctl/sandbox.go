@@ -368,6 +368,9 @@ func tightened(given []string) (map[string]string, error) {
 		if !ok {
 			return nil, fmt.Errorf("--tighten %q: must be KEY=VALUE", t)
 		}
+		if before, twice := out[policy.AnnotationPrefix+k]; twice && before != v && k != policy.OwnerAnnotation {
+			return nil, fmt.Errorf("--tighten %s: given as %q and as %q (remedy: give one)", k, before, v)
+		}
 		out[policy.AnnotationPrefix+k] = v
 	}
 	return out, nil
