@@ -137,7 +137,7 @@ func (r *release) nfpmConfig(kind string, t *tree) (*nfpmConfig, error) {
 }
 
 // everywhere are directories that a distribution has without the package.
-var everywhere = []string{"/", "/etc", "/usr", "/usr/bin", "/usr/lib", "/usr/lib/systemd", "/usr/lib/systemd/system", "/usr/lib/sysusers.d", "/usr/share", "/usr/share/doc", "/usr/share/man", "/usr/share/man/man8"}
+var everywhere = []string{"/", "/etc", "/usr", "/usr/bin", "/usr/lib", "/usr/lib/systemd", "/usr/lib/systemd/system", "/usr/lib/sysusers.d", "/usr/share", "/usr/share/doc", "/usr/share/man", "/usr/share/man/man5", "/usr/share/man/man8"}
 
 // directories are those of the entries that go with the package: rpm removes only what a package
 // names.

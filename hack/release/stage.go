@@ -103,6 +103,10 @@ func (r *release) addManuals(t *tree) error {
 			return err
 		}
 	}
+	config := strings.TrimSuffix(manDir, section+"/") + configSection + "/" + configPage + "." + configSection + ".gz"
+	if err := t.add(config, compressed(configManual(r.version, r.time)), 0o644); err != nil {
+		return err
+	}
 	for _, alias := range []string{"agentjailctl", "agentjail-net"} {
 		t.entries = append(t.entries, entry{path: manDir + alias + "." + section + ".gz", link: "agentjail." + section + ".gz"})
 	}

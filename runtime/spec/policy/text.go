@@ -55,6 +55,12 @@ func inline(v reflect.Value) string {
 	return "{ " + strings.Join(out, ", ") + " }"
 }
 
+// Default is the key's value without a policy file, as a file has it.
+func (k Key) Default() string { return literal(valueAt(reflect.ValueOf(Default()), k.Name)) }
+
+// Type names the type of the key's values.
+func (k Key) Type() string { return expected(valueAt(reflect.ValueOf(Policy{}), k.Name).Type()) }
+
 // Reference is all keys with their defaults and explanations, as a file could have them.
 func Reference() string {
 	var out strings.Builder
