@@ -34,7 +34,7 @@ func TestSign(t *testing.T) {
 			t.Errorf("%q: %v", command, err)
 		}
 	}
-	if err := sign(t.Context(), openssl+" dgst -sha256 -sign "+key+" -out "+sums+".sig", sums); err != nil {
+	if err := sign(t.Context(), openssl+" dgst -sha256 -sign "+key+" -out '"+sums+".sig'", sums); err != nil {
 		t.Fatal(err)
 	}
 	verify := func() error {
