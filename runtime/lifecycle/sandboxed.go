@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -122,28 +123,51 @@ func (a *attempt) checkSandbox(pid int) error {
 	return settleUserNS(nil, pid)
 }
 
+// holderPatience bounds the wait for the sandbox's process that has the jail's mounts.
+const holderPatience = 10 * time.Second
+
 // findHolder records the process of the sandbox that has the jail's mounts, every protected path
-// among them, and refuses a sandbox without such a process.
+// among them, and refuses a sandbox without such a process. gVisor's create can return before its
+// gofer has entered the jail's root: until then the mounts are below another path. No event reports
+// a chroot(2).
 func (a *attempt) findHolder(pid int) error {
 	if len(a.j.Protected) == 0 {
 		return nil
 	}
+	for deadline := time.Now().Add(holderPatience); ; time.Sleep(5 * time.Millisecond) {
+		holder, err := a.holder(pid)
+		if err != nil {
+			return err
+		}
+		if holder != 0 {
+			return a.rt.Store.Holder(&a.j.Brief, holder)
+		}
+		if ended, _ := fate(pid); ended || time.Now().After(deadline) {
+			return refusal.New(refusal.Delegate, "no process of the sandbox has the protected paths, %s is one", a.j.Protected[0])
+		}
+	}
+}
+
+// holder is the process of the sandbox's control groups whose mounts are the jail's, or 0.
+func (a *attempt) holder(pid int) (int, error) {
 	groups, err := cgroups.Of(strconv.Itoa(pid))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, g := range groups {
+		if g.Path == "/" {
+			continue
+		}
 		for _, root := range g.Mounts(cgroups.Root) {
 			members, _ := cgroups.Procs(filepath.Join(root, g.Path))
 			for _, member := range members {
-				mounts, err := mountsOf(member)
-				if err == nil && g.Path != "/" && len(lostpaths.In(a.j.Protected, mounts)) == 0 {
-					return a.rt.Store.Holder(&a.j.Brief, member)
+				if mounts, err := mountsOf(member); err == nil && len(lostpaths.In(a.j.Protected, mounts)) == 0 {
+					return member, nil
 				}
 			}
 		}
 	}
-	return refusal.New(refusal.Delegate, "no process of the sandbox has the protected paths, %s is one", a.j.Protected[0])
+	return 0, nil
 }
 
 // sandboxKinds are the namespaces that a sandbox's process has of its own, by their names in

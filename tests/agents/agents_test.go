@@ -83,14 +83,16 @@ func small(t *testing.T) {
 	t.Cleanup(func() { os.Remove(policy) })
 }
 
-// apply takes over what an agent wrote in a view: until then the directory is as it was.
+// apply takes over what an agent wrote in a view, and drops the view: until then the directory is as it was.
 func apply(t *testing.T, dir, view string) {
 	t.Helper()
 	if had, err := os.ReadDir(dir); err != nil || len(had) != 1 {
 		t.Errorf("before the view is applied: %v, %v", had, err)
 	}
-	if r := engine.Run(t, bin, "workspace", "apply", view); r.Code != 0 {
-		t.Error(r)
+	for _, verb := range []string{"apply", "discard"} {
+		if r := engine.Run(t, bin, "workspace", verb, view); r.Code != 0 {
+			t.Error(r)
+		}
 	}
 }
 
