@@ -71,7 +71,7 @@ var badInput = []struct {
 	{"relative cwd", set("process.cwd", "home")},
 	{"uid a string", set("process.user", object{"uid": "root"})},
 	{"uid negative", set("process.user", object{"uid": -1})},
-	{"uid beyond the range", set("process.user", object{"uid": 70000, "gid": 0})},
+	{"uid no id", set("process.user", object{"uid": 4294967295, "gid": 0})},
 	{"mounts an object", set("mounts", object{})},
 	{"mount without destination", set("mounts", []object{{"type": "tmpfs", "source": "tmpfs"}})},
 	{"thousands of mounts", change(func(s object) {

@@ -121,7 +121,7 @@ var Rows = []Row{
 	{Name: "more processor time", Sh: "timeout 2 sh -c 'while :; do :; done'", Kind: "limit.cpu", Rule: "limits.cpus", Remedy: "limits.cpus"},
 
 	// Who uses the engine requests more afterwards.
-	{Name: "a user that the jail does not have", Lacks: map[Driver]string{CRI: execs, Kubernetes: execs}, Options: []string{"--user=70000"}, Exec: []string{"--user", "70000"}, Kind: "exec.refused", Rule: "process.user", Remedy: "see the reason"},
+	{Name: "a user that the jail does not have", Lacks: map[Driver]string{CRI: execs, Kubernetes: execs}, Options: []string{"--user=70000"}, Exec: []string{"--user", "70000"}, Kind: "exec.refused", Rule: "process.user", Remedy: "userns.ids = [\"70000\"]"},
 	{Name: "a directory that leads out", Lacks: map[Driver]string{CRI: execs, Kubernetes: execs}, Options: []string{"--workdir=/proc/self/fd/7"}, Exec: []string{"--cwd", "/proc/self/fd/7"}, Kind: "exec.refused", Rule: "process.cwd", Remedy: "see the reason"},
 	{Name: "a control group elsewhere", Lacks: map[Driver]string{Docker: ownGroup, Podman: ownGroup, Containerd: ownGroup, CRI: ownGroup, Kubernetes: ownGroup}, Exec: []string{"--cgroup", "elsewhere"}, Kind: "exec.refused", What: "exec --cgroup", Rule: "exec", Remedy: "see the reason"},
 	{Name: "more processes than policy has", Pids: 100_000, Lacks: map[Driver]string{Podman: processes, CRI: processes, Kubernetes: processes}, Kind: "limits.refused", What: "linux.resources.pids.limit", Rule: "limits", Remedy: "policy: limits"},
