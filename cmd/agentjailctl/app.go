@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"slices"
 
@@ -30,6 +29,10 @@ var caller = &runccli.Caller{PolicyName: runccli.PolicyName(os.Args[0])}
 func newApp() *cli.App {
 	cli.VersionPrinter = func(c *cli.Context) { version.Print(c.App.Writer) }
 	cli.OsExiter = func(int) {}
+	own := ownCommands()
+	for _, c := range own {
+		withStatuses(c)
+	}
 	app := &cli.App{
 		Name:                   "agentjail",
 		Usage:                  "run OCI containers as jails for AI agents",
@@ -41,22 +44,16 @@ func newApp() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Flags:                     flags(runccli.Global()),
 		Before:                    func(c *cli.Context) error { return caller.Open(c) },
-		Commands:                  slices.Concat(runtimeCommands(), []*cli.Command{specCommand()}, ownCommands()),
+		Commands:                  slices.Concat(runtimeCommands(), []*cli.Command{specCommand()}, own),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
-				return fmt.Errorf("unknown command %q: see `agentjail --help`", c.Args().First())
+				return usage("unknown command %q: see `agentjail --help`", c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return err },
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return asUsage(err) },
 		// main reports errors, once.
 		ExitErrHandler: func(*cli.Context, error) {},
-	}
-	for _, c := range app.Commands {
-		if c.OnUsageError != nil {
-			continue
-		}
-		c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return err }
 	}
 	return app
 }
@@ -64,16 +61,18 @@ func newApp() *cli.App {
 // runtimeCommands are runc's verbs, for their help: agentjail runs them.
 func runtimeCommands() []*cli.Command {
 	var out []*cli.Command
+	asIs := func(_ *cli.Context, err error, _ bool) error { return asUsage(err) }
 	for _, v := range runccli.Verbs() {
 		out = append(out, &cli.Command{
 			Name: v.Name, Usage: v.Usage, Description: v.Description, ArgsUsage: v.Args, Flags: flags(v.Flags), SkipFlagParsing: v.Raw,
+			OnUsageError: asIs,
 			Action: func(c *cli.Context) error {
 				for _, a := range c.Args().Slice() {
 					if v.Raw && (a == "--help" || a == "-h") {
 						return cli.ShowSubcommandHelp(c)
 					}
 				}
-				return fmt.Errorf("%s is a command of the runtime: call `%s %s`", v.Name, runccli.Program, v.Name)
+				return usage("%s is a command of the runtime: call `%s %s`", v.Name, runccli.Program, v.Name)
 			},
 		})
 	}
@@ -108,5 +107,6 @@ func newRuntime(*cli.Context) (*lifecycle.Runtime, error) { return caller.Runtim
 
 // oneID returns the sole argument of most verbs, an id.
 func oneID(c *cli.Context) (string, error) {
-	return (&runccli.Call{Verb: c.Command.Name, Args: c.Args().Slice()}).ID()
+	id, err := (&runccli.Call{Verb: c.Command.Name, Args: c.Args().Slice()}).ID()
+	return id, asUsage(err)
 }

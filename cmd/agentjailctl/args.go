@@ -1,22 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
-	"agentjail.dev/runtime/lifecycle"
 )
-
-// usageStatus is the exit status for a command line that cannot be followed.
-const usageStatus = 2
-
-// usage is the error of a command line that cannot be followed.
-func usage(format string, args ...any) error {
-	return &lifecycle.StatusError{Code: usageStatus, Err: fmt.Errorf(format, args...)}
-}
 
 // flagsFirst puts a command's flags in front of its other arguments, where the library reads them:
 // users type `agentjail receipt ID --json`. The arguments after "--", and those of a command that
@@ -27,7 +16,7 @@ func flagsFirst(app *cli.App, args []string) []string {
 	i := min(1, len(args))
 	for i < len(args) {
 		if n := flagWords(own, args[i:]); n > 0 {
-			i += n
+			i = min(i+n, len(args))
 			continue
 		}
 		at := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(args[i]) })
@@ -38,7 +27,7 @@ func flagsFirst(app *cli.App, args []string) []string {
 		commands, own = c.Subcommands, c.Flags
 		i++
 	}
-	if c == nil || c.SkipFlagParsing || strings.HasSuffix(c.ArgsUsage, "COMMAND [ARG...]") {
+	if c == nil || c.SkipFlagParsing || runsProgram(c) {
 		return args
 	}
 	flags, rest := slices.Clone(args[:i]), []string(nil)
@@ -47,15 +36,30 @@ func flagsFirst(app *cli.App, args []string) []string {
 			rest = append(rest, args[i:]...)
 			break
 		}
-		if n := flagWords(c.Flags, args[i:]); n > 0 {
-			flags = append(flags, args[i:min(i+n, len(args))]...)
+		if n := flagWords(c.Flags, args[i:]); i+n > len(args) {
+			return append(flags, args[i]) // the library reports that its value is missing
+		} else if n > 0 {
+			flags = append(flags, args[i:i+n]...)
 			i += n
 			continue
 		}
-		rest = append(rest, args[i])
+		if optionLike(args[i]) { // the library reports that it is unknown
+			flags = append(flags, args[i])
+		} else {
+			rest = append(rest, args[i])
+		}
 		i++
 	}
 	return append(flags, rest...)
+}
+
+// optionLike reports whether a word can be meant as an option alone: a message can begin with "-"
+// too.
+func optionLike(word string) bool {
+	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	return strings.HasPrefix(word, "-") && name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r != '-' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
 }
 
 // flagWords returns how many words of args a flag at their beginning takes with its value; 0 if the

@@ -16,11 +16,13 @@ func TestFlagsFirst(t *testing.T) {
 		{"network log ID -f --json", "network log -f --json ID"},
 		{"--config FILE network log ID --json", "--config FILE network log --json ID"},
 		{"watch A B --denied", "watch --denied A B"},
-		{"denied ID --unknown", "denied ID --unknown"},
+		{"denied ID --unknown", "denied --unknown ID"}, // which the library reports
+		{"why ID -bash:", "why ID -bash:"},
+		{"watch --to", "watch --to"},
 		{"denied -- --json", "denied -- --json"},
 		{"denied ID -- --json", "denied ID -- --json"},
 		{"denied ID --help", "denied --help ID"},
-		{"receipt ID --html", "receipt --html ID"}, // the library reports what it lacks
+		{"receipt ID --html", "receipt --html"}, // the library reports what it lacks
 		{"sandbox ls --json", "sandbox ls --json"},
 		{"sandbox --workspace . ls -l", "sandbox --workspace . ls -l"},
 		{"learn -- ls --json", "learn -- ls --json"},

@@ -58,7 +58,7 @@ func exportCommand() *cli.Command {
 				return exportBundle(c)
 			}
 			if c.IsSet("for") {
-				return errors.New("--for goes with --bundle")
+				return usage("--for goes with --bundle")
 			}
 			_, j, err := theJail(c)
 			if err != nil {

@@ -10,7 +10,6 @@ import (
 	"agentjail.dev/runtime/inspect/check"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/runccli"
 )
 
@@ -28,9 +27,6 @@ failure of agentjail's.`,
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print one line for each feature, also for what is fine, with the ring"}, jsonFlag,
 		},
 		Action: func(c *cli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
 			// Without Podman the result is that of the calling user.
 			if _, err := rootless.Join(); err != nil {
 				return err
@@ -46,7 +42,7 @@ failure of agentjail's.`,
 				err = r.Text(c.App.Writer)
 			}
 			if err == nil && !r.CanStart {
-				err = &lifecycle.ExitError{Code: 1}
+				err = no()
 			}
 			return err
 		},
@@ -67,11 +63,4 @@ func printJSON(c *cli.Context, v any) error {
 	}
 	_, err := c.App.Writer.Write(printable.JSON(b.Bytes()))
 	return err
-}
-
-func noArguments(c *cli.Context) error {
-	if c.NArg() > 0 {
-		return usage("%q takes no argument (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
-	}
-	return nil
 }

@@ -21,9 +21,6 @@ func explainCommand() *cli.Command {
 		Description: "Hardens the bundle as create would and prints every change by ring: denied (a privilege\nthat the bundle requests), lowered, set, dropped, and missing (not supported by\nthis host). Changes nothing. Exit status 1 when the bundle would be refused.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
-			if c.NArg() != 1 {
-				return fmt.Errorf("%q requires exactly 1 argument, a bundle's directory (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
-			}
 			r, err := newRuntime(c)
 			if err != nil {
 				return err
@@ -44,7 +41,7 @@ func explainCommand() *cli.Command {
 				fmt.Fprintf(c.App.Writer, "%d changes, %d of them privileges denied; the host ids stand for those that the jail will get\n",
 					len(x.Report.Changes), len(x.Report.Of(report.Denied)))
 			}
-			return refused
+			return refusedBundle(refused)
 		},
 	}
 }
@@ -97,7 +94,15 @@ func explainJSON(c *cli.Context, x *facts.Explained, refused error) error {
 		return err
 	}
 	if refused != nil {
-		return &lifecycle.ExitError{Code: 1}
+		return &lifecycle.ExitError{Code: lifecycle.Status(refusedBundle(refused))}
 	}
 	return nil
+}
+
+// refusedBundle has a refusal be the answer; another failure leaves the bundle unexplained.
+func refusedBundle(err error) error {
+	if len(refusal.All(err)) > 0 {
+		return asAnswer(err)
+	}
+	return lifecycle.OwnFailure(err)
 }

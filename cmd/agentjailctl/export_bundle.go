@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -24,12 +23,12 @@ import (
 // exportBundle writes the hardened bundle of a jail into a new directory.
 func exportBundle(c *cli.Context) error {
 	if c.NArg() != 2 {
-		return errors.New("export --bundle requires a container and a new directory (see `agentjail export --help`)")
+		return usage("export --bundle requires a container and a new directory (see `agentjail export --help`)")
 	}
 	target := c.String("for")
 	adapt, known := exported.Targets[target]
 	if target != "" && !known {
-		return fmt.Errorf("--for %q: not one of %s", target, strings.Join(slices.Sorted(maps.Keys(exported.Targets)), ", "))
+		return usage("--for %q: not one of %s", target, strings.Join(slices.Sorted(maps.Keys(exported.Targets)), ", "))
 	}
 	if err := rootless.MustJoin(); err != nil {
 		return err

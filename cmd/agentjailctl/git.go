@@ -58,15 +58,14 @@ Exit status: git's own; 125 where agentjail could not run it.`,
 			&cli.StringFlag{Name: "view", Usage: "run in the view `ID` of DIR (agentjail workspace list)"},
 			&cli.BoolFlag{Name: "terminal", Aliases: []string{"t"}, Usage: "pass the terminal itself to git, so that programs of the repository can use it, too"},
 		},
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return lifecycle.OwnFailure(err) },
-		Action:       func(c *cli.Context) error { return ownUnlessEnded(runGit(c)) },
+		Action: runGit,
 	}
 }
 
 func runGit(c *cli.Context) error {
 	args := c.Args().Slice()
 	if len(args) == 0 {
-		return errors.New("git needs a directory and a git command, as in: agentjail git . status (see `agentjail git --help`)")
+		return usage("git needs a directory and a git command, as in: agentjail git . status (see `agentjail git --help`)")
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("git needs root, to map ids and mount (remedy: sudo agentjail git ...); git itself runs as the directory's owner, in the jail")

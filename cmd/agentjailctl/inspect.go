@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -8,7 +9,6 @@ import (
 
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
@@ -42,7 +42,9 @@ func inspectCommand() *cli.Command {
 				return err
 			}
 			r, err := inspect.Jail(store, j)
-			if err != nil {
+			if errors.Is(err, inspect.ErrNotRunning) {
+				return asAnswer(err)
+			} else if err != nil {
 				return err
 			}
 			if j.Journal != "" {
@@ -56,7 +58,7 @@ func inspectCommand() *cli.Command {
 				err = r.Text(c.App.Writer)
 			}
 			if err == nil && !r.Holds {
-				err = &lifecycle.ExitError{Code: 1}
+				err = no()
 			}
 			return err
 		},

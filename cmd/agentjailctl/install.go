@@ -145,7 +145,9 @@ func (e engineHelp) flags(register bool) []cli.Flag {
 		out = append(out, &cli.BoolFlag{Name: "default", Usage: e.makesDefault})
 	}
 	if register && e.ways != "" {
-		out = append(out, &cli.StringFlag{Name: "by", Usage: e.ways})
+		out = append(out, &cli.StringFlag{Name: "by", Usage: e.ways, Action: func(_ *cli.Context, way string) error {
+			return asUsage(install.By(way).Check())
+		}})
 	}
 	if e.forces != "" && (register || e.forcesRemoval) {
 		out = append(out, &cli.BoolFlag{Name: "force", Usage: e.forces})
@@ -171,9 +173,6 @@ func machineFlags(d install.Machine, register bool) []cli.Flag {
 
 // runInstall plans the change, and makes or prints it.
 func runInstall(c *cli.Context, e install.Engine, register bool) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	if e == install.Node && c.String("root") == "" {
 		return onlyStay(c)
 	}

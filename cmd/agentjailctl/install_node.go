@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -36,7 +35,7 @@ func machine(c *cli.Context) (install.Machine, error) {
 // installed: that container has no access to the node.
 func onlyStay(c *cli.Context) error {
 	if !c.Bool("stay") {
-		return errors.New("--root is missing: the directory where the node's file tree is mounted")
+		return usage("--root is missing: the directory where the node's file tree is mounted")
 	}
 	awaitEnd()
 	return nil

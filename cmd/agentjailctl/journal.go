@@ -11,7 +11,6 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/runccli"
@@ -43,7 +42,7 @@ func openJournal(c *cli.Context) (journal.Place, *journal.Jail, error) {
 		return p, nil, err
 	}
 	if c.NArg() != 1 {
-		return p, nil, fmt.Errorf("%s needs %s: see `agentjail %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
+		return p, nil, usage("%s needs %s: see `agentjail %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
 	}
 	j, err := p.Open(c.Args().First())
 	return p, j, err
@@ -136,7 +135,7 @@ func verifyJournal(c *cli.Context, j *journal.Jail) error {
 		err = printVerified(c, r)
 	}
 	if err == nil && !r.Whole() {
-		err = &lifecycle.ExitError{Code: 1}
+		err = no()
 	}
 	return err
 }

@@ -63,7 +63,7 @@ func hostsCalls(delegate, what string) error {
 // checkName refuses names that a policy cannot have: the name becomes part of a file's.
 func checkName(name string) error {
 	if !regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`).MatchString(name) {
-		return fmt.Errorf("--name %q: small letters, digits, - and _", name)
+		return usage("--name %q: small letters, digits, - and _", name)
 	}
 	return nil
 }
@@ -75,9 +75,9 @@ func runLearn(c *cli.Context) error {
 	from := c.StringSlice("from")
 	switch {
 	case len(from) > 0 && c.NArg() > 0:
-		return errors.New("learn takes a command or --from, not both")
+		return usage("learn takes a command or --from, not both")
 	case len(from) == 0 && c.NArg() == 0:
-		return errors.New("learn needs a command, or --from and a jail (see `agentjail learn --help`)")
+		return usage("learn needs a command, or --from and a jail (see `agentjail learn --help`)")
 	}
 	if err := checkName(c.String("name")); err != nil {
 		return err

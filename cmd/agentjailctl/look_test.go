@@ -24,7 +24,7 @@ func call(t *testing.T, args ...string) (string, error) {
 	app := newApp()
 	var out bytes.Buffer
 	app.Writer = &out
-	err := app.Run(append([]string{"agentjail", "--config", noPolicy}, args...))
+	err := run(app, append([]string{"agentjail", "--config", noPolicy}, args...))
 	return out.String(), err
 }
 
@@ -95,9 +95,9 @@ func TestExplainCommandRefuses(t *testing.T) {
 	if len(x.Refusals) != 1 || x.Refusals[0].Code != refusal.BindSystem || x.Refusals[0].Remedy == "" || x.Refusals[0].Error() != x.Refused {
 		t.Errorf("the parts: %v", x.Refusals)
 	}
-	for _, args := range [][]string{{"explain"}, {"explain", "a", "b"}, {"explain", t.TempDir()}} {
-		if _, err := call(t, args...); lifecycle.Status(err) != 1 {
-			t.Errorf("%v: exit status %d", args, lifecycle.Status(err))
+	for args, want := range map[string]int{"": usageStatus, "a b": usageStatus, t.TempDir(): lifecycle.ExitOwn} {
+		if _, err := call(t, append([]string{"explain"}, strings.Fields(args)...)...); lifecycle.Status(err) != want {
+			t.Errorf("explain %s: exit status %d, want %d", args, lifecycle.Status(err), want)
 		}
 	}
 }
@@ -132,15 +132,18 @@ func TestCheckCommand(t *testing.T) {
 
 func TestInspectCommandRefuses(t *testing.T) {
 	joinsPodman(t)
-	for args, want := range map[string]string{
-		"":                        "exactly 1 argument",
-		"no-such-jail-as-this":    "no jail has the id",
-		"../../etc":               "invalid container ID",
-		"one-jail-as two-jail-as": "exactly 1 argument",
+	for _, c := range []struct {
+		args, text string
+		want       int
+	}{
+		{"", "needs CONTAINER", 2},
+		{"no-such-jail-as-this", "no jail has the id", 125},
+		{"../../etc", "invalid container ID", 125},
+		{"one-jail-as two-jail-as", "two-jail-as", 2},
 	} {
-		_, err := call(t, append([]string{"inspect"}, strings.Fields(args)...)...)
-		if lifecycle.Status(err) != 1 || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", args, err, want)
+		_, err := call(t, append([]string{"inspect"}, strings.Fields(c.args)...)...)
+		if lifecycle.Status(err) != c.want || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%q: status %d, %v, want %d, %q", c.args, lifecycle.Status(err), err, c.want, c.text)
 		}
 	}
 }
@@ -157,12 +160,12 @@ func TestWhyStatus(t *testing.T) {
 	}{
 		{"--seccomp-profile default read", 0},
 		{"--seccomp-profile default mount", 1},
-		{"--seccomp-profile default what-is-it", 2},
+		{"--seccomp-profile default what-is-it", 1},
 		{"--config " + bad + " openat", 125},
-		{"--seccomp-profile nonsense read", 125},
-		{"read", 125},
-		{"--profile x read", 125},
-		{"--seccomp-profile default socket(1", 125},
+		{"--seccomp-profile nonsense read", 2},
+		{"read", 2},
+		{"--profile x read", 2},
+		{"--seccomp-profile default socket(1", 2},
 	} {
 		if _, err := call(t, append([]string{"why"}, strings.Fields(c.args)...)...); lifecycle.Status(err) != c.want {
 			t.Errorf("why %s: status %d, want %d: %v", c.args, lifecycle.Status(err), c.want, err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -47,9 +46,6 @@ type jailRow struct {
 }
 
 func runLs(c *cli.Context) error {
-	if c.NArg() > 0 {
-		return errors.New("ls takes no arguments: see `agentjail ls --help`")
-	}
 	jails, err := allJails(c)
 	if err != nil {
 		return err

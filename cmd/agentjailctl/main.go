@@ -24,8 +24,7 @@ func main() {
 	unix.Umask(0o022)
 	err := lifecycle.CloseInherited()
 	if err == nil {
-		app := newApp()
-		err = app.Run(flagsFirst(app, os.Args))
+		err = run(newApp(), os.Args)
 	}
 	os.Exit(caller.Status(err))
 }

@@ -15,7 +15,6 @@ import (
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/network/names/decisions"
 	"agentjail.dev/runtime/spec/netrules"
@@ -48,7 +47,7 @@ func networkCommand() *cli.Command {
 // namedJail returns the jail that a call's CONTAINER names, whose network is by name.
 func namedJail(c *cli.Context, args int) (state.Store, *state.Jail, error) {
 	if c.NArg() != args {
-		return state.Store{}, nil, fmt.Errorf("%s needs %s: see `agentjailctl network %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
+		return state.Store{}, nil, usage("%s needs %s: see `agentjail network %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
 	}
 	if err := rootless.MustJoin(); err != nil {
 		return state.Store{}, nil, err
@@ -75,11 +74,11 @@ func namedJail(c *cli.Context, args int) (state.Store, *state.Jail, error) {
 }
 
 func networkCheck(c *cli.Context) error {
-	_, j, err := namedJail(c, 2)
-	if err != nil {
-		return err
-	}
 	name, port, err := target(c.Args().Get(1))
+	if err != nil {
+		return asUsage(err)
+	}
+	_, j, err := namedJail(c, 2)
 	if err != nil {
 		return err
 	}
@@ -100,7 +99,7 @@ func networkCheck(c *cli.Context) error {
 		fmt.Fprintf(c.App.Writer, " (remedy: in the policy, %s)", v.Remedy)
 	}
 	fmt.Fprintln(c.App.Writer)
-	return &lifecycle.ExitError{Code: 1}
+	return no()
 }
 
 // target reads NAME[:PORT].

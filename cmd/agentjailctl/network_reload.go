@@ -68,7 +68,7 @@ func networkReload(c *cli.Context) error {
 		return reloadOne(c, r, &j.Brief)
 	}
 	if c.NArg() > 0 {
-		return errors.New("reload takes a CONTAINER or --all")
+		return usage("reload takes a CONTAINER or --all")
 	}
 	if err := rootless.MustJoin(); err != nil {
 		return err

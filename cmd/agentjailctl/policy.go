@@ -12,7 +12,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/kernel/printable"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/spec/policy"
 )
 
@@ -49,9 +48,6 @@ line, 125 if the file cannot be read.`,
 			Name: "schema", Usage: "print the JSON Schema of policy files, for editors",
 			Description: "Prints a JSON Schema (2020-12) of the TOML file: each key with its type, values, default\nand explanation.",
 			Action: func(c *cli.Context) error {
-				if err := noArguments(c); err != nil {
-					return err
-				}
 				return printJSON(c, policy.Schema())
 			},
 		}},
@@ -60,24 +56,17 @@ line, 125 if the file cannot be read.`,
 
 // policyFile returns the absolute path of the policy file that a call is about.
 func policyFile(named string) (string, error) {
-	path, err := filepath.Abs(cmp.Or(named, caller.Config()))
-	if err != nil {
-		return "", lifecycle.OwnFailure(err)
-	}
-	return path, nil
+	return filepath.Abs(cmp.Or(named, caller.Config()))
 }
 
 func validatePolicy(c *cli.Context) error {
-	if c.NArg() > 1 {
-		return usage("validate takes at most one FILE: see `agentjail policy validate --help`")
-	}
 	path, err := policyFile(c.Args().First())
 	if err != nil {
 		return err
 	}
 	problems, err := policy.Examine(path)
 	if err != nil {
-		return lifecycle.OwnFailure(err)
+		return err
 	}
 	mistakes := 0
 	for _, p := range problems {
@@ -96,7 +85,7 @@ func validatePolicy(c *cli.Context) error {
 		err = writeProblems(c, path, problems, mistakes)
 	}
 	if err == nil && mistakes > 0 {
-		err = &lifecycle.ExitError{Code: 1}
+		err = no()
 	}
 	return err
 }
@@ -126,9 +115,6 @@ func plural(n int, thing string) string {
 }
 
 func showPolicy(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	path, err := policyFile(c.String("config"))
 	if err != nil {
 		return err
@@ -136,17 +122,17 @@ func showPolicy(c *cli.Context) error {
 	e, err := policy.Explain(path, cmp.Or(c.String("policy"), caller.PolicyName))
 	var mistakes policy.Problems
 	if errors.As(err, &mistakes) || errors.Is(err, policy.ErrNoPolicy) {
-		return &lifecycle.StatusError{Code: 1, Err: err}
+		return asAnswer(err)
 	} else if err != nil {
-		return lifecycle.OwnFailure(err)
+		return err
 	}
 	tighten, err := tightened(c.StringSlice("tighten"))
 	if err != nil {
-		return usage("%v", err)
+		return asUsage(err)
 	}
 	p, ignored := e.Tighten(tighten)
 	if len(ignored) > 0 {
-		return &lifecycle.StatusError{Code: 1, Err: notFollowed(ignored)}
+		return asAnswer(notFollowed(ignored))
 	}
 	e.Change("--tighten", p)
 	if c.Bool("json") {

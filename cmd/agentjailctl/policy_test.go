@@ -28,7 +28,7 @@ func TestPolicyStatus(t *testing.T) {
 		{"policy validate " + good, 0, "is valid"},
 		{"policy validate " + bad, 1, "line 1: limits.pids"},
 		{"policy validate " + dir + "/none", 125, "no such file"},
-		{"policy validate a b", 2, "at most one"},
+		{"policy validate a b", 2, "takes at most [FILE]"},
 		{"policy show --config " + good + " --policy a", 0, "limits.pids = 1024 # default"},
 		{"policy show --config " + good + " --policy b", 1, "no [policies.b]"},
 		{"policy show --config " + bad, 1, "whole number"},

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/inspect"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
@@ -70,7 +69,7 @@ func writeProofs(c *cli.Context, proofs []proof) (err error) {
 		err = printProofs(c, proofs)
 	}
 	if err == nil && slices.ContainsFunc(proofs, func(p proof) bool { return !p.Holds }) {
-		err = &lifecycle.ExitError{Code: 1}
+		err = no()
 	}
 	return err
 }
@@ -79,7 +78,7 @@ func writeProofs(c *cli.Context, proofs []proof) (err error) {
 func proofsFor(c *cli.Context) ([]proof, error) {
 	if id := c.String("jail"); id != "" {
 		if c.NArg() > 0 || c.Bool("all") || c.IsSet("arch") {
-			return nil, errors.New("--jail goes without a profile, --all and --arch: the jail has its own")
+			return nil, usage("--jail goes without a profile, --all and --arch: the jail has its own")
 		}
 		return proveJail(id)
 	}
@@ -90,7 +89,7 @@ func proofsFor(c *cli.Context) ([]proof, error) {
 	profiles, arches := []string{name}, []string{c.String("arch")}
 	if c.Bool("all") {
 		if c.NArg() > 0 || c.IsSet("arch") {
-			return nil, errors.New("--all goes without a profile and --arch")
+			return nil, usage("--all goes without a profile and --arch")
 		}
 		profiles, arches = seccomp.Profiles(), []string{"amd64", "arm64"}
 	}

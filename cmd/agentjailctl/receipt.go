@@ -13,7 +13,6 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
@@ -23,7 +22,7 @@ import (
 
 func receiptCommand() *cli.Command {
 	return &cli.Command{
-		Name: "receipt", Usage: "print what a jail was, did, was refused and used, and what was removed at its end", ArgsUsage: "CONTAINER",
+		Name: "receipt", Usage: "print what a jail was, did, was refused and used, and what was removed at its end", ArgsUsage: "[CONTAINER]",
 		Description: `CONTAINER is the id of a jail that runs or has ended, or the unique beginning of one;
 ID@TIME, as ` + "`agentjail journal`" + ` lists them, is one of several with the same id.
 A receipt is made of the jail's journal, which only the host writes.
@@ -80,7 +79,7 @@ CONTAINER also that it follows from the journal.`,
 				return err
 			}
 			if v := r.Journal.Verified; v != nil && !*v {
-				return &lifecycle.ExitError{Code: 1}
+				return no()
 			}
 			return nil
 		},
@@ -98,7 +97,7 @@ func against(c *cli.Context, j *journal.Jail) error {
 	}
 	file := c.String("against")
 	if err := r.Follows(j.Path); err != nil {
-		return fmt.Errorf("%s does not follow from the journal: %w", file, err)
+		return asAnswer(fmt.Errorf("%s does not follow from the journal: %w", file, err))
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "%s follows from the journal\n", file)
 	return err
@@ -133,7 +132,7 @@ func readReceipt(c *cli.Context) (*receipt.Receipt, error) {
 	}
 	if !c.Bool("verify") {
 		if c.NArg() == 0 {
-			return nil, errors.New("--against needs a CONTAINER, --verify or both")
+			return nil, usage("--against needs a CONTAINER, --verify or both")
 		}
 		return r, nil
 	}
@@ -146,7 +145,7 @@ func readReceipt(c *cli.Context) (*receipt.Receipt, error) {
 		return nil, fmt.Errorf("the public key: %w", err)
 	}
 	if err := r.CheckSignature(key); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, asAnswer(fmt.Errorf("%s: %w", file, err))
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "%s is signed by %s\n", file, r.Journal.Signed)
 	return r, err

@@ -72,8 +72,7 @@ agentjail's.
 			&cli.BoolFlag{Name: "no-init", Usage: "run the command as process 1, which receives no signal that it does not handle"},
 			&cli.BoolFlag{Name: "no-tty", Usage: "allocate no terminal, also when called from one"},
 		},
-		Action:       func(c *cli.Context) error { return runSandbox(c, nil) },
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return lifecycle.OwnFailure(err) },
+		Action: func(c *cli.Context) error { return runSandbox(c, nil) },
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -13,7 +14,14 @@ import (
 	"agentjail.dev/seccomp/compare"
 )
 
-var archFlag = &cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "amd64 or arm64"}
+var archFlag = &cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "amd64 or arm64", Action: knownArch}
+
+func knownArch(_ *cli.Context, arch string) error {
+	if all := []string{"amd64", "arm64"}; !slices.Contains(all, arch) {
+		return usage("--arch %q: must be one of %s", arch, strings.Join(all, ", "))
+	}
+	return nil
+}
 
 func seccompCommand() *cli.Command {
 	profiles := "Profiles: " + strings.Join(seccomp.Profiles(), ", ") + "."
@@ -42,9 +50,13 @@ func profileArgument(c *cli.Context) (string, error) {
 	case 0:
 		return "default", nil
 	case 1:
-		return c.Args().First(), nil
+		name := c.Args().First()
+		if all := seccomp.Profiles(); !slices.Contains(all, name) {
+			return "", usage("profile %q: must be one of %s", name, strings.Join(all, ", "))
+		}
+		return name, nil
 	}
-	return "", fmt.Errorf("%q takes at most 1 argument, a profile (see `agentjail seccomp %s --help`)", c.Command.Name, c.Command.Name)
+	return "", usage("%q takes at most 1 argument, a profile (see `agentjail seccomp %s --help`)", c.Command.Name, c.Command.Name)
 }
 
 func showSeccomp(c *cli.Context) error {

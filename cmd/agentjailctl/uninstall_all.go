@@ -33,9 +33,6 @@ more when the programs are gone. Packages call it before they are removed.`,
 }
 
 func uninstallAll(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	exe, err := os.Executable()
 	if err == nil {
 		exe, err = filepath.EvalSymlinks(exe)

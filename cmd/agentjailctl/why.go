@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -12,7 +10,6 @@ import (
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/observe/why"
 	"agentjail.dev/runtime/runccli"
@@ -37,21 +34,21 @@ With --policy, --seccomp-profile or --config, and no CONTAINER, the answer is fo
 a jail that a policy would make: --policy NAME is one of [policies.NAME],
 --seccomp-profile NAME a profile of system calls, --config FILE another file.
 
-Exit status 0 if it passes, 1 if it is refused or depends, 2 if nothing is known of it,
-125 for an error of its own.`,
+Exit status 0 if it passes, 1 if it is refused or depends, and where nothing is
+known of it; --json has which, as "verdict".`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "policy", Usage: "`NAME` of a policy, in place of a jail"},
 			&cli.StringFlag{Name: "seccomp-profile", Usage: "`NAME` of a profile of system calls, in place of a jail"},
 			&cli.StringFlag{Name: "config", Usage: "policy `FILE`, in place of a jail"},
 			&cli.StringFlag{Name: "profile", Hidden: true},
-			&cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "amd64 or arm64, of a policy's system calls"},
+			&cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "amd64 or arm64, of a policy's system calls", Action: knownArch},
 			jsonFlag,
 		},
 		Action: askWhy,
 	}
 }
 
-// askWhy answers, prints, and has the verdict in the exit status, which no error of its own shares.
+// askWhy answers, prints, and has the verdict in the exit status.
 func askWhy(c *cli.Context) error {
 	a, err := answer(c)
 	switch {
@@ -63,13 +60,11 @@ func askWhy(c *cli.Context) error {
 	}
 	switch {
 	case err != nil:
-		return lifecycle.OwnFailure(err)
+		return err
 	case a.Verdict == why.Passes:
 		return nil
-	case a.Verdict == why.Unknown:
-		return &lifecycle.ExitError{Code: 2}
 	}
-	return &lifecycle.ExitError{Code: 1}
+	return no()
 }
 
 // answer returns the answer to a command line's question.
@@ -81,9 +76,9 @@ func answer(c *cli.Context) (*why.Answer, error) {
 	noJail := c.IsSet("policy") || c.IsSet("seccomp-profile") || c.IsSet("config")
 	switch {
 	case noJail && len(args) != 1:
-		return nil, errors.New("why needs one question with --policy, --seccomp-profile or --config (see `agentjail why --help`)")
+		return nil, usage("why needs one question with --policy, --seccomp-profile or --config (see `agentjail why --help`)")
 	case !noJail && len(args) != 2:
-		return nil, errors.New("why needs a container and one question, or --policy NAME and a question (see `agentjail why --help`)")
+		return nil, usage("why needs a container and one question, or --policy NAME and a question (see `agentjail why --help`)")
 	}
 	arch := runtime.GOARCH
 	if noJail {
@@ -91,7 +86,7 @@ func answer(c *cli.Context) (*why.Answer, error) {
 	}
 	q, err := why.ParseQuestion(args[len(args)-1], arch)
 	if err != nil {
-		return nil, err
+		return nil, asUsage(err)
 	}
 	var f *why.Facts
 	if noJail {
@@ -139,10 +134,10 @@ func factsOfJail(id string, q why.Question, arch string) (*why.Facts, error) {
 // renamedOptions refuses the options that earlier texts have, and a file in the place of a name.
 func renamedOptions(c *cli.Context) error {
 	if c.IsSet("profile") {
-		return errors.New("--profile is --policy NAME for a policy, and --seccomp-profile NAME for a profile of system calls")
+		return usage("--profile is --policy NAME for a policy, and --seccomp-profile NAME for a profile of system calls")
 	}
 	if name := c.String("policy"); strings.ContainsAny(name, "/.") {
-		return fmt.Errorf("--policy takes the name of a policy, and %s is a file: --config %s", printable.Line(name, 256), printable.Line(name, 256))
+		return usage("--policy takes the name of a policy, and %s is a file: --config %s", printable.Line(name, 256), printable.Line(name, 256))
 	}
 	return nil
 }
@@ -163,7 +158,7 @@ func factsOfPolicy(c *cli.Context, arch string) (*why.Facts, error) {
 	if profile := c.String("seccomp-profile"); profile != "" {
 		p.Seccomp.Profile = profile
 		if err := p.Validate(); err != nil {
-			return nil, fmt.Errorf("--seccomp-profile: %w", err)
+			return nil, usage("--seccomp-profile: %w", err)
 		}
 	}
 	return inspect.PolicyWhy(&p, network.Decision{}, arch)

@@ -12,7 +12,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/kernel/printable"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
@@ -43,7 +42,7 @@ Exit status: 1 if there are changes, 125 if they cannot be shown.`,
 			&cli.BoolFlag{Name: "p", Aliases: []string{"patch"}, Usage: "show the lines of text files up to 1 MiB"},
 			jsonFlag,
 		},
-		Action: answers(workspaceDiff),
+		Action: workspaceDiff,
 	}
 }
 
@@ -63,7 +62,7 @@ Exit status: 1 if something was left out, 125 if the apply failed.`,
 			&cli.BoolFlag{Name: "each", Usage: "leave out files in conflict, and apply the others"},
 			jsonFlag,
 		},
-		Action: answers(workspaceApply),
+		Action: workspaceApply,
 	}
 }
 
@@ -71,18 +70,7 @@ func workspaceExportCommand() *cli.Command {
 	return &cli.Command{
 		Name: "export", Usage: "write the changes to standard output, as a patch for git apply", ArgsUsage: "ID [PATH...]",
 		Description: "Files that a patch cannot have (binary, longer than 1 MiB, special) are named on standard\nerror.\n\n   agentjail workspace export ID > changes.patch",
-		Action:      answers(workspaceExport),
-	}
-}
-
-// answers has a command's own failures end with 125: its status 1 is an answer.
-func answers(action cli.ActionFunc) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		err := action(c)
-		if errors.Is(err, apply.ErrConflicts) {
-			return err
-		}
-		return ownUnlessEnded(err)
+		Action:      workspaceExport,
 	}
 }
 
@@ -127,7 +115,7 @@ func workspaceStore(c *cli.Context) (workspace.Store, error) {
 // locks the directory against another apply.
 func openView(c *cli.Context, alone bool) (_ *opened, err error) {
 	if c.NArg() == 0 {
-		return nil, fmt.Errorf("%s needs a view's id: see `agentjail workspace list`", c.Command.Name)
+		return nil, usage("%s needs a view's id: see `agentjail workspace list`", c.Command.Name)
 	}
 	store, err := workspaceStore(c)
 	if err != nil {
@@ -211,7 +199,7 @@ func workspaceDiff(c *cli.Context) error {
 		if !c.Bool("json") {
 			fmt.Fprintf(os.Stderr, "agentjail: %s\n", review.Count(o.chosen))
 		}
-		return &lifecycle.ExitError{Code: 1}
+		return no()
 	}
 	return nil
 }
@@ -275,6 +263,9 @@ func workspaceApply(c *cli.Context) error {
 	if res == nil {
 		return err
 	}
+	if errors.Is(err, apply.ErrConflicts) {
+		err = asAnswer(err)
+	}
 	if !c.Bool("dry-run") {
 		noteView(o.record, journal.Event{Kind: journal.WorkspaceApply, Detail: journal.ViewApplied{
 			View: o.record.ID, Directory: o.record.Path, Applied: len(res.Applied), Left: len(res.Left), Conflicts: len(res.Conflicts),
@@ -287,7 +278,7 @@ func workspaceApply(c *cli.Context) error {
 	}
 	o.notes()
 	if err == nil && len(res.Left)+len(res.Conflicts)+len(res.Kept) > 0 {
-		return &lifecycle.ExitError{Code: 1}
+		return no()
 	}
 	return err
 }

@@ -48,9 +48,6 @@ type viewRow struct {
 }
 
 func workspaceList(c *cli.Context) error {
-	if c.NArg() > 0 {
-		return errors.New("list takes no arguments: see `agentjail workspace list --help`")
-	}
 	store, err := workspaceStore(c)
 	if err != nil {
 		return err
@@ -84,7 +81,7 @@ func workspaceDiscard(c *cli.Context) error {
 		return discardPaths(c)
 	}
 	if c.NArg() == 0 {
-		return errors.New("discard needs the id of a view: see `agentjail workspace list`")
+		return usage("discard needs the id of a view: see `agentjail workspace list`")
 	}
 	store, err := workspaceStore(c)
 	if err != nil {

@@ -6,12 +6,21 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // firstShims is the first release of Docker that accepts a runtime by its shim, with options.
 const firstShims = 24
+
+// Check returns the error of a way that does not exist; "" is the best one.
+func (b By) Check() error {
+	if slices.Contains([]By{"", ByShim, ByPath}, b) {
+		return nil
+	}
+	return fmt.Errorf("%q is no way to call agentjail (remedy: %s or %s)", string(b), ByShim, ByPath)
+}
 
 // wayOf decides how Docker is to call agentjail; note is what a person has to know of it.
 func wayOf(o Options) (by By, note string, err error) {
@@ -25,7 +34,7 @@ func wayOf(o Options) (by By, note string, err error) {
 		return ByShim, "", nil
 	case "":
 	default:
-		return "", "", fmt.Errorf("%q is no way to call agentjail (remedy: %s or %s)", o.By, ByShim, ByPath)
+		return "", "", o.By.Check()
 	}
 	if v := dockerRelease(o); v < firstShims || o.Shim == "" {
 		return ByPath, "", nil

@@ -156,12 +156,16 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("unknown command %q: see `agentjail --help`", e.Verb)
 }
 
+// usage sets the status of a command line that names no verb of runc's, whose statuses are runc's:
+// that of agentjail's own commands.
+func usage(err error) error { return &lifecycle.StatusError{Code: 2, Err: err} }
+
 // Parse reads a whole command line, without the program's name. If only the global options can be
 // read, they are returned with the error.
 func Parse(args []string) (global Values, v *Verb, call *Call, err error) {
 	global, rest, err := parseFlags(Program, Global(), args, false)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, usage(err)
 	}
 	if len(rest) == 0 {
 		return global, nil, nil, ErrNoVerb
@@ -169,7 +173,7 @@ func Parse(args []string) (global Values, v *Verb, call *Call, err error) {
 	verbs := Verbs()
 	i := slices.IndexFunc(verbs, func(v Verb) bool { return v.Name == rest[0] })
 	if i < 0 {
-		return global, nil, nil, &UnknownError{rest[0]}
+		return global, nil, nil, usage(&UnknownError{rest[0]})
 	}
 	v, call = &verbs[i], &Call{Args: rest[1:]}
 	if v.Raw && slices.ContainsFunc(call.Args, func(a string) bool { return a == "--help" || a == "-h" }) {

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/lifecycle"
+)
+
+// Exit statuses of agentjail's own commands, beside 0 and lifecycle.ExitOwn (docs/commands.md).
+const (
+	// answerStatus is a negative answer's: differences, problems, what is not allowed.
+	answerStatus = 1
+	// usageStatus is for a command line that cannot be followed.
+	usageStatus = 2
+)
+
+// A usageError is the error of a command line that cannot be followed.
+type usageError struct{ error }
+
+// Unwrap returns the error itself.
+func (e *usageError) Unwrap() error { return e.error }
+
+// usage is the error of a command line that cannot be followed.
+func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// asUsage marks an error as the command line's; nil stays.
+func asUsage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{err}
+}
+
+// asAnswer marks an error as the answer that was requested; nil stays.
+func asAnswer(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &lifecycle.StatusError{Code: answerStatus, Err: err}
+}
+
+// no is the error of a negative answer that is printed already.
+func no() error { return &lifecycle.ExitError{Code: answerStatus} }
+
+// statused sets the status of an error that has none. A command that runs a program has only one
+// for all errors of agentjail's: others can be the program's.
+func statused(err error, runsProgram bool) error {
+	var ended *lifecycle.ExitError
+	var status *lifecycle.StatusError
+	var wrong *usageError
+	switch {
+	case err == nil, errors.As(err, &ended), errors.As(err, &status):
+		return err
+	case errors.As(err, &wrong) && !runsProgram:
+		return &lifecycle.StatusError{Code: usageStatus, Err: err}
+	}
+	return lifecycle.OwnFailure(err)
+}
+
+// runsProgram reports whether a command's arguments are a program's command line.
+func runsProgram(c *cli.Command) bool { return strings.HasSuffix(c.ArgsUsage, "COMMAND [ARG...]") }
+
+// withStatuses has a command, and those below it, end by the rules of this file.
+func withStatuses(c *cli.Command) {
+	runs, action := runsProgram(c), c.Action
+	// `help` and `h` as arguments are a container's name, or a program.
+	c.HideHelpCommand = len(c.Subcommands) == 0
+	c.OnUsageError = func(c *cli.Context, err error, _ bool) error {
+		return statused(usage("%w: see `%s --help`", err, c.Command.HelpName), runs)
+	}
+	c.Action = func(c *cli.Context) error {
+		if len(c.Command.Subcommands) > 0 {
+			return statused(unknownVerb(c), runs)
+		}
+		if err := countArguments(c); err != nil {
+			return statused(err, runs)
+		}
+		return statused(action(c), runs)
+	}
+	for _, sub := range c.Subcommands {
+		withStatuses(sub)
+	}
+}
+
+// unknownVerb is the error of a group of commands that was called without one of them.
+func unknownVerb(c *cli.Context) error {
+	var names []string
+	for _, sub := range c.Command.VisibleCommands() {
+		if sub.Name != "help" {
+			names = append(names, sub.Name)
+		}
+	}
+	what := "a command is missing"
+	if c.NArg() > 0 {
+		what = fmt.Sprintf("unknown command %q", c.Args().First())
+	}
+	return usage("%s: %s (remedy: one of %s; see `%s --help`)", c.Command.HelpName, what, strings.Join(names, ", "), c.Command.HelpName)
+}
+
+// countArguments refuses more or fewer arguments than ArgsUsage has.
+func countArguments(c *cli.Context) error {
+	least, most := arguments(c.Command)
+	switch n := c.NArg(); {
+	case n < least:
+		return usage("%s needs %s: see `%s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.HelpName)
+	case n > most && most == 0:
+		return usage("%q takes no argument, and %q is one: see `%s --help`", c.Command.Name, c.Args().First(), c.Command.HelpName)
+	case n > most:
+		return usage("%s takes at most %s, and %q is one more: see `%s --help`", c.Command.Name, c.Command.ArgsUsage, c.Args().Get(most), c.Command.HelpName)
+	}
+	return nil
+}
+
+// arguments returns how many arguments a command takes, as its ArgsUsage has it: those in brackets
+// are optional, dots stand for any number.
+func arguments(c *cli.Command) (least, most int) {
+	if runsProgram(c) {
+		return 0, math.MaxInt
+	}
+	for word := range strings.FieldsSeq(c.ArgsUsage) {
+		if !strings.HasPrefix(word, "[") {
+			least++
+		}
+		if strings.Contains(word, "...") {
+			most = math.MaxInt
+		} else if most < math.MaxInt {
+			most++
+		}
+	}
+	return least, most
+}
+
+// run runs a command line, which begins with the program's name, and returns an error that has its
+// status.
+func run(app *cli.App, args []string) error {
+	err := app.Run(flagsFirst(app, args))
+	var noTopic cli.ExitCoder
+	if errors.As(err, &noTopic) {
+		err = asUsage(err) // help of what does not exist
+	}
+	return statused(err, false)
+}
