@@ -29,6 +29,7 @@ var caller = &runccli.Caller{PolicyName: runccli.PolicyName(os.Args[0])}
 func newApp() *cli.App {
 	cli.VersionPrinter = func(c *cli.Context) { version.Print(c.App.Writer) }
 	cli.OsExiter = func(int) {}
+	cli.HelpPrinter = printHelp
 	own := ownCommands()
 	for _, c := range own {
 		withStatuses(c)

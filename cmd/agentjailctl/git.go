@@ -41,7 +41,7 @@ the host: a jail's changes to the settings end with it.
 With --view it runs in a view of DIR, as the jail left it, and what it writes stays
 there. So an agent's commits come out:
 
-   agentjail git --view ID . format-patch --stdout HEAD@{upstream}.. > commits.patch
+   agentjail git --view ID . format-patch --stdout BASE.. > commits.patch
 
 What needs the network or your keys (push, fetch, pull, clone, commit -S) is
 refused. Do it from a repository that is yours alone:

@@ -126,7 +126,7 @@ func (e engineHelp) flags(register bool) []cli.Flag {
 		out = append(out,
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, as a diff, and change nothing"},
 			&cli.StringSliceFlag{
-				Name: "name", Usage: "`NAME` to register, may be repeated; agentjail-X uses [policies.X] of the policy",
+				Name: "name", Usage: "`NAME` to register; agentjail-X uses [policies.X] of the policy",
 				Value: cli.NewStringSlice(names...),
 			},
 			&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM`, absolute; agentjail-X and the shim are looked for beside it (default: the one beside this program)"})

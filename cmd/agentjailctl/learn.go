@@ -38,7 +38,7 @@ refused. Nothing is changed, unless --write names a directory.
 What is learned lets through less than the runs' own profile, never more.
 
    agentjail learn --name build --workspace . -- make
-   agentjail learn --name agent --from ID --from ID --write /etc/agentjail/seccomp`,
+   agentjail learn --name agent --from ID --write /etc/agentjail/seccomp`,
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "from", Usage: "watch the jail `ID` in place of running a command"},
 			&cli.StringFlag{Name: "name", Value: "learned", Usage: "the `NAME` of the new policy"},

@@ -49,21 +49,21 @@ The jail ends with this call, however that ends. The status is the command's own
 agentjail's.
 
    agentjail sandbox --workspace . -- make test
-   agentjail sandbox --allow @pypi --allow files.example.org -- pip download six
-   agentjail sandbox --workspace . --tighten limits.memory=512MiB -- python3 agent.py`,
+   agentjail sandbox --allow @pypi --allow example.org -- pip download six
+   agentjail sandbox -w . --tighten limits.memory=512MiB -- python3 agent.py`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable, at its own path; the command starts in the first one"},
-			&cli.BoolFlag{Name: "review", Usage: "what the command writes to workspaces stays in a view, for `agentjail workspace` to show and apply"},
+			&cli.BoolFlag{Name: "review", Usage: "what the command writes to workspaces stays in a view, for agentjail workspace to show and apply"},
 			&cli.BoolFlag{Name: "direct", Usage: "an agent writes to workspaces at once; by default it writes to a view where that can be made"},
 			&cli.StringFlag{Name: "view", Usage: "go on in the view `NAME` of the first workspace, or make it"},
 			&cli.BoolFlag{Name: "read-only", Usage: "workspaces can only be read"},
 			&cli.StringFlag{Name: "agent", Usage: "run the agent `NAME` (" + strings.Join(agents.Names(), ", ") + ", or a preset in " + agents.DefaultDir + ") with the arguments"},
-			&cli.StringFlag{Name: "home", Usage: "the agent's home: kept for the project (default), empty, or reset, as `HOME`"},
+			&cli.StringFlag{Name: "home", Usage: "the agent's `HOME`: kept for the project (default), empty, or reset"},
 			&cli.StringFlag{Name: "key", Usage: "the agent's key is in `FILE`, which only root can read"},
 			&cli.StringSliceFlag{Name: "volume", Aliases: []string{"v"}, Usage: "mount the directory or file SRC at DST, as `SRC:DST[:ro]`"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`, [policies.NAME] of the policy file"},
-			&cli.StringFlag{Name: "boundary", Usage: "run in a sandbox with a kernel of its own: " + strings.Join(boundaries(), ", ")},
+			&cli.StringFlag{Name: "boundary", Usage: "run in the sandbox `NAME`, with a kernel of its own: " + strings.Join(boundaries(), ", ")},
 			&cli.StringFlag{Name: "config", Usage: "policy `FILE`; only root may be able to write it"},
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + strings.Join(policy.AnnotationNames(), ", ")},
 			&cli.StringSliceFlag{Name: "allow", Usage: "allow connections to `NAME[:PORT,...]`, instead of policy's names"},

@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/seccomp/compare"
 )
 
-var archFlag = &cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "amd64 or arm64", Action: knownArch}
+var archFlag = &cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "`ARCH`, amd64 or arm64", Action: knownArch}
 
 func knownArch(_ *cli.Context, arch string) error {
 	if all := []string{"amd64", "arm64"}; !slices.Contains(all, arch) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
@@ -85,5 +86,35 @@ func TestUsageStatus(t *testing.T) {
 	})
 	if tried < 150 {
 		t.Errorf("only %d command lines were tried", tried)
+	}
+}
+
+// TestHelpWidth: the help of every command, runc's too, fits a terminal of 80 columns, and each option
+// names its value.
+func TestHelpWidth(t *testing.T) {
+	_, out := status(t, "--help")
+	pages := map[string]string{"": out}
+	for _, c := range runtimeCommands() {
+		_, pages[c.Name] = status(t, c.Name, "--help")
+	}
+	each(t, func(words []string, _ *cli.Command) {
+		code, out := status(t, append(slices.Clone(words), "--help")...)
+		if code != 0 {
+			t.Errorf("%s --help: status %d", words, code)
+		}
+		pages[strings.Join(words, " ")] = out
+	})
+	for name, out := range pages {
+		if !strings.HasPrefix(out, "NAME:\n   agentjail "+name) {
+			t.Errorf("%s: no help: %.100s", name, out)
+		}
+		for line := range strings.Lines(out) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpWidth {
+				t.Errorf("%s: %d columns: %s", name, n, line)
+			}
+			if option := strings.TrimSpace(line); strings.HasPrefix(option, "-") && strings.Contains(option, " value") {
+				t.Errorf("%s: the value has no name: %s", name, line)
+			}
+		}
 	}
 }

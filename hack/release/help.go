@@ -93,7 +93,7 @@ func parseHelp(text string) (p *page, subs []string, err error) {
 			p.Description = lines
 		case "COMMANDS":
 			for _, l := range lines {
-				if f := strings.Fields(l); len(f) > 0 {
+				if f := strings.Fields(l); len(f) > 0 && !strings.HasPrefix(l, " ") { // no continued line
 					subs = append(subs, strings.TrimSuffix(f[0], ","))
 				}
 			}
@@ -120,13 +120,13 @@ func parseOptions(lines []string, err error) ([]option, error) {
 			if len(out) == 0 {
 				return nil, fmt.Errorf("%q is no option", l)
 			}
-			out[len(out)-1].Text += " " + strings.TrimSpace(l)
+			last := &out[len(out)-1]
+			last.Text = strings.TrimSpace(last.Text + " " + strings.TrimSpace(l))
 			continue
 		}
 		var o option
 		o.Text = m[2]
-		names, _, _ := strings.Cut(m[1], " [ ") // "--name NAME [ --name NAME ]"
-		for word := range strings.FieldsSeq(names) {
+		for word := range strings.FieldsSeq(m[1]) {
 			word = strings.TrimSuffix(word, ",")
 			if strings.HasPrefix(word, "-") {
 				o.Names = append(o.Names, word)

@@ -25,12 +25,15 @@ DESCRIPTION:
 
 COMMANDS:
    check    say whether a jail's \ name
+            continues
    help, h  Shows a list of commands or help for one command
 
 OPTIONS:
-   --workspace DIR, -w DIR                        let DIR be written
-   --env NAME=VALUE, -e NAME=VALUE [ --env NAME=VALUE, -e NAME=VALUE ]  set NAME=VALUE
-   --json                                         print JSON (default: false)
+   --workspace DIR, -w DIR
+                        let DIR
+                        be written
+   --env NAME=VALUE     set NAME=VALUE
+   --json, -j           print JSON
 `
 
 // TestParseHelp: names, options and commands are read from what the command line library prints.
@@ -46,7 +49,7 @@ func TestParseHelp(t *testing.T) {
 	for _, o := range p.Options {
 		got = append(got, strings.Join(o.Names, "/")+"="+o.Value+":"+o.Text)
 	}
-	if want := "--workspace/-w=DIR:let DIR be written|--env/-e=NAME=VALUE:set NAME=VALUE|--json=:print JSON (default: false)"; strings.Join(got, "|") != want {
+	if want := "--workspace/-w=DIR:let DIR be written|--env=NAME=VALUE:set NAME=VALUE|--json/-j=:print JSON"; strings.Join(got, "|") != want {
 		t.Errorf("the options are %q", got)
 	}
 	if _, _, err := parseHelp("usage: something else\n"); err == nil {

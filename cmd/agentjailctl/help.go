@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+)
+
+// helpWidth is how many columns help has: a terminal's, by default.
+const helpWidth = 80
+
+// printHelp prints the library's help in lines of a terminal's width. hack/release reads its form.
+func printHelp(out io.Writer, template string, data any) {
+	var whole bytes.Buffer
+	cli.HelpPrinterCustom(&whole, template, data, nil)
+	h := helpText{}
+	for line := range strings.Lines(whole.String()) {
+		h.add(strings.TrimRight(line, " \n"))
+	}
+	h.endParagraph()
+	_, _ = h.Buffer.WriteTo(out) // as the library, which has no use for the error
+}
+
+// helpText is help that is being made.
+type helpText struct {
+	bytes.Buffer
+	section   string
+	paragraph []string // its words
+}
+
+// add adds a line of the library's.
+func (h *helpText) add(line string) {
+	text, indented := strings.CutPrefix(line, "   ")
+	if h.section != "DESCRIPTION:" || !indented || strings.HasPrefix(text, " ") {
+		h.endParagraph()
+	}
+	switch {
+	case !indented:
+		if line != "" {
+			h.section = line
+		}
+		h.WriteString(line + "\n")
+	case strings.HasSuffix(h.section, "OPTIONS:"):
+		h.option(text)
+	case h.section == "COMMANDS:":
+		_, short, _ := strings.Cut(text, "  ")
+		head := strings.TrimSuffix(line, strings.TrimLeft(short, " "))
+		h.wrap(head, len(head), strings.Fields(short))
+	case h.section == "DESCRIPTION:" && !strings.HasPrefix(text, " "):
+		h.paragraph = append(h.paragraph, strings.Fields(text)...)
+	case h.section == "NAME:" || h.section == "USAGE:":
+		h.wrap("   ", 3, strings.Fields(text))
+	default:
+		h.WriteString(line + "\n")
+	}
+}
+
+// option adds an option: its names, and below them the text.
+func (h *helpText) option(text string) {
+	names, what, _ := strings.Cut(text, "  ")
+	names, _, repeated := strings.Cut(names, " [ -")
+	names = strings.ReplaceAll(names, " value", " VALUE") // of runc's options, whose texts name none
+	words := strings.Fields(strings.NewReplacer("(default: false)", "", "(default: 0s)", "").Replace(what))
+	if repeated {
+		words = append(words, "(may", "be", "repeated)")
+	}
+	const column = 24
+	head := "   " + names
+	if utf8.RuneCountInString(head)+2 > column {
+		h.WriteString(head + "\n")
+		head = ""
+	}
+	h.wrap(head+strings.Repeat(" ", column-utf8.RuneCountInString(head)), column, words)
+}
+
+// endParagraph adds the paragraph that the lines before were.
+func (h *helpText) endParagraph() {
+	if len(h.paragraph) > 0 {
+		h.wrap("   ", 3, h.paragraph)
+	}
+	h.paragraph = nil
+}
+
+// wrap adds words behind head; further lines begin at the column.
+func (h *helpText) wrap(head string, column int, words []string) {
+	line, width := head, utf8.RuneCountInString(head)
+	for i, w := range words {
+		n := utf8.RuneCountInString(w)
+		if i > 0 && width+1+n > helpWidth {
+			h.WriteString(line + "\n")
+			line, width = strings.Repeat(" ", column), column
+		} else if i > 0 {
+			line, width = line+" ", width+1
+		}
+		line, width = line+w, width+n
+	}
+	h.WriteString(strings.TrimRight(line, " ") + "\n")
+}
