@@ -33,7 +33,7 @@ func diffCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("json") {
-				return printJSON(c, list)
+				return printJSON(c, map[string]any{"changes": append([]changes.Change{}, list...)})
 			}
 			for _, change := range list {
 				if _, err := fmt.Fprintln(c.App.Writer, change); err != nil {

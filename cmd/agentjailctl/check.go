@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/inspect/check"
-	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/runccli"
 )
@@ -47,20 +44,4 @@ failure of agentjail's.`,
 			return err
 		},
 	}
-}
-
-// jsonFlag is the flag of every command with output for programs.
-var jsonFlag = &cli.BoolFlag{Name: "json", Usage: "print JSON"}
-
-// printJSON prints a value as JSON. A jail may have chosen names in it.
-func printJSON(c *cli.Context, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	_, err := c.App.Writer.Write(printable.JSON(b.Bytes()))
-	return err
 }

@@ -108,7 +108,7 @@ func listJournals(c *cli.Context) error {
 		all = append(all, l)
 	}
 	if c.Bool("json") {
-		return printJSON(c, all)
+		return printJSON(c, map[string]any{"journals": all})
 	}
 	for _, l := range all {
 		if _, err := fmt.Fprintf(c.App.Writer, "%-8s %s\n", l.State, printable.Line(l.Name, 0)); err != nil {
@@ -130,7 +130,7 @@ func verifyJournal(c *cli.Context, j *journal.Jail) error {
 		return err
 	}
 	if c.Bool("json") {
-		err = printJSON(c, r)
+		err = printForm(c.App.Writer, verifiedForm, r)
 	} else {
 		err = printVerified(c, r)
 	}

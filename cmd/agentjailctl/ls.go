@@ -59,9 +59,8 @@ func runLs(c *cli.Context) error {
 	}
 	if c.Bool("json") {
 		return printJSON(c, struct {
-			Schema string    `json:"schema"`
-			Jails  []jailRow `json:"jails"`
-		}{"agentjail.ls/1", rows})
+			Jails []jailRow `json:"jails"`
+		}{rows})
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tNAME\tIMAGE\tENGINE\tPOLICY\tAGE\tSTATE\tREFUSED")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -156,9 +155,9 @@ func networkLog(c *cli.Context) error {
 // printEvent prints one event. The jail can influence the names in it.
 func printEvent(c *cli.Context, e decisions.Event) error {
 	if c.Bool("json") {
-		out, err := json.Marshal(e)
+		out, err := encoded(networkEventForm, e)
 		if err == nil {
-			_, err = fmt.Fprintf(c.App.Writer, "%s\n", printable.JSON(out))
+			_, err = fmt.Fprintf(c.App.Writer, "%s\n", out)
 		}
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -48,10 +49,18 @@ line, 125 if the file cannot be read.`,
 			Name: "schema", Usage: "print the JSON Schema of policy files, for editors",
 			Description: "Prints a JSON Schema (2020-12) of the TOML file: each key with its type, values, default\nand explanation.",
 			Action: func(c *cli.Context) error {
-				return printJSON(c, policy.Schema())
+				return printSchema(c)
 			},
 		}},
 	}
+}
+
+// printSchema prints the JSON Schema, which is a form of its own.
+func printSchema(c *cli.Context) error {
+	enc := json.NewEncoder(c.App.Writer)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(policy.Schema())
 }
 
 // policyFile returns the absolute path of the policy file that a call is about.
@@ -76,11 +85,10 @@ func validatePolicy(c *cli.Context) error {
 	}
 	if c.Bool("json") {
 		err = printJSON(c, struct {
-			Schema   string          `json:"schema"`
 			File     string          `json:"file"`
 			Valid    bool            `json:"valid"`
 			Problems policy.Problems `json:"problems"`
-		}{"agentjail.policy.validate/1", path, mistakes == 0, append(policy.Problems{}, problems...)})
+		}{path, mistakes == 0, append(policy.Problems{}, problems...)})
 	} else {
 		err = writeProblems(c, path, problems, mistakes)
 	}
@@ -137,11 +145,10 @@ func showPolicy(c *cli.Context) error {
 	e.Change("--tighten", p)
 	if c.Bool("json") {
 		return printJSON(c, struct {
-			Schema string         `json:"schema"`
 			File   string         `json:"file"`
 			Policy string         `json:"policy,omitempty"`
 			Values []policy.Value `json:"values"`
-		}{"agentjail.policy.show/1", path, c.String("policy"), e.Values()})
+		}{path, c.String("policy"), e.Values()})
 	}
 	for _, v := range e.Values() {
 		if _, err := fmt.Fprintln(c.App.Writer, printable.Line(fmt.Sprintf("%s = %s # %s", v.Key, v.Text, v.From), 0)); err != nil {

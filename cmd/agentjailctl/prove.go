@@ -64,7 +64,7 @@ func proveSeccomp(c *cli.Context) error {
 // writeProofs prints proofs; a claim that fails makes the exit status 1.
 func writeProofs(c *cli.Context, proofs []proof) (err error) {
 	if c.Bool("json") {
-		err = printJSON(c, proofs)
+		err = printJSON(c, map[string]any{"proofs": proofs})
 	} else {
 		err = printProofs(c, proofs)
 	}

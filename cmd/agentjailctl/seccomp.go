@@ -69,7 +69,7 @@ func showSeccomp(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		return printJSON(c, entries)
+		return printJSON(c, map[string]any{"profile": name, "arch": c.String("arch"), "calls": entries})
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	allowed, checked := 0, 0

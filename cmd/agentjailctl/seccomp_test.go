@@ -39,9 +39,12 @@ func TestSeccompShow(t *testing.T) {
 		}
 	}
 	text, err = call(t, "seccomp", "show", "--json", "--arch", "arm64", "strict")
-	var entries []seccomp.Entry
-	if err != nil || json.Unmarshal([]byte(text), &entries) != nil || len(entries) < seccomp.Budget("strict") {
-		t.Errorf("%v: %d entries", err, len(entries))
+	var shown struct {
+		Schema string
+		Calls  []seccomp.Entry
+	}
+	if err != nil || json.Unmarshal([]byte(text), &shown) != nil || len(shown.Calls) < seccomp.Budget("strict") || shown.Schema != "agentjail.seccomp.show/1" {
+		t.Errorf("%v: %s, %d entries", err, shown.Schema, len(shown.Calls))
 	}
 	for _, args := range [][]string{{"seccomp", "show", "none"}, {"seccomp", "show", "--arch", "riscv64"}, {"seccomp", "show", "default", "strict"}} {
 		if _, err := call(t, args...); lifecycle.Status(err) != 2 {
@@ -92,9 +95,12 @@ func TestSeccompProve(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	text, err = call(t, "seccomp", "prove", "--all", "--json")
-	var all []proof
-	if err != nil || json.Unmarshal([]byte(text), &all) != nil || len(all) < 2*len(seccomp.Profiles()) {
-		t.Errorf("%v: %d proofs", err, len(all))
+	var all struct {
+		Schema string
+		Proofs []proof
+	}
+	if err != nil || json.Unmarshal([]byte(text), &all) != nil || len(all.Proofs) < 2*len(seccomp.Profiles()) || all.Schema != "agentjail.seccomp.prove/1" {
+		t.Errorf("%v: %s, %d proofs", err, all.Schema, len(all.Proofs))
 	}
 	for _, args := range [][]string{
 		{"none"},

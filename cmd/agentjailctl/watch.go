@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/otlp"
 	"agentjail.dev/runtime/observe/journal/sources"
@@ -111,10 +109,9 @@ func writeEvent(w io.Writer, e *journal.Event, asJSON bool) error {
 	line := []byte(e.String())
 	if asJSON {
 		var err error
-		if line, err = json.Marshal(e); err != nil {
+		if line, err = encoded(eventForm, e); err != nil {
 			return err
 		}
-		line = printable.JSON(line)
 	}
 	_, err := w.Write(append(line, '\n'))
 	return err

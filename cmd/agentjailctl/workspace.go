@@ -207,13 +207,12 @@ func workspaceDiff(c *cli.Context) error {
 func (o *opened) printJSON(c *cli.Context) error {
 	list := slices.DeleteFunc(slices.Clone(o.chosen), func(c *review.Change) bool { return c.Implied })
 	return printJSON(c, struct {
-		Schema  string           `json:"schema"`
 		ID      string           `json:"id"`
 		Path    string           `json:"path"`
 		State   workspace.State  `json:"state"`
 		Git     []string         `json:"git,omitempty"`
 		Changes []*review.Change `json:"changes"`
-	}{"agentjail.workspace.diff/1", o.ID, o.record.Path, o.record.State, o.review.Git, append([]*review.Change{}, list...)})
+	}{o.ID, o.record.Path, o.record.State, o.review.Git, append([]*review.Change{}, list...)})
 }
 
 // lines writes the changes as text, or as a patch.

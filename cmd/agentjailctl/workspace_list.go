@@ -63,9 +63,8 @@ func workspaceList(c *cli.Context) error {
 	}
 	if c.Bool("json") {
 		return printJSON(c, struct {
-			Schema string    `json:"schema"`
-			Views  []viewRow `json:"views"`
-		}{"agentjail.workspace/1", rows})
+			Views []viewRow `json:"views"`
+		}{rows})
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tNAME\tDIRECTORY\tJAIL\tAGE\tSIZE\tSTATE")

@@ -68,7 +68,7 @@ func TestLoadedFilters(t *testing.T) {
 			}
 			entries = slices.DeleteFunc(entries, func(e seccomp.Entry) bool { return e.Errno != "" })
 			count := fmt.Sprintf("%d pass", len(entries)-c.fewer)
-			p := decode[proved](d, out)
+			p := decode[struct{ Proofs proved }](d, out).Proofs
 			if len(p) != 1 {
 				t.Errorf("%d sets of filters: %s", len(p), out)
 			}

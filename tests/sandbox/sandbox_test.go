@@ -224,11 +224,11 @@ func TestNothingDenied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []struct{ Name string }
-	if err := json.Unmarshal(out, &all); err != nil || len(all) == 0 {
+	var all struct{ Journals []struct{ Name string } }
+	if err := json.Unmarshal(out, &all); err != nil || len(all.Journals) == 0 {
 		t.Fatalf("%v: %s", err, out)
 	}
-	out, err = exec.Command(bin, "denied", "--json", all[0].Name).Output()
+	out, err = exec.Command(bin, "denied", "--json", all.Journals[0].Name).Output()
 	var denied struct{ Denied []any }
 	if err != nil || json.Unmarshal(out, &denied) != nil || len(denied.Denied) != 0 {
 		t.Errorf("%v: %s", err, out)

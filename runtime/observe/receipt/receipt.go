@@ -14,7 +14,7 @@ import (
 )
 
 // schema names the form of a receipt's JSON. Fields are only ever added to it.
-const schema = "agentjail.receipt.v1"
+const schema = "agentjail.receipt/1"
 
 // State reports how far a jail's life is known.
 type State string

@@ -87,7 +87,7 @@ var mayAsk = []string{
 
 // Of makes the file of a jail's events.
 func Of(events []journal.Event, now time.Time) []byte {
-	n := Notice{Schema: "agentjail.denials.v1", About: about, Updated: journal.At(now), Denied: []Denial{}, MayAsk: mayAsk}
+	n := Notice{Schema: "agentjail.denials/1", About: about, Updated: journal.At(now), Denied: []Denial{}, MayAsk: mayAsk}
 	at := map[string]int{}
 	for i := range events {
 		e := &events[i]
