@@ -45,8 +45,8 @@ func printForm(w io.Writer, form string, v any) error {
 	return err
 }
 
-// encoded returns an object as JSON in one line, and adds the name of its form if it has none. Names
-// in it may be a jail's.
+// encoded returns an object as JSON in one line, and adds the name of its form if it has none.
+// Names in it may be a jail's.
 func encoded(form string, v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -17,7 +17,7 @@ func ownCommands() []*cli.Command {
 	return []*cli.Command{
 		sandboxCommand(), workspaceCommand(), gitCommand(), lsCommand(), watchCommand(), deniedCommand(), journalCommand(), gcCommand(),
 		checkCommand(), explainCommand(), inspectCommand(), whyCommand(), learnCommand(), networkCommand(), diffCommand(), exportCommand(),
-		receiptCommand(), policyCommand(), seccompCommand(), installCommand(), uninstallCommand(),
+		receiptCommand(), policyCommand(), seccompCommand(), installCommand(), uninstallCommand(), completionCommand(),
 	}
 }
 

@@ -15,6 +15,13 @@ import (
 // module is agentjail's.
 const module = "agentjail.dev"
 
+// shellFiles are the places below /usr/share at which Debian's shells look for completions.
+var shellFiles = map[string]string{
+	"bash": "bash-completion/completions/agentjail",
+	"zsh":  "zsh/vendor-completions/_agentjail",
+	"fish": "fish/vendor_completions.d/agentjail.fish",
+}
+
 // prepare does what is the same for every architecture: the tool that writes packages, and the help
 // of the programs.
 func (r *release) prepare(ctx context.Context, work string) error {
@@ -36,6 +43,14 @@ func (r *release) prepare(ctx context.Context, work string) error {
 	}
 	if r.help, err = readHelp(ctx, filepath.Join(native, "agentjailctl"), nil); err != nil {
 		return err
+	}
+	r.shells = map[string][]byte{}
+	for shell, file := range shellFiles {
+		text, err := output(ctx, r.o.root, nil, filepath.Join(native, "agentjailctl"), "completion", shell)
+		if err != nil {
+			return err
+		}
+		r.shells[file] = []byte(text + "\n")
 	}
 	r.others, err = otherPrograms(r.o.root, r.mains)
 	return err

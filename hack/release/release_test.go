@@ -1,10 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -123,38 +120,6 @@ func TestIdentify(t *testing.T) {
 	} {
 		if got := identify(text); got != want {
 			t.Errorf("%.40q: %q, not %q", text, got, want)
-		}
-	}
-}
-
-// TestBashCompletion: bash offers the verbs and options of the command that has been typed, and no
-// more.
-func TestBashCompletion(t *testing.T) {
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("needs bash: ", err)
-	}
-	docker := &page{Path: []string{"agentjail", "install", "docker"}, Short: "register", Options: []option{{Names: []string{"--dry-run"}}, {Names: []string{"--name"}, Value: "NAME"}}}
-	install := &page{Path: []string{"agentjail", "install"}, Short: "register", Commands: []*page{docker}}
-	help := &page{Path: []string{"agentjail"}, Short: "run", Commands: []*page{install}, Globals: []option{{Names: []string{"--root"}, Value: "DIRECTORY"}}}
-	file := filepath.Join(t.TempDir(), "agentjail")
-	if err := os.WriteFile(file, completions(help)["bash-completion/completions/agentjail"], 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for line, want := range map[string]string{
-		"agentjail ":                        "install --root",
-		"agentjail in":                      "install",
-		"agentjail install ":                "docker",
-		"agentjail --root /x install do":    "docker",
-		"agentjail install docker --d":      "--dry-run",
-		"agentjail install docker --name ":  "",
-		"agentjail install docker --root x": "",
-	} {
-		words := strings.Split(line, " ")
-		script := fmt.Sprintf(`source %s; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _agentjail; echo "${COMPREPLY[*]}"`, file)
-		out, err := exec.Command(bash, append([]string{"--norc", "-c", script, "bash"}, words...)...).Output()
-		if got := strings.TrimSpace(string(out)); err != nil || got != want {
-			t.Errorf("%q: %q, not %q (%v)", line, got, want, err)
 		}
 	}
 }

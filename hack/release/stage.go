@@ -114,7 +114,7 @@ func (r *release) addManuals(t *tree) error {
 }
 
 func (r *release) addCompletions(t *tree) error {
-	for name, text := range completions(r.help) {
+	for name, text := range r.shells {
 		if err := t.add("/usr/share/"+name, text, 0o644); err != nil {
 			return err
 		}

@@ -22,9 +22,10 @@ type release struct {
 	time    time.Time // the only time that is in what is made
 	nfpm    string    // the program
 	out     string
-	help    *page    // agentjail's own
-	others  []*page  // of its other programs
-	mains   []string // the programs' names
+	help    *page             // agentjail's own
+	shells  map[string][]byte // files of completion, by their path below /usr/share
+	others  []*page           // of its other programs
+	mains   []string          // the programs' names
 }
 
 // newRelease queries git for HEAD.

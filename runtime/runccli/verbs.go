@@ -86,6 +86,7 @@ func Global() []Flag {
 var CtlCommands = []string{
 	"sandbox", "git", "ls", "watch", "denied", "journal", "gc", "check", "explain", "inspect", "why", "learn",
 	"network", "diff", "export", "receipt", "policy", "seccomp", "install", "uninstall", "workspace",
+	"completion",
 }
 
 // Verbs are runc's. They are not to be changed.

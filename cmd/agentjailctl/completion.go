@@ -3,18 +3,81 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/urfave/cli/v2"
 )
 
-// completions are the shells' files, by the path below /usr/share at which Debian's shells look for
-// them.
-func completions(help *page) map[string][]byte {
-	return map[string][]byte{
-		"bash-completion/completions/agentjail":    bash(help),
-		"zsh/vendor-completions/_agentjail":        zsh(help),
-		"fish/vendor_completions.d/agentjail.fish": fish(help),
+func completionCommand() *cli.Command {
+	return &cli.Command{
+		Name: "completion", Usage: "print the completion of commands and options for a shell", ArgsUsage: "SHELL",
+		Description: "SHELL is bash, zsh or fish. Packages install all three.\n\n   source <(agentjail completion bash)",
+		Action: func(c *cli.Context) error {
+			shell := c.Args().First()
+			shells := map[string]func(*page) []byte{"bash": bash, "zsh": zsh, "fish": fish}
+			write, known := shells[shell]
+			if !known {
+				return usage("%q is no shell that is known (remedy: one of %s)", shell, strings.Join(slices.Sorted(maps.Keys(shells)), ", "))
+			}
+			_, err := c.App.Writer.Write(write(pageOf(c.App)))
+			return err
+		},
 	}
+}
+
+// A page is what can be typed after a command.
+type page struct {
+	Path     []string // "agentjail", "install", "docker"
+	Short    string
+	Options  []option
+	Commands []*page
+}
+
+// An option is one of a command's.
+type option struct {
+	Names []string // "--help", "-h"
+	Value bool     // whether it takes one
+	Text  string
+}
+
+func (p *page) name() string { return strings.Join(p.Path, " ") }
+
+// pageOf returns what can be typed after the program's name.
+func pageOf(app *cli.App) *page {
+	top := &page{Path: []string{app.Name}, Short: app.Usage, Options: offered(app.Flags)}
+	top.Commands = pagesOf(top.Path, app.Commands)
+	return top
+}
+
+func pagesOf(above []string, commands []*cli.Command) (out []*page) {
+	for _, c := range commands {
+		if c.Hidden || c.Name == "help" {
+			continue
+		}
+		path := append(slices.Clone(above), c.Name)
+		out = append(out, &page{Path: path, Short: c.Usage, Options: offered(c.Flags), Commands: pagesOf(path, c.Subcommands)})
+	}
+	return out
+}
+
+// offered are the options that help has.
+func offered(flags []cli.Flag) (out []option) {
+	if !slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), "help") }) {
+		flags = append(slices.Clone(flags), cli.HelpFlag) // the library adds it when a command runs
+	}
+	for _, f := range flags {
+		if v, is := f.(cli.VisibleFlag); is && !v.IsVisible() {
+			continue
+		}
+		o := option{Text: strings.ReplaceAll(f.(cli.DocGenerationFlag).GetUsage(), "`", ""), Value: f.(cli.DocGenerationFlag).TakesValue()}
+		for _, name := range f.Names() {
+			o.Names = append(o.Names, strings.Repeat("-", min(2, len(name)))+name)
+		}
+		out = append(out, o)
+	}
+	return out
 }
 
 // walk calls f for a page and all below it.
@@ -30,7 +93,7 @@ func words(p *page) (out []string) {
 	for _, c := range p.Commands {
 		out = append(out, c.Path[len(c.Path)-1])
 	}
-	for _, o := range slices.Concat(p.Globals, p.Options) {
+	for _, o := range p.Options {
 		out = append(out, o.Names...)
 	}
 	return out
@@ -39,8 +102,8 @@ func words(p *page) (out []string) {
 // valued are the options of all commands that take a value.
 func valued(help *page) (out []string) {
 	walk(help, func(p *page) {
-		for _, o := range slices.Concat(p.Globals, p.Options) {
-			if o.Value != "" {
+		for _, o := range p.Options {
+			if o.Value {
 				out = append(out, o.Names...)
 			}
 		}
@@ -96,7 +159,7 @@ func zsh(help *page) []byte {
 		for _, c := range p.Commands {
 			fmt.Fprintf(&b, " %s", zshWord(c.Path[len(c.Path)-1], c.Short))
 		}
-		for _, o := range slices.Concat(p.Globals, p.Options) {
+		for _, o := range p.Options {
 			for _, n := range o.Names {
 				fmt.Fprintf(&b, " %s", zshWord(n, o.Text))
 			}
@@ -120,7 +183,7 @@ func fish(help *page) []byte {
 		for _, c := range p.Commands {
 			fmt.Fprintf(&b, "complete -c agentjail -n %s -a %s -d %s\n", fishQuote(on), c.Path[len(c.Path)-1], fishQuote(c.Short))
 		}
-		for _, o := range slices.Concat(p.Globals, p.Options) {
+		for _, o := range p.Options {
 			fmt.Fprintf(&b, "complete -c agentjail -n %s", fishQuote(on))
 			for _, n := range o.Names {
 				if long, ok := strings.CutPrefix(n, "--"); ok {
@@ -129,7 +192,7 @@ func fish(help *page) []byte {
 					fmt.Fprintf(&b, " -s %s", strings.TrimPrefix(n, "-"))
 				}
 			}
-			if o.Value != "" {
+			if o.Value {
 				b.WriteString(" -r")
 			}
 			fmt.Fprintf(&b, " -d %s\n", fishQuote(o.Text))
