@@ -329,7 +329,10 @@ func whose(o *sandbox.Options, workspace string) error {
 		}
 		o.Workspace, o.UID, o.GID = workspace, st.Uid, st.Gid
 	} else if uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 32); err == nil {
-		gid, _ := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 32)
+		gid, err := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 32)
+		if err != nil {
+			return fmt.Errorf("SUDO_UID is set, and SUDO_GID is no group's id: %w", err)
+		}
 		o.UID, o.GID = uint32(uid), uint32(gid)
 	}
 	o.User, o.Home = "agent", "/tmp/home"

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,8 @@ import (
 	"agentjail.dev/runtime/install"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
+	"agentjail.dev/runtime/workspace/homes"
 )
 
 // uninstallAllCommand returns the command that the removal of a package calls.
@@ -23,7 +27,8 @@ func uninstallAllCommand() *cli.Command {
 that leads to the programs beside this one, as "uninstall docker" and so on do.
 Names that lead elsewhere, to another copy of agentjail for example, stay.
 Refuses while there are jails, rootless ones too: nothing could stop them any
-more when the programs are gone. Packages call it before they are removed.`,
+more when the programs are gone. Packages call it before they are removed.
+Homes of agents and views of workspaces are listed, and kept.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, as a diff, and change nothing"},
 			&cli.BoolFlag{Name: "force", Usage: "also while there are jails"},
@@ -65,7 +70,31 @@ func uninstallAll(c *cli.Context) error {
 		}
 		errs = append(errs, err)
 	}
+	for _, line := range keptWork(homes.DefaultDir, workspace.Of(state.Store{Root: state.DefaultRoot})) {
+		fmt.Fprintln(c.App.Writer, printable.Line(line, 0))
+	}
 	return errors.Join(errs...)
+}
+
+// keptWork lists the users' work that outlives the programs: homes of agents, and views.
+func keptWork(homesDir string, views workspace.Store) (out []string) {
+	all, err := homes.List(homesDir)
+	if err != nil {
+		out = append(out, fmt.Sprintf("kept: homes in %s: %v", homesDir, err))
+	}
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, fmt.Sprintf("kept: the home of %s for %s (remedy: rm %s*)",
+			cmp.Or(all[path].Program, "an agent"), cmp.Or(all[path].Project, "a project that is not recorded"), path))
+	}
+	records, err := views.List()
+	if err != nil {
+		out = append(out, fmt.Sprintf("kept: views in %s: %v", views.Dir, err))
+	}
+	for _, r := range records {
+		out = append(out, fmt.Sprintf("kept: view %s of %s (remedy: agentjail workspace apply %s, or discard %s)",
+			r.ID, cmp.Or(r.Path, "a directory that is not recorded"), r.ID, r.ID))
+	}
+	return out
 }
 
 // removal plans to remove the entries that point to the directory from an engine's configuration;

@@ -4,10 +4,48 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
+	"agentjail.dev/runtime/workspace/homes"
 )
+
+// TestKept: homes and views are named with what removes them, also those whose record is broken.
+func TestKept(t *testing.T) {
+	dir := t.TempDir()
+	h := homes.Home{Dir: filepath.Join(dir, "homes"), Program: "claude", Project: "/src/x", UID: 1000}
+	record := `{"id":"abc","path":"/src/y"}`
+	for path, text := range map[string]string{
+		h.Path():                       "",
+		h.Path() + ".json":             `{"program":"claude","project":"/src/x"}`,
+		dir + "/homes/1/b.ext4":        "",
+		dir + "/views/abc/record.json": record,
+		dir + "/views/def/record.json": "{",
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := keptWork(h.Dir, workspace.Store{Dir: dir + "/views"})
+	slices.Sort(got)
+	want := []string{
+		"kept: the home of an agent for a project that is not recorded (remedy: rm " + dir + "/homes/1/b.ext4*)",
+		"kept: the home of claude for /src/x (remedy: rm " + h.Path() + "*)",
+		"kept: view abc of /src/y (remedy: agentjail workspace apply abc, or discard abc)",
+		"kept: view def of a directory that is not recorded (remedy: agentjail workspace apply def, or discard def)",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("kept:\n%q\nwant\n%q", got, want)
+	}
+	if got := keptWork(dir+"/none", workspace.Store{Dir: dir + "/none"}); len(got) > 0 {
+		t.Errorf("of nothing: %q", got)
+	}
+}
 
 // TestLivingJails: jails whose process runs are found, root's and users'; not those of another
 // boot, nor those that ended.
