@@ -48,7 +48,7 @@ func newApp() *cli.App {
 		Commands:                  slices.Concat(runtimeCommands(), []*cli.Command{specCommand()}, own),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
-				return usage("unknown command %q: see `agentjail --help`", c.Args().First())
+				return asUsage(&runccli.UnknownError{Verb: c.Args().First()})
 			}
 			return cli.ShowAppHelp(c)
 		},

@@ -299,7 +299,9 @@ func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 	for _, n := range c.StringSlice("name") {
 		path := self
 		if name := runccli.PolicyName(n); name != "" {
-			if _, err := policy.Load(caller.Config(), name); register && err != nil {
+			if _, err := policy.Load(caller.Config(), name); register && errors.Is(err, policy.ErrNoPolicy) {
+				return nil, usage("--name %s: each of its containers would be refused: %w", n, err)
+			} else if register && err != nil {
 				return nil, fmt.Errorf("--name %s: each of its containers would be refused: %w", n, err)
 			}
 			path = filepath.Join(filepath.Dir(self), n)

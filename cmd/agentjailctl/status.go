@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // Exit statuses of agentjail's own commands, beside 0 and lifecycle.ExitOwn (docs/commands.md).
@@ -71,7 +72,7 @@ func withStatuses(c *cli.Command) {
 	// `help` and `h` as arguments are a container's name, or a program.
 	c.HideHelpCommand = len(c.Subcommands) == 0
 	c.OnUsageError = func(c *cli.Context, err error, _ bool) error {
-		return statused(usage("%w: see `%s --help`", err, c.Command.HelpName), runs)
+		return statused(usage("%w: see `%s --help`", unknownOption(c.Command, err), c.Command.HelpName), runs)
 	}
 	c.Action = func(c *cli.Context) error {
 		if len(c.Command.Subcommands) > 0 {
@@ -87,6 +88,19 @@ func withStatuses(c *cli.Command) {
 	}
 }
 
+// unknownOption names the option that is most like an unknown one. Other errors stay.
+func unknownOption(c *cli.Command, err error) error {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -") // of package flag
+	if !unknown {
+		return err
+	}
+	var names []string
+	for _, o := range offered(c.Flags) {
+		names = append(names, o.Names...)
+	}
+	return fmt.Errorf("unknown option --%s%s", name, policy.Suggestion("--"+name, names))
+}
+
 // unknownVerb is the error of a group of commands that was called without one of them.
 func unknownVerb(c *cli.Context) error {
 	var names []string
@@ -97,7 +111,7 @@ func unknownVerb(c *cli.Context) error {
 	}
 	what := "a command is missing"
 	if c.NArg() > 0 {
-		what = fmt.Sprintf("unknown command %q", c.Args().First())
+		what = fmt.Sprintf("unknown command %q%s", c.Args().First(), policy.Suggestion(c.Args().First(), names))
 	}
 	return usage("%s: %s (remedy: one of %s; see `%s --help`)", c.Command.HelpName, what, strings.Join(names, ", "), c.Command.HelpName)
 }

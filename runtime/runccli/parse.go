@@ -12,6 +12,7 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/runccli/passthrough"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // options are parsed flags.
@@ -153,7 +154,11 @@ type UnknownError struct{ Verb string }
 
 // Error names the verb, and the command that lists the known ones.
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("unknown command %q: see `agentjail --help`", e.Verb)
+	names := slices.Clone(CtlCommands)
+	for _, v := range Verbs() {
+		names = append(names, v.Name)
+	}
+	return fmt.Sprintf("unknown command %q%s: see `agentjail --help`", e.Verb, policy.Suggestion(e.Verb, names))
 }
 
 // usage sets the status of a command line that names no verb of runc's, whose statuses are runc's:

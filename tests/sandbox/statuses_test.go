@@ -20,6 +20,14 @@ func TestStatuses(t *testing.T) {
 		text string
 	}{
 		{"no-such-command", 2, "unknown command"},
+		{"inspct x", 2, `did you mean "inspect"?`},
+		{"network relaod x", 2, `did you mean "reload"?`},
+		{"denied --jsn x", 2, `did you mean "--json"?`},
+		{"denied x --jsn", 2, `did you mean "--json"?`},
+		{"sandbox --workspce . -- true", 125, `did you mean "--workspace"?`},
+		{"install docker --name agentjail-no-such", 2, "no-such"},
+		{"gc --no-such-option", 2, "no-such-option"},
+		{"completion tcsh", 2, "(remedy: one of bash, fish, zsh)"},
 		{"--no-such-option ls", 2, "no-such-option"},
 		{"create x", 1, "config.json"}, // runc's status,
 		{"help no-such-command", 2, "no-such-command"},

@@ -135,7 +135,7 @@ func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
 	slices.Sort(unknown)
 	for _, name := range unknown {
 		names := AnnotationNames()
-		near := suggestion(strings.TrimPrefix(name, AnnotationPrefix), names)
+		near := Suggestion(strings.TrimPrefix(name, AnnotationPrefix), names)
 		if near == "" {
 			near = "; known are " + strings.Join(names, ", ")
 		}

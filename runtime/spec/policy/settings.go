@@ -129,7 +129,7 @@ func (f *file) credentials(policy string, all map[string]any, lines lines, at []
 
 // unknownKey is the text about a key that does not exist.
 func unknownKey(key, name string, known []string) string {
-	near := suggestion(name, known)
+	near := Suggestion(name, known)
 	if near == "" {
 		near = " (remedy: `agentjail policy schema` has all keys)"
 	}
@@ -234,9 +234,9 @@ func (l lines) note(data []byte, p *unstable.Parser, within []string, key unstab
 // of returns the line of a key; 0 if it is not known.
 func (l lines) of(parts ...string) int { return l[strings.Join(parts, "\x00")] }
 
-// suggestion is the end of an error about an unknown name: the known one that is most like it,
+// Suggestion returns the end of an error about an unknown name: the known one that is most like it,
 // or nothing where none is near.
-func suggestion(name string, known []string) string {
+func Suggestion(name string, known []string) string {
 	best, least := "", min(4, 1+len(name)/3)
 	name = strings.ToLower(name)
 	for _, k := range slices.Sorted(slices.Values(known)) {
