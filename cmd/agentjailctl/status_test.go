@@ -109,7 +109,7 @@ func TestHelpWidth(t *testing.T) {
 			t.Errorf("%s: no help: %.100s", name, out)
 		}
 		for line := range strings.Lines(out) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpWidth {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("%s: %d columns: %s", name, n, line)
 			}
 			if option := strings.TrimSpace(line); strings.HasPrefix(option, "-") && strings.Contains(option, " value") {
