@@ -73,7 +73,7 @@ func offered(flags []cli.Flag) (out []option) {
 		}
 		o := option{Text: strings.ReplaceAll(f.(cli.DocGenerationFlag).GetUsage(), "`", ""), Value: f.(cli.DocGenerationFlag).TakesValue()}
 		for _, name := range f.Names() {
-			o.Names = append(o.Names, strings.Repeat("-", min(2, len(name)))+name)
+			o.Names = append(o.Names, dashed(name))
 		}
 		out = append(out, o)
 	}
@@ -200,6 +200,9 @@ func fish(help *page) []byte {
 	})
 	return b.Bytes()
 }
+
+// dashed is an option's name as it is typed.
+func dashed(name string) string { return strings.Repeat("-", min(2, len(name))) + name }
 
 // condition is fish's test that a page's words come next.
 func condition(p *page) string {

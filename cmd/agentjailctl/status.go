@@ -98,7 +98,8 @@ func unknownOption(c *cli.Command, err error) error {
 	for _, o := range offered(c.Flags) {
 		names = append(names, o.Names...)
 	}
-	return fmt.Errorf("unknown option --%s%s", name, policy.Suggestion("--"+name, names))
+	name = dashed(name)
+	return fmt.Errorf("unknown option %s%s", name, policy.Suggestion(name, names))
 }
 
 // unknownVerb is the error of a group of commands that was called without one of them.
@@ -113,7 +114,7 @@ func unknownVerb(c *cli.Context) error {
 	if c.NArg() > 0 {
 		what = fmt.Sprintf("unknown command %q%s", c.Args().First(), policy.Suggestion(c.Args().First(), names))
 	}
-	return usage("%s: %s (remedy: one of %s; see `%s --help`)", c.Command.HelpName, what, strings.Join(names, ", "), c.Command.HelpName)
+	return usage("%s: %s (remedy: one of %s; see `%s --help`)", c.Command.Name, what, strings.Join(names, ", "), c.Command.HelpName)
 }
 
 // countArguments refuses more or fewer arguments than ArgsUsage has.
