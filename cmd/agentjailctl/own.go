@@ -46,7 +46,7 @@ func gcCommand() *cli.Command {
 			for _, k := range reaped {
 				fmt.Fprintf(c.App.Writer, "reclaimed %s\n", k)
 			}
-			return errors.Join(err, pruneJournals(c))
+			return errors.Join(err, pruneJournals(c), reportViews(c, workspace.Of(r.Store)))
 		},
 	}
 }

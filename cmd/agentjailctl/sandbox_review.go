@@ -57,7 +57,7 @@ func reviewed(c *cli.Context, o *sandbox.Options, agent *agentRun) error {
 
 // unreviewable reports why there can be no view of a sandbox's workspaces; "" where there can be.
 func unreviewable(o sandbox.Options) string {
-	if err := workspace.CheckLoop(); err != nil {
+	if err := workspace.CheckHost(); err != nil {
 		return err.Error()
 	}
 	for _, dir := range append([]string{o.Workspace}, o.Further...) {

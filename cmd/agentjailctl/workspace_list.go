@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/workspace"
 )
@@ -20,8 +23,9 @@ func workspaceListCommand() *cli.Command {
 		Name: "list", Aliases: []string{"ls"}, Usage: "list views, the oldest first",
 		Description: `SIZE is what a view takes up on the disk. A view is "open" while a jail has it, "ended"
 after that, and "incomplete" where the machine ended first: what was written last may be
-missing. While a view is open, a file that is made in the directory can be missing in
-the jail.`,
+missing. "expired" is one beyond the bounds of policy (workspace.keep_for,
+workspace.keep_size), which stays until it is discarded. While a view is open, a file
+that is made in the directory can be missing in the jail.`,
 		Flags:  []cli.Flag{jsonFlag},
 		Action: workspaceList,
 	}
@@ -31,6 +35,7 @@ func workspaceDiscardCommand() *cli.Command {
 	return &cli.Command{
 		Name: "discard", Usage: "remove a view, or its changes of some paths", ArgsUsage: "ID [PATH...]",
 		Description: "The directory stays as it is. A view that a jail has is not changed. Without PATHs all that\njails wrote is removed.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "expired", Usage: "in place of ID: each view that the list has as expired"}},
 		Action:      workspaceDiscard,
 	}
 }
@@ -44,6 +49,7 @@ type viewRow struct {
 	Made      string          `json:"made"`
 	Size      int64           `json:"size"`
 	State     workspace.State `json:"state"`
+	Expired   bool            `json:"expired,omitempty"`
 	made      time.Time
 }
 
@@ -56,10 +62,12 @@ func workspaceList(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	rows := []viewRow{}
+	rows, expired := []viewRow{}, expiredViews(c, store, all)
 	for _, r := range all {
 		made := time.Unix(0, r.Since)
-		rows = append(rows, viewRow{r.ID, r.Name, r.Path, r.Jail, made.UTC().Format(time.RFC3339), store.Room(r), r.State, made})
+		rows = append(rows, viewRow{
+			r.ID, r.Name, r.Path, r.Jail, made.UTC().Format(time.RFC3339), store.Room(r), r.State, slices.Contains(expired, r), made,
+		})
 	}
 	if c.Bool("json") {
 		return printJSON(c, struct {
@@ -69,17 +77,55 @@ func workspaceList(c *cli.Context) error {
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tNAME\tDIRECTORY\tJAIL\tAGE\tSIZE\tSTATE")
 	for _, r := range rows {
+		state := string(r.State)
+		if r.Expired {
+			state += ", expired"
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Name, printable.Line(r.Directory, 0), shortID(r.Jail), age(time.Since(r.made)),
-			policy.Size(r.Size), r.State)
+			policy.Size(r.Size), state)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	noteExpired(os.Stderr, store, all, expired)
+	return nil
+}
+
+// expiredViews returns the views beyond policy's bounds; none with a policy that cannot be read.
+func expiredViews(c *cli.Context, store workspace.Store, all []*workspace.Record) []*workspace.Record {
+	p, err := policy.Load(c.String("config"), runccli.PolicyName(os.Args[0]))
+	if err != nil {
+		return nil // the caller, or check, has reported it
+	}
+	return store.Expired(all, time.Duration(p.Workspace.KeepFor), int64(p.Workspace.KeepSize))
+}
+
+// noteExpired writes a line about expired views, if there are any.
+func noteExpired(out io.Writer, store workspace.Store, all, expired []*workspace.Record) {
+	if len(expired) > 0 {
+		fmt.Fprintf(out, "agentjail: %d of %d views are expired and take up %s (policy: workspace.keep_for, workspace.keep_size): sudo agentjail workspace discard --expired\n",
+			len(expired), len(all), policy.Size(store.Held(expired)))
+	}
+}
+
+// reportViews writes what noteExpired has, for gc.
+func reportViews(c *cli.Context, store workspace.Store) error {
+	all, err := store.List()
+	if err == nil {
+		noteExpired(c.App.Writer, store, all, expiredViews(c, store, all))
+	}
+	return err
 }
 
 func workspaceDiscard(c *cli.Context) error {
-	if c.NArg() > 1 {
+	switch {
+	case c.Bool("expired") && c.NArg() > 0:
+		return usage("discard has either --expired or the id of a view")
+	case c.Bool("expired"):
+		return discardExpired(c)
+	case c.NArg() > 1:
 		return discardPaths(c)
-	}
-	if c.NArg() == 0 {
+	case c.NArg() == 0:
 		return usage("discard needs the id of a view: see `agentjail workspace list`")
 	}
 	store, err := workspaceStore(c)
@@ -90,11 +136,37 @@ func workspaceDiscard(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	return discard(c, store, r)
+}
+
+// discardExpired removes each expired view.
+func discardExpired(c *cli.Context) error {
+	store, err := workspaceStore(c)
+	if err != nil {
+		return err
+	}
+	r, err := newRuntime(c) // with a policy that can be read
+	if err != nil {
+		return err
+	}
+	all, err := store.List()
+	if err != nil {
+		return err
+	}
+	bounds := r.Policy.Workspace
+	var errs []error
+	for _, r := range store.Expired(all, time.Duration(bounds.KeepFor), int64(bounds.KeepSize)) {
+		errs = append(errs, discard(c, store, r))
+	}
+	return errors.Join(errs...)
+}
+
+func discard(c *cli.Context, store workspace.Store, r *workspace.Record) error {
 	if err := store.Discard(r); err != nil {
 		return err
 	}
 	noteView(r, journal.Event{Kind: journal.WorkspaceDiscard, Detail: journal.ViewDiscarded{View: r.ID, Directory: r.Path}})
-	_, err = fmt.Fprintf(c.App.Writer, "discarded %s of %s\n", r.ID, printable.Line(r.Path, 0))
+	_, err := fmt.Fprintf(c.App.Writer, "discarded %s of %s\n", r.ID, printable.Line(r.Path, 0))
 	return err
 }
 

@@ -76,7 +76,7 @@ func (s *stager) findReview(b plan.Bind, src *bindsource.Source) (*workspace.Rec
 		name = s.Reviewed
 	}
 	r := &workspace.Record{
-		Name: name, At: at, Size: int64(s.Plan.Workspace.Size), Files: s.Plan.Workspace.Files, Hide: s.Plan.Hide,
+		Name: name, At: at, Size: int64(s.Plan.Workspace.Size), Files: s.Plan.Workspace.Inodes(), Hide: s.Plan.Hide,
 	}
 	if name != "" {
 		had, err := w.Open(name)

@@ -25,29 +25,41 @@ const MinSize = 16 << 20
 // idmaps mounts has them.
 const features = "none,has_journal,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
 
+// mkfs is where mkfs.ext4 is if PATH does not have it, and loopControl the device that finds free
+// loop devices; variables for tests.
+var mkfs, loopControl = "/usr/sbin/mkfs.ext4", "/dev/loop-control"
+
 // makeFS makes an ext4 file system in a file, whose top belongs to owner (UID:GID).
 func makeFS(path string, size, files int64, owner string, more ...string) error {
 	journal := "4"
 	if size >= 1<<30 {
 		journal = "16"
 	}
-	program, err := exec.LookPath("mkfs.ext4")
+	program, err := findMkfs()
 	if err != nil {
-		program = "/usr/sbin/mkfs.ext4"
+		return err
 	}
 	args := []string{
 		"-q", "-F", "-b", "4096", "-I", "256", "-m", "0", "-O", features, "-J", "size=" + journal,
 		"-N", strconv.FormatInt(files, 10), "-E", "nodiscard,lazy_itable_init=1,root_owner=" + owner,
 	}
 	args = append(append(args, more...), path, strconv.FormatInt(size>>10, 10)+"k")
-	out, err := exec.Command(program, args...).CombinedOutput()
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return refusal.New(refusal.Workspace, "mkfs.ext4 is not installed").About("a view").WithRemedy("apt-get install e2fsprogs")
-	case err != nil:
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("mkfs.ext4: %w: %s", err, bytes.TrimSpace(out))
 	}
 	return nil
+}
+
+// findMkfs returns the path of mkfs.ext4, or refuses a host without it.
+func findMkfs() (string, error) {
+	if program, err := exec.LookPath("mkfs.ext4"); err == nil {
+		return program, nil
+	}
+	if err := unix.Access(mkfs, unix.X_OK); err != nil {
+		return "", refusal.New(refusal.Workspace, "mkfs.ext4, which makes its file system, is not installed").
+			WithRemedy("apt-get install e2fsprogs, or that package of the system's")
+	}
+	return mkfs, nil
 }
 
 // template returns an image without files, which is made once.
@@ -209,17 +221,29 @@ func boundTo(image *os.File) (*os.File, error) {
 
 // CheckLoop refuses a host without loop devices.
 func CheckLoop() error {
-	if _, err := os.Lstat("/dev/loop-control"); err != nil {
-		return refusal.New(refusal.Workspace, "this machine has no loop devices: %v", err).About("a view").WithRemedy("modprobe loop")
+	if _, err := os.Lstat(loopControl); err != nil {
+		return refusal.New(refusal.Workspace, "this machine has no loop devices: %v", err).WithRemedy("modprobe loop")
 	}
 	return nil
 }
 
+// CheckHost refuses a host on which no image can be made and mounted.
+func CheckHost() error {
+	if err := CheckLoop(); err != nil {
+		return err
+	}
+	_, err := findMkfs()
+	return err
+}
+
 // bind binds an image to a free loop device, which is released with its last user.
 func bind(image *os.File) (*os.File, error) {
-	control, err := os.OpenFile("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err := CheckLoop(); err != nil {
+		return nil, err
+	}
+	control, err := os.OpenFile(loopControl, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, CheckLoop()
+		return nil, err
 	}
 	defer control.Close()
 	for range 64 {

@@ -260,6 +260,34 @@ func (s Store) Held(all []*Record) int64 {
 	return sum
 }
 
+// Used returns when a jail had a view last: it began or ended then.
+func (s Store) Used(r *Record) time.Time {
+	fi, err := os.Lstat(s.path(r.ID, recordFile))
+	if err != nil {
+		return r.Began()
+	}
+	return fi.ModTime()
+}
+
+// Expired returns those of the views, each of which no jail has, that were not used for a time, and
+// the ones used longest ago of those without which all take up no more than a size. 0 sets no bound.
+func (s Store) Expired(all []*Record, age time.Duration, size int64) (out []*Record) {
+	held, used := s.Held(all), map[*Record]time.Time{}
+	for _, r := range all {
+		used[r] = s.Used(r)
+	}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b *Record) int { return used[a].Compare(used[b]) })
+	for _, r := range all {
+		old := age > 0 && time.Since(used[r]) > age
+		if r.State != Open && (old || size > 0 && held > size) {
+			out = append(out, r)
+			held -= s.Room(r)
+		}
+	}
+	return out
+}
+
 // Room returns the number of bytes that a view takes up on the disk.
 func (s Store) Room(r *Record) int64 {
 	var st unix.Stat_t

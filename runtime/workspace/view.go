@@ -25,8 +25,8 @@ const mountFlags = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_A
 // Make makes a view of a directory that is open, with the fields of r that describe the jail, the
 // name and the bounds. It sets the others.
 func (s Store) Make(r *Record, dir *os.File) (err error) {
-	if err := CheckLoop(); err != nil {
-		return err
+	if err := CheckHost(); err != nil {
+		return fmt.Errorf("a view: %w", err)
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return fmt.Errorf("making the directory of views: %w", err)

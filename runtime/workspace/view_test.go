@@ -12,6 +12,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // size is the test's: the smallest.
@@ -236,6 +237,72 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// TestExpired: views that no jail has expire by their age, and the ones used longest ago by the size of all.
+func TestExpired(t *testing.T) {
+	s := Store{Dir: t.TempDir(), Boot: "this"}
+	var all []*Record
+	for i, state := range []State{Open, Ended, Ended, Incomplete} { // the last is the oldest
+		r := &Record{ID: string(rune('a' + i)), State: state, Boot: "this"}
+		used := time.Now().Add(-time.Duration(i) * time.Hour)
+		if err := errors.Join(os.Mkdir(filepath.Join(s.Dir, r.ID), 0o700), s.save(r), os.WriteFile(s.path(r.ID, imageFile), make([]byte, 1<<20), 0o600),
+			os.Chtimes(s.path(r.ID, recordFile), used, used)); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	one := s.Room(all[0])
+	for _, c := range []struct {
+		age  time.Duration
+		size int64
+		want string
+	}{
+		{0, 0, ""},
+		{90 * time.Minute, 0, "dc"},
+		{time.Nanosecond, 0, "dcb"},
+		{0, 4 * one, ""},
+		{0, 4*one - 1, "d"},
+		{0, 2 * one, "dc"},
+		{0, 1, "dcb"},
+		{150 * time.Minute, 3 * one, "d"}, // after the old one the size holds
+	} {
+		got := ""
+		for _, r := range s.Expired(all, c.age, c.size) {
+			got += r.ID
+		}
+		if got != c.want {
+			t.Errorf("%v, %d: %q, and not %q", c.age, c.size, got, c.want)
+		}
+	}
+}
+
+// TestHostLacks: without mkfs.ext4 or loop devices a view is refused by name, with nothing made.
+func TestHostLacks(t *testing.T) {
+	lower, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lower.Close()
+	t.Setenv("PATH", t.TempDir())
+	wasMkfs, wasLoop := mkfs, loopControl
+	t.Cleanup(func() { mkfs, loopControl = wasMkfs, wasLoop })
+	for _, c := range []struct{ mkfs, loop, want string }{
+		{"/nonexistent", "/dev/null", "mkfs.ext4, which makes its file system, is not installed (remedy: apt-get install e2fsprogs"},
+		{"/bin/true", "/nonexistent", "no loop devices: lstat /nonexistent: no such file or directory (remedy: modprobe loop)"},
+	} {
+		mkfs, loopControl = c.mkfs, c.loop
+		s := Store{Dir: filepath.Join(t.TempDir(), "w")}
+		if err := s.Make(&Record{Size: size, Files: 1000}, lower); !errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v", err)
+		}
+		if _, err := os.Lstat(s.Dir); err == nil {
+			t.Error("something was made")
+		}
+		if _, err := MountOwn(lower, 0); c.loop == "/nonexistent" && (!errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("a home: %v", err)
+		}
+	}
+}
+
 func TestApplied(t *testing.T) {
 	s, r, _, _ := begun(t, "")
 	if err := s.SaveApplied(r, map[string]int64{".": 1, "a/b": 2}); err != nil {
@@ -243,5 +310,20 @@ func TestApplied(t *testing.T) {
 	}
 	if got, err := s.Applied(r); err != nil || len(got) != 2 || got["a/b"] != 2 {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestSmallest: mkfs.ext4 makes layers of policy's bounds, with as many files as policy has in them.
+func TestSmallest(t *testing.T) {
+	if _, err := findMkfs(); err != nil {
+		t.Skip(err)
+	}
+	for _, bytes := range []policy.Size{size, 64 << 20, 3<<30 + 5000} {
+		p := policy.Default().Workspace
+		p.Size = bytes
+		image := filepath.Join(t.TempDir(), "image")
+		if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, int64(bytes)), makeFS(image, int64(bytes), p.Inodes(), "0:0")); err != nil {
+			t.Errorf("%s, %d files: %v", bytes, p.Inodes(), err)
+		}
 	}
 }

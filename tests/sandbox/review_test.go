@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"agentjail.dev/runtime/state"
 	workspaces "agentjail.dev/runtime/workspace"
@@ -135,6 +136,52 @@ func TestReviewGoesOn(t *testing.T) {
 	}
 	if code, out := ctl(t, "workspace", "list"); code != 0 || strings.Count(out, dir) != 1 {
 		t.Errorf("status %d, %q", code, out)
+	}
+}
+
+// TestReviewExpires: a view beyond policy's bounds is reported by each command, and goes by one of them alone.
+func TestReviewExpires(t *testing.T) {
+	dir, policy := repository(t), small(t)
+	store := workspaces.Of(state.Store{Root: state.DefaultRoot})
+	var ids []string
+	for _, name := range []string{"old", "new"} {
+		name += filepath.Base(dir)
+		if code, out, errs := inView(t, policy, dir, "echo 1 >n", "--view", name); code != 0 {
+			t.Fatalf("status %d, %q, %q", code, out, errs)
+		}
+		r, err := store.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	t.Cleanup(func() { ctl(t, "workspace", "discard", ids[1]) })
+	long := time.Now().Add(-31 * 24 * time.Hour)
+	if err := os.Chtimes(filepath.Join(store.Dir, ids[0], "record.json"), long, long); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"workspace", "list"}, {"gc"}} {
+		if code, out := ctl(t, args...); code != 0 || !strings.Contains(out, "1 of ") || !strings.Contains(out, "views are expired and take up 32MiB") {
+			t.Errorf("%q: status %d, %q", args, code, out)
+		}
+	}
+	if _, out := ctl(t, "check", "-v"); !strings.Contains(out, "1 are beyond workspace.keep_for") {
+		t.Errorf("check: %q", out)
+	}
+	_, out := ctl(t, "workspace", "list")
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, ids[0]) && !strings.Contains(line, "ended, expired") || strings.HasPrefix(line, ids[1]) && strings.Contains(line, "expired") {
+			t.Errorf("listed as %q", line)
+		}
+	}
+	if code, out := ctl(t, "workspace", "discard", "--expired", ids[1]); code == 0 || !strings.Contains(out, "either") {
+		t.Errorf("status %d, %q", code, out)
+	}
+	if code, out := ctl(t, "workspace", "discard", "--expired"); code != 0 || !strings.Contains(out, "discarded "+ids[0]) || strings.Contains(out, ids[1]) {
+		t.Errorf("status %d, %q", code, out)
+	}
+	if _, out := ctl(t, "workspace", "list"); strings.Contains(out, ids[0]) || !strings.Contains(out, ids[1]) || strings.Contains(out, "expired") {
+		t.Errorf("left: %q", out)
 	}
 }
 

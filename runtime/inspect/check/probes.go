@@ -23,6 +23,7 @@ var probes = slices.Concat([]probe{
 	{"builds", rings.None, "builds of images", never, imageBuilds},
 	{"init-step", rings.None, "init step into a jail", always, lastStep},
 	{"state", rings.None, "state directory", always, stateDir},
+	{"views", rings.None, "views of directories", never, views},
 
 	{"namespaces", rings.Resources, "namespaces", always, plainNamespaces},
 	{"cgroup-namespace", rings.Resources, "cgroup namespace", always, cgroupNamespace},

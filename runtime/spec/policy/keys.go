@@ -155,7 +155,9 @@ var Keys = []Key{
 
 	{"workspace.review", "patterns of directories whose writable mounts are views: \"/home/*/src/**\" (workspace.md)", nil, moreEntries},
 	{"workspace.size", "of each view's layer, taken from the disk of /var/lib/agentjail as a whole", nil, lowerValue},
-	{"workspace.files", "files in it", nil, lowerValue},
+	{"workspace.files", "files in it; at most one for each 4KiB", nil, lowerValue},
+	{Name: "workspace.keep_for", About: "the time since a jail had a view, as \"12h\", \"30d\" or \"8w\"; older ones are reported; 0s sets no bound"},
+	{Name: "workspace.keep_size", About: "of all views; beyond it the oldest are reported; 0B sets no bound"},
 
 	{
 		"ebpf.block", "what eBPF programs refuse beyond their default: \"exec\", \"trace\", \"connect\", \"bind\"; takes agentjail-journal, " +

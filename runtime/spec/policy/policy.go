@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/spec/credential"
@@ -396,7 +397,7 @@ func Default() Policy {
 		Process:   Process{Environment: true},
 		Network:   Network{Mode: NetworkNone, Filter: "required"},
 		Journal:   Journal{Enabled: true, Size: 4 << 20, Keep: 1000, KeepSize: 256 << 20, Receipt: ReceiptBrief, Inside: InsideOff},
-		Workspace: Workspace{Size: 2 << 30, Files: 1 << 18},
+		Workspace: Workspace{Size: 2 << 30, Files: 1 << 18, KeepFor: Span(30 * 24 * time.Hour)},
 	}
 }
 

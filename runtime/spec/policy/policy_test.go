@@ -80,6 +80,8 @@ var others = map[string]struct {
 	"workspace.review":     {`["/home/*/src/**"]`, []string{"/home/*/src/**"}},
 	"workspace.size":       {`"64MiB"`, Size(64 << 20)},
 	"workspace.files":      {`1000`, int64(1000)},
+	"workspace.keep_for":   {`"8w"`, Span(8 * 7 * 24 * time.Hour)},
+	"workspace.keep_size":  {`"10GiB"`, Size(10 << 30)},
 	"ebpf.block":           {`["exec", "bind"]`, []string{"exec", "bind"}},
 	"shim.logs":            {`["/var/log/jails"]`, []string{"/var/log/jails"}},
 	"network.filter":       {`"optional"`, "optional"},

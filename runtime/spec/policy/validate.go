@@ -112,11 +112,12 @@ var checks = map[string]func(Policy) error{
 		}
 		return notNegative("journal.size", int64(p.Journal.Size))
 	},
-	"journal.required": func(p Policy) error { return p.Journal.checkRequired() },
-	"workspace.review": func(p Policy) error { return p.Workspace.checkReview() },
-	"workspace.size":   func(p Policy) error { return p.Workspace.checkSize() },
-	"workspace.files":  func(p Policy) error { return p.Workspace.checkFiles() },
-	"ebpf.block":       func(p Policy) error { return p.EBPF.validate() },
+	"journal.required":    func(p Policy) error { return p.Journal.checkRequired() },
+	"workspace.review":    func(p Policy) error { return p.Workspace.checkReview() },
+	"workspace.size":      func(p Policy) error { return p.Workspace.checkSize() },
+	"workspace.files":     func(p Policy) error { return p.Workspace.checkFiles() },
+	"workspace.keep_size": func(p Policy) error { return p.Workspace.checkKeepSize() },
+	"ebpf.block":          func(p Policy) error { return p.EBPF.validate() },
 }
 
 // credentialFaults looks at each credential, and at all together.

@@ -15,9 +15,13 @@ type Workspace struct {
 	// Review are patterns of directories of the host's whose writable mounts are views: a pattern
 	// is a path in which `*` stands for a part of a name, and `**` for any number of names.
 	Review []string `toml:"review" json:"review,omitempty"`
-	// Size and Files bound each view's layer, in bytes and inodes.
+	// Size and Files bound each view's layer, in bytes and inodes (Inodes).
 	Size  Size  `toml:"size" json:"size"`
 	Files int64 `toml:"files" json:"files"`
+	// KeepFor and KeepSize bound how long views stay after their last jail, and what all views take
+	// up on the disk; 0 sets no bound. Views beyond them are reported, and removed by a command.
+	KeepFor  Span `toml:"keep_for" json:"keepFor,omitempty"`
+	KeepSize Size `toml:"keep_size" json:"keepSize,omitempty"`
 	// Wanted are the destinations for which an annotation or the command line requests a view; All
 	// is every writable directory.
 	Wanted []string `toml:"-" json:"wanted,omitempty"`
@@ -31,8 +35,15 @@ const (
 	WorkspaceReview     = "review"
 )
 
-// minWorkspace is the smallest layer: a file system with a journal.
-const minWorkspace = 16 << 20
+// minWorkspace is the smallest layer, a file system with a journal, and maxWorkspace the largest:
+// ext4 of 2^32 blocks (ext4(5), 64bit).
+const minWorkspace, maxWorkspace = 16 << 20, 15 << 40
+
+// blockOfInode is the part of ext4 for which it can have one file (ext4(5)).
+const blockOfInode = 4 << 10
+
+// Inodes returns the number of files in a layer: Files, unless it is too small for them.
+func (w Workspace) Inodes() int64 { return min(w.Files, int64(w.Size)/blockOfInode) }
 
 // want applies the annotation: `review`, or destinations separated by commas.
 func (w *Workspace) want(text string) (bool, error) {
@@ -75,7 +86,10 @@ func (w Workspace) checkSize() error {
 	if w.Size < minWorkspace {
 		return fmt.Errorf("workspace.size = %q: must be at least %q", w.Size, Size(minWorkspace))
 	}
-	return notNegative("workspace.size", int64(w.Size))
+	if w.Size > maxWorkspace {
+		return fmt.Errorf("workspace.size = %q: must be at most %q", w.Size, Size(maxWorkspace))
+	}
+	return nil
 }
 
 func (w Workspace) checkFiles() error {
@@ -83,6 +97,10 @@ func (w Workspace) checkFiles() error {
 		return fmt.Errorf("workspace.files = %d: must be between 256 and %d", w.Files, 1<<30)
 	}
 	return nil
+}
+
+func (w Workspace) checkKeepSize() error {
+	return notNegative("workspace.keep_size", int64(w.KeepSize))
 }
 
 func checkPattern(p string) error {

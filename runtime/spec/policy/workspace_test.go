@@ -31,3 +31,23 @@ func TestWants(t *testing.T) {
 		}
 	}
 }
+
+// TestLayer: a layer has no more files than ext4 can have in it, and a size that ext4 can have.
+func TestLayer(t *testing.T) {
+	for _, c := range []struct {
+		size Size
+		want int64
+	}{{2 << 30, 1 << 18}, {64 << 20, 16384}, {16 << 20, 4096}} {
+		if got := (Workspace{Size: c.size, Files: 1 << 18}).Inodes(); got != c.want {
+			t.Errorf("%s: %d, and not %d", c.size, got, c.want)
+		}
+	}
+	for _, size := range []Size{0, 16<<20 - 1, 16 << 40} {
+		if (Workspace{Size: size}).checkSize() == nil {
+			t.Errorf("%s is taken", size)
+		}
+	}
+	if (Workspace{KeepSize: -1}).checkKeepSize() == nil {
+		t.Error("a negative size is taken")
+	}
+}

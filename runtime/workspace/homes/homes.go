@@ -133,6 +133,9 @@ func (h Home) describe(path string) error {
 
 // make makes the file, locks it and moves it to its path.
 func (h Home) make(path string) (_ *os.File, err error) {
+	if err := workspace.CheckHost(); err != nil {
+		return nil, err
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), unfinished+"*")
 	if err != nil {
 		return nil, err
