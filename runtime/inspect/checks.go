@@ -28,6 +28,7 @@ var checks = []check{
 	{ring: rings.Resources, name: "root", run: rootLayer},
 	{ring: rings.Resources, name: "tmpfs", run: tmpfsCaps},
 	{ring: rings.Resources, name: "bind mounts", run: bindMounts},
+	{ring: rings.Resources, name: "workspace", run: workspaceViews},
 	{ring: rings.Resources, name: "procfs", run: kernelFiles},
 	{ring: rings.Resources, name: "device nodes", run: deviceNodes},
 	{ring: rings.Resources, name: "propagation", run: propagation},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/network/seal"
@@ -166,6 +167,15 @@ func useV2(d *demands, s *seen) {
 	s.mount("/sys/fs/cgroup/memory").FS = "cgroup2"
 }
 
+// inView is a jail with a view at /v of device 0:90.
+func inView(mount string, size uint64) func(*demands, *seen) {
+	return func(d *demands, s *seen) {
+		d.jail.Reviews = []state.Review{{ID: "abc", At: "/v", Dev: unix.Mkdev(0, 90), Size: 1 << 20, Source: "/home/ann/v"}}
+		s.addMounts(mount)
+		s.mounts[len(s.mounts)-1].size = size
+	}
+}
+
 // A damage is something that is wrong with a jail, and the check that must tell.
 type damage struct {
 	check string
@@ -275,6 +285,19 @@ var damages = []damage{
 		s.hostDevs["0:75"] = true
 		s.mount("/dev/shm").Point = "/shm"
 	}, Broken, "/shm"},
+	{"workspace", "as it was made", inView("60 1 0:90 / /v rw,nosuid,nodev - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 1<<20), Holds, "writes go from /v to view abc, 1MiB, and not to /home/ann/v"},
+	{"bind mounts", "a view", inView("60 1 0:90 / /v rw,nosuid,nodev - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 1<<20), Holds, "1 writable as views"},
+	{"workspace", "another device", inView("60 1 0:91 / /v rw,nosuid,nodev - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 1<<20), Broken, "/v is device 0:91, and the view is 0:90"},
+	{"bind mounts", "a view of another device", inView("60 1 0:91 / /v rw,nosuid,nodev - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 1<<20), Broken, "/v (overlay"},
+	{"workspace", "set-id", inView("60 1 0:90 / /v rw,nodev - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 1<<20), Broken, "/v is without nosuid"},
+	{"workspace", "devices", inView("60 1 0:90 / /v rw,nosuid - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 1<<20), Broken, "/v is without nodev"},
+	{"workspace", "read-only", inView("60 1 0:90 / /v ro,nosuid,nodev - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 1<<20), Broken, "/v is read-only"},
+	{"workspace", "too large", inView("60 1 0:90 / /v rw,nosuid,nodev - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 1<<20+1), Broken, "and the view 1MiB"},
+	{"workspace", "of unknown size", inView("60 1 0:90 / /v rw,nosuid,nodev - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 0), Broken, "0B"},
+	{"workspace", "another layer", inView("60 1 0:90 / /v rw,nosuid,nodev - overlay agentjail rw,lowerdir=l,upperdir=/srv/x,workdir=u/work\n", 1<<20), Broken, "/v is overlay / of the host"},
+	{"workspace", "another's overlay", inView("60 1 0:90 / /v rw,nosuid,nodev - overlay overlay rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 1<<20), Broken, "/v is overlay"},
+	{"workspace", "elsewhere", inView("60 1 0:90 / /w rw,nosuid,nodev - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n", 1<<20), Broken, "/v is not mounted any more"},
+	{"workspace", "the directory over it", inView("60 1 0:90 / /v rw,nosuid,nodev - overlay agentjail rw,lowerdir=l,upperdir=u/upper,workdir=u/work\n61 60 8:1 /home/ann/v /v rw,nosuid,nodev,idmapped - ext4 /dev/sda1 rw\n", 1<<20), Broken, "/v is ext4 /home/ann/v of the host"},
 	{"procfs", "the host's proc", func(_ *demands, s *seen) { s.mount("/proc").Dev = "0:5" }, Broken, "/proc is the host's proc"},
 	{"procfs", "writable sysfs", func(_ *demands, s *seen) {
 		s.mount("/sys").Options, s.mount("/sys").Super = "rw,nosuid,nodev,noexec", "rw"
@@ -579,7 +602,7 @@ func TestBoundary(t *testing.T) {
 	if err := r.Text(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"held by: host kernel\nheld by: void: masked paths\nheld by: guest kernel: seccomp\n", "30 protections hold, 1 missing on this host, 1 not seen from it, 1 void\n"} {
+	for _, want := range []string{"held by: host kernel\nheld by: void: masked paths\nheld by: guest kernel: seccomp\n", "31 protections hold, 1 missing on this host, 1 not seen from it, 1 void\n"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}

@@ -13,7 +13,6 @@ import (
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
-	"agentjail.dev/runtime/state"
 )
 
 // class is what a mount is to the jail.
@@ -202,19 +201,6 @@ func bindMounts(d *demands, s *seen) outcome {
 		return holds("nothing of the host's is mounted")
 	}
 	return holds("%s; nosuid, nodev", strings.Join(how, ", "))
-}
-
-// isView reports whether a mount has the form of a view: an overlay whose layer is agentjail's.
-func (m *mount) isView() bool {
-	return m.FS == "overlay" && m.Source == "agentjail" && m.Value("upperdir") == rootfs.ReviewUpper
-}
-
-// reviewed reports whether a mount is one of the jail's views, with a layer that is bounded.
-func reviewed(views []state.Review, m *mount) bool {
-	return m.isView() && slices.ContainsFunc(views, func(r state.Review) bool {
-		dev := fmt.Sprintf("%d:%d", unix.Major(r.Dev), unix.Minor(r.Dev))
-		return m.Dev == dev && m.Point == r.At && m.size > 0 && m.size <= uint64(r.Size)
-	})
 }
 
 // sizeAt returns the size of the file system at a path of the jail, in bytes.

@@ -256,7 +256,7 @@ func TestReviewRecorded(t *testing.T) {
 	})
 	env.Eventually(t, "the jail", func() bool {
 		_, out := ctl(t, "inspect", view.Jail)
-		return strings.Contains(out, "1 writable as views") && !strings.Contains(out, "BROKEN")
+		return strings.Contains(out, "1 writable as views") && strings.Contains(out, dir+" to view "+view.ID) && !strings.Contains(out, "BROKEN")
 	})
 	if code, out := ctl(t, "workspace", "discard", view.ID); code == 0 || !strings.Contains(out, "jail "+view.Jail+" has it") {
 		t.Errorf("discarded while a jail has it: status %d, %q", code, out)
