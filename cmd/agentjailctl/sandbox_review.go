@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/rootfs"
+	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/workspace"
@@ -51,8 +53,26 @@ func reviewed(c *cli.Context, o *sandbox.Options, agent *agentRun) error {
 	if o.Workspace == "" || o.ReadOnly {
 		return errors.New("--review is about what the command writes to a workspace (remedy: --workspace DIR, without --read-only)")
 	}
+	noteMounts(append([]string{o.Workspace}, o.Further...))
 	o.Tighten[policy.AnnotationPrefix+policy.WorkspaceAnnotation] = strings.Join(append([]string{o.Workspace}, o.Further...), ",")
 	return nil
+}
+
+// noteMounts reports what is mounted below directories, and is not in their views.
+func noteMounts(dirs []string) {
+	for _, dir := range dirs {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			continue // the start reports it
+		}
+		below, err := bindsource.MountsBelow(real)
+		switch {
+		case err != nil:
+			fmt.Fprintf(os.Stderr, "agentjail: the mounts below %s: %s\n", printable.Line(dir, 0), printable.Line(err.Error(), 0))
+		case len(below) > 0:
+			fmt.Fprintf(os.Stderr, "agentjail: what is mounted below %s is not in its view: %s\n", printable.Line(dir, 0), printable.Line(strings.Join(below, ", "), 256))
+		}
+	}
 }
 
 // unreviewable reports why there can be no view of a sandbox's workspaces; "" where there can be.

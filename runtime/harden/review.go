@@ -39,6 +39,9 @@ func review(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly 
 	case b.Owner != plan.OwnerDir:
 		p.addRefusal(viewRefusal(m, "without an owner in the jail, who could write to it", "mount it read-only"))
 	default:
+		if !b.NonRecursive && len(f.Mounts) > 0 {
+			p.change(rings.Access, report.Dropped, mountField(m), list(f.Mounts), "", "an overlay, which a view is, does not show what is mounted below its directory")
+		}
 		b.Storage, b.NonRecursive = plan.StorageReview, true
 		// The layer alone is written to: apply protects the directory.
 		b.Protect, b.Absent = false, false

@@ -82,6 +82,7 @@ func (s *stager) findReview(b plan.Bind, src *bindsource.Source) (*workspace.Rec
 		had, err := w.Open(name)
 		if err == nil {
 			had.At, had.Jail, had.Key, had.Journal = at, s.Jail, s.Key, s.Journal
+			had.Hide = s.hide(had)
 			return had, nil
 		}
 		if !errors.Is(err, workspace.ErrNotFound) {
@@ -92,11 +93,19 @@ func (s *stager) findReview(b plan.Bind, src *bindsource.Source) (*workspace.Rec
 	} else if i := slices.IndexFunc(had, func(r *workspace.Record) bool {
 		return r.At == at && r.Name == "" && r.State != workspace.Incomplete && r.Of(src.File)
 	}); i >= 0 {
-		had[i].Journal = s.Journal
+		had[i].Journal, had[i].Hide = s.Journal, s.hide(had[i])
 		return had[i], nil
 	}
 	r.Jail, r.Key, r.Journal = s.Jail, s.Key, s.Journal
 	return r, w.Make(r, src.File)
+}
+
+// hide returns the names that are hidden in a view that goes on: what an earlier jail had hidden is
+// not compared either, as the delegate may have let it remove that.
+func (s *stager) hide(had *workspace.Record) []string {
+	all := slices.Concat(had.Hide, s.Plan.Hide)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // unlayered are file systems over which the kernel makes no overlay, or one that fails later: they

@@ -139,6 +139,67 @@ func TestReviewGoesOn(t *testing.T) {
 	}
 }
 
+// TestReviewHides: a hidden file cannot be read or removed in a view, and is in no diff and no apply, also where a later policy hides nothing.
+func TestReviewHides(t *testing.T) {
+	dir, plain := repository(t), small(t)
+	hiding := filepath.Join(filepath.Dir(plain), "hiding.toml")
+	text, err := os.ReadFile(plain)
+	if err == nil {
+		err = os.WriteFile(hiding, append(text, "binds.hide = [\".env\"]\n"...), 0o644)
+	}
+	for _, name := range []string{"/.env", "/lib/.env"} {
+		err = errors.Join(err, os.WriteFile(dir+name, []byte("SECRET\n"), 0o600), os.Chown(dir+name, 1000, 1000))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "hide" + filepath.Base(dir)
+	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+	code, out, errs := inView(t, hiding, dir, `
+		cat .env lib/.env || true; ! rm -f .env; ! mv lib/.env x; ! sh -c 'echo y >.env'; mkdir new; echo z >new/.env; cp .env copy; mv lib lib2 || true; grep -r SECRET . || true`, "--view", name)
+	if code != 0 || strings.Contains(out, "SECRET") {
+		t.Fatalf("status %d, %q, %q", code, out, errs)
+	}
+	if code, out, errs := inView(t, plain, dir, "rm -f lib/.env lib2/.env; echo w >.env", "--view", name); code != 0 {
+		t.Fatalf("status %d, %q, %q", code, out, errs)
+	}
+	if code, out := ctl(t, "workspace", "diff", "-p", name); code != 1 || strings.Contains(out, ".env") || !strings.Contains(out, "copy") {
+		t.Errorf("diff: status %d, %q", code, out)
+	}
+	if code, out := ctl(t, "workspace", "apply", "--protected", name); code > 1 || strings.Contains(out, ".env") {
+		t.Errorf("apply: status %d, %q", code, out)
+	} else {
+		t.Log(code, out)
+		_, d := ctl(t, "workspace", "diff", name)
+		l, _ := exec.Command("find", dir).Output()
+		t.Logf("%s\n%s", d, l)
+	}
+	for _, name := range []string{"/.env", "/lib/.env"} {
+		if text, err := os.ReadFile(dir + name); err != nil || string(text) != "SECRET\n" {
+			t.Errorf("%s is %q, %v", name, text, err)
+		}
+	}
+	if _, err := os.Lstat(dir + "/new/.env"); err == nil {
+		t.Error("a new file of a hidden name was applied")
+	}
+}
+
+// TestReviewMounts: what is mounted below a directory is not in its view, and is named.
+func TestReviewMounts(t *testing.T) {
+	dir, policy := repository(t), small(t)
+	if err := syscall.Mount("below", dir+"/lib", "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir+"/lib", syscall.MNT_DETACH) })
+	if err := os.WriteFile(dir+"/lib/mounted", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := inView(t, policy, dir, "ls lib")
+	if code != 0 || out != "a\n" || !strings.Contains(errs, "what is mounted below "+dir+" is not in its view: "+dir+"/lib") {
+		t.Errorf("status %d, %q, %q", code, out, errs)
+	}
+}
+
 // TestReviewExpires: a view beyond policy's bounds is reported by each command, and goes by one of them alone.
 func TestReviewExpires(t *testing.T) {
 	dir, policy := repository(t), small(t)

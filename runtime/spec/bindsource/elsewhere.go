@@ -146,16 +146,28 @@ func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
 	return ""
 }
 
-// below lists the mounts below path of directories that no jail may have.
-func (ms *Mounts) below(path string) ([]string, error) {
-	var out []string
+// MountsBelow returns the places of all mounts below a directory.
+func MountsBelow(path string) ([]string, error) {
+	ms, err := OpenMounts()
+	if err != nil {
+		return nil, err
+	}
+	defer ms.Close()
+	all, _, err := ms.below(path)
+	return all, err
+}
+
+// below lists the places of the mounts below path, and the directories mounted there that no jail
+// may have.
+func (ms *Mounts) below(path string) (all, forbidden []string, err error) {
 	for m := range ms.all {
 		if m.Point == path || !pathWithin(m.Point, path) {
 			continue
 		}
+		all = append(all, m.Point)
 		if real := ms.realPlace(m, m.Root, m.Point); real != "" && forbiddenElsewhere(real, false) != "" {
-			out = append(out, real)
+			forbidden = append(forbidden, real)
 		}
 	}
-	return out, ms.err
+	return all, forbidden, ms.err
 }

@@ -259,7 +259,7 @@ func TestElsewhere(t *testing.T) {
 	for path, want := range map[string]string{
 		"/srv": "/dev /root/.ssh", "/srv/chroot": "/dev", "/srv/chroot/dev": "", "/srv/chroot/a": "", "/srv/disk": "/root/.ssh", "/srv/dis": "", "/home": "", "/home/dev": "", "/data": "",
 	} {
-		below, err := all.below(path)
+		_, below, err := all.below(path)
 		if got := strings.Join(below, " "); err != nil || got != want {
 			t.Errorf("below %s: %q, not %q", path, got, want)
 		}

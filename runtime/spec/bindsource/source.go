@@ -62,6 +62,8 @@ type Fact struct {
 	Also string `json:"also,omitempty"`
 	// Below are directories of the host that no jail may have, mounted below Path.
 	Below []string `json:"below,omitempty"`
+	// Mounts are the places of all mounts below Path.
+	Mounts []string `json:"mounts,omitempty"`
 	// System reports that it is a part of the host that may only be read.
 	System bool `json:"system,omitempty"`
 	// Pod is the id of the pod that the source belongs to.
@@ -231,7 +233,7 @@ func (s *Source) lookAtMounts(e Engine) (err error) {
 		s.setSubpath(e)
 	}
 	if s.Kind == Dir {
-		if s.Below, err = mounts.below(s.Path); err != nil {
+		if s.Mounts, s.Below, err = mounts.below(s.Path); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -285,6 +286,9 @@ func TestFacts(t *testing.T) {
 				return err
 			}
 			defer s1.File.Close()
+			if all, err := MountsBelow(dir + "/elsewhere"); err != nil || len(all) != 1 || all[0] != dir+"/elsewhere/deep" || !slices.Equal(s1.Mounts, all) {
+				t.Errorf("mounts below: %q and %q, %v", all, s1.Mounts, err)
+			}
 			if len(s1.Below) != 1 || s1.Below[0] != "/root" || text(Refusal(s1.Fact, true, policy.Binds{})) != "" {
 				t.Errorf("a directory with /root below: %+v", s1.Fact)
 			}
