@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -166,13 +167,13 @@ func TestReviewHides(t *testing.T) {
 	if code, out := ctl(t, "workspace", "diff", "-p", name); code != 1 || strings.Contains(out, ".env") || !strings.Contains(out, "copy") {
 		t.Errorf("diff: status %d, %q", code, out)
 	}
-	if code, out := ctl(t, "workspace", "apply", "--protected", name); code > 1 || strings.Contains(out, ".env") {
-		t.Errorf("apply: status %d, %q", code, out)
-	} else {
-		t.Log(code, out)
-		_, d := ctl(t, "workspace", "diff", name)
-		l, _ := exec.Command("find", dir).Output()
-		t.Logf("%s\n%s", d, l)
+	for range 2 {
+		if code, out := ctl(t, "workspace", "apply", "--protected", name); code > 1 || strings.Contains(out, ".env") {
+			t.Errorf("apply: status %d, %q", code, out)
+		}
+		if text, err := os.ReadFile(dir + "/lib2/a"); err != nil || string(text) != "a\n" {
+			t.Errorf("lib2/a is %q, %v", text, err)
+		}
 	}
 	for _, name := range []string{"/.env", "/lib/.env"} {
 		if text, err := os.ReadFile(dir + name); err != nil || string(text) != "SECRET\n" {
@@ -181,6 +182,17 @@ func TestReviewHides(t *testing.T) {
 	}
 	if _, err := os.Lstat(dir + "/new/.env"); err == nil {
 		t.Error("a new file of a hidden name was applied")
+	}
+	// In the other order.
+	if code, out, errs := inView(t, plain, dir, "true", "--view", name+"-2"); code != 0 {
+		t.Fatalf("status %d, %q, %q", code, out, errs)
+	}
+	t.Cleanup(func() { ctl(t, "workspace", "discard", name+"-2") })
+	if code, out, errs := inView(t, hiding, dir, "cat .env; true", "--view", name+"-2"); code != 0 || strings.Contains(out, "SECRET") {
+		t.Fatalf("status %d, %q, %q", code, out, errs)
+	}
+	if r, err := workspaces.Of(state.Store{Root: state.DefaultRoot}).Open(name + "-2"); err != nil || !slices.Contains(r.Hide, ".env") {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

@@ -307,3 +307,51 @@ func TestRenamedUnderJail(t *testing.T) {
 		t.Errorf("still: %s", changes(r))
 	}
 }
+
+// TestMovedHidden: of a renamed directory with files that are never applied, nothing is removed at
+// the former path that a view, which goes on, shows at the new one.
+func TestMovedHidden(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, p *place)
+		left   bool // the former path's files are left
+	}{
+		"a hidden file":         {func(*testing.T, *place) {}, false},
+		"a hidden file removed": {func(t *testing.T, p *place) { must(t, os.Remove(p.merged+"/new/.env")) }, true},
+		"a hidden file made": {func(t *testing.T, p *place) {
+			p.write(t, p.merged, map[string]string{"new/sub/.env": "x\n"})
+		}, true},
+		"a commit": {func(t *testing.T, p *place) {
+			p.write(t, p.merged, map[string]string{"new/.git/HEAD": "other\n"})
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, map[string]string{
+				"old/a": "a\n", "old/.env": "secret\n", "old/.git/HEAD": "h\n", "old/.git/objects/": "", "old/.git/refs/": "", "old/sub/b": "b\n",
+			})
+			p.hidden = []string{".env"}
+			must(t, os.Rename(p.merged+"/old", p.merged+"/new"))
+			c.change(t, p)
+			p.unmount(t)
+			for range 3 {
+				res, err := p.apply(t, Options{})
+				must(t, err)
+				if left := len(res.Left) > 0; left != c.left {
+					t.Errorf("left out: %v", res.Left)
+				}
+				_, gone := os.Lstat(p.dir + "/old/a")
+				if text, err := os.ReadFile(p.dir + "/new/a"); err != nil || string(text) != "a\n" || (gone == nil) != c.left {
+					t.Fatalf("new/a is %q, %v; old/a: %v", text, err, gone)
+				}
+				for _, at := range []string{"/old/.env", "/old/.git/HEAD"} {
+					if _, err := os.Lstat(p.dir + at); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			p.mount(t)
+			if text, err := os.ReadFile(p.merged + "/new/a"); err != nil || string(text) != "a\n" {
+				t.Errorf("in the view: %q, %v", text, err)
+			}
+		})
+	}
+}

@@ -216,8 +216,9 @@ func (p *planner) shutDir(src review.Source) bool {
 // moved drops operations on what the view still shows at another path: a directory's former path
 // is changed only together with all of the renamed directory, and when no jail has the view.
 func (p *planner) moved(applied map[*review.Change]bool) {
+	never := slices.Concat(p.review.Git, p.review.Skipped)
 	for from, to := range p.review.Moved {
-		whole := !p.live
+		whole := !p.live && !slices.ContainsFunc(never, func(at string) bool { return below(to, at) })
 		for _, c := range p.review.Changes {
 			whole = whole && (!below(to, c.Path) || applied[c])
 		}
