@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +34,7 @@ func TestReview(t *testing.T) {
 			return
 		}
 		proj, store := t.TempDir(), workspace.Store{Dir: filepath.Join(t.TempDir(), "w"), Boot: state.BootID()}
-		put(t, proj, "old:1234:644", "lib/:1234:755", "lib/a:1234:600", "gone:1234:644", "x:1234:644", "y:1234:644", "others:2000:600")
+		put(t, proj, "old:1234:644", "lib/:1234:755", "lib/a:1234:600", "gone:1234:644", "x:1234:644", "y:1234:644", "mode:1234:644", "others:2000:600")
 		must(t, os.Chown(proj, 1234, 1234))
 		must(t, os.Chmod(proj, 0o755))
 		r := reviewRequest(t, proj, store, "jail")
@@ -51,12 +52,16 @@ func TestReview(t *testing.T) {
 			must(t, unix.Mkfifo(at+"/fifo", 0o600))
 			must(t, os.Symlink("/etc/passwd", at+"/link"))
 			must(t, os.Truncate(at+"/new", 1<<30)) // sparse
+			must(t, os.Chmod(at+"/mode", 0o600))
 			want(t, "a moved file", content(t, at+"/lib2/a"), "lib/a")
 			want(t, "an exchanged file", content(t, at+"/x"), "y")
 			if err := os.Chown(at+"/new", int(base), int(base)); !errors.Is(err, unix.EPERM) {
 				t.Errorf("chown: %v", err)
 			}
 		})
+		var fs unix.Statfs_t
+		must(t, unix.Statfs(at, &fs))
+		want(t, "flags", fs.Flags&(unix.ST_NOSUID|unix.ST_NODEV|unix.ST_RDONLY), unix.ST_NOSUID|unix.ST_NODEV)
 		for name, text := range map[string]string{"old": "old", "lib/a": "lib/a", "gone": "gone", "x": "x", "y": "y"} {
 			want(t, name+" of the directory", content(t, filepath.Join(proj, name)), text)
 		}
@@ -76,6 +81,8 @@ func TestReview(t *testing.T) {
 		if onDisk.Uid != 1234 || onDisk.Gid != 1234 {
 			t.Errorf("the layer's file belongs to %d:%d", onDisk.Uid, onDisk.Gid)
 		}
+		// The layer has whole files: apply reads no others.
+		want(t, "a file with another mode", content(t, openat.Proc(int(l.Upper.Fd()))+"/mode"), "mode")
 		if f, err := openat.File(int(l.Upper.Fd()), "lib/a", openat.Beneath, unix.O_RDONLY); err == nil {
 			f.Close()
 			t.Error("an unchanged file is in the layer")
@@ -97,6 +104,67 @@ func TestReviewRefused(t *testing.T) {
 		}
 		if left, err := os.ReadDir(store.Dir); err == nil && len(left) > 0 {
 			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// TestReviewAgain: a jail goes on in a view whose last jail was killed, and in one that has ended. A view is not mounted by two.
+func TestReviewAgain(t *testing.T) {
+	store := workspace.Store{Dir: filepath.Join(t.TempDir(), "w"), Boot: state.BootID()}
+	proj := t.TempDir()
+	onThread(t, func(t *testing.T) {
+		if err := workspace.CheckHost(); err != nil {
+			t.Log(err)
+			return
+		}
+		put(t, proj, "old:1234:644")
+		must(t, os.Chown(proj, 1234, 1234))
+		must(t, os.Chmod(proj, 0o755))
+	})
+	for _, end := range []bool{false, true, false} { // the threads' mounts end with them
+		onThread(t, func(t *testing.T) {
+			r := reviewRequest(t, proj, store, "jail")
+			staged(t, r)
+			at := r.Spec.Mounts[0].Source
+			as(t, base+1000, base+1000, func() {
+				before, err := os.ReadFile(at + "/log")
+				if err != nil && !errors.Is(err, os.ErrNotExist) {
+					t.Fatal(err)
+				}
+				must(t, os.WriteFile(at+"/log", append(before, 'x'), 0o644))
+			})
+			mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
+			must(t, err)
+			_, options, _ := strings.Cut(string(mounts), "upperdir=u/upper,")
+			if options, _, _ = strings.Cut(options, "\n"); !strings.Contains(options, "redirect_dir=on") || !strings.Contains(options, "volatile") {
+				t.Errorf("an overlay with the options %q", options)
+			}
+		})
+		if end {
+			must(t, store.End("jail"))
+		}
+	}
+	all, err := store.List()
+	must(t, err)
+	if len(all) != 1 {
+		t.Fatalf("%d views", len(all))
+	}
+	l, err := store.OpenLayers(all[0])
+	must(t, err)
+	defer l.Close()
+	want(t, "after three jails", content(t, openat.Proc(int(l.Upper.Fd()))+"/log"), "xxx")
+}
+
+// TestReadOnlyReview: a view that the kernel has made read-only is no view.
+func TestReadOnlyReview(t *testing.T) {
+	onThread(t, func(t *testing.T) {
+		dir := t.TempDir()
+		must(t, unix.Mount("none", dir, "tmpfs", unix.MS_RDONLY, ""))
+		f, err := os.Open(dir)
+		must(t, err)
+		defer f.Close()
+		if err := writable(f); err == nil {
+			t.Error("it is taken")
 		}
 	})
 }

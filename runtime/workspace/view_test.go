@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,6 +64,39 @@ func write(t *testing.T, tree *os.File, name string) {
 		t.Fatal(err)
 	}
 	_ = unix.Close(fd)
+}
+
+// TestMountedTogether: all calls that mount an image at one time get one file system.
+func TestMountedTogether(t *testing.T) {
+	s, r, _, tree := begun(t, "")
+	tree.Close()
+	for range 10 {
+		if err := s.unmounted(r); err != nil {
+			t.Fatal(err)
+		}
+		trees, errs := make([]*os.File, 8), make([]error, 8)
+		var wait sync.WaitGroup
+		for i := range trees {
+			wait.Go(func() { trees[i], errs[i] = MountImage(s.path(r.ID, imageFile), mountFlags) })
+		}
+		wait.Wait()
+		devs := map[uint64]bool{}
+		for i, tree := range trees {
+			if errs[i] != nil {
+				t.Error(errs[i])
+				continue
+			}
+			var st unix.Stat_t
+			if err := unix.Fstat(int(tree.Fd()), &st); err != nil {
+				t.Error(err)
+			}
+			devs[st.Dev] = true
+			tree.Close()
+		}
+		if len(devs) != 1 {
+			t.Fatalf("%d file systems", len(devs))
+		}
+	}
 }
 
 func impatient(t *testing.T) {
