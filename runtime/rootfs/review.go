@@ -29,7 +29,14 @@ func (s *stager) makeReview(b plan.Bind, src *bindsource.Source) (*os.File, erro
 	if !ok {
 		return nil, errors.New("a view's owner is mapped")
 	}
-	lower, err := s.idmapped(func(a *unix.MountAttr) (int, error) { return cloneTree(src.File, false, a) }, uids, gids, unix.MOUNT_ATTR_RDONLY)
+	var lower *os.File
+	err := s.idmapped(func(a *unix.MountAttr) error {
+		fd, err := cloneTree(src.File, false, a)
+		if err == nil {
+			lower = os.NewFile(uintptr(fd), b.Source)
+		}
+		return err
+	}, uids, gids, unix.MOUNT_ATTR_RDONLY)
 	if err != nil {
 		return nil, fmt.Errorf("the directory: %w", err)
 	}
@@ -48,13 +55,13 @@ func (s *stager) makeReview(b plan.Bind, src *bindsource.Source) (*os.File, erro
 	// Overlayfs makes its own files as the mounting process, whose ids have to be on the disk;
 	// without them the overlay is read-only.
 	zero := specs.LinuxIDMapping{ContainerID: 0, HostID: 0, Size: 1}
-	upper, err := s.idmapped(func(a *unix.MountAttr) (int, error) {
-		return int(tree.Fd()), unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH, a)
+	err = s.idmapped(func(a *unix.MountAttr) error {
+		return unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH, a)
 	}, append(slices.Clip(uids), zero), append(slices.Clip(gids), zero), 0)
 	if err != nil {
 		return nil, fmt.Errorf("the layer: %w", err)
 	}
-	overlay, err := s.overlay(lower, upper, b)
+	overlay, err := s.overlay(lower, tree, b)
 	if err != nil {
 		return nil, fmt.Errorf("mounting a view: %w", err)
 	}
@@ -129,23 +136,20 @@ func Reviewable(dir *os.File) error {
 }
 
 // idmapped sets a mount's attributes, with the mapping of its owners.
-func (s *stager) idmapped(set func(*unix.MountAttr) (int, error), uids, gids []specs.LinuxIDMapping, attr uint64) (*os.File, error) {
+func (s *stager) idmapped(set func(*unix.MountAttr) error, uids, gids []specs.LinuxIDMapping, attr uint64) error {
 	ns, err := s.namespace(uids, gids)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	fd, err := set(&unix.MountAttr{
+	err = set(&unix.MountAttr{
 		Attr_set:    attr | unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
 		Propagation: unix.MS_PRIVATE, Userns_fd: uint64(ns.Fd()),
 	})
 	if errors.Is(err, unix.EINVAL) {
-		return nil, refusal.New(refusal.Workspace, "its file system cannot map owners on this kernel (mount_setattr(2))").
+		return refusal.New(refusal.Workspace, "its file system cannot map owners on this kernel (mount_setattr(2))").
 			WithRemedy("move the directory to ext4, xfs or btrfs, or mount it without a view")
 	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "layer"), nil
+	return err
 }
 
 // overlay mounts a view, detached. It is mounted by short names in a mount namespace that ends with

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -166,5 +167,39 @@ func TestReadOnlyReview(t *testing.T) {
 		if err := writable(f); err == nil {
 			t.Error("it is taken")
 		}
+	})
+}
+
+// TestReviewDescriptors: no descriptor is closed a second time, when it is another file's.
+func TestReviewDescriptors(t *testing.T) {
+	onThread(t, func(t *testing.T) {
+		if err := workspace.CheckHost(); err != nil {
+			t.Log(err)
+			return
+		}
+		proj := t.TempDir()
+		must(t, os.Chown(proj, 1234, 1234))
+		store := workspace.Store{Dir: filepath.Join(t.TempDir(), "w"), Boot: state.BootID()}
+		st := staged(t, reviewRequest(t, proj, store, "jail"))
+		var open []*os.File
+		for range 64 {
+			f, err := os.Open("/dev/null")
+			must(t, err)
+			defer f.Close()
+			open = append(open, f)
+		}
+		for range 5 {
+			runtime.GC() // closes what has no owner left
+			done := make(chan struct{})
+			runtime.AddCleanup(new([64]byte), func(c chan struct{}) { close(c) }, done)
+			runtime.GC()
+			<-done
+		}
+		for _, f := range open {
+			if _, err := f.Stat(); err != nil {
+				t.Error(err)
+			}
+		}
+		runtime.KeepAlive(st)
 	})
 }
