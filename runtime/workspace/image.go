@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -124,6 +125,34 @@ func (s Store) room(dir string, size int64) error {
 func noRoom(dir string, size, free int64) error {
 	return refusal.New(refusal.Workspace, "%s has %d MiB free, and the layer takes %d MiB", dir, free>>20, size>>20).About("a view").
 		WithRemedy("`agentjail workspace discard` views that are not needed, or policy: workspace.size")
+}
+
+// reallocate allocates what trim has freed of an image that is not mounted. A disk without room for
+// it is refused before anything is allocated.
+func (s Store) reallocate(path string, size int64) error {
+	image, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer image.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(image.Fd()), &st); err != nil {
+		return err
+	}
+	if lacks := size - st.Blocks*512; lacks > 0 {
+		if err := s.room(filepath.Dir(path), lacks); err != nil {
+			return err
+		}
+	}
+	return allocateAll(image, size)
+}
+
+// trim frees the parts of a mounted image in which there are no files (FITRIM, fstrim(8)): the loop
+// device makes holes of them. Where it cannot, the image stays as it is.
+func trim(tree *os.File) {
+	const fitrim = 0xc0185879 // linux/fs.h
+	all := struct{ start, length, least uint64 }{length: 1<<64 - 1}
+	_, _, _ = unix.Syscall(unix.SYS_IOCTL, tree.Fd(), fitrim, uintptr(unsafe.Pointer(&all)))
 }
 
 func allocateAll(image *os.File, size int64) error {

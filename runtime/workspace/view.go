@@ -159,6 +159,9 @@ func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err
 		return nil, nil, refusal.New(refusal.Workspace, "the machine ended while a jail had it: what was written last may be missing").
 			About("view %s", r.ID).WithRemedy("agentjail workspace diff %s, then apply or discard it", r.ID)
 	}
+	if err := s.reallocate(s.path(r.ID, imageFile), r.Size); err != nil {
+		return nil, nil, err
+	}
 	if tree, err = MountImage(s.path(r.ID, imageFile), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
 		return nil, nil, err
 	}
@@ -210,7 +213,8 @@ func (s Store) OfJail(key string) ([]*Record, error) {
 	return out, err
 }
 
-// End ends the views of a jail whose processes have ended: all that it wrote is on the disk then. A
+// End ends the views of a jail whose processes have ended: all that it wrote is on the disk then,
+// and takes up no more of it than that (Begin allocates all of the layer again). A
 // view without a change and without a name is removed.
 func (s Store) End(key string) error {
 	all, err := s.OfJail(key)
@@ -244,6 +248,7 @@ func (s Store) end(r *Record) error {
 		return fmt.Errorf("writing to the disk: %w", err)
 	}
 	crash.Point("workspace.synced")
+	trim(upper)
 	if err := removeMark(tree); err != nil {
 		return err
 	}

@@ -107,7 +107,13 @@ func impatient(t *testing.T) {
 
 func TestView(t *testing.T) {
 	s, r, lower, tree := begun(t, "mine")
-	write(t, tree, "new")
+	kept := strings.Repeat("what the jail wrote\n", 1<<12)
+	if err := os.WriteFile(openat.Proc(int(tree.Fd()))+"/"+upperDir+"/new", []byte(kept), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if room := s.Held([]*Record{r}); room < size {
+		t.Errorf("the new view has %d bytes on the disk, and its size is %d", room, int64(size))
+	}
 	if r.UID != 1000 || r.GID != 1001 || r.Mode != 0o750 || r.State != Open || r.Path != lower.Name() {
 		t.Errorf("%+v", r)
 	}
@@ -143,10 +149,17 @@ func TestView(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].State != Ended {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if room := s.Held(all); room < size {
-		t.Errorf("the image has %d bytes on the disk, and its size is %d", room, int64(size))
+	if room := s.Held(all); room > size/2 {
+		t.Errorf("the ended view has %d bytes on the disk, and its size is %d", room, int64(size))
 	}
-	begin(t, s, all[0], lower).Close()
+	again := begin(t, s, all[0], lower)
+	if room := s.Held(all); room < size {
+		t.Errorf("the open view has %d bytes on the disk, and its size is %d", room, int64(size))
+	}
+	if text, err := os.ReadFile(openat.Proc(int(again.Fd())) + "/" + upperDir + "/new"); err != nil || string(text) != kept {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	again.Close()
 	if err := s.Discard(r); err != nil {
 		t.Fatal(err)
 	}
@@ -245,6 +258,37 @@ func TestRoom(t *testing.T) {
 	if all, err := os.ReadDir(s.Dir); err != nil || len(all) != 2 { // the view and the template
 		t.Errorf("%v, %v", all, err)
 	}
+}
+
+// TestRoomAgain: an ended view that no longer fits on the disk is refused by name, and takes up nothing more.
+func TestRoomAgain(t *testing.T) {
+	_, _, lower, _ := begun(t, "")
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=20m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	s := Store{Dir: dir, Boot: "this"}
+	r := &Record{Name: "x", Key: "k", Size: size, Files: 1000}
+	if err := s.Make(r, lower); err != nil {
+		t.Fatal(err)
+	}
+	tree := begin(t, s, r, lower)
+	write(t, tree, "new")
+	tree.Close()
+	filler := filepath.Join(dir, "filler")
+	err := errors.Join(s.End("k"), os.WriteFile(filler, make([]byte, 8<<20), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := s.Room(r)
+	if _, _, err := s.Begin(r, lower); !errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), "MiB free") || s.Room(r) != held {
+		t.Errorf("%v; %d bytes held, and then %d", err, held, s.Room(r))
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, s, r, lower).Close()
 }
 
 func TestSweep(t *testing.T) {
