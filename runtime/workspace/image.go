@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -127,7 +126,7 @@ func noRoom(dir string, size, free int64) error {
 		WithRemedy("`agentjail workspace discard` views that are not needed, or policy: workspace.size")
 }
 
-// reallocate allocates what trim has freed of an image that is not mounted. A disk without room for
+// reallocate allocates what was trimmed of an image that is not mounted. A disk without room for
 // it is refused before anything is allocated.
 func (s Store) reallocate(path string, size int64) error {
 	image, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW, 0)
@@ -145,14 +144,6 @@ func (s Store) reallocate(path string, size int64) error {
 		}
 	}
 	return allocateAll(image, size)
-}
-
-// trim frees the parts of a mounted image in which there are no files (FITRIM, fstrim(8)): the loop
-// device makes holes of them. Where it cannot, the image stays as it is.
-func trim(tree *os.File) {
-	const fitrim = 0xc0185879 // linux/fs.h
-	all := struct{ start, length, least uint64 }{length: 1<<64 - 1}
-	_, _, _ = unix.Syscall(unix.SYS_IOCTL, tree.Fd(), fitrim, uintptr(unsafe.Pointer(&all)))
 }
 
 func allocateAll(image *os.File, size int64) error {

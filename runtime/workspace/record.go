@@ -269,8 +269,9 @@ func (s Store) Used(r *Record) time.Time {
 	return fi.ModTime()
 }
 
-// Expired returns those of the views, each of which no jail has, that were not used for a time, and
-// the ones used longest ago of those without which all take up no more than a size. 0 sets no bound.
+// Expired returns views that no jail has: each that was not used for a time, and as many others,
+// those that were used longest ago first, as leave the rest with no more than a size. 0 sets no
+// bound.
 func (s Store) Expired(all []*Record, age time.Duration, size int64) (out []*Record) {
 	held, used := s.Held(all), map[*Record]time.Time{}
 	for _, r := range all {

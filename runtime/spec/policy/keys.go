@@ -46,7 +46,7 @@ const (
 // and each field is one of them.
 var Keys = []Key{
 	{Name: "delegate", About: "the best that works here (`agentjail check` names it), \"runc\", \"crun\", \"runsc\" (boundaries.md) or an absolute path"},
-	{Name: "passthrough", About: "true, in a [policies.NAME] only: hand every call to the delegate as it came; nothing is hardened"},
+	{Name: "passthrough", About: "true, in a [policies.NAME] only: every call goes to the delegate as it came"},
 	{"on_loosen", "a grant beyond policy: \"strip\" it and start, or \"refuse\" to start", []string{LoosenStrip, LoosenRefuse}, later},
 
 	{"userns.map", "container root is the first id of the jail's own range; \"" + MapNobody + "\": host 65534", []string{MapRange, MapNobody}, never},
@@ -75,7 +75,7 @@ var Keys = []Key{
 	{"limits.mounts", "in one bundle", nil, lowerBound},
 
 	{
-		"binds.root", "a writable directory of the host's root: refuse; " + RootNobody + ": mount it, but all writes are made as an unmapped user; " +
+		"binds.root", "a writable directory of the host's root: refuse; " + RootNobody + ": writes are an unmapped user's; " +
 			"allow: write as root (mounts.md)", []string{RootAllow, RootNobody, RootRefuse}, later,
 	},
 	{
@@ -140,12 +140,11 @@ var Keys = []Key{
 	{Name: "journal.dir", About: "where; \"\": /var/log/agentjail, for others than root ~/.local/state/agentjail/journal"},
 	{Name: "journal.size", About: "of one jail's journal; its beginning and its end are kept"},
 	{Name: "journal.required", About: "true: no jail starts whose journal cannot be written"},
-	{Name: "journal.keep", About: "journals of jails that were deleted; the oldest go first"},
+	{Name: "journal.keep", About: "journals of deleted jails; the oldest go first"},
 	{Name: "journal.keep_size", About: "their size together; 0B sets no bound"},
-	{Name: "journal.keep_for", About: "the time since the last line of each, as \"12h\", \"30d\" or \"8w\"; 0s sets no bound"},
+	{Name: "journal.keep_for", About: "since each last line: \"12h\", \"30d\"; 0s sets no bound"},
 	{
-		"journal.receipt", "what delete notes for the receipt: \"full\" names up to 4096 files of the layer in place of 256, and looks longer " +
-			"at mounted directories (receipt.md)", []string{ReceiptBrief, ReceiptFull}, never,
+		"journal.receipt", "\"full\": the receipt names up to 4096 files of the layer, not 256 (receipt.md)", []string{ReceiptBrief, ReceiptFull}, never,
 	},
 	{
 		"journal.inside", "a file in the jail with its own refusals: \"on\", or \"" + InsideAsk + "\" for containers that request it (receipt.md)",
@@ -155,9 +154,9 @@ var Keys = []Key{
 
 	{"workspace.review", "patterns of directories whose writable mounts are views: \"/home/*/src/**\" (workspace.md)", nil, moreEntries},
 	{"workspace.size", "of each view's layer, taken from the disk of /var/lib/agentjail as a whole", nil, lowerValue},
-	{"workspace.files", "files in it; at most one for each 4KiB", nil, lowerValue},
-	{Name: "workspace.keep_for", About: "the time since a jail had a view, as \"12h\", \"30d\" or \"8w\"; older ones are reported; 0s sets no bound"},
-	{Name: "workspace.keep_size", About: "of all views; beyond it the oldest are reported; 0B sets no bound"},
+	{"workspace.files", "files in it: at most one per 4KiB", nil, lowerValue},
+	{Name: "workspace.keep_for", About: "views unused for longer are reported; 0s sets no bound"},
+	{Name: "workspace.keep_size", About: "of all views; the oldest beyond are reported; 0B sets no bound"},
 
 	{
 		"ebpf.block", "what eBPF programs refuse beyond their default: \"exec\", \"trace\", \"connect\", \"bind\"; takes agentjail-journal, " +
