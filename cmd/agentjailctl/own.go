@@ -24,7 +24,7 @@ func ownCommands() []*cli.Command {
 func gcCommand() *cli.Command {
 	return &cli.Command{
 		Name: "gc", Usage: "reclaim what a crash left", ArgsUsage: "[CONTAINER...]",
-		Description: "Removes the state, host ids, mounts and control groups of jails whose\nprocesses are gone and which no engine will delete. Every create does the same\nfor a few jails. Of the journals of jails that were deleted, the newest stay (policy:\njournal.keep). With ids, only those jails are looked at.",
+		Description: "Removes the state, host ids, mounts and control groups of jails whose\nprocesses are gone and which no engine will delete. Every create does the same\nfor a few jails. Of the journals of jails that were deleted, the newest stay (policy:\njournal.keep); views beyond policy's bounds are reported. With ids, only those\njails are looked at.",
 		Action: func(c *cli.Context) error {
 			if err := rootless.MustJoin(); err != nil {
 				return err
@@ -46,7 +46,11 @@ func gcCommand() *cli.Command {
 			for _, k := range reaped {
 				fmt.Fprintf(c.App.Writer, "reclaimed %s\n", k)
 			}
-			return errors.Join(err, pruneJournals(c), reportViews(c, workspace.Of(r.Store)))
+			err = errors.Join(err, pruneJournals(c))
+			if c.NArg() == 0 {
+				err = errors.Join(err, reportViews(c, workspace.Of(r.Store)))
+			}
+			return err
 		},
 	}
 }
