@@ -33,7 +33,7 @@ that is made in the directory can be missing in the jail.`,
 
 func workspaceDiscardCommand() *cli.Command {
 	return &cli.Command{
-		Name: "discard", Usage: "remove a view, or its changes of some paths", ArgsUsage: "ID [PATH...]",
+		Name: "discard", Usage: "remove a view, or its changes of some paths", ArgsUsage: "[ID [PATH...]]",
 		Description: "The directory stays as it is. A view that a jail has is not changed. Without PATHs all that\njails wrote is removed.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "expired", Usage: "in place of ID: each view that the list has as expired"}},
 		Action:      workspaceDiscard,
