@@ -10,9 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/kernel/printable"
-	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/rootfs/changes"
 	"agentjail.dev/runtime/spec/exported"
 	"agentjail.dev/runtime/state"
@@ -80,17 +78,9 @@ func exportCommand() *cli.Command {
 
 // theJail returns the jail that the call names.
 func theJail(c *cli.Context) (state.Store, *state.Jail, error) {
-	id, err := oneID(c)
-	if err != nil {
+	if c.NArg() != 1 {
+		_, err := oneID(c)
 		return state.Store{}, nil, err
 	}
-	if err := rootless.MustJoin(); err != nil {
-		return state.Store{}, nil, err
-	}
-	store, err := state.Default()
-	if err != nil {
-		return store, nil, err
-	}
-	j, err := inspect.Find(store, id)
-	return store, j, err
+	return existingJail(c, c.Args().First())
 }

@@ -11,13 +11,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/printable"
-	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/spec/bundle"
 	"agentjail.dev/runtime/spec/exported"
-	"agentjail.dev/runtime/state"
 )
 
 // exportBundle writes the hardened bundle of a jail into a new directory.
@@ -30,14 +27,7 @@ func exportBundle(c *cli.Context) error {
 	if target != "" && !known {
 		return usage("--for %q: not one of %s", target, strings.Join(slices.Sorted(maps.Keys(exported.Targets)), ", "))
 	}
-	if err := rootless.MustJoin(); err != nil {
-		return err
-	}
-	store, err := state.Default()
-	if err != nil {
-		return err
-	}
-	j, err := inspect.Find(store, c.Args().First())
+	store, j, err := existingJail(c, c.Args().First())
 	if err != nil {
 		return err
 	}

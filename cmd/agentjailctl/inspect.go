@@ -8,34 +8,23 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/inspect"
-	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
-	"agentjail.dev/runtime/state"
 )
 
 func inspectCommand() *cli.Command {
 	return &cli.Command{
 		Name: "inspect", Usage: "check a running jail, as the kernel sees it, against its policy", ArgsUsage: "CONTAINER",
-		Description: "CONTAINER is an id or the unique beginning of one. Each protection holds, is BROKEN, or\nis missing where this host lacks it and policy does not require it. Exit status\n1 when anything is BROKEN, or when the jail is not running.",
+		Description: "CONTAINER is a name, an id or the unique beginning of one. Each protection holds, is BROKEN, or\nis missing where this host lacks it and policy does not require it. Exit status\n1 when anything is BROKEN, or when the jail is not running.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
-			id, err := oneID(c)
-			if err != nil {
-				return err
-			}
-			if err := rootless.MustJoin(); err != nil {
-				return err
-			}
-			// The policy file is not read: the jail's policy is in its record, and a broken file
-			// must not prevent an inspection.
-			store, err := state.Default()
-			if err != nil {
-				return err
-			}
-			j, err := inspect.Find(store, id)
-			if err != nil {
+			// The jail's policy is in its record, and a broken policy file must not prevent an
+			// inspection.
+			store, j, err := theJail(c)
+			if errors.Is(err, errEnded) {
+				return asAnswer(err)
+			} else if err != nil {
 				if p, perr := policy.Load(c.String("config"), runccli.PolicyName(os.Args[0])); perr == nil && p.Passthrough {
 					return fmt.Errorf("passthrough: this policy hardens nothing, and its containers are no jails: %w", err)
 				}

@@ -23,7 +23,17 @@ func place(c *cli.Context) (journal.Place, error) {
 	if err := rootless.MustJoin(); err != nil {
 		return journal.Place{}, err
 	}
-	return journal.Here(c.String("config"), runccli.PolicyName(os.Args[0]))
+	return journal.Here(configFile(c), runccli.PolicyName(os.Args[0]))
+}
+
+// configFile is the policy file that a call names, before or after the verb; "" for none.
+func configFile(c *cli.Context) string {
+	for _, level := range c.Lineage() {
+		if path := level.String("config"); path != "" {
+			return path
+		}
+	}
+	return ""
 }
 
 // allJails lists this user's jails, with those that ended.
@@ -37,14 +47,10 @@ func allJails(c *cli.Context) ([]*journal.Jail, error) {
 
 // openJournal returns the journal of the jail that a call's sole argument names.
 func openJournal(c *cli.Context) (journal.Place, *journal.Jail, error) {
-	p, err := place(c)
-	if err != nil {
-		return p, nil, err
-	}
 	if c.NArg() != 1 {
-		return p, nil, usage("%s needs %s: see `agentjail %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
+		return journal.Place{}, nil, usage("%s needs %s: see `agentjail %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
 	}
-	j, err := p.Open(c.Args().First())
+	p, j, _, err := openJail(c, c.Args().First())
 	return p, j, err
 }
 

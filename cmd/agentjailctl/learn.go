@@ -108,16 +108,14 @@ func runLearn(c *cli.Context) error {
 
 // learnFrom watches existing jails.
 func learnFrom(c *cli.Context, ids []string) error {
-	store, err := state.Default()
-	if err != nil {
-		return err
-	}
+	var store state.Store
 	var jails []*state.Jail
 	for _, id := range ids {
-		j, err := inspect.Find(store, id)
+		s, j, err := existingJail(c, id)
 		if err != nil {
 			return err
 		}
+		store = s
 		if !j.InitAlive() {
 			return fmt.Errorf("%s: %w", j.ID, inspect.ErrNotRunning)
 		}

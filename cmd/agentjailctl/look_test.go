@@ -137,7 +137,7 @@ func TestInspectCommandRefuses(t *testing.T) {
 		want       int
 	}{
 		{"", "needs CONTAINER", 2},
-		{"no-such-jail-as-this", "no jail has the id", 125},
+		{"no-such-jail-as-this", "container does not exist", 125},
 		{"../../etc", "invalid container ID", 125},
 		{"one-jail-as two-jail-as", "two-jail-as", 2},
 	} {

@@ -50,6 +50,9 @@ func runLs(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if hidesRoots() {
+		fmt.Fprintln(c.App.ErrWriter, "agentjail: root's jails are hidden from this user, and not in this list (remedy: sudo agentjail ls)")
+	}
 	rows := []jailRow{}
 	for _, j := range jails {
 		if j.Brief == nil && c.Bool("running") {

@@ -11,11 +11,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/kernel/printable"
-	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/runtime/spec/netrules/publicsuffix"
 	"agentjail.dev/runtime/state"
@@ -31,7 +30,7 @@ func networkCommand() *cli.Command {
 				Action:      networkCheck,
 			},
 			{
-				Name: "log", Usage: "print what a jail's network has decided", ArgsUsage: "CONTAINER",
+				Name: "log", Usage: "print what a jail's network has decided, also of one that ended", ArgsUsage: "CONTAINER",
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the jail is deleted"},
 					&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line"},
@@ -48,14 +47,7 @@ func namedJail(c *cli.Context, args int) (state.Store, *state.Jail, error) {
 	if c.NArg() != args {
 		return state.Store{}, nil, usage("%s needs %s: see `agentjail network %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
 	}
-	if err := rootless.MustJoin(); err != nil {
-		return state.Store{}, nil, err
-	}
-	store, err := state.Default()
-	if err != nil {
-		return store, nil, err
-	}
-	j, err := inspect.Find(store, c.Args().First())
+	store, j, err := existingJail(c, c.Args().First())
 	if err != nil {
 		return store, nil, err
 	}
@@ -117,24 +109,45 @@ func target(text string) (string, uint16, error) {
 // followEvery is how often a followed log is read.
 const followEvery = 200 * time.Millisecond
 
-func networkLog(c *cli.Context) error {
+// networkLogOf opens the log of the jail that a call names; exists reports whether the jail does. Of
+// a jail that has ended, its journal keeps the log.
+func networkLogOf(c *cli.Context) (r *decisions.Reader, exists func() bool, err error) {
+	if c.NArg() == 1 {
+		_, j, record, err := openJail(c, c.Args().First())
+		if err != nil {
+			return nil, nil, err
+		}
+		if record == nil {
+			r, err := decisions.NewReader(journal.KeptDir(j.Path))
+			if errors.Is(err, os.ErrNotExist) {
+				s, _ := j.Summary()
+				err = fmt.Errorf("%s has ended, and its network decided nothing (network.mode = %q)", j.ID, printable.Line(s.Network, 64))
+			}
+			return r, func() bool { return false }, err
+		}
+	}
 	store, j, err := namedJail(c, 1)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	r, err := decisions.NewReader(store.Dir(j.Key))
+	r, err = decisions.NewReader(store.Dir(j.Key))
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s: no helper has been started for it yet", j.ID)
+		err = fmt.Errorf("%s: no helper has been started for it yet", j.ID)
 	}
+	return r, func() bool { return store.Exists(j.Key) }, err
+}
+
+func networkLog(c *cli.Context) error {
+	r, exists, err := networkLogOf(c)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	for {
-		going := c.Bool("follow") && store.Exists(j.Key) // before the last look
+		going := c.Bool("follow") && exists() // before the last look
 		events, err := r.Next()
 		if err != nil {
-			return fmt.Errorf("%s: its log: %w", j.ID, err)
+			return fmt.Errorf("the log of %s: %w", c.Args().First(), err)
 		}
 		for _, e := range events {
 			if err := printEvent(c, e); err != nil {

@@ -80,7 +80,7 @@ func proofsFor(c *cli.Context) ([]proof, error) {
 		if c.NArg() > 0 || c.Bool("all") || c.IsSet("arch") {
 			return nil, usage("--jail goes without a profile, --all and --arch: the jail has its own")
 		}
-		return proveJail(id)
+		return proveJail(c, id)
 	}
 	name, err := profileArgument(c)
 	if err != nil {
@@ -136,12 +136,8 @@ const (
 )
 
 // proveJail proves the filters that the kernel holds for a jail's processes.
-func proveJail(id string) ([]proof, error) {
-	store, err := state.Default()
-	if err != nil {
-		return nil, err
-	}
-	j, err := inspect.Find(store, id)
+func proveJail(c *cli.Context, id string) ([]proof, error) {
+	store, j, err := existingJail(c, id)
 	if err != nil {
 		return nil, err
 	}

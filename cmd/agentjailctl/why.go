@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -9,13 +10,12 @@ import (
 
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/kernel/printable"
-	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/observe/why"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/policy"
-	"agentjail.dev/runtime/state"
 )
 
 func whyCommand() *cli.Command {
@@ -30,7 +30,8 @@ that refuse it, the change that allows it, and what else that change allows.
    agentjail why ID pypi.org:443
    agentjail why ID "fork: Resource temporarily unavailable"
 
-With --policy, --seccomp-profile or --config, and no CONTAINER, the answer is for
+CONTAINER is a name, an id or the beginning of one, or ID@TIME, also of a jail that
+has ended. With --policy, --seccomp-profile or --config, and no CONTAINER, the answer is for
 a jail that a policy would make: --policy NAME is one of [policies.NAME],
 --seccomp-profile NAME a profile of system calls, --config FILE another file.
 
@@ -91,44 +92,52 @@ func answer(c *cli.Context) (*why.Answer, error) {
 	var f *why.Facts
 	if noJail {
 		f, err = factsOfPolicy(c, arch)
+		if err != nil {
+			return nil, err
+		}
+		return f.Answer(q)
+	}
+	p, j, record, err := openJail(c, args[0])
+	if err != nil {
+		return nil, err
+	}
+	// Without a journal, the answer is the rest.
+	events := sources.Once(sources.Events(p.Store, j))
+	if record != nil {
+		f, err = inspect.Why(p.Store, record, q, arch)
 	} else {
-		f, err = factsOfJail(args[0], q, arch)
+		f, err = factsOfEnded(c, j, events, arch)
 	}
 	if err != nil {
 		return nil, err
 	}
 	a, err := f.Answer(q)
-	if err == nil && !noJail {
-		past(c, args[0], q, a)
+	if err == nil {
+		a.Past(q, events)
 	}
 	return a, err
 }
 
-// past adds the jail's journal entries about the question. Without a journal, the answer is the
-// rest.
-func past(c *cli.Context, id string, q why.Question, a *why.Answer) {
-	p, err := place(c)
+// factsOfEnded returns what is known of a jail that has ended: its journal, and the policy of its
+// name as it is now, in place of the jail's own.
+func factsOfEnded(c *cli.Context, j *journal.Jail, events []journal.Event, arch string) (*why.Facts, error) {
+	s, err := j.Summary()
 	if err != nil {
-		return
+		return nil, fmt.Errorf("%s: %w", j.ID, err)
 	}
-	if j, err := p.Open(id); err == nil {
-		a.Past(q, sources.Once(sources.Events(p.Store, j)))
+	p, err := policy.Load(configFile(c), s.PolicyName)
+	if err != nil {
+		return nil, fmt.Errorf("%s has ended, and its policy cannot be read: %w", j.ID, err)
 	}
-}
-
-func factsOfJail(id string, q why.Question, arch string) (*why.Facts, error) {
-	if err := rootless.MustJoin(); err != nil {
-		return nil, err
+	if s.Seccomp != "" {
+		p.Seccomp.Profile = s.Seccomp
 	}
-	store, err := state.Default()
+	f, err := inspect.PolicyWhy(&p, network.Decision{Mode: s.Network, Namespace: network.Own}, arch)
 	if err != nil {
 		return nil, err
 	}
-	j, err := inspect.Find(store, id)
-	if err != nil {
-		return nil, err
-	}
-	return inspect.Why(store, j, q, arch)
+	f.ID, f.Ended, f.Signs = j.ID, true, append(why.PastSigns(events), f.Signs...)
+	return f, nil
 }
 
 // renamedOptions refuses the options that earlier texts have, and a file in the place of a name.
@@ -144,10 +153,7 @@ func renamedOptions(c *cli.Context) error {
 
 // factsOfPolicy returns the facts of a named policy, or of a profile of system calls.
 func factsOfPolicy(c *cli.Context, arch string) (*why.Facts, error) {
-	path, name := c.String("config"), c.String("policy")
-	if path == "" {
-		path = c.Lineage()[1].String("config")
-	}
+	path, name := configFile(c), c.String("policy")
 	if name == "" {
 		name = runccli.PolicyName(os.Args[0])
 	}

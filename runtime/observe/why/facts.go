@@ -10,7 +10,9 @@ import (
 
 // Facts are what is known of a jail, or of a policy without one.
 type Facts struct {
-	ID      string // "" is a policy
+	ID string // "" is a policy
+	// Ended reports that the jail has ended: the policy is that of its name now.
+	Ended   bool
 	Filters *Filters
 	Network Network
 	// Path is what was found at the question's path; nil if it was not examined.
@@ -33,6 +35,14 @@ type Network struct {
 
 // Answer answers a question.
 func (f *Facts) Answer(q Question) (*Answer, error) {
+	a, err := f.answer(q)
+	if err == nil && f.Ended {
+		a.Seen = append(a.Seen, "the jail has ended: its journal, and its policy as it is now, answer")
+	}
+	return a, err
+}
+
+func (f *Facts) answer(q Question) (*Answer, error) {
 	switch q.Kind {
 	case OfCall:
 		return f.Filters.ofCall(q.Text, q.Call)

@@ -15,6 +15,26 @@ var kindsOf = map[string][]journal.Kind{
 	"name": {journal.NameRefused, journal.ConnectRefused}, "kill": {journal.SyscallKilled},
 }
 
+// limitSigns are the signs of limits that were met.
+var limitSigns = []string{"memory", "pids", "layer", "layer files"}
+
+// PastSigns are what a jail's journal shows of causes, also of a jail that has ended.
+func PastSigns(events []journal.Event) []Sign {
+	var out []Sign
+	for _, sign := range limitSigns {
+		n, limit := uint64(0), ""
+		for i := range events {
+			if e := &events[i]; slices.Contains(kindsOf[sign], e.Kind) {
+				n, limit = n+max(1, e.Count), e.Limit
+			}
+		}
+		if n > 0 {
+			out = append(out, Sign{Sign: sign, Shown: true, Text: fmt.Sprintf("the journal has the limit %s, met %d times", limit, n)})
+		}
+	}
+	return out
+}
+
 // fits reports whether a refusal of a jail's is what a question is about.
 func (q *Question) fits(e *journal.Event, kinds []journal.Kind) bool {
 	called := func(c *Call) bool { return c.Name != "" && e.Syscall == c.Name }
@@ -63,4 +83,7 @@ func (a *Answer) Past(q Question, events []journal.Event) {
 		}
 	}
 	a.Seen = append(a.Seen, text)
+	if a.Verdict == Unknown {
+		a.Verdict = Refused
+	}
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/state"
+)
+
+// openJail returns the jail that a call names by an id, the unique beginning of one, the engine's
+// name for it, or ID@TIME. The record is nil where the jail has ended and only its journal is left.
+func openJail(c *cli.Context, name string) (journal.Place, *journal.Jail, *state.Jail, error) {
+	id, _, _ := strings.Cut(name, "@")
+	if err := state.CheckID(id); err != nil {
+		return journal.Place{}, nil, nil, err
+	}
+	p, err := place(c)
+	if err != nil {
+		return p, nil, nil, err
+	}
+	j, err := p.Open(name)
+	if err != nil {
+		return p, nil, nil, elsewhere(err)
+	}
+	if j.Brief == nil {
+		return p, j, nil, nil
+	}
+	record, err := p.Store.Load(j.Key)
+	return p, j, record, err
+}
+
+// errEnded is wrapped by the error for a jail of which only the journal is left.
+var errEnded = errors.New("has ended")
+
+// existingJail returns the jail that a call names, which must not have ended.
+func existingJail(c *cli.Context, name string) (state.Store, *state.Jail, error) {
+	p, j, record, err := openJail(c, name)
+	if err == nil && record == nil {
+		at := printable.Line(j.Name(), 0)
+		err = fmt.Errorf("%s %w, and its journal is left (remedy: agentjail receipt %s; agentjail why %s QUESTION)", printable.Line(name, 256), errEnded, at, at)
+	}
+	return p.Store, record, err
+}
+
+// elsewhere adds to the error for a jail that was not found where it may be: root's jails are
+// hidden from other users.
+func elsewhere(err error) error {
+	if !errors.Is(err, state.ErrNotFound) || !hidesRoots() {
+		return err
+	}
+	return fmt.Errorf("%w; root's jails are hidden from this user (remedy: the same with sudo)", err)
+}
+
+// hidesRoots reports whether this user cannot see jails that root has or had.
+func hidesRoots() bool {
+	if os.Geteuid() == 0 && !rootless.Inside() {
+		return false
+	}
+	for _, dir := range []string{filepath.Join(state.DefaultRoot, "jails"), journal.DefaultDir} {
+		if _, err := os.Lstat(dir); err == nil || errors.Is(err, os.ErrPermission) {
+			return true
+		}
+	}
+	return false
+}
