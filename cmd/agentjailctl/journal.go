@@ -226,6 +226,9 @@ func denials(events []journal.Event) (all []denial, unseen []string) {
 		}
 		what := e.What()
 		key := strings.Join([]string{e.Kind.String(), what, e.Rule, e.Source, e.Credential}, "\x00")
+		if e.Source == journal.SourceNetwork {
+			key += "\x00" + e.Reason // one entry refuses for several
+		}
 		i, known := at[key]
 		if !known && len(all) >= maxGroups {
 			what, key = "(others)", e.Kind.String()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -136,7 +137,7 @@ func factsOfEnded(c *cli.Context, j *journal.Jail, events []journal.Event, arch 
 	if err != nil {
 		return nil, err
 	}
-	f.ID, f.Ended, f.Signs = j.ID, true, append(why.PastSigns(events), f.Signs...)
+	f.ID, f.Ended, f.Signs = j.ID, true, slices.Concat(why.PastSigns(events), inspect.SentrySigns(s.Delegate), f.Signs)
 	return f, nil
 }
 

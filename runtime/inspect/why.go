@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,7 @@ import (
 	"agentjail.dev/runtime/observe/why"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
@@ -34,6 +36,9 @@ func Why(s state.Store, j *state.Jail, q why.Question, arch string) (*why.Facts,
 		return nil, err
 	}
 	f.ID = j.ID
+	if len(j.Pinned) > 0 {
+		f.Network.Exact = j.Pinned
+	}
 	d := demandsOf(s, j)
 	// The filters that the jail has, not those that would be made today.
 	raw, err := atomicfile.Read(filepath.Join(s.Dir(j.Key), state.FilterFile), 8*bpf.MaxInsns)
@@ -50,11 +55,13 @@ func Why(s state.Store, j *state.Jail, q why.Question, arch string) (*why.Facts,
 	}
 	p, err := openProc(j.InitPid)
 	if j.InitPid == 0 || err != nil {
+		f.Signs = slices.Concat(SentrySigns(j.Delegate), f.Signs)
 		return f, notAtPath(q, err)
 	}
 	defer p.close()
 	// The directory is open: if it is the right process now, it stays the right one.
 	if !j.InitAlive() {
+		f.Signs = slices.Concat(SentrySigns(j.Delegate), f.Signs)
 		return f, notAtPath(q, nil)
 	}
 	f.Signs = signs(p, d)
@@ -95,6 +102,7 @@ func PolicyWhy(p *policy.Policy, d network.Decision, arch string) (*why.Facts, e
 		if f.Network.Rules, err = p.Network.Rules(); err != nil {
 			return nil, err
 		}
+		f.Network.Exact = f.Network.Rules.Exact()
 	}
 	f.Signs = policySigns(p, f.Network)
 	return f, nil
@@ -119,6 +127,7 @@ func policySigns(p *policy.Policy, n why.Network) []why.Sign {
 		{Sign: "network names", Rules: !n.ByRules, Text: "the jail has a network by name"},
 		{Sign: "name", Rules: !n.ByRules, Text: "the jail has a network by name"},
 		{Sign: "kill", Shown: p.Seccomp.OnViolation == "kill", Rules: true, Text: fmt.Sprintf("seccomp.on_violation = %q", p.Seccomp.OnViolation)},
+		{Sign: "sentry", Rules: true},
 		{Sign: "tls end", Rules: !ends, Text: "a credential with tls = \"end\" is set"},
 	}
 }
@@ -131,29 +140,38 @@ func signs(p *proc, d *demands) []why.Sign {
 			out = append(out, why.Sign{Sign: sign, Shown: shown, Text: fmt.Sprintf(format, args...)})
 		}
 	}
-	groups := groupFiles(p)
-	oom, known := count1(groups, "memory.events", "oom_kill")
-	if !known {
-		oom, known = count1(groups, "memory.oom_control", "oom_kill")
-	}
-	add("memory", oom > 0, known, "the kernel killed %d of the jail's processes at its memory limit", oom)
-	pids, known := count1(groups, "pids.events", "max")
-	add("pids", pids > 0, known, "the limit of %d processes was met %d times", d.jail.Policy.Limits.Pids, pids)
+	out = append(out, limitSigns(groupFiles(p), d)...)
 	if fs, err := statfsIn(p, "/"); err == nil {
 		size, used := fs.Blocks*uint64(fs.Bsize), (fs.Blocks-fs.Bfree)*uint64(fs.Bsize)
 		add("layer", size-used < size/50, size > 0, "the layer has %d of %d KiB used", used>>10, size>>10)
+		if root := (&limit{key: "root.size", bound: uint64(d.jail.Policy.Root.Size), sized: true}); size > 0 {
+			out[len(out)-1].Remedies = root.moved(&d.jail.Policy, root.bound)
+		}
 		add("layer files", fs.Ffree < fs.Files/50, fs.Files > 0, "the layer has %d of %d files", fs.Files-fs.Ffree, fs.Files)
 	}
 	for _, at := range tmpfsOf(p) {
 		if fs, err := statfsIn(p, at); err == nil && fs.Blocks > 0 && (fs.Bfree < fs.Blocks/50 || fs.Files > 0 && fs.Ffree < fs.Files/50) {
 			add("tmpfs", true, true, "the tmpfs at %s is full: %d of %d KiB, %d of %d files", at, (fs.Blocks-fs.Bfree)*uint64(fs.Bsize)>>10,
 				fs.Blocks*uint64(fs.Bsize)>>10, fs.Files-fs.Ffree, fs.Files)
+			if fs.Bfree < fs.Blocks/50 {
+				out[len(out)-1].Remedies = fullTmpfs(d, at, fs.Blocks*uint64(fs.Bsize))
+			}
 		}
 	}
 	if o, u := d.jail.MountOwner, d.jail.Process; o != nil && u != nil {
 		add("other user", o.UID != u.User.UID, true, "mounted directories belong to uid %d, the jail's program is uid %d", o.UID, u.User.UID)
 	}
 	return out
+}
+
+// SentrySigns are those of a jail that has ended, by its delegate: in a sandbox with a kernel of its
+// own, the end of that kernel's process is one reason.
+func SentrySigns(delegate string) []why.Sign {
+	t := traits.Of(delegate)
+	if t.Sandbox == "" {
+		return nil
+	}
+	return []why.Sign{{Sign: "sentry", Shown: true, Text: "the jail was in a sandbox with a kernel of its own (" + t.Sandbox + "), and has ended"}}
 }
 
 // whyNetwork is what a jail's network is, for signs.
@@ -166,8 +184,10 @@ func whyNetwork(j *state.Jail) why.Network {
 	return why.Network{Mode: j.Network.Mode, ByRules: t.ByRules, Nothing: t.Gives == "" && t.Resolver == ""}
 }
 
-// eventFiles are those of control groups that count how often a limit was met.
-var eventFiles = []string{"memory.events", "memory.oom_control", "pids.events"}
+// eventFiles are those of control groups that count how often a limit was met, and those limits.
+var eventFiles = []string{
+	"memory.events", "memory.oom_control", "pids.events", "memory.max", "memory.limit_in_bytes", "pids.max",
+}
 
 // groupFiles reads them for a process.
 func groupFiles(p *proc) map[string]string {
@@ -308,6 +328,9 @@ func hold(out *why.Path, d *demands) {
 		return ""
 	}
 	out.Masked, out.Fixed, out.Protected = at(d.masked()), at(d.readOnly()), at(d.jail.Protected)
+	if out.Protected != "" {
+		out.OnHost = onHost(d, out.Protected)
+	}
 	if u := d.jail.Process; u != nil {
 		out.User.UID, out.User.GID, out.User.Groups = u.User.UID, u.User.GID, u.User.AdditionalGids
 	}

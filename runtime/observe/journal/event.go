@@ -193,7 +193,12 @@ func (e *Event) Complete() error {
 	if e.Source == "" {
 		e.Source = k.Sources[0]
 	}
-	if e.Remedy == "" {
+	switch {
+	case e.Remedy != "":
+	case e.Kind == ConnectRefused && e.Rule != "":
+		// An entry allows the connection: what is refused of it, no further entry permits.
+		e.Remedy = e.fill("see the reason: {name}:{port} is allowed already")
+	default:
 		e.Remedy = e.fill(k.Remedy)
 	}
 	return nil

@@ -377,7 +377,7 @@ const listDir = "/etc/agentjail/seccomp"
 
 func (f *Filters) where() string {
 	if f.Where == "" {
-		return thePolicy
+		return ThePolicy
 	}
 	return f.Where
 }

@@ -3,6 +3,7 @@ package why
 import (
 	"fmt"
 
+	"agentjail.dev/runtime/network/names"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/runtime/spec/netrules/publicsuffix"
 	"agentjail.dev/runtime/spec/rings"
@@ -31,6 +32,8 @@ type Network struct {
 	// Nothing that it is lo alone.
 	ByRules, Joined, Nothing bool
 	Rules                    *netrules.Set
+	// Exact are the exact names of all rules so far, in the order of their addresses.
+	Exact []string
 }
 
 // Answer answers a question.
@@ -47,12 +50,32 @@ func (f *Facts) answer(q Question) (*Answer, error) {
 	case OfCall:
 		return f.Filters.ofCall(q.Text, q.Call)
 	case OfName:
-		return f.ofName(q.Text, q.Name, q.Port), nil
+		if f.resolve(&q); q.unresolved() {
+			return &Answer{
+				Question: q.Text, Kind: OfName, Verdict: Unknown, Rule: "an address that stands for a name of a wildcard, or for none",
+				Instead: "`agentjail network log ID` shows the names and ports that were refused; ask by the name",
+			}, nil
+		}
+		a := f.ofName(q.Text, q.Name, q.Port)
+		if a.name = q.Name; q.Addr.IsValid() {
+			a.Seen = append(a.Seen, q.Addr.String()+" stands for "+q.Name)
+		}
+		return a, nil
 	case OfPath:
 		return f.ofPath(q.Text), nil
 	}
 	return f.ofError(q)
 }
+
+// resolve turns an address that stands for a name back into the name.
+func (f *Facts) resolve(q *Question) {
+	if name := names.AtAddress(f.Network.Exact, q.Addr); q.Addr.IsValid() && name != "" {
+		q.Name = name
+	}
+}
+
+// unresolved reports whether a question is about an address that stands for an unknown name.
+func (q *Question) unresolved() bool { return q.Addr.IsValid() && q.Name == q.Addr.String() }
 
 // ofName answers for a name of the network: the answer of `agentjail network check`, and for a jail
 // without a network what to set.
@@ -66,6 +89,7 @@ func (f *Facts) ofName(text, name string, port uint16) *Answer {
 		v := f.Network.Rules.Match(name, port)
 		a.By = []string{"network by name, policy's network.allow and network.deny"}
 		if v.OK {
+			a.entry = v.Rule
 			a.Verdict, a.By, a.Rule = Passes, nil, v.Rule.Source()
 			a.Why, a.Then = publicsuffix.Warning(v.Rule), "where the name leads is judged when it is connected to; 443 has to be TLS for that name, 80 HTTP"
 			return a
@@ -78,6 +102,9 @@ func (f *Facts) ofName(text, name string, port uint16) *Answer {
 			}}
 		} else if v.Remedy != "" {
 			a.Remedies = []Remedy{{Write: "network.allow: add \"" + entry + "\", then `agentjail network reload ID`", Where: f.where()}}
+			if v.Rule == nil {
+				a.Then = fmt.Sprintf("where the name leads to a private address, the entry is %q", entry+" private")
+			}
 		}
 	case f.Network.Nothing:
 		a.By, a.Rule = []string{"network"}, fmt.Sprintf("network.mode = %q: nothing but lo", f.Network.Mode)
@@ -91,7 +118,7 @@ func (f *Facts) ofName(text, name string, port uint16) *Answer {
 
 func (f *Facts) where() string {
 	if f.Where == "" {
-		return thePolicy
+		return ThePolicy
 	}
 	return f.Where
 }

@@ -1,6 +1,10 @@
 package why
 
 import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,14 +51,86 @@ func (q *Question) about(arch string) {
 	} else if c := named["call"]; c != "" && isCall(strings.ToLower(c), arch) {
 		q.Inner, _, _ = parseCall(strings.ToLower(c), arch)
 	}
-	if h := named["host"]; h != "" {
-		q.Name, q.Port, _ = target(h)
+	if m != nil && m.Target {
+		q.Name, q.Port, q.Addr = targetIn(q.Text)
+	}
+	if h := named["host"]; h != "" && q.Name == "" {
+		if name, port, ok := target(h); ok {
+			q.toward(name, cmp.Or(portOf(q.Text), port))
+		}
 	}
 	if p := named["path"]; p != "" {
 		q.Path = p
 	} else if at := aPath().FindStringSubmatch(q.Text); at != nil && m != nil && m.Path {
 		q.Path = at[1]
 	}
+}
+
+// aTarget finds the other end of a connection in a message: NAME:PORT, "NAME port PORT", `"NAME"
+// (ADDRESS), port PORT`, or a URL.
+var aTarget = lazyregexp.New(`(?i)(?:^|[\s/@"'(\[=])([a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9-]+)+)(?:\.?["']?(?: \([^)]*\))?,? port[ :]+|:)([0-9]{1,5})\b`)
+
+// aURL finds a URL with a name.
+var aURL = lazyregexp.New(`(?i)\b([a-z][a-z+]*)://(?:[^\s/@]*@)?([a-z0-9-]+(?:\.[a-z0-9-]+)+)(?::([0-9]{1,5}))?`)
+
+// aName finds a name behind the words that programs put before one.
+var aName = lazyregexp.New(`(?i)(?:connection to|connect to host|connect to|connecting to|host(?: ?name)?) ["']?([a-z0-9-]+(?:\.[a-z0-9-]+)+)`)
+
+// targetIn finds the other end of a connection in a message; "" where none is named.
+func targetIn(text string) (string, uint16, netip.Addr) {
+	q := Question{}
+	try := func(name, port string) {
+		if n, p, ok := target(net.JoinHostPort(name, port)); ok && q.Name == "" {
+			q.toward(n, p)
+		}
+	}
+	if at := aURL().FindStringSubmatch(text); at != nil {
+		try(at[2], cmp.Or(at[3], strconv.Itoa(int(cmp.Or(protocols[strings.ToLower(at[1])], 443)))))
+	}
+	if at := aTarget().FindStringSubmatch(text); at != nil {
+		try(at[1], at[2])
+	}
+	if at := aName().FindStringSubmatch(text); at != nil {
+		try(at[1], strconv.Itoa(int(cmp.Or(portOf(text), 443))))
+	}
+	return q.Name, q.Port, q.Addr
+}
+
+// protocols are the ports of what messages name: the schemes of URLs, and programs.
+var protocols = map[string]uint16{
+	"http": 80, "https": 443, "ws": 80, "wss": 443, "ssh": 22, "sftp": 22, "git": 9418, "git+ssh": 22, "ftp": 21, "smtp": 25, "smtps": 465, "imaps": 993,
+	"ldap": 389, "ldaps": 636, "postgres": 5432, "postgresql": 5432, "psql": 5432, "pg": 5432, "mysql": 3306, "mariadb": 3306, "redis": 6379,
+	"rediss": 6379, "mongodb": 27017, "amqp": 5672, "amqps": 5671, "nats": 4222, "kafka": 9092, "rsync": 873, "scp": 22, "redis-cli": 6379, "svn": 3690,
+	"telnet": 23, "whois": 43, "apt": 80, "apt-get": 80,
+}
+
+// aProtocol finds a scheme or a program at the beginning of a message, and git's way of writing a
+// remote.
+var (
+	aProtocol = lazyregexp.New(`(?i)\b([a-z][a-z+]*)://|^(?:e: |w: |err:\d+ )?([a-z][a-z-]*): `)
+	aRemote   = lazyregexp.New(`\bgit@[a-z0-9.-]+`)
+	aDebian   = lazyregexp.New(`(?i)temporary failure resolving|debian\.org|archive\.ubuntu\.com`)
+	aDatabase = lazyregexp.New(`(?i)could not translate host name|connection to server at`)
+)
+
+// portOf is the port of the protocol that a message names by a scheme, a program or its own words;
+// 0 where it names none.
+func portOf(text string) uint16 {
+	switch {
+	case aRemote().MatchString(text):
+		return 22
+	case aDatabase().MatchString(text):
+		return 5432
+	}
+	if at := aProtocol().FindStringSubmatch(text); at != nil {
+		if port := protocols[strings.ToLower(cmp.Or(at[1], at[2]))]; port != 0 {
+			return port
+		}
+	}
+	if aDebian().MatchString(text) {
+		return 80
+	}
+	return 0
 }
 
 // fromStrace reads a call as strace prints it; arguments that are no numbers or constants are not
@@ -78,10 +154,17 @@ func (f *Facts) ofError(q Question) (*Answer, error) {
 	if len(a.Question) > 200 {
 		a.Question = a.Question[:200] + "..."
 	}
+	f.resolve(&q)
 	if err := f.answerInner(a, q); err != nil {
 		return nil, err
 	}
 	m, _ := find(q.Text)
+	if own := ownRefusal(q.Text); own != nil {
+		a.Causes = append(a.Causes, *own)
+		if m != nil && !m.Own || m != nil && m.ID == "refused" {
+			m = nil
+		}
+	}
 	if m == nil {
 		if len(a.Causes) == 0 {
 			a.Why = "no message of the table is like it"
@@ -91,11 +174,15 @@ func (f *Facts) ofError(q Question) (*Answer, error) {
 		}
 		return a, nil
 	}
+	inner := a.Causes
 	var shown, rest []Answer
 	for _, c := range m.Causes {
 		b, sure := f.cause(c)
 		if b != nil {
 			b.Remedies = f.filled(b.Remedies, q)
+			if a.entry != nil { // never what is allowed already
+				b.Remedies = slices.DeleteFunc(b.Remedies, func(r Remedy) bool { return strings.Contains(r.Write, "network.allow") })
+			}
 		}
 		switch {
 		case b == nil:
@@ -106,10 +193,27 @@ func (f *Facts) ofError(q Question) (*Answer, error) {
 		}
 	}
 	a.Causes = slices.Concat(shown, a.Causes, rest)
-	if a.Verdict = Depends; len(a.Causes) == 1 || len(shown) > 0 {
+	certain := len(shown) > 0 || len(inner) > 0 && inner[0].Kind == OfName
+	if a.Verdict = Depends; len(a.Causes) == 1 || certain {
 		a.Verdict = a.Causes[0].Verdict
 	}
 	return a, nil
+}
+
+// aRefusal finds a text of agentjail's own with a remedy (package refusal, and errors of commands).
+var aRefusal = lazyregexp.New(`(?s)(?:\brefused: |\bagentjail: )(.*?)\s*\(remedy: (.*)\)`)
+
+// ownRefusal answers for a text of agentjail's own, which has its reason and its remedy itself; nil
+// for others.
+func ownRefusal(text string) *Answer {
+	at := aRefusal().FindStringSubmatch(text)
+	if at == nil {
+		return nil
+	}
+	return &Answer{
+		Question: at[1], Kind: OfError, Verdict: Refused, By: []string{"agentjail itself"},
+		Remedies: []Remedy{{Write: at[2], Opens: "what the remedy names"}},
+	}
 }
 
 // answerInner answers for what an error's text is about.
@@ -123,9 +227,15 @@ func (f *Facts) answerInner(a *Answer, q Question) error {
 			a.Causes = append(a.Causes, *b)
 		}
 	}
-	if q.Name != "" {
-		if b := f.ofName(q.Name+":"+strconv.Itoa(int(q.Port)), q.Name, q.Port); b.Verdict == Refused && f.Network.ByRules {
+	a.name = q.Name
+	if q.Addr.IsValid() && !q.unresolved() {
+		a.Seen = append(a.Seen, q.Addr.String()+" stands for "+q.Name)
+	}
+	if q.Name != "" && f.Network.ByRules && !q.unresolved() {
+		if b := f.ofName(q.Name+":"+strconv.Itoa(int(q.Port)), q.Name, q.Port); b.Verdict == Refused {
 			a.Causes = append(a.Causes, *b)
+		} else if b.entry != nil {
+			a.Seen, a.entry = append(a.Seen, fmt.Sprintf("%s is allowed, by %s", b.Question, b.Rule)), b.entry
 		}
 	}
 	if q.Path != "" && f.Path != nil {
@@ -164,6 +274,9 @@ func (f *Facts) cause(c cause) (a *Answer, sure bool) {
 		return a, known
 	}
 	for _, s := range f.Signs {
+		if s.Sign == c.Sign && len(s.Remedies) > 0 {
+			a.Remedies = s.Remedies
+		}
 		switch {
 		case s.Sign != c.Sign:
 		case s.Shown:
@@ -184,11 +297,11 @@ func (f *Facts) filled(in []Remedy, q Question) []Remedy {
 	out := slices.Clone(in)
 	for i := range out {
 		r := &out[i]
-		if q.Name != "" {
+		if q.Name != "" && !q.unresolved() {
 			entry := q.Name + ":" + strconv.Itoa(int(q.Port))
 			r.Write = strings.ReplaceAll(strings.ReplaceAll(r.Write, "NAME:PORT", entry), "--allow NAME", "--allow "+entry)
 		}
-		if r.Where == thePolicy {
+		if r.Where == ThePolicy {
 			r.Where = f.where()
 		}
 	}
@@ -210,10 +323,12 @@ func (f *Facts) passes(call string) (passes, known bool) {
 
 // A Sign is something that a jail shows of a cause.
 type Sign struct {
-	// Sign is the cause's: "memory", "pids", "layer", "layer files", "tmpfs", "network none",
+	// Sign is the cause's: "memory", "pids", "layer", "layer files", "tmpfs", "nofile", "sentry", "network none",
 	// "network names", "name", "kill", "protected", "other user", "tls end".
 	Sign string
 	// Shown reports that it is there; Rules, where it is not, that the cause cannot be it.
 	Shown, Rules bool
 	Text         string
+	// Remedies are those of this jail, in place of the table's.
+	Remedies []Remedy
 }

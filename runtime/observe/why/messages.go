@@ -20,6 +20,8 @@ type message struct {
 	Like     string   `toml:"like"`
 	Samples  []string `toml:"says"`
 	Path     bool     `toml:"path"`
+	Target   bool     `toml:"target"`
+	Own      bool     `toml:"own"`
 	CausesOf string   `toml:"causes_of"`
 	Causes   []cause  `toml:"cause"`
 
@@ -45,11 +47,11 @@ type change struct {
 	Opens string   `toml:"opens"`
 }
 
-// thePolicy stands for the place where a jail's policy is written.
-const thePolicy = "the policy, for jails that are made from then on"
+// ThePolicy, where a remedy goes, stands for the place where a jail's policy is written.
+const ThePolicy = "the policy, for jails that are made from then on"
 
 // places are the words of the table for where a remedy goes. Others stand for themselves.
-var places = map[string]string{"policy": thePolicy, "command line": "the container's command line", "jail": "the jail"}
+var places = map[string]string{"policy": ThePolicy, "command line": "the container's command line", "jail": "the jail"}
 
 //go:embed messages.toml
 var messagesTOML []byte

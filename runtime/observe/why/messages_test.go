@@ -12,7 +12,7 @@ import (
 )
 
 // signs are those that runtime/inspect looks for (type Sign).
-var signs = []string{"memory", "pids", "layer", "layer files", "tmpfs", "network none", "network names", "name", "kill", "protected", "other user", "tls end"}
+var signs = []string{"memory", "pids", "layer", "layer files", "tmpfs", "nofile", "sentry", "network none", "network names", "name", "kill", "protected", "other user", "tls end"}
 
 // setting is a line of a policy within a remedy, and unnamed are the words in its values that stand
 // for what a reader puts there.

@@ -42,13 +42,25 @@ func (q *Question) fits(e *journal.Event, kinds []journal.Kind) bool {
 	case q.Kind == OfCall:
 		return called(&q.Call)
 	case q.Kind == OfName:
-		return e.Name == q.Name && (e.Port == 0 || q.Port == 0 || e.Port == q.Port)
+		return q.at(e)
 	case q.Kind == OfPath:
 		return below(e.Path, q.Path)
+	case q.Addr.IsValid():
+		return q.at(e)
 	case called(&q.Inner), q.Name != "" && e.Name == q.Name, q.Path != "" && below(e.Path, q.Path):
 		return true
 	}
 	return slices.Contains(kinds, e.Kind)
+}
+
+// at reports whether an event is of the question's name and port. Of an address that stands for an
+// unknown name, the port alone is compared.
+func (q *Question) at(e *journal.Event) bool {
+	samePort := e.Port == 0 || q.Port == 0 || e.Port == q.Port
+	if q.unresolved() {
+		return e.Kind == journal.ConnectRefused && samePort
+	}
+	return e.Name == q.Name && samePort
 }
 
 func below(path, dir string) bool {
@@ -65,6 +77,9 @@ func (a *Answer) Past(q Question, events []journal.Event) {
 				kinds = append(kinds, kindsOf[c.Sign]...)
 			}
 		}
+	}
+	if a.name != "" {
+		q.Name = a.name
 	}
 	n := uint64(0)
 	var last *journal.Event
@@ -83,7 +98,23 @@ func (a *Answer) Past(q Question, events []journal.Event) {
 		}
 	}
 	a.Seen = append(a.Seen, text)
-	if a.Verdict == Unknown {
-		a.Verdict = Refused
+	if a.Verdict == Unknown || a.Kind == OfName && a.Verdict == Passes && last.Kind == journal.ConnectRefused && last.Rule != "" {
+		a.passedNot(last)
+	}
+}
+
+// passedNot makes the last refusal the answer to a question that an entry alone would let pass.
+func (a *Answer) passedNot(last *journal.Event) {
+	a.Verdict = Refused
+	if a.Ring == nil {
+		a.Ring = &last.Ring
+	}
+	if a.Kind != OfName {
+		return
+	}
+	a.By = []string{"network by name"}
+	a.Why = last.Reason
+	if entry, ok := strings.CutPrefix(last.Remedy, "network.allow = "); ok {
+		a.Remedies = append(a.Remedies, Remedy{Write: "network.allow = " + entry, Where: ThePolicy})
 	}
 }

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -34,6 +35,8 @@ type Path struct {
 	// Masked, Fixed and Protected are paths of the lists that hold it, or "": hidden, read-only in
 	// every jail, protected for the host.
 	Masked, Fixed, Protected string
+	// OnHost is Protected as the host has it; "" where that is unknown.
+	OnHost string
 	// OneOwner reports that the mount's owner is one user of the jail, who is Owner.
 	OneOwner bool
 	Owner    uint32
@@ -69,6 +72,10 @@ func (f *Facts) ofPath(text string) *Answer {
 	case p.Masked != "":
 		a.Verdict, a.By, a.Rule = Refused, []string{"masked paths"}, p.Masked+" is hidden in every jail: it exposes the host, or steers its kernel"
 		a.Purpose, a.Instead = true, "the limits in /sys/fs/cgroup; /proc/cpuinfo, meminfo and stat are the jail's own"
+	case !p.Exists && path.Dir(p.Name) == "/dev/pts":
+		a.Verdict, a.Errno = Refused, "ENOENT"
+		a.By, a.Rule = []string{"nothing is there"}, p.Name+" is a terminal that no process of the jail has open"
+		a.Instead = "a program opens /dev/ptmx for a terminal of its own; docker run -t for the first program's"
 	case !p.Exists && path.Dir(p.Name) != p.Above || !p.Exists && missingDevice(p.Name):
 		a.Verdict, a.Errno = Refused, "ENOENT"
 		a.By, a.Rule = []string{"nothing is there"}, fmt.Sprintf("%s is not in the jail: %s ends at %s", p.Name, p.Kind, p.Above)
@@ -77,7 +84,7 @@ func (f *Facts) ofPath(text string) *Answer {
 		a.Ring = new(rings.Access)
 		a.Verdict, a.Errno, a.By = Depends, "EROFS", []string{"protected paths (binds.protect), by a read-only mount; Landlock"}
 		a.Rule, a.Why = p.Protected+" can be read and not written", "the host runs it by itself, or is led by it"
-		a.Remedies = []Remedy{{Write: fmt.Sprintf("binds.unprotect = [%q]", p.Protected), Where: f.where(), Opens: "what the jail writes there may run on the host"}}
+		a.Remedies = []Remedy{{Write: fmt.Sprintf("binds.unprotect = [%q]", cmp.Or(p.OnHost, p.Protected)), Where: f.where(), Opens: "what the jail writes there may run on the host"}}
 		a.Instead = "make the change on the host (docs/protected-paths.md)"
 	case p.Fixed != "":
 		a.Verdict, a.Errno, a.By = Depends, "EROFS", []string{"read-only paths"}
@@ -213,15 +220,24 @@ func (p *Path) full() string {
 	return fmt.Sprintf("%s are left", sizeOf(p.Size-p.Used))
 }
 
+// injected are the files that an engine mounts into every container, with the option that sets
+// what is in them.
+var injected = map[string]string{
+	"/etc/hosts": "docker run --add-host NAME:ADDRESS", "/etc/resolv.conf": "docker run --dns ADDRESS --dns-search DOMAIN",
+	"/etc/hostname": "docker run --hostname NAME",
+}
+
 // writable are the changes that make a read-only mount writable.
 func (p *Path) writable() []Remedy {
-	switch p.Kind {
-	case Host:
+	switch option := injected[p.Mount]; {
+	case option != "":
+		return []Remedy{{Write: option, Where: "the container's command line"}}
+	case p.Kind == Host:
 		return []Remedy{{
 			Write: fmt.Sprintf("-v DIR:%s without :ro (agentjail sandbox: without --read-only, or --workspace DIR)", p.Mount),
 			Where: "the container's command line", Opens: "all below " + p.Mount,
 		}}
-	case Layer:
+	case p.Kind == Layer:
 		return []Remedy{{
 			Write: "docker run without --read-only", Where: "the container's command line",
 			Opens: "the jail's own layer, which goes with it",
@@ -233,8 +249,14 @@ func (p *Path) writable() []Remedy {
 // sizeOf is a size for readers.
 func sizeOf(n uint64) string { return units.BytesSize(float64(n)) }
 
+// notDevices are the directories of /dev, and its links, in which there are no devices.
+var notDevices = []string{"/dev/shm", "/dev/mqueue", "/dev/pts", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/log"}
+
 // missingDevice reports whether a path is a device's that jails do not have by themselves.
-func missingDevice(name string) bool { return strings.HasPrefix(name, "/dev/") }
+func missingDevice(name string) bool {
+	in := func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+	return strings.HasPrefix(name, "/dev/") && !slices.ContainsFunc(notDevices, in)
+}
 
 // ofNoJail adds what is known of a path whatever the jail.
 func (f *Facts) ofNoJail(a *Answer, name string) {

@@ -3,9 +3,11 @@ package why
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 
+	"agentjail.dev/runtime/network/names"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/seccomp/abi"
 )
@@ -28,6 +30,8 @@ type Question struct {
 	Call Call // OfCall
 	Name string
 	Port uint16
+	// Addr is an address that stands for a name in jails, in place of Name.
+	Addr netip.Addr
 	// Path is that of OfPath, or of the text of an error, and Inner a call that such a text names.
 	Path  string
 	Inner Call
@@ -54,12 +58,21 @@ func ParseQuestion(text, arch string) (Question, error) {
 		return q, err
 	}
 	if name, port, ok := target(q.Text); ok {
-		q.Kind, q.Name, q.Port = OfName, name, port
+		q.Kind = OfName
+		q.toward(name, port)
 		return q, nil
 	}
 	q.Kind = OfError
 	q.about(arch)
 	return q, nil
+}
+
+// toward makes a name or an address the subject of a question.
+func (q *Question) toward(name string, port uint16) {
+	q.Name, q.Port = name, port
+	if a, err := netip.ParseAddr(name); err == nil && names.IsAddress(a) {
+		q.Addr = a
+	}
 }
 
 // target reads NAME:PORT, or a NAME with a dot.
@@ -75,6 +88,9 @@ func target(text string) (string, uint16, bool) {
 		}
 	} else if !strings.Contains(text, ".") {
 		return "", 0, false
+	}
+	if a, err := netip.ParseAddr(name); err == nil && names.IsAddress(a) {
+		return name, uint16(port), true
 	}
 	name, err := netrules.Canonical(name)
 	return name, uint16(port), err == nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/runtime/spec/rings"
 )
 
@@ -58,6 +59,9 @@ type Answer struct {
 	Seen []string `json:"seen,omitempty"`
 	// Causes are those of an error, the likeliest first.
 	Causes []Answer `json:"causes,omitempty"`
+
+	entry *netrules.Rule // that lets a name pass
+	name  string         // that the question's address stands for
 }
 
 // Text prints the answer for people. Everything in it may have come from a jail.

@@ -82,12 +82,6 @@ func (p *addrPool) note() bool {
 	return true
 }
 
-// address returns the i-th address of the range.
-func address(i int) netip.Addr {
-	block := i / 254
-	return netip.AddrFrom4([4]byte{127, byte(64 + block>>8), byte(block), byte(1 + i%254)})
-}
-
 // pin pins further exact names. A name that has an address keeps it. A pinned name stays pinned, so
 // that no other name gets its address. Add returns false if there are more than MaxExact names.
 func (p *addrPool) pin(exact []string) bool {
@@ -101,7 +95,7 @@ func (p *addrPool) pin(exact []string) bool {
 		if p.exact == maxExact {
 			return false
 		}
-		at := address(p.exact)
+		at := helperproto.Address(p.exact)
 		p.exact++ // also for a name with an address: the same names in the same order leave the same addresses to those that follow
 		if e != nil {
 			e.pinned = true
@@ -126,7 +120,7 @@ func (p *addrPool) addr(name string) (netip.Addr, bool) {
 		if p.old.Len() >= maxWildcard {
 			p.forget()
 		}
-		e = &poolEntry{name: name, addr: address(p.next)}
+		e = &poolEntry{name: name, addr: helperproto.Address(p.next)}
 		p.next++
 		p.put(e)
 	} else if e.place != nil {

@@ -95,7 +95,7 @@ func TestFlood(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	seen := make([]bool, 1<<22)
 	for n := range helperproto.Addresses {
-		addr := address(n)
+		addr := helperproto.Address(n)
 		b := addr.As4()
 		if !helperproto.AddressRange.Contains(addr) || b[3] == 0 || b[3] == 255 {
 			t.Fatalf("%s", addr)
@@ -178,7 +178,7 @@ func TestFrom(t *testing.T) {
 	if at, ok := q.addr("other.example"); ok {
 		t.Errorf("%v is given and not noted", at)
 	}
-	if a, ok := q.addr("a.example"); !ok || a != address(0) {
+	if a, ok := q.addr("a.example"); !ok || a != helperproto.Address(0) {
 		t.Errorf("a pinned name has %v", a)
 	}
 	q.startFrom(helperproto.Addresses, noted)

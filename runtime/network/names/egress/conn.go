@@ -199,7 +199,7 @@ func (f *flow) dial() *net.TCPConn {
 	if err != nil {
 		remedy := ""
 		if u := new(unfit); errors.As(err, &u) {
-			remedy = "a rule with the exact name and the word private"
+			remedy = u.remedy(f.name, f.port)
 		}
 		f.refuse(err.Error(), remedy)
 		reset(f.client)

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -64,6 +65,9 @@ var privateAddrs = addrClasses(
 	"fc00::/7", "a private address",
 )
 
+// errPrivate is wrapped by the error for an address that an entry's option lets through.
+var errPrivate = errors.New("remedy: the option private of an entry with the exact name")
+
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 // judgeAddr returns an error if a connection that a rule allows may not go to this address, to
@@ -106,7 +110,7 @@ func judgeAddr(addr netip.Addr, rule *netrules.Rule, own func(netip.Addr) bool) 
 		if rule.Addr.IsValid() || rule.Private && !rule.Wildcard {
 			return nil
 		}
-		return fmt.Errorf("%s is %s (remedy: the option private of an entry with the exact name)", addr, what)
+		return fmt.Errorf("%s is %s (%w)", addr, what, errPrivate)
 	}
 	if addr.Is6() && !globalUnicast.Contains(addr) {
 		return fmt.Errorf("%s is a reserved address", addr)

@@ -145,3 +145,11 @@ type unfit struct{ err error }
 
 // Error returns the reason.
 func (e *unfit) Error() string { return e.err.Error() }
+
+// remedy is the entry for an exact name that may lead to such an address; "" where none may.
+func (e *unfit) remedy(name string, port uint16) string {
+	if !errors.Is(e.err, errPrivate) {
+		return ""
+	}
+	return fmt.Sprintf("network.allow = [%q]", fmt.Sprintf("%s:%d private", name, port))
+}
