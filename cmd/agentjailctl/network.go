@@ -109,8 +109,8 @@ func target(text string) (string, uint16, error) {
 // followEvery is how often a followed log is read.
 const followEvery = 200 * time.Millisecond
 
-// networkLogOf opens the log of the jail that a call names; exists reports whether the jail does. Of
-// a jail that has ended, its journal keeps the log.
+// networkLogOf opens the log of the jail that a call names; exists reports whether the jail exists.
+// Of a jail that has ended, the journal keeps the log.
 func networkLogOf(c *cli.Context) (r *decisions.Reader, exists func() bool, err error) {
 	if c.NArg() == 1 {
 		_, j, record, err := openJail(c, c.Args().First())

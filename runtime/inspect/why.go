@@ -164,8 +164,8 @@ func signs(p *proc, d *demands) []why.Sign {
 	return out
 }
 
-// SentrySigns are those of a jail that has ended, by its delegate: in a sandbox with a kernel of its
-// own, the end of that kernel's process is one reason.
+// SentrySigns are those of a jail that has ended, by its delegate: in a sandbox with a kernel of
+// its own, the end of that kernel's process is one reason.
 func SentrySigns(delegate string) []why.Sign {
 	t := traits.Of(delegate)
 	if t.Sandbox == "" {

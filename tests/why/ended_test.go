@@ -59,3 +59,53 @@ func TestOfAnEndedJail(t *testing.T) {
 		t.Errorf("another time: status %d: %s", code, errs)
 	}
 }
+
+// refusedPort are programs that connect to a port of api.example.test without an entry. Of each the last lines that it prints is asked.
+var refusedPort = []struct{ program, do string }{
+	{"curl", "curl -sS http://api.example.test:7777/"},
+	{"curl", "curl -sS https://api.example.test:7777/"},
+	{"ssh", "ssh -o StrictHostKeyChecking=no -o BatchMode=yes -p 7777 x@api.example.test"},
+	{"node", `node -e 'require("net").connect(7777,"api.example.test").on("error",e=>console.error(String(e)))'`},
+	{"python3", `python3 -c 'import socket; s=socket.create_connection(("api.example.test",7777)); s.send(b"x"); s.recv(1)'`},
+	{"git", "git ls-remote http://api.example.test:7777/x"},
+	{"psql", "psql -h api.example.test -p 7777 x"},
+}
+
+// TestRefusedPort: what programs print of a port without an entry is answered with the entry, in the jail that ran them and after its end.
+func TestRefusedPort(t *testing.T) {
+	var script strings.Builder
+	script.WriteString("cd /tmp; ")
+	for _, p := range refusedPort {
+		script.WriteString("command -v " + p.program + " >/dev/null && { " + p.do + "; } 2>&1 </dev/null | tail -n 4; echo ----; ")
+	}
+	before := listed(t)
+	_, out, _ := run(t, "sandbox", "--allow", "api.example.test:443", "--", "sh", "-c", script.String())
+	id := ""
+	for known := range listed(t) {
+		if before[known] == "" {
+			id = known
+		}
+	}
+	texts := strings.Split(out, "----\n")
+	if len(texts) != len(refusedPort)+1 {
+		t.Fatalf("%d texts: %s", len(texts), out)
+	}
+	tried := 0
+	for i, p := range refusedPort {
+		text := strings.TrimSpace(texts[i])
+		if text == "" {
+			continue // it is not installed
+		}
+		tried++
+		code, out, errs := run(t, "why", id, text)
+		if code != 1 || !strings.Contains(out, "connect.refused api.example.test:7777") {
+			t.Errorf("%s printed %q: status %d: %s%s", p.program, text, code, out, errs)
+		}
+	}
+	if tried < 2 {
+		t.Errorf("%d programs were tried", tried)
+	}
+	if _, out, _ := run(t, "denied", id); !strings.Contains(out, `network.allow = ["api.example.test:7777"]`) {
+		t.Errorf("denied has not the entry: %s", out)
+	}
+}

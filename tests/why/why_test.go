@@ -216,12 +216,12 @@ func TestOnPurpose(t *testing.T) {
 // TestOfAJail asks about a running jail: its paths, its limits, its filters.
 func TestOfAJail(t *testing.T) {
 	w, dir := workspace(t), place(t)
-	config := write(t, dir, "c.toml", "limits.pids = 16\n")
+	config := write(t, dir, "c.toml", "limits.pids = 30\n")
 	known, err := filepath.Glob("/run/agentjail/jails/*-sandbox-*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "--config", config, "sandbox", "--workspace", w, "--", "sh", "-c",
+	cmd := exec.Command(bin, "--config", config, "sandbox", "--workspace", w, "--tighten", "limits.pids=16", "--", "sh", "-c",
 		`head -c 400000000 /dev/zero > /tmp/f 2>/dev/null; python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(40)]; [x.start() for x in t]' 2>/dev/null; echo ready; read x`)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -255,13 +255,16 @@ func TestOfAJail(t *testing.T) {
 		says []string
 	}{
 		{w, 0, []string{"a directory or file of the host", "rwx"}},
-		{w + "/.git/hooks", 1, []string{"protected paths", "binds.unprotect"}},
+		{w + "/.git/hooks", 1, []string{"protected paths", `binds.unprotect = ["` + w + `/.git/hooks"]`}},
 		{"/proc/kcore", 1, []string{"hidden in every jail", "on purpose"}},
 		{"/dev/kvm", 1, []string{"devices.allow"}},
 		{"/usr/bin", 1, []string{"owner and mode"}},
 		{"/tmp/f", 0, []string{"a tmpfs of the jail's own", "it is full"}},
 		{"cp: No space left on device", 1, []string{"the tmpfs at /tmp is full", "tmpfs.size"}},
-		{"sh: 1: Cannot fork", 1, []string{"limit of 16 processes was met", "limits.pids"}},
+		{"sh: 1: Cannot fork", 1, []string{"limit of 16 processes was met", "--tighten limits.pids=32"}},
+		{"OSError: [Errno 24] Too many open files", 1, []string{"16384 files open", "limits.nofile = 32768"}},
+		{"/dev/shm/nope", 0, []string{"passes"}},
+		{"/dev/pts/77", 1, []string{"no process of the jail has open"}},
 		{"shmget", 1, []string{"both system call filters", `seccomp.profile = "server"`}},
 		{"socket(AF_INET, SOCK_STREAM, 0)", 0, []string{"passes"}},
 		{"example.org:443", 1, []string{`network.mode = "names"`}},

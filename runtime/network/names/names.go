@@ -311,7 +311,7 @@ func redirected(j network.Jail, got helperproto.Arrival) network.Finding {
 	ns, err := j.Open()
 	if err == nil {
 		defer ns.Close()
-		t := seal.Target{Range: helperproto.AddressRange, Port: got.Port}
+		t := seal.Target{Range: netrules.Pool, Port: got.Port}
 		for _, m := range got.Moved {
 			t.Services = append(t.Services, seal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
 		}

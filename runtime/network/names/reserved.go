@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/network/names/decisions"
 	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // maxReserved bounds the helper's record of assigned addresses, in bytes. A helper writes some
@@ -50,7 +51,7 @@ func readReserved(dir string) (int, error) {
 	reserved := 0
 	for line := range strings.Lines(string(text)) {
 		n, err := strconv.Atoi(strings.TrimSuffix(line, "\n"))
-		if err != nil || n <= 0 || n > helperproto.Addresses || len(text) > maxReserved {
+		if err != nil || n <= 0 || n > netrules.PoolSize || len(text) > maxReserved {
 			return 0, fmt.Errorf("%s was not written by a helper: no address is known to be new (remedy: start the jail anew)", f.Name())
 		}
 		reserved = max(reserved, n)

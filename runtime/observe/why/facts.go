@@ -3,7 +3,6 @@ package why
 import (
 	"fmt"
 
-	"agentjail.dev/runtime/network/names"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/runtime/spec/netrules/publicsuffix"
 	"agentjail.dev/runtime/spec/rings"
@@ -53,7 +52,7 @@ func (f *Facts) answer(q Question) (*Answer, error) {
 		if f.resolve(&q); q.unresolved() {
 			return &Answer{
 				Question: q.Text, Kind: OfName, Verdict: Unknown, Rule: "an address that stands for a name of a wildcard, or for none",
-				Instead: "`agentjail network log ID` shows the names and ports that were refused; ask by the name",
+				Instead: "`agentjail network log ID` shows the names and ports that were refused; and the name is a question, too",
 			}, nil
 		}
 		a := f.ofName(q.Text, q.Name, q.Port)
@@ -69,7 +68,7 @@ func (f *Facts) answer(q Question) (*Answer, error) {
 
 // resolve turns an address that stands for a name back into the name.
 func (f *Facts) resolve(q *Question) {
-	if name := names.AtAddress(f.Network.Exact, q.Addr); q.Addr.IsValid() && name != "" {
+	if name := netrules.NameAt(f.Network.Exact, q.Addr); q.Addr.IsValid() && name != "" {
 		q.Name = name
 	}
 }

@@ -323,8 +323,8 @@ func (f *Facts) passes(call string) (passes, known bool) {
 
 // A Sign is something that a jail shows of a cause.
 type Sign struct {
-	// Sign is the cause's: "memory", "pids", "layer", "layer files", "tmpfs", "nofile", "sentry", "network none",
-	// "network names", "name", "kill", "protected", "other user", "tls end".
+	// Sign is the cause's: "memory", "pids", "layer", "layer files", "tmpfs", "nofile", "sentry",
+	// "network none", "network names", "name", "kill", "protected", "other user", "tls end".
 	Sign string
 	// Shown reports that it is there; Rules, where it is not, that the cause cannot be it.
 	Shown, Rules bool

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/network/names"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/seccomp/abi"
 )
@@ -70,7 +69,7 @@ func ParseQuestion(text, arch string) (Question, error) {
 // toward makes a name or an address the subject of a question.
 func (q *Question) toward(name string, port uint16) {
 	q.Name, q.Port = name, port
-	if a, err := netip.ParseAddr(name); err == nil && names.IsAddress(a) {
+	if a, err := netip.ParseAddr(name); err == nil && netrules.InPool(a) {
 		q.Addr = a
 	}
 }
@@ -89,7 +88,7 @@ func target(text string) (string, uint16, bool) {
 	} else if !strings.Contains(text, ".") {
 		return "", 0, false
 	}
-	if a, err := netip.ParseAddr(name); err == nil && names.IsAddress(a) {
+	if a, err := netip.ParseAddr(name); err == nil && netrules.InPool(a) {
 		return name, uint16(port), true
 	}
 	name, err := netrules.Canonical(name)

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // Limits of a pool.
@@ -17,7 +17,7 @@ const (
 	noteStep = 16384 // addresses that are noted at a time
 )
 
-// An addrPool assigns addresses of [helperproto.AddressRange] to names, so that a connection's
+// An addrPool assigns addresses of [netrules.Pool] to names, so that a connection's
 // destination address identifies the name. It is safe for use by many goroutines.
 //
 // An address is assigned to one name and never to another: a program that kept an address cannot
@@ -63,17 +63,17 @@ func newAddrPool(exact []string) *addrPool {
 func (p *addrPool) startFrom(next int, noted func(below int) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.next = min(max(next, maxExact), helperproto.Addresses)
+	p.next = min(max(next, maxExact), netrules.PoolSize)
 	p.noted, p.ahead = noted, p.next
 }
 
 // note reports whether the next address may be assigned.
 func (p *addrPool) note() bool {
-	if p.next == helperproto.Addresses {
+	if p.next == netrules.PoolSize {
 		return false
 	}
 	if p.noted != nil && p.next == p.ahead {
-		to := min(p.next+noteStep, helperproto.Addresses)
+		to := min(p.next+noteStep, netrules.PoolSize)
 		if !p.noted(to) {
 			return false
 		}
@@ -95,7 +95,7 @@ func (p *addrPool) pin(exact []string) bool {
 		if p.exact == maxExact {
 			return false
 		}
-		at := helperproto.Address(p.exact)
+		at := netrules.PoolAddress(p.exact)
 		p.exact++ // also for a name with an address: the same names in the same order leave the same addresses to those that follow
 		if e != nil {
 			e.pinned = true
@@ -120,7 +120,7 @@ func (p *addrPool) addr(name string) (netip.Addr, bool) {
 		if p.old.Len() >= maxWildcard {
 			p.forget()
 		}
-		e = &poolEntry{name: name, addr: helperproto.Address(p.next)}
+		e = &poolEntry{name: name, addr: netrules.PoolAddress(p.next)}
 		p.next++
 		p.put(e)
 	} else if e.place != nil {

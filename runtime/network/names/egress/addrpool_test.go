@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 func TestExact(t *testing.T) {
@@ -94,10 +94,10 @@ func TestFlood(t *testing.T) {
 // TestAddresses: all addresses differ, none ends in 0 or 255, and all are of the range.
 func TestAddresses(t *testing.T) {
 	seen := make([]bool, 1<<22)
-	for n := range helperproto.Addresses {
-		addr := helperproto.Address(n)
+	for n := range netrules.PoolSize {
+		addr := netrules.PoolAddress(n)
 		b := addr.As4()
-		if !helperproto.AddressRange.Contains(addr) || b[3] == 0 || b[3] == 255 {
+		if !netrules.Pool.Contains(addr) || b[3] == 0 || b[3] == 255 {
 			t.Fatalf("%s", addr)
 		}
 		i := int(b[1]&63)<<16 | int(b[2])<<8 | int(b[3])
@@ -111,7 +111,7 @@ func TestAddresses(t *testing.T) {
 // TestEnd: after the last address new names get none, and known names keep theirs.
 func TestEnd(t *testing.T) {
 	p := newAddrPool(nil)
-	p.next = helperproto.Addresses - 1
+	p.next = netrules.PoolSize - 1
 	last, ok := p.addr("last.example")
 	if !ok {
 		t.Fatal("no last address")
@@ -178,10 +178,10 @@ func TestFrom(t *testing.T) {
 	if at, ok := q.addr("other.example"); ok {
 		t.Errorf("%v is given and not noted", at)
 	}
-	if a, ok := q.addr("a.example"); !ok || a != helperproto.Address(0) {
+	if a, ok := q.addr("a.example"); !ok || a != netrules.PoolAddress(0) {
 		t.Errorf("a pinned name has %v", a)
 	}
-	q.startFrom(helperproto.Addresses, noted)
+	q.startFrom(netrules.PoolSize, noted)
 	if at, ok := q.addr("none.example"); ok {
 		t.Errorf("%v is given beyond the last", at)
 	}

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/network/names/internal/http1"
 	"agentjail.dev/runtime/network/names/internal/wire"
 	"agentjail.dev/runtime/spec/netrules"
@@ -72,7 +71,7 @@ func (f *flow) aim(t wire.Target) error {
 	switch {
 	case t.Name != "":
 		v = f.s.set.match(t.Name, t.Port)
-	case helperproto.AddressRange.Contains(t.Addr):
+	case netrules.Pool.Contains(t.Addr):
 		name, ok := f.s.pool.name(t.Addr)
 		if !ok {
 			f.name, v = t.Addr.String(), netrules.Verdict{Reason: fmt.Sprintf("%s stands for no name", t.Addr), Remedy: "look the name up first"}

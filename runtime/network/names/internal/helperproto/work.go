@@ -9,28 +9,6 @@ import (
 	"agentjail.dev/runtime/spec/publish"
 )
 
-// AddressRange holds the addresses that stand for names in a jail.
-var AddressRange = netip.MustParsePrefix("127.64.0.0/10")
-
-// Addresses is how many of them are used: those that end in 1 to 254.
-const Addresses = 254 * 16384
-
-// Address returns the i-th address of the range.
-func Address(i int) netip.Addr {
-	block := i / 254
-	return netip.AddrFrom4([4]byte{127, byte(64 + block>>8), byte(block), byte(1 + i%254)})
-}
-
-// Index returns which address of the range one is; ok is false for others.
-func Index(a netip.Addr) (i int, ok bool) {
-	if !AddressRange.Contains(a) {
-		return 0, false
-	}
-	b := a.As4()
-	i = (int(b[1]-64)<<8|int(b[2]))*254 + int(b[3]) - 1
-	return i, b[3] > 0 && b[3] < 255
-}
-
 // Program is the helper's file name. It lies beside agentjail.
 const Program = "agentjail-egress"
 

@@ -129,7 +129,7 @@ func (s *Sockets) byRedirect(netns *os.File, _ ports) error {
 		return err
 	}
 	port := portOf(s.In[0])
-	t := seal.Target{Range: helperproto.AddressRange, Port: port}
+	t := seal.Target{Range: netrules.Pool, Port: port}
 	for _, m := range s.moved {
 		t.Services = append(t.Services, seal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
 	}
