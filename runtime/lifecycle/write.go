@@ -51,7 +51,7 @@ func (a *attempt) writeBundle() (err error) {
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
 	a.domain = takeDomainname(spec)
-	j.Mounted, j.MountedSince = a.writableMounts(), filetime.Moment(r.Store.Dir(j.Key)).UnixNano()
+	j.MountedSince = filetime.Moment(r.Store.Dir(j.Key)).UnixNano()
 	if err := r.Store.Save(j); err != nil {
 		return err
 	}
