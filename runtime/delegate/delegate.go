@@ -70,12 +70,12 @@ func Resolve(want string) (*Runtime, error) {
 			}
 		}
 	}
-	err := fmt.Errorf("%w: looked for %s in %s (remedy: install %s, or set delegate in %s)",
-		ErrNone, strings.Join(names, ", "), strings.Join(directories, ", "), names[0], policy.DefaultPath)
-	if len(errs) > 0 {
-		err = fmt.Errorf("%w: %w", err, errors.Join(errs...))
+	found := ""
+	for _, err := range errs {
+		found += "; " + err.Error()
 	}
-	return nil, err
+	return nil, fmt.Errorf("%w: looked for %s in %s%s (remedy: install %s, or set delegate in %s)",
+		ErrNone, strings.Join(names, ", "), strings.Join(directories, ", "), found, names[0], policy.DefaultPath)
 }
 
 // All lists every usable candidate, for `agentjail check`.

@@ -31,6 +31,9 @@ func (a *attempt) openUserNS() (err error) {
 // mount namespace, which ends with the thread.
 func (a *attempt) stageRoot() error {
 	r, in, j, spec := a.rt, a.in, a.j, a.spec
+	if err := leastLimits(&j.Policy, spec.Linux.Resources); err != nil {
+		return err
+	}
 	machine := procfiles.ReadHost()
 	own := procfiles.For(spec.Linux.Resources, machine, procfiles.NewBootID(), time.Now())
 	j.Born = own.Born.Unix()

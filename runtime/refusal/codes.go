@@ -11,6 +11,7 @@ const (
 	Cwd        Code = "process.cwd"
 	Init       Code = "process.init"
 	Rlimit     Code = "process.rlimits"
+	Least      Code = "limits.least"
 	Namespace  Code = "namespaces"
 	Network    Code = "network.mode"
 	Hostname   Code = "hostname"
@@ -61,6 +62,7 @@ var Codes = []struct {
 	{Cwd, "the working directory leads, or could lead, out of the jail"},
 	{Init, "the jail's system call filter refuses what an init needs"},
 	{Rlimit, "a resource limit is unknown, or named twice"},
+	{Least, "a limit is below the least with which a jail starts"},
 	{Namespace, "the namespaces to join are not those of one jail, or of an unknown kind"},
 	{Network, "the network mode, of the policy or of a jail to join, is none of this version's"},
 	{Hostname, "the host name is longer than the kernel takes"},
