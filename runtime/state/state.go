@@ -29,6 +29,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -423,6 +424,16 @@ const (
 func (s Store) First(j *Brief, pid int, start uint64, mountNS uint32) error {
 	j.InitPid, j.InitStart, j.MountNS = pid, start, mountNS
 	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d %d", pid, start, mountNS), 0o600)
+}
+
+// FirstAt is when the first process was recorded, which then waits for start: what the jail's layer
+// holds from before is agentjail's and the delegate's. It is the zero time where that is unknown.
+func (s Store) FirstAt(key string) time.Time {
+	fi, err := os.Lstat(filepath.Join(s.Dir(key), firstFile))
+	if err != nil {
+		return time.Time{}
+	}
+	return fi.ModTime()
 }
 
 // Holder records the process of a sandbox that has the jail's mounts. It lives as long as the first

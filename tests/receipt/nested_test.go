@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/receipt"
 	"agentjail.dev/tests/engine"
 )
@@ -32,5 +34,30 @@ func TestNested(t *testing.T) {
 	}
 	if len(r.Touched.Mounted) != 3 {
 		t.Errorf("%+v", r.Touched.Mounted)
+	}
+}
+
+// TestIdle: what agentjail prepares of an image is no change of a jail that did nothing, for the receipt and for diff; what the jail changed of
+// it is.
+func TestIdle(t *testing.T) {
+	d := docker.For(t)
+	const image = "agentjail-receipt-idle"
+	err := d.ImportBusyboxWith(image, map[string]string{"/etc/apt/apt.conf.d/own": "", "/var/lib/dpkg/statoverride": "", "/etc/keep": ""}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Docker("rmi", "-f", image) })
+	id := d.Detached("--runtime", "agentjail-receipt", image, "sh", "-c", "test -s /etc/apt/apt.conf.d/99agentjail && test -s /var/lib/dpkg/statoverride && exec sleep 1000")
+	if r := of(t, id); !r.Touched.Known || len(r.Touched.Files) > 0 {
+		t.Errorf("an idle jail wrote %v", r.Touched.Files)
+	}
+	if text, code := ask(t, "diff", id); code != 0 || strings.TrimSpace(text) != "" {
+		t.Errorf("diff of an idle jail: status %d: %s", code, text)
+	}
+	d.Must("exec", id, "sh", "-c", "echo x >> /var/lib/dpkg/statoverride; echo y > /made")
+	d.Must("rm", "-f", id)
+	want := []journal.File{{Kind: "A", Path: "/made"}, {Kind: "C", Path: "/var/lib/dpkg/statoverride"}}
+	if r := of(t, id); !slices.Equal(r.Touched.Files, want) {
+		t.Errorf("it wrote %v, want %v", r.Touched.Files, want)
 	}
 }

@@ -63,7 +63,7 @@ func collect(s state.Store, j *state.Brief, read func(dir, file string) (string,
 	if j.FullReceipt {
 		most = maxFilesFull
 	}
-	l.Files, l.More, err = changes.First(context.Background(), layer, changes.ByOrigin(layer), most)
+	l.Files, l.More, err = changes.First(context.Background(), layer, changes.ByOrigin(layer), s.FirstAt(j.Key), most)
 	if l.Known = err == nil; !l.Known {
 		return l
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,14 +44,23 @@ func (c Change) String() string { return c.Kind + " " + printable.Line(c.Path, 0
 type Below func(path string) bool
 
 // List lists the content of a jail's ephemeral layer, in order. below distinguishes changed files
-// from new ones.
-func List(ctx context.Context, layer *os.File, below Below) ([]Change, error) {
+// from new ones. What was last changed before since was there before the jail ran: agentjail made
+// it (package rootfs).
+func List(ctx context.Context, layer *os.File, below Below, since time.Time) ([]Change, error) {
 	out := []Change{}
 	err := walk(ctx, int(layer.Fd()), func(e entry) error {
-		out = append(out, e.change(below))
+		if e.later(since) {
+			out = append(out, e.change(below))
+		}
 		return nil
 	})
 	return out, err
+}
+
+// later reports whether a file was changed after a time. The time of a change (ctime, inode(7)) is
+// the kernel's, and no process sets it.
+func (e *entry) later(since time.Time) bool {
+	return time.Unix(e.st.Ctim.Unix()).After(since)
 }
 
 // change is what the file in the layer does to the image.

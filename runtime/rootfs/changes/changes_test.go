@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -84,7 +85,7 @@ func TestList(t *testing.T) {
 	layers, upper, merged := overlay(t)
 	change(t, merged.Name())
 	list := func(below Below) string {
-		got, err := List(t.Context(), upper, below)
+		got, err := List(t.Context(), upper, below, time.Time{})
 		must(t, err)
 		var out []string
 		for _, c := range got {
@@ -109,7 +110,7 @@ func TestListEnds(t *testing.T) {
 	change(t, merged.Name())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := List(ctx, upper, func(string) bool { return false }); !errors.Is(err, context.Canceled) {
+	if _, err := List(ctx, upper, func(string) bool { return false }, time.Time{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }

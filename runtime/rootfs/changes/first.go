@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +17,7 @@ import (
 // more. Unlike List, it takes no longer in a layer with hundreds of thousands of files, or in an
 // endlessly deep one: a jail must not delay its removal. The file system's order decides which
 // entries are listed, directories nearer to the root first.
-func First(ctx context.Context, layer *os.File, below Below, most int) (out []Change, more bool, err error) {
+func First(ctx context.Context, layer *os.File, below Below, since time.Time, most int) (out []Change, more bool, err error) {
 	dirs := []string{"."}
 	for len(dirs) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -30,7 +31,9 @@ func First(ctx context.Context, layer *os.File, below Below, most int) (out []Ch
 		found, rest := firstIn(int(layer.Fd()), dir, most-len(out))
 		more = more || rest
 		for _, e := range found {
-			out = append(out, e.change(below))
+			if e.later(since) {
+				out = append(out, e.change(below))
+			}
 			if e.st.Mode&unix.S_IFMT == unix.S_IFDIR {
 				dirs = append(dirs, e.path)
 			}

@@ -28,7 +28,7 @@ func OfJail(ctx context.Context, s state.Store, j *state.Jail) ([]Change, error)
 	if len(layers) > 0 {
 		below = Layers(layers)
 	}
-	return List(ctx, layer, below)
+	return List(ctx, layer, below, s.FirstAt(j.Key))
 }
 
 // ExportJail writes a running jail's root as a tar archive, with the jail's owners. warn is as of
