@@ -11,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/observe/ebpf/status"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/runccli"
@@ -195,13 +196,35 @@ func deniedCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			all, unseen := denials(sources.Once(sources.Events(p.Store, j)))
+			events := sources.Once(sources.Events(p.Store, j))
+			all, unseen := denials(events)
+			unseen = append(unseen, unseenKinds(events, status.Look())...)
 			if c.Bool("json") {
 				return printJSON(c, map[string]any{"jail": j.ID, "denied": all, "unseen": unseen})
 			}
 			return printDenials(c, all, unseen)
 		},
 	}
+}
+
+// unseenKinds lists what no source at hand would have seen of a jail's refusals, and how to see it:
+// the kernel refuses system calls and access to files without a record.
+func unseenKinds(events []journal.Event, programs status.State) []string {
+	by := func(source string, kinds ...journal.Kind) bool {
+		return slices.ContainsFunc(events, func(e journal.Event) bool { return e.Source == source && slices.Contains(kinds, e.Kind) })
+	}
+	var out []string
+	if !by(journal.SourceEBPF, journal.SyscallRefused) && !by(journal.SourceKernel, journal.SyscallRefused) {
+		how := "`agentjail-journal --syscalls` reports them; `agentjail why ID CALL` answers for one"
+		if !programs.Acting {
+			how = "agentjail-journal, which does not run here, reports them with --syscalls (systemctl enable --now agentjail-journal); `agentjail why ID CALL` answers for one"
+		}
+		out = append(out, "refused system calls: "+how)
+	}
+	if !by(journal.SourceKernel, journal.LandlockDenied, journal.ApparmorDenied, journal.SelinuxDenied) {
+		out = append(out, "refused access to files (read-only and protected paths, owner and mode): `agentjail why ID /PATH` answers for one")
+	}
+	return out
 }
 
 // maxGroups bounds how many groups are made: a jail chooses its names.
@@ -255,7 +278,7 @@ func denials(events []journal.Event) (all []denial, unseen []string) {
 func printDenials(c *cli.Context, all []denial, unseen []string) error {
 	var b strings.Builder
 	if len(all) == 0 {
-		b.WriteString("nothing was refused, as far as is known\n")
+		b.WriteString("no refusal was seen\n")
 	}
 	for i, d := range all {
 		if i == 0 || all[i-1].Ring != d.Ring {

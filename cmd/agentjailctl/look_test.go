@@ -11,6 +11,8 @@ import (
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/inspect/check"
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/observe/ebpf/status"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -170,5 +172,23 @@ func TestWhyStatus(t *testing.T) {
 		if _, err := call(t, append([]string{"why"}, strings.Fields(c.args)...)...); lifecycle.Status(err) != c.want {
 			t.Errorf("why %s: status %d, want %d: %v", c.args, lifecycle.Status(err), c.want, err)
 		}
+	}
+}
+
+// TestUnseenKinds: what no source can have seen is named with the way to see it, and what one has seen is not.
+func TestUnseenKinds(t *testing.T) {
+	none := unseenKinds(nil, status.State{})
+	if len(none) != 2 || !strings.Contains(none[0], "systemctl enable --now agentjail-journal") || !strings.Contains(none[1], "agentjail why ID /PATH") {
+		t.Errorf("without a source: %q", none)
+	}
+	if acting := unseenKinds(nil, status.State{Acting: true}); len(acting) != 2 || strings.Contains(acting[0], "systemctl") {
+		t.Errorf("beside a collector: %q", acting)
+	}
+	seen := []journal.Event{
+		{Kind: journal.SyscallRefused, Source: journal.SourceEBPF},
+		{Kind: journal.ApparmorDenied, Source: journal.SourceKernel},
+	}
+	if got := unseenKinds(seen, status.State{Acting: true}); len(got) != 0 {
+		t.Errorf("what was seen: %q", got)
 	}
 }

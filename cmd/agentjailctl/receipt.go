@@ -17,7 +17,6 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/observe/receipt"
-	"agentjail.dev/runtime/runccli"
 )
 
 func receiptCommand() *cli.Command {
@@ -54,14 +53,7 @@ CONTAINER also that it follows from the journal.`,
 			if err != nil {
 				return err
 			}
-			if err := rootless.MustJoin(); err != nil {
-				return err
-			}
-			place, err := journal.Here(c.String("config"), runccli.PolicyName(os.Args[0]))
-			if err != nil {
-				return err
-			}
-			j, err := place.Open(id)
+			place, j, _, err := openJail(c, id)
 			if err != nil {
 				return err
 			}

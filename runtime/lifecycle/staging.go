@@ -38,7 +38,7 @@ func (a *attempt) stageRoot() error {
 	own := procfiles.For(spec.Linux.Resources, machine, procfiles.NewBootID(), time.Now())
 	j.Born = own.Born.Unix()
 	a.noteReviews()
-	// Staging takes mounts that lie in others out of the spec: the plan's indexes are true only now.
+	// Staging takes mounts that lie in others out of the spec: the plan's indexes are true before.
 	j.Mounted = a.writableMounts()
 	st, err := rootfs.Stage(rootfs.Request{
 		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: a.res.Plan, Sources: in.Sources, Rootfs: in.Root, Mounts: in.Engine.Mounts, Rootless: in.Facts.Host.Rootless,

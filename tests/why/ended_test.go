@@ -55,6 +55,9 @@ func TestOfAnEndedJail(t *testing.T) {
 			t.Errorf("inspect %s: status %d: %s", name, code, errs)
 		}
 	}
+	if code, out, errs := run(t, "denied", at); code != 0 || !strings.Contains(out, "not seen: refused system calls") || !strings.Contains(out, "not seen: refused access to files") {
+		t.Errorf("denied reports not what it cannot see: status %d: %s%s", code, out, errs)
+	}
 	if code, _, errs := run(t, "why", id+"@20200101T000000.000000", "mount"); code != 125 || !strings.Contains(errs, "no journal of it") {
 		t.Errorf("another time: status %d: %s", code, errs)
 	}

@@ -42,7 +42,7 @@ func Join() (bool, error) {
 func MustJoin() error {
 	there, err := Join()
 	if err == nil && !there {
-		err = fmt.Errorf("uid %d is not root, and there is no podman whose jails could be meant", os.Geteuid())
+		err = fmt.Errorf("uid %d is not root, and there is no podman whose jails could be meant (remedy: the same with sudo)", os.Geteuid())
 	}
 	return err
 }

@@ -169,7 +169,7 @@ func (m *maker) created(e *journal.Event, d journal.Created) {
 	r.Began = e.When()
 	r.Identity = Identity{
 		ID: e.Jail, Policy: e.Policy, Command: e.Argv, Dir: e.Cwd, Config: e.Hash,
-		Name: d.Name, Engine: d.Engine, Root: d.Root, Bundle: d.Bundle, PolicyName: d.PolicyName, Filter: d.Seccomp, Delegate: d.Delegate,
+		Name: d.Name, Image: d.Image, Engine: d.Engine, Root: d.Root, Bundle: d.Bundle, PolicyName: d.PolicyName, Filter: d.Seccomp, Delegate: d.Delegate,
 		User: d.User, Version: d.Version,
 	}
 	if d.Delegate != "" {
@@ -329,7 +329,7 @@ func (m *maker) refused(e *journal.Event) {
 	}
 	if at == len(m.r.Denied) {
 		d := Denial{
-			Kind: e.Kind.String(), What: what, Rule: cmp.Or(e.Rule, e.Reason, e.Decided()), Remedy: e.Remedy, First: e.When(),
+			Kind: e.Kind.String(), What: what, Rule: cmp.Or(e.Rule, e.Decided()), Reason: e.Reason, Remedy: e.Remedy, First: e.When(),
 			Blocked: e.Kind == journal.Ring0Passed,
 		}
 		if ring := m.ring(e.Ring); ring != nil {

@@ -182,6 +182,7 @@ func (r *Receipt) denials() part {
 			note("", "PASSED the outer rings: an inner one refused it")
 		}
 		note("rule: ", d.Rule)
+		note("because ", d.Reason)
 		note("to allow it: ", d.Remedy)
 		note("first at ", moment(d.First))
 		p.Rows = append(p.Rows, l)
@@ -281,7 +282,7 @@ func (r *Receipt) usage() part {
 func (r *Receipt) hits() part {
 	p := part{Title: "limits hit"}
 	for _, l := range r.Limits {
-		line := row{Cells: []string{fmt.Sprintf("%d x", l.Count), l.Name, l.Value}}
+		line := row{Cells: []string{fmt.Sprintf("%d x", l.Count), l.Name, l.value()}}
 		if l.Remedy != "" {
 			line.Notes = []string{"for more: " + l.Remedy}
 		}
@@ -335,6 +336,7 @@ func (r *Receipt) identity() part {
 	i, p := r.Identity, part{Title: "identity"}
 	p.known("id", i.ID)
 	p.known("name", i.Name)
+	p.known("image", i.Image)
 	p.known("engine", i.Engine)
 	p.known("run", i.Run)
 	p.known("image root", i.Root)

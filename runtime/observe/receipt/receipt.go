@@ -7,6 +7,8 @@
 package receipt
 
 import (
+	"slices"
+	"strconv"
 	"time"
 
 	"agentjail.dev/runtime/observe/journal"
@@ -56,6 +58,7 @@ type Receipt struct {
 type Identity struct {
 	ID     string `json:"id"`
 	Name   string `json:"name,omitempty"`   // the engine's, where it has one
+	Image  string `json:"image,omitempty"`  // the engine's name of it
 	Engine string `json:"engine,omitempty"` // by the bundle's place
 	Run    string `json:"run,omitempty"`    // distinguishes runs with the same id
 	Root   string `json:"root,omitempty"`   // the image's root file system
@@ -167,6 +170,7 @@ type Denial struct {
 	Ring    string    `json:"ring,omitempty"`
 	What    string    `json:"what"`
 	Rule    string    `json:"rule,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
 	Remedy  string    `json:"remedy,omitempty"`
 	Count   int       `json:"count"`
 	First   time.Time `json:"first"`
@@ -238,4 +242,14 @@ type Provenance struct {
 	Problem  string `json:"problem,omitempty"`
 	// Signed names the host's key, where the receipt is signed.
 	Signed string `json:"signedBy,omitempty"`
+}
+
+// value is the limit that was met, of memory in its unit.
+func (l *Limit) value() string {
+	n, err := strconv.ParseInt(l.Value, 10, 64)
+	kinds := []journal.Kind{journal.LimitOOM, journal.LimitMemory, journal.LimitHigh, journal.LimitLayer}
+	if err != nil || !slices.ContainsFunc(kinds, func(k journal.Kind) bool { return k.String() == l.Name }) {
+		return l.Value
+	}
+	return size(n)
 }
