@@ -55,16 +55,15 @@ func (l *limit) moved(j *policy.Policy, have uint64) []why.Remedy {
 		return nil
 	}
 	more := l.text(2 * have)
-	bounded := fmt.Sprintf("nothing above policy's %s, %s", l.key, l.text(l.bound))
+	where := fmt.Sprintf("%s; at most policy's %s, %s", onCommandLine, l.key, l.text(l.bound))
 	annotation := policy.AnnotationPrefix + l.key
 	switch {
 	case j.Origin != nil && j.Origin.Annotations[annotation] != "":
 		return []why.Remedy{{
-			Write: fmt.Sprintf("the annotation %s=%s (agentjail sandbox --tighten %s=%s), or none", annotation, more, l.key, more), Where: onCommandLine,
-			Opens: bounded,
+			Write: fmt.Sprintf("the annotation %s=%s (agentjail sandbox --tighten %s=%s), or none", annotation, more, l.key, more), Where: where,
 		}}
 	case have < l.bound || l.bound == 0:
-		return []why.Remedy{{Write: fmt.Sprintf(l.option, more), Where: onCommandLine, Opens: bounded}}
+		return []why.Remedy{{Write: fmt.Sprintf(l.option, more), Where: where}}
 	}
 	if l.sized {
 		more = strconv.Quote(policy.Size(2 * have).String())
@@ -128,19 +127,21 @@ func limitSigns(groups map[string]string, d *demands) []why.Sign {
 // room.
 func fullTmpfs(d *demands, at string, size uint64) []why.Remedy {
 	pol := &d.jail.Policy
+	where := onCommandLine + "; at most tmpfs.max, "
 	option := "docker run --tmpfs " + at + ":size=%s"
 	if path.Clean(at) == "/dev/shm" {
 		option = "docker run --shm-size %s"
 	}
 	key, most := "tmpfs.size", uint64(pol.MaxTmpfs(d.host.MemTotal, d.host.Cgroup.Memory))
+	where += about(most)
 	if size >= most && most > 0 {
 		key = "tmpfs.max"
 	} else if size != uint64(pol.Tmpfs.Size) {
-		return []why.Remedy{{Write: fmt.Sprintf(option, dockerSize(2*size)), Where: onCommandLine, Opens: "nothing above tmpfs.max, " + about(most)}}
+		return []why.Remedy{{Write: fmt.Sprintf(option, dockerSize(2*size)), Where: where}}
 	}
 	return []why.Remedy{
 		{Write: fmt.Sprintf("%s = %q", key, policy.Size(2*size)), Where: why.ThePolicy},
-		{Write: fmt.Sprintf(option, dockerSize(2*size)), Where: onCommandLine, Opens: "nothing above tmpfs.max, " + about(most)},
+		{Write: fmt.Sprintf(option, dockerSize(2*size)), Where: where},
 	}
 }
 
