@@ -83,32 +83,6 @@ var ErrNotRunning = errors.New("jail is not running")
 // is sealed and the filter set only then.
 var ErrNotStarted = errors.New("jail waits for start")
 
-// Find returns the jail with this container id or unique beginning of one.
-func Find(s state.Store, id string) (*state.Jail, error) {
-	if err := state.CheckID(id); err != nil {
-		return nil, err
-	}
-	found, err := s.Find(id)
-	if err != nil {
-		return nil, fmt.Errorf("looking for jail %s: %w", id, err)
-	}
-	switch len(found) {
-	case 0:
-		return nil, fmt.Errorf("no jail has the id %s: names are the engine's, and what a passthrough profile made is no jail (remedy: the id that `docker inspect --format {{.Id}} NAME` prints)", id)
-	case 1:
-		return found[0], nil
-	}
-	var ids []string
-	for _, j := range found {
-		ids = append(ids, j.ID)
-	}
-	slices.Sort(ids)
-	if len(ids) > 5 {
-		ids = append(ids[:5], "...")
-	}
-	return nil, fmt.Errorf("%d jails have an id that begins with %s: %s", len(found), id, strings.Join(ids, ", "))
-}
-
 // What an exec is making has the delegate's own rights for a moment, until it
 // has become a process of the jail: a protection that seems broken is looked at again.
 const (
