@@ -11,7 +11,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/observe/ebpf/status"
+	programs "agentjail.dev/runtime/observe/ebpf/status"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/runccli"
@@ -198,7 +198,7 @@ func deniedCommand() *cli.Command {
 			}
 			events := sources.Once(sources.Events(p.Store, j))
 			all, unseen := denials(events)
-			unseen = append(unseen, unseenKinds(events, status.Look())...)
+			unseen = append(unseen, unseenKinds(events, programs.Look())...)
 			if c.Bool("json") {
 				return printJSON(c, map[string]any{"jail": j.ID, "denied": all, "unseen": unseen})
 			}
@@ -209,14 +209,14 @@ func deniedCommand() *cli.Command {
 
 // unseenKinds lists what no source at hand would have seen of a jail's refusals, and how to see it:
 // the kernel refuses system calls and access to files without a record.
-func unseenKinds(events []journal.Event, programs status.State) []string {
+func unseenKinds(events []journal.Event, acting programs.State) []string {
 	by := func(source string, kinds ...journal.Kind) bool {
 		return slices.ContainsFunc(events, func(e journal.Event) bool { return e.Source == source && slices.Contains(kinds, e.Kind) })
 	}
 	var out []string
 	if !by(journal.SourceEBPF, journal.SyscallRefused) && !by(journal.SourceKernel, journal.SyscallRefused) {
 		how := "`agentjail-journal --syscalls` reports them; `agentjail why ID CALL` answers for one"
-		if !programs.Acting {
+		if !acting.Acting {
 			how = "agentjail-journal, which does not run here, reports them with --syscalls (systemctl enable --now agentjail-journal); `agentjail why ID CALL` answers for one"
 		}
 		out = append(out, "refused system calls: "+how)

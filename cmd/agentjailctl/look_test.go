@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/inspect/check"
 	"agentjail.dev/runtime/lifecycle"
-	"agentjail.dev/runtime/observe/ebpf/status"
+	programs "agentjail.dev/runtime/observe/ebpf/status"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/refusal"
 )
@@ -177,18 +177,18 @@ func TestWhyStatus(t *testing.T) {
 
 // TestUnseenKinds: what no source can have seen is named with the way to see it, and what one has seen is not.
 func TestUnseenKinds(t *testing.T) {
-	none := unseenKinds(nil, status.State{})
+	none := unseenKinds(nil, programs.State{})
 	if len(none) != 2 || !strings.Contains(none[0], "systemctl enable --now agentjail-journal") || !strings.Contains(none[1], "agentjail why ID /PATH") {
 		t.Errorf("without a source: %q", none)
 	}
-	if acting := unseenKinds(nil, status.State{Acting: true}); len(acting) != 2 || strings.Contains(acting[0], "systemctl") {
+	if acting := unseenKinds(nil, programs.State{Acting: true}); len(acting) != 2 || strings.Contains(acting[0], "systemctl") {
 		t.Errorf("beside a collector: %q", acting)
 	}
 	seen := []journal.Event{
 		{Kind: journal.SyscallRefused, Source: journal.SourceEBPF},
 		{Kind: journal.ApparmorDenied, Source: journal.SourceKernel},
 	}
-	if got := unseenKinds(seen, status.State{Acting: true}); len(got) != 0 {
+	if got := unseenKinds(seen, programs.State{Acting: true}); len(got) != 0 {
 		t.Errorf("what was seen: %q", got)
 	}
 }
