@@ -134,7 +134,7 @@ var suites = []suite{
 	{
 		name: "exhaust", what: "what no control group counts, under those of version 2 and with CAP_SYS_RESOURCE",
 		on:    []string{"apparmor"},
-		steps: []step{tests("tests/exhaust", 10*time.Minute)},
+		steps: []step{tests("tests/exhaust", 25*time.Minute)},
 	},
 	{
 		name: "limits", what: "bounds of jails, where control groups of version 2 and CAP_SYS_RESOURCE hold them",

@@ -10,11 +10,11 @@ import (
 
 // TestReview: by annotations a container writes into a view of its directory, and the directory changes by apply alone.
 func TestReview(t *testing.T) {
-	bin, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
 	each(t, func(t *testing.T, c *engine.CT) {
+		bin, err := engine.UnderTest()
+		if err != nil {
+			t.Fatal(err)
+		}
 		dir := t.TempDir()
 		for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
 			if err := os.Chmod(d, 0o755); err != nil {
