@@ -77,7 +77,7 @@ func TestInstall(t *testing.T) {
 	file(t, "daemonset.yaml")
 	const pods = "pod --namespace=kube-system --selector=app=agentjail-install"
 	kubectl(t, append([]string{"wait", "--for=create", timeout(time.Minute)}, strings.Fields(pods)...)...)
-	kubectl(t, append([]string{"wait", "--for=jsonpath={.status.initContainerStatuses[0].lastState.terminated.exitCode}=1", timeout(90 * time.Second)}, strings.Fields(pods)...)...)
+	kubectl(t, append([]string{"wait", "--for=jsonpath={.status.initContainerStatuses[0].lastState.terminated.exitCode}=125", timeout(90 * time.Second)}, strings.Fields(pods)...)...)
 	if out, err := try(t, "", "-n", "kube-system", "rollout", "status", "daemonset/agentjail-install", "--timeout=2s"); err == nil {
 		t.Errorf("containerd was not restarted, and kubectl says: %s", out)
 	}

@@ -233,7 +233,7 @@ func TestUninstall(t *testing.T) {
 	file(t, "uninstall.yaml")
 	pods := []string{"pod", "--namespace=kube-system", "--selector=app=agentjail-uninstall"}
 	kubectl(t, append([]string{"wait", "--for=create", "--timeout=60s"}, pods...)...)
-	kubectl(t, append([]string{"wait", "--for=jsonpath={.status.initContainerStatuses[0].lastState.terminated.exitCode}=1", "--timeout=90s"}, pods...)...)
+	kubectl(t, append([]string{"wait", "--for=jsonpath={.status.initContainerStatuses[0].lastState.terminated.exitCode}=125", "--timeout=90s"}, pods...)...)
 	why := kubectl(t, append([]string{"get", "-o", "jsonpath={.items[0].status.initContainerStatuses[0].lastState.terminated.message}{.items[0].status.initContainerStatuses[0].state.terminated.message}"}, pods...)...)
 	contains(t, "the pod's status", why, "on the node, and agentjail is what ends them")
 	expect(t, "the jail goes on", jail.sh(t, "last", "echo alive"), "alive")

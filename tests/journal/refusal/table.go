@@ -90,8 +90,8 @@ var Rows = []Row{
 	{Name: "a name that is denied", Sh: "nslookup denied.example", Kind: "name.refused", What: "denied.example", Rule: "network.allow", Remedy: "network"},
 	{Name: "a port that is not allowed", Sh: "nc -w 5 allowed.example 25 </dev/null", Kind: "connect.refused", What: "allowed.example:25", Rule: "network.allow", Remedy: "network.allow"},
 	{Name: "an address for which no name was looked up", Sh: "nc -w 5 127.99.1.1 443 </dev/null", Kind: "connect.refused", What: "127.99.1.1", Rule: "network.allow", Remedy: "look the name up first"},
-	{Name: "something that is not TLS", Sh: "echo hello | nc -w 5 allowed.example 443", Kind: "connect.refused", What: "allowed.example:443", Rule: "allowed.example", Remedy: "network"},
-	{Name: "something that is not HTTP", Sh: "printf 'HELLO\\r\\n\\r\\n' | nc -w 5 allowed.example 80", Kind: "connect.refused", What: "allowed.example:80", Rule: "allowed.example", Remedy: "network"},
+	{Name: "something that is not TLS", Sh: "echo hello | nc -w 5 allowed.example 443", Kind: "connect.refused", What: "allowed.example:443", Rule: "allowed.example", Remedy: "is allowed already"},
+	{Name: "something that is not HTTP", Sh: "printf 'HELLO\\r\\n\\r\\n' | nc -w 5 allowed.example 80", Kind: "connect.refused", What: "allowed.example:80", Rule: "allowed.example", Remedy: "is allowed already"},
 
 	// System calls that are in no profile, or in another one.
 	{Name: "io_uring", Probe: "io_uring_setup", Kind: "syscall.refused", What: "io_uring_setup", Rule: "seccomp.profile", Remedy: profile},
