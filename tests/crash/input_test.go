@@ -121,8 +121,11 @@ func TestUnknownWordsAreRefused(t *testing.T) {
 	} {
 		code, text := agentjail(t, nil, args...)
 		want := 1
-		if args[0] == "exec" {
+		switch args[0] {
+		case "exec":
 			want = 255 // as runc's
+		case "frobnicate", "--frob":
+			want = 2 // no verb of runc's
 		}
 		if code != want || len(strings.Split(strings.TrimSpace(text), "\n")) != 1 {
 			t.Errorf("%v: status %d, said %q", args, code, text)
