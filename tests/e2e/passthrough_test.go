@@ -40,7 +40,7 @@ func TestPassthrough(t *testing.T) {
 			t.Errorf("agentjail %v: %s", args, out)
 		}
 	}
-	if out, _ := agentjail(t, "inspect", id); !strings.Contains(out, "passthrough profile made is no jail") {
+	if out, _ := agentjail(t, "inspect", id); !strings.Contains(out, "a policy with passthrough made is no jail") {
 		t.Errorf("inspect: %s", out)
 	}
 	d.Must("pause", id)
