@@ -108,18 +108,10 @@ func writeProblems(c *cli.Context, path string, problems policy.Problems, mistak
 	}
 	verdict := path + " is valid"
 	if mistakes > 0 {
-		verdict = fmt.Sprintf("%s has %s", path, plural(mistakes, "mistake"))
+		verdict = fmt.Sprintf("%s has %s", path, printable.Count(mistakes, "mistake"))
 	}
 	_, err := fmt.Fprintln(c.App.Writer, verdict)
 	return err
-}
-
-// plural is "1 thing" or "N things".
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func showPolicy(c *cli.Context) error {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
@@ -316,7 +317,7 @@ func deviceNodes(d *demands, s *seen) outcome {
 	if len(bad) > 0 {
 		return brokenList(want, bad)
 	}
-	return holds("%s, all standard or policy's", count(len(names), "device"))
+	return holds("%s, all standard or policy's", printable.Count(len(names), "device"))
 }
 
 // standardNode reads "c MAJOR:MINOR".

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/kernel/printable"
 )
 
 // seccompFilter: every process is under two filters (mode 2, proc_pid_status(5)),
@@ -30,14 +32,14 @@ func seccompFilter(d *demands, s *seen) outcome {
 	}
 	filters := "a filter"
 	if fewest > 0 {
-		filters = count(fewest, "filter")
+		filters = printable.Count(fewest, "filter")
 	}
 	text := ""
 	if c := d.calls; c != nil {
 		text = fmt.Sprintf(": %d of %d system calls pass, %d of them not with all arguments; %d are refused, whatever their errno", c.Pass,
 			c.Pass+c.Refused, c.Checked, c.Refused)
 	}
-	return holds("%s on %s, profile %s%s", filters, count(len(s.processes), "process"), d.jail.Policy.Seccomp.Profile, text)
+	return holds("%s on %s, profile %s%s", filters, printable.Count(len(s.processes), "process"), d.jail.Policy.Seccomp.Profile, text)
 }
 
 // programs: what the filters refuse in every profile is refused by eBPF programs too, where a

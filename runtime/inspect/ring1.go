@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/spec/plan"
 )
 
@@ -105,7 +106,7 @@ func idsInUse(d *demands, s *seen) outcome {
 	if len(s.strangers) > 0 {
 		return lacking(want, "the user's own processes have some of them, such as %s", s.strangers[0])
 	}
-	return holds("by %s, and by no other process", count(len(s.processes), "process"))
+	return holds("by %s, and by no other process", printable.Count(len(s.processes), "process"))
 }
 
 // capSets are the five sets of capabilities(7), by their names in status.
@@ -127,7 +128,7 @@ func capabilities(_ *demands, s *seen) outcome {
 	if len(bad) > 0 {
 		return brokenList("none, in all five sets", bad)
 	}
-	return holds("none in Inh, Prm, Eff, Bnd, Amb of %s", count(len(s.processes), "process"))
+	return holds("none in Inh, Prm, Eff, Bnd, Amb of %s", printable.Count(len(s.processes), "process"))
 }
 
 func noNewPrivs(_ *demands, s *seen) outcome {
@@ -140,7 +141,7 @@ func noNewPrivs(_ *demands, s *seen) outcome {
 	if len(bad) > 0 {
 		return brokenList("set for all", bad)
 	}
-	return holds("set for %s", count(len(s.processes), "process"))
+	return holds("set for %s", printable.Count(len(s.processes), "process"))
 }
 
 // label: every process is confined by the jail's profile or label.
@@ -263,7 +264,7 @@ func deviceRules(d *demands, s *seen) outcome {
 	case d.host.Rootless && s.cgroup.programs <= 0 && !ok:
 		return lacking(want, "rules take a privilege on the machine: no other node is in the jail, and none can be made")
 	case s.cgroup.v2 && s.cgroup.programs > 0:
-		return holds("%s, whose rules cannot be read", count(s.cgroup.programs, "device program"))
+		return holds("%s, whose rules cannot be read", printable.Count(s.cgroup.programs, "device program"))
 	case s.cgroup.v2 && s.cgroup.programs == 0:
 		return broken(want, "no program decides on devices")
 	case !ok:
@@ -294,7 +295,7 @@ func deviceRules(d *demands, s *seen) outcome {
 	if len(bad) > 0 {
 		return brokenList(want, bad)
 	}
-	return holds("%s, all others denied", count(n, "device"))
+	return holds("%s, all others denied", printable.Count(n, "device"))
 }
 
 // ruleStandard reads "c MAJOR:MINOR", where the minor may be "*".

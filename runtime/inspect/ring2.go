@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/kernel/oomscore"
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
@@ -220,17 +221,7 @@ func membership(d *demands, s *seen) outcome {
 	if s.more > 0 {
 		note = fmt.Sprintf(", %d not looked at", s.more)
 	}
-	return holds("%s in %s%s", count(len(s.processes), "process"), dir, note)
-}
-
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	if strings.HasSuffix(thing, "s") {
-		thing += "e"
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return holds("%s in %s%s", printable.Count(len(s.processes), "process"), dir, note)
 }
 
 // rlimits: no hard limit above the bounds of every jail, nor, for the first

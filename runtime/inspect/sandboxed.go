@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/spec/traits"
 )
 
@@ -27,7 +28,7 @@ func sandboxFilter(_ *demands, s *seen) outcome {
 	if len(bad) > 0 {
 		return brokenList(want, bad)
 	}
-	return holds("on %s of the sandbox, beneath the jail's filters", count(len(s.processes), "process"))
+	return holds("on %s of the sandbox, beneath the jail's filters", printable.Count(len(s.processes), "process"))
 }
 
 // nobodyMap reports whether a map is that of a sandbox that opens no files itself.

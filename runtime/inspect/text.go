@@ -14,7 +14,7 @@ const maxValue = 400
 // Text writes the result for people, ring by ring from the outside in.
 func (r *Result) Text(w io.Writer) error {
 	p := &printer{w: w}
-	p.line("jail %s: process %d, %s, made by %s", r.ID, r.Pid, count(r.Processes, "process"), r.Delegate)
+	p.line("jail %s: process %d, %s, made by %s", r.ID, r.Pid, printable.Count(r.Processes, "process"), r.Delegate)
 	if r.Hostname != "" {
 		p.line("host name %s", r.Hostname)
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/fork"
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/ebpf/jailmap"
 )
 
@@ -85,5 +86,5 @@ func nestedNamespaces(_ *demands, s *seen) outcome {
 	if len(bad) > 0 {
 		return brokenList(want, bad)
 	}
-	return holds("none but mount namespaces, by %s", count(len(s.userNS.limits), "limit"))
+	return holds("none but mount namespaces, by %s", printable.Count(len(s.userNS.limits), "limit"))
 }

@@ -41,7 +41,7 @@ func (r *Report) Text(w io.Writer) error {
 			fine++
 		}
 	}
-	if _, err := fmt.Fprintf(w, "%-9s%s; `agentjail check -v` has all, in full\n", OK, count(fine, "further check")); err != nil {
+	if _, err := fmt.Fprintf(w, "%-9s%s; `agentjail check -v` has all, in full\n", OK, printable.Count(fine, "further check")); err != nil {
 		return err
 	}
 	return r.verdict(w)
@@ -86,16 +86,8 @@ func (r *Report) verdict(w io.Writer) error {
 		verdict = fmt.Sprintf("no jail can start on this host: %d missing", missing)
 	}
 	if warnings > 0 {
-		verdict += fmt.Sprintf(", %s", count(warnings, "warning"))
+		verdict += fmt.Sprintf(", %s", printable.Count(warnings, "warning"))
 	}
 	_, err := fmt.Fprintln(w, verdict)
 	return err
-}
-
-// count is "1 thing" or "N things".
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

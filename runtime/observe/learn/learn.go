@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/learn/record"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/seccomp"
@@ -253,11 +254,11 @@ func (u *use) call(e seccomp.Entry, profile, arch string) Call {
 
 // list is what was used, as a list of policy's: calls of one reason together.
 func (r *Result) list() *seccomp.List {
-	l := &seccomp.List{About: fmt.Sprintf("learned from %s of %s, of profile %s: %d of its calls", plural(r.Runs, "run"), r.Work, r.Profile, len(r.Used))}
+	l := &seccomp.List{About: fmt.Sprintf("learned from %s of %s, of profile %s: %d of its calls", printable.Count(r.Runs, "run"), r.Work, r.Profile, len(r.Used))}
 	at := map[string]int{}
 	for _, c := range r.Used {
 		if len(c.When) > 0 {
-			l.Allow = append(l.Allow, seccomp.ListGroup{Names: []string{c.Name}, When: c.When, Why: fmt.Sprintf("%s: %s", c.Why, plural(int(c.Count), "call"))})
+			l.Allow = append(l.Allow, seccomp.ListGroup{Names: []string{c.Name}, When: c.When, Why: fmt.Sprintf("%s: %s", c.Why, printable.Count(int(c.Count), "call"))})
 			continue
 		}
 		i, ok := at[c.Why]
@@ -276,17 +277,10 @@ func (r *Result) list() *seccomp.List {
 					n += c.Count
 				}
 			}
-			g.Why = fmt.Sprintf("%s: %s", g.Why, plural(int(n), "call"))
+			g.Why = fmt.Sprintf("%s: %s", g.Why, printable.Count(int(n), "call"))
 		}
 	}
 	return l
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // limits are bounds with room above what was used, and never above policy's; 0 leaves it as it is.

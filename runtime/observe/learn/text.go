@@ -20,7 +20,7 @@ func (r *Result) File() string { return path.Join(Dir, r.Name+".json") }
 func (r *Result) PolicyText(file string) string {
 	var b strings.Builder
 	line := func(text, why string) { fmt.Fprintf(&b, "%-56s # %s\n", text, why) }
-	fmt.Fprintf(&b, "# learned from %s of %s\n", plural(r.Runs, "run"), printable.Line(r.Work, 120))
+	fmt.Fprintf(&b, "# learned from %s of %s\n", printable.Count(r.Runs, "run"), printable.Line(r.Work, 120))
 	fmt.Fprintf(&b, "[policies.%s]\n", r.Name)
 	line(fmt.Sprintf("seccomp.profile = %q", r.Profile), "the profile of the runs")
 	line(fmt.Sprintf("seccomp.only = %q", file), fmt.Sprintf("%d of its calls; %d were never made", len(r.Used), len(r.Unused)))
@@ -44,7 +44,7 @@ func (r *Result) PolicyText(file string) string {
 // Text prints what was learned for people.
 func (r *Result) Text(w io.Writer, file string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "learned from %s of %s, under profile %s\n\n", plural(r.Runs, "run"), printable.Line(r.Work, 200), r.Profile)
+	fmt.Fprintf(&b, "learned from %s of %s, under profile %s\n\n", printable.Count(r.Runs, "run"), printable.Line(r.Work, 200), r.Profile)
 	say := func(what, text string) {
 		if text != "" {
 			fmt.Fprintf(&b, "%-10s %s\n", what, printable.Line(text, 0))
@@ -58,7 +58,7 @@ func (r *Result) Text(w io.Writer, file string) error {
 		}
 	}
 	for _, c := range r.Refused {
-		say("refused", fmt.Sprintf("%s, %s, %s (agentjail why --seccomp-profile %s %s)", c.Name, plural(int(c.Count), "time"), c.Errno, r.Profile, c.Name))
+		say("refused", fmt.Sprintf("%s, %s, %s (agentjail why --seccomp-profile %s %s)", c.Name, printable.Count(int(c.Count), "time"), c.Errno, r.Profile, c.Name))
 	}
 	say("names", words(r.Names, 20))
 	say("refused", words(r.NotNames, 20))
