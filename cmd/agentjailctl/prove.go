@@ -78,7 +78,7 @@ func writeProofs(c *cli.Context, proofs []proof) (err error) {
 func proofsFor(c *cli.Context) ([]proof, error) {
 	if id := c.String("jail"); id != "" {
 		if c.NArg() > 0 || c.Bool("all") || c.IsSet("arch") {
-			return nil, usage("--jail goes without a profile, --all and --arch: the jail has its own")
+			return nil, usage("--jail takes no profile, --all or --arch: the jail has its own")
 		}
 		return proveJail(c, id)
 	}
@@ -89,7 +89,7 @@ func proofsFor(c *cli.Context) ([]proof, error) {
 	profiles, arches := []string{name}, []string{c.String("arch")}
 	if c.Bool("all") {
 		if c.NArg() > 0 || c.IsSet("arch") {
-			return nil, usage("--all goes without a profile and --arch")
+			return nil, usage("--all takes no profile or --arch")
 		}
 		profiles, arches = seccomp.Profiles(), []string{"amd64", "arm64"}
 	}

@@ -80,7 +80,7 @@ func (v *viewMaker) writeFor(name, text string, m *specs.Mount, writable bool) e
 }
 
 // writableDir is the tmpfs, below the layer's directory, of the copies that the jail may write to.
-// It has a size of its own: a full one is in the way of nothing else.
+// It has a size of its own: a full one leaves other mounts their room.
 const writableDir = "writable"
 
 // The bounds of these copies, unless policy's are lower.

@@ -36,7 +36,7 @@ func (w *worker) commit() error {
 func (w *worker) do(op *Op) error {
 	if op.By != "" {
 		for p := range w.failed {
-			if below(op.By, p) {
+			if review.Within(op.By, p) {
 				return errors.New("not all of the renamed directory is applied")
 			}
 		}

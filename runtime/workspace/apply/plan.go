@@ -218,9 +218,9 @@ func (p *planner) shutDir(src review.Source) bool {
 func (p *planner) moved(applied map[*review.Change]bool) {
 	never := slices.Concat(p.review.Git, p.review.Skipped)
 	for from, to := range p.review.Moved {
-		whole := !p.live && !slices.ContainsFunc(never, func(at string) bool { return below(to, at) })
+		whole := !p.live && !slices.ContainsFunc(never, func(at string) bool { return review.Within(to, at) })
 		for _, c := range p.review.Changes {
-			whole = whole && (!below(to, c.Path) || applied[c])
+			whole = whole && (!review.Within(to, c.Path) || applied[c])
 		}
 		if whole {
 			continue
@@ -230,7 +230,7 @@ func (p *planner) moved(applied map[*review.Change]bool) {
 			why = "the running jail sees it as " + printable.Line(to, 0) + " (remedy: apply it when the jail has ended)"
 		}
 		p.plan.Ops = slices.DeleteFunc(p.plan.Ops, func(o Op) bool {
-			hit := below(from, o.Path) || o.Do != add && below(o.Path, from)
+			hit := review.Within(from, o.Path) || o.Do != add && review.Within(o.Path, from)
 			if hit && o.Do == remove {
 				p.left = append(p.left, Problem{o.Path, why})
 			} else if hit {
@@ -286,9 +286,6 @@ func (p *planner) trim() {
 	}
 	p.plan.Items = items
 }
-
-// below reports whether a path is dir or lies below it.
-func below(dir, p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // errConflict is wrapped by an error that the directory's owner caused.
 var errConflict = errors.New("it was changed in the directory meanwhile")

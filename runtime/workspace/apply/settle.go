@@ -87,7 +87,7 @@ func (v *View) settle(plan *Plan) error {
 		}
 	}
 	for _, at := range plan.Units {
-		if !slices.ContainsFunc(open, func(p string) bool { return below(at, p) }) {
+		if !slices.ContainsFunc(open, func(p string) bool { return review.Within(at, p) }) {
 			if err := removeBeneath(upper, at); err != nil {
 				return err
 			}
@@ -169,14 +169,14 @@ func (v *View) Discard(r *review.Review, chosen []*review.Change, paths []string
 	// Without a file of the layer there is none, or the directory's: but in a renamed directory.
 	bare := func(c *review.Change) bool {
 		for _, to := range r.Moved {
-			if below(to, c.Path) {
+			if review.Within(to, c.Path) {
 				return false
 			}
 		}
 		return c.Kind == review.Added
 	}
 	within := func(at string) bool {
-		return slices.ContainsFunc(paths, func(p string) bool { return p == "." || below(p, at) })
+		return slices.ContainsFunc(paths, func(p string) bool { return p == "." || review.Within(p, at) })
 	}
 	for _, at := range r.Units {
 		if within(at) {

@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/kernel/landlock"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/privileges"
+	"agentjail.dev/runtime/workspace/review"
 )
 
 // Verb is the argument that has a program call Work.
@@ -228,7 +229,7 @@ func (w *worker) prepare() (map[string]string, error) {
 func (w *worker) dropFailed() {
 	incomplete := func(at string) bool {
 		for p := range w.failed {
-			if below(at, p) {
+			if review.Within(at, p) {
 				return true
 			}
 		}

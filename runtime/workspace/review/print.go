@@ -23,7 +23,7 @@ func (r *Review) Select(paths []string) ([]*Change, error) {
 		p = path.Clean(p)
 		found := false
 		for _, c := range r.Changes {
-			if p == "." || within(p, c.Path) || c.Kind == Renamed && within(p, c.From) || c.By != "" && within(p, c.By) {
+			if p == "." || Within(p, c.Path) || c.Kind == Renamed && Within(p, c.From) || c.By != "" && Within(p, c.By) {
 				chosen[c], found = true, true
 			}
 		}
@@ -56,14 +56,14 @@ func (r *Review) complete(chosen map[*Change]bool) {
 		}
 	}
 	for _, c := range r.Changes {
-		if slices.ContainsFunc(renamed, func(p string) bool { return within(p, c.Path) || c.By == p }) {
+		if slices.ContainsFunc(renamed, func(p string) bool { return Within(p, c.Path) || c.By == p }) {
 			chosen[c] = true
 		}
 	}
 }
 
-// within reports whether a path is dir or lies below it.
-func within(dir, p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+// Within reports whether a path is dir or lies below it.
+func Within(dir, p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // Counts are numbers of changes by kind, without implied ones.
 type Counts struct {

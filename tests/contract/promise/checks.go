@@ -156,7 +156,7 @@ func devices(s *Subject) error {
 	return none("further devices", slices.DeleteFunc(strings.Fields(r.Stdout), func(d string) bool { return slices.Contains(standardDevices, d) }))
 }
 
-// toExec is a first process that sends a signal to a process that an exec started, when it is told its number.
+// toExec is a first process that sends a signal to a process that an exec started, when it reads its number.
 const toExec = `until [ -e /tmp/go ]; do sleep 0.1; done; kill -9 $(cat /tmp/go) && touch /tmp/killed || touch /tmp/refused; while :; do sleep 1000; done`
 
 func signals(s *Subject) error {

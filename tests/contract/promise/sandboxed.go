@@ -168,7 +168,7 @@ func hostKeepsFiles(s *Subject) error {
 	return nil
 }
 
-// guestPaths: files that tell of the machine tell of the guest's, which has neither firmware nor keys of the host.
+// guestPaths: files that describe the machine describe the guest's, which has neither firmware nor keys of the host.
 func guestPaths(s *Subject) error {
 	read, err := answer[map[string]engine.Outcome](s.Run(s.TB, true, append([]string{"probe", "read"}, maskedPaths...)...))
 	if err != nil {
