@@ -18,9 +18,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 suite=trixie
 # The engines, in Debian 13's versions: Docker 26, containerd 1.7, runc 1.1, crun, podman 5.
 engines=(docker.io docker-cli docker-compose containerd containernetworking-plugins runc crun podman netavark aardvark-dns uidmap slirp4netns passt fuse-overlayfs)
-# What they and the tests call. procps: docker top runs the host's ps.
+# What they and the tests call. procps: docker top runs the host's ps. e2fsprogs: views have ext4 layers.
 # systemd, which is not this machine's init, is there to make control groups (the systemd driver).
-tools=(systemd dbus apparmor iproute2 iptables nftables kmod busybox-static python3-minimal git procps strace socat)
+tools=(systemd dbus apparmor e2fsprogs iproute2 iptables nftables kmod busybox-static python3-minimal git procps strace socat)
 # The policy is refpolicy's, with its container module.
 selinux=(selinux-policy-default selinux-utils policycoreutils libsepol2)
 kernel=(linux-image-cloud-amd64)

@@ -53,6 +53,11 @@ var suites = []suite{
 			tests("runtime/kernel/hostfacts", 2*time.Minute),
 			tests("runtime/rootfs", 6*time.Minute),
 			tests("runtime/workspace", 3*time.Minute),
+			{
+				name: "runtime-workspace-apply", pkg: "runtime/workspace/apply", limit: 3 * time.Minute,
+				only: []string{"TestApply", "TestHostile", "TestLinkRace", "TestConflicts", "TestFullDisk", "TestStore", "TestRenamedUnderJail"},
+				left: "they build programs of their own, or depend little on the kernel, and run on the machine itself (make test-unit)",
+			},
 			tests("runtime/state", 2*time.Minute),
 			tests("runtime/network/seal", 5*time.Minute),
 			tests("runtime/kernel/fork", 2*time.Minute),

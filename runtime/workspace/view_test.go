@@ -25,7 +25,7 @@ func begun(t *testing.T, name string) (Store, *Record, *os.File, *os.File) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root mounts a layer")
 	}
-	if err := CheckLoop(); err != nil {
+	if err := CheckHost(); err != nil {
 		t.Skip(err)
 	}
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ func TestStore(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount")
 	}
-	if err := workspace.CheckLoop(); err != nil {
+	if err := workspace.CheckHost(); err != nil {
 		t.Skip(err)
 	}
 	dir := t.TempDir()

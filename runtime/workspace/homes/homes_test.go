@@ -5,12 +5,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/workspace"
 )
 
 // TestOpen: a home is locked while it is open, is the same the next time, is new after a reset, and nothing of a killed call is left.
 func TestOpen(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: a home is another user's")
+	}
+	if err := workspace.CheckHost(); err != nil {
+		t.Skip(err)
 	}
 	h := Home{Dir: t.TempDir(), Program: "tool", Project: "/p", UID: 1000, GID: 1000, Jail: "first", Size: 16 << 20, Files: map[string]string{"a/b": "x"}}
 	dir := filepath.Dir(h.Path())
