@@ -154,6 +154,7 @@ func TestPresets(t *testing.T) {
 // TestReview: an agent's workspace is a view where one can be made. Where not, the first lines have the reason, and policy's own
 // views are never given up.
 func TestReview(t *testing.T) {
+	engine.NeedsViews(t)
 	tool(t, "")
 	small(t)
 	mine, roots := repository(t), engine.TempDir(t, "/tmp", "agentjail-agents-")

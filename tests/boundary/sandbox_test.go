@@ -125,6 +125,7 @@ func TestProtectedPaths(t *testing.T) {
 
 // TestReview: what is written to a workspace under review stays in a view, behind a sandbox too.
 func TestReview(t *testing.T) {
+	engine.NeedsViews(t)
 	dir := workspace(t)
 	put(t, dir, "kept", "theirs")
 	r := sandbox(t, "--review", "--workspace", dir, "--", "sh", "-c", "cat kept; echo ours >kept; mkdir made; mv made moved; cat kept; ls")

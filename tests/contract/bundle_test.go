@@ -110,6 +110,20 @@ func overBundle(t *testing.T, runtime string) *promise.Engine {
 			defer called(t, b, c, "delete", "--force", id) // what a failed run left
 			return ask(t, b, command, "run", "--bundle", b.Dir, id)
 		},
+		Viewed: func(t testing.TB, dir string, command ...string) func() engine.Result {
+			b, id := engine.NewBundle(t, base), b.ID()
+			loosen(b.Spec)
+			b.Mount(dir, "/w")
+			b.Spec.Annotations = map[string]string{}
+			for _, a := range promise.ViewAnnotations {
+				name, value, _ := strings.Cut(a, "=")
+				b.Spec.Annotations[name] = value
+			}
+			return func() engine.Result {
+				defer called(t, b, c, "delete", "--force", id)
+				return ask(t, b, command, "run", "--bundle", b.Dir, id)
+			}
+		},
 		Ask:    promise.Ask,
 		Places: []string{filepath.Join(b.Dir, "state", "%s")},
 	}

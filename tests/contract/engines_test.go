@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -54,6 +55,13 @@ func overDocker(t *testing.T, edition engine.Edition) *promise.Engine {
 		},
 		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
 			return e.For(t).Docker(withPrivileges([]string{"run", "--rm", runtime}, privileged, append([]string{engine.Busybox}, command...))...)
+		},
+		Viewed: func(t testing.TB, dir string, command ...string) func() engine.Result {
+			d := e.For(t)
+			options := append([]string{"create", runtime, "--network=none"}, promise.ViewOptions("--label", dir)...)
+			id := d.Must(slices.Concat(options, []string{engine.Busybox}, command)...)
+			t.Cleanup(func() { d.Remove(id) })
+			return func() engine.Result { return d.Docker("start", "-a", id) }
 		},
 		Ask:    promise.Ask,
 		Places: []string{filepath.Join(e.Dir, "*run/*/*/*%s*"), filepath.Join(e.Dir, "*/io.containerd.runtime.v2.task/*/%s")},
@@ -134,6 +142,9 @@ func ctr(t *testing.T) *promise.Engine {
 		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
 			return d.For(t).Ctr(withPrivileges([]string{"run", "--rm", "--runtime", engine.ShimRuntime}, privileged, append([]string{engine.BusyboxImage, newID()}, command...))...)
 		},
+		Viewed: func(t testing.TB, dir string, command ...string) func() engine.Result {
+			return promise.ViewByCtr(d.For(t), newID())(t, dir, command...)
+		},
 		Ask:    promise.Ask,
 		Places: []string{d.Bundle("%s")},
 	}
@@ -203,6 +214,13 @@ func podman(t *testing.T, user bool) *promise.Engine {
 		},
 		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
 			return place.For(t, user).Podman(withPrivileges([]string{"run", "--rm", network}, privileged, append([]string{engine.Busybox}, command...))...)
+		},
+		Viewed: func(t testing.TB, dir string, command ...string) func() engine.Result {
+			p := place.For(t, user)
+			options := append([]string{"create", network}, promise.ViewOptions("--annotation", dir)...)
+			id := p.Must(slices.Concat(options, []string{engine.Busybox}, command)...)
+			t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", "-v", "--ignore", id) })
+			return func() engine.Result { return p.Podman("start", "-a", id) }
 		},
 		Ask: func(t testing.TB, args ...string) engine.Result {
 			return place.For(t, user).Run(nil, append([]string{under}, args...)...)

@@ -18,6 +18,7 @@ import (
 // views is the store of views, and the options of calls for a jail whose mounted directory is one.
 func views(t *testing.T) (workspace.Store, []string) {
 	t.Helper()
+	engine.NeedsViews(t)
 	conf := filepath.Join(filepath.Dir(bin), "review.toml")
 	text := fmt.Sprintf("workspace.review = [%q]\nworkspace.size = \"16MiB\"\nworkspace.files = 1000\n", work)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {

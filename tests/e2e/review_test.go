@@ -43,6 +43,7 @@ func discard(t *testing.T, dir string) {
 // stays when the container is removed.
 func TestReview(t *testing.T) {
 	needAgentjail(t)
+	engine.NeedsViews(t)
 	d := d(t)
 	dir := directory(t, 1000)
 	t.Cleanup(func() { discard(t, dir) })

@@ -21,6 +21,7 @@ import (
 // small is a policy with a small layer.
 func small(t *testing.T) string {
 	t.Helper()
+	engine.NeedsViews(t)
 	path := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-review-"), "config.toml")
 	if err := os.WriteFile(path, []byte("workspace.size = \"32MiB\"\nworkspace.files = 4000\n"), 0o644); err != nil {
 		t.Fatal(err)

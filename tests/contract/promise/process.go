@@ -190,6 +190,7 @@ var Rootless = map[string]string{
 	memoryLimits: "an ordinary user has no control group to limit without systemd",
 	pidsLimits:   "an ordinary user has no control group to limit without systemd; the resource limit bounds them (tests/podman)",
 	ownHostIDs:   "all jails of an ordinary user share the user's ids",
+	views:        "an ordinary user can make no view: refused (docs/workspace.md)",
 }
 
 // Shared are the promises that a container of runc alone keeps by chance, because this machine has nothing to break them with, and the

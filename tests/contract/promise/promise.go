@@ -23,6 +23,8 @@ type Engine struct {
 	Start func(t testing.TB, command ...string) *Jail
 	// Run runs a container to its end; privileged requests as much as the engine can request.
 	Run func(t testing.TB, privileged bool, command ...string) engine.Result
+	// Viewed makes a container with a view of a directory.
+	Viewed Viewed
 	// Ask is `agentjail VERB…`, as the user whose engine it is.
 	Ask func(t testing.TB, args ...string) engine.Result
 	// Places are patterns (filepath.Glob) of what the host keeps of one container; %s stands for its id.
@@ -132,6 +134,7 @@ var All = append(ofProcesses(), []Promise{
 	{Name: "the standard devices and no others, also when privileged", Wrong: devices},
 	{Name: "the first process's signals reach what an exec started", Wrong: signals, Plain: "any container's do"},
 	{Name: "changes go to a capped layer", Wrong: layer},
+	{Name: views, Wrong: viewed, Without: engine.WithoutViews},
 	{Name: memoryLimits, Wrong: memoryLimit},
 	{Name: pidsLimits, Wrong: processLimit},
 	{Name: "it dies first when memory runs out", Wrong: diesFirst},
