@@ -416,14 +416,15 @@ func (r *Runtime) detach(j *state.Brief) error {
 // the same.
 func (r *Runtime) GC(ctx context.Context, max int) ([]string, error) { return r.gc(ctx, max, "") }
 
-// GCOf is GC of the jails with these ids, whatever the delegate's root.
+// GCOf is GC of the jails with these ids, whatever the delegate's root. It waits for another
+// process that removes one of them, since that one may be killed.
 func (r *Runtime) GCOf(ids []string) (reaped []string, err error) {
 	var errs []error
 	for _, id := range ids {
 		keys, err := r.Store.KeysOf(id)
 		errs = append(errs, err)
 		for _, k := range keys {
-			got, err := r.Store.Reclaim(k, r.reap)
+			got, err := r.Store.ReclaimLast(k, r.reap)
 			if got {
 				reaped = append(reaped, k)
 			}
@@ -481,7 +482,7 @@ func (r *Runtime) reap(j *state.Brief) error {
 	}
 	// The delegate may still know it.
 	r.book().End(j, nil)
-	if processesGone(j) {
+	if processesGone(j) || tornRecord(j) {
 		if err := removeDelegateState(j); err != nil {
 			return err
 		}

@@ -243,6 +243,17 @@ func (r *Runtime) sandboxProcesses(j *state.Brief) error {
 	return err
 }
 
+// tornRecord reports that the delegate cannot read its own record of a sandbox: a verb that was
+// killed while it wrote the record has left the beginning (gVisor, runsc/container/state_file.go,
+// SaveLocked). Every verb of the delegate then fails, delete too.
+func tornRecord(j *state.Brief) bool {
+	if sandboxOf(j) == "" {
+		return false
+	}
+	text, err := os.ReadFile(j.DelegateState())
+	return err == nil && !json.Valid(text)
+}
+
 // removeLeavings removes what a delegate whose create was killed has left beside its records.
 func removeLeavings(j *state.Brief) error {
 	for _, name := range traits.Of(j.Delegate).LeavesOf(j.ID) {

@@ -210,6 +210,12 @@ func (r *Runtime) Delete(id string, force bool) error {
 	if j != nil && processesGone(j) {
 		return r.deleteWithoutDelegate(j, force)
 	}
+	if j != nil && tornRecord(j) && (force || !j.InitAlive()) {
+		if err := j.EndInit(endPatience); err != nil {
+			return err
+		}
+		return r.deleteWithoutDelegate(j, force)
+	}
 	d, err := r.delegateFor(j)
 	if err != nil {
 		return err

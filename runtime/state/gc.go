@@ -75,7 +75,7 @@ func (s Store) Sweep(ctx context.Context, max int, but string, reap func(*Brief)
 		if max >= 0 && s.runs(k) {
 			continue
 		}
-		got, err := s.sweepOne(k, reap)
+		got, err := s.sweepOne(k, unix.LOCK_EX|unix.LOCK_NB, reap)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -99,18 +99,25 @@ func (s Store) runs(key string) bool {
 
 // Reclaim is Sweep of one jail.
 func (s Store) Reclaim(key string, reap func(*Brief) error) (reaped bool, err error) {
-	return s.sweepOne(key, reap)
+	return s.sweepOne(key, unix.LOCK_EX|unix.LOCK_NB, reap)
 }
 
-// sweepOne looks at one jail. A jail that another process is removing is left to that process.
-func (s Store) sweepOne(key string, reap func(*Brief) error) (reaped bool, err error) {
+// ReclaimLast is Reclaim for a process after which none looks at the jail: it waits for one that is
+// removing the jail, and goes on where that one is killed.
+func (s Store) ReclaimLast(key string, reap func(*Brief) error) (reaped bool, err error) {
+	return s.sweepOne(key, unix.LOCK_EX, reap)
+}
+
+// sweepOne looks at one jail. With LOCK_NB a jail that another process is removing is left to that
+// process.
+func (s Store) sweepOne(key string, how int, reap func(*Brief) error) (reaped bool, err error) {
 	if strings.HasPrefix(key, newPrefix) {
 		if makerAlive(key) {
 			return false, nil
 		}
 		return true, s.Remove(key)
 	}
-	unlock, err := s.lock(key, unix.LOCK_EX|unix.LOCK_NB)
+	unlock, err := s.lock(key, how)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, errBusy) {
 		return false, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -352,6 +353,53 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	})
 	if err != nil || !judged {
 		t.Errorf("judged %v, %v", judged, err)
+	}
+}
+
+// TestReclaimLast: who reclaims a jail as the last waits for another that has the lock, and reclaims
+// what that one leaves.
+func TestReclaimLast(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the state directory belongs to root")
+	}
+	s := Store{Root: t.TempDir()}
+	dead := record("a")
+	dead.BootID = "of another time"
+	if err := s.Create(dead); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := s.Lock(dead.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(s.Dir(dead.Key), &st); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan bool, 1)
+	go func() {
+		reaped, err := s.ReclaimLast(dead.Key, func(j *Brief) error { return s.Remove(j.Key) })
+		done <- reaped && err == nil
+	}()
+	// The kernel lists who waits for a lock (proc_locks(5)).
+	waiter := fmt.Sprintf(":%d 0 EOF", st.Ino)
+	for waits := false; !waits; {
+		select {
+		case reaped := <-done:
+			t.Fatalf("it did not wait: %v", reaped)
+		default:
+		}
+		locks, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(locks)) {
+			waits = waits || strings.Contains(line, "->") && strings.HasSuffix(strings.TrimSpace(line), waiter)
+		}
+	}
+	unlock() // as the end of that process does
+	if !<-done {
+		t.Error("what was left was not reclaimed")
 	}
 }
 

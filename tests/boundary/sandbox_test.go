@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,9 +180,26 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// running starts a sandbox whose command waits, and returns it with its id when its program runs.
+// jails are the ids of the sandboxes that run. Those that have ended have a journal.
+func jails(t *testing.T) (ids []string) {
+	t.Helper()
+	var list struct{ Jails []struct{ ID, State string } }
+	if err := json.Unmarshal([]byte(engine.Run(t, bin, "ls", "--json").Stdout), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range list.Jails {
+		if j.State == "running" && strings.HasPrefix(j.ID, "sandbox-") {
+			ids = append(ids, j.ID)
+		}
+	}
+	return ids
+}
+
+// running starts a sandbox whose command waits, and returns it with its id when its program runs. At the test's end it is killed, and
+// nothing of it stays.
 func running(t *testing.T, args ...string) (*exec.Cmd, string) {
 	t.Helper()
+	others := jails(t)
 	cmd := exec.Command(bin, append([]string{"sandbox"}, append(args, "--", "sh", "-c", "echo runs; sleep 1000")...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -191,20 +209,24 @@ func running(t *testing.T, args ...string) (*exec.Cmd, string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	id := ""
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if id != "" {
+			env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
+		}
+	})
 	if _, err := io.ReadFull(out, make([]byte, len("runs\n"))); err != nil {
 		t.Fatal("the command did not start:", err)
 	}
-	var list struct{ Jails []struct{ ID, State string } }
-	if err := json.Unmarshal([]byte(engine.Run(t, bin, "ls", "--json").Stdout), &list); err != nil {
-		t.Fatal(err)
-	}
-	for _, j := range list.Jails { // those that have ended have a journal
-		if j.State == "running" && strings.HasPrefix(j.ID, "sandbox-") {
-			return cmd, j.ID
+	for _, j := range jails(t) {
+		if !slices.Contains(others, j) {
+			id = j
+			return cmd, id
 		}
 	}
-	t.Fatalf("no jail is running: %v", list)
+	t.Fatalf("no jail is running beside %q", others)
 	return nil, ""
 }
 
@@ -347,8 +369,8 @@ func TestKilled(t *testing.T) {
 		}
 		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
 	})
+	const delegates = "/run/agentjail/sandbox/delegate"
 	t.Run("agentjail, while it makes the jail", func(t *testing.T) {
-		const delegates = "/run/agentjail/sandbox/delegate"
 		for i := range 8 {
 			cmd := exec.Command(bin, "sandbox", "--policy", "gvisor", "--", "true")
 			if err := cmd.Start(); err != nil {
@@ -369,6 +391,19 @@ func TestKilled(t *testing.T) {
 	})
 	t.Run("agentjail", func(t *testing.T) {
 		cmd, id := running(t, "--policy", "gvisor")
+		kill(t, cmd.Process.Pid)
+		_ = cmd.Wait()
+		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
+	})
+	t.Run("agentjail, and before that the delegate while it writes its record", func(t *testing.T) {
+		cmd, id := running(t, "--policy", "gvisor")
+		records, err := filepath.Glob(delegates + "/" + id + "*.state")
+		if len(records) != 1 || err != nil {
+			t.Fatalf("%q, %v", records, err)
+		}
+		if err := os.Truncate(records[0], 10); err != nil {
+			t.Fatal(err)
+		}
 		kill(t, cmd.Process.Pid)
 		_ = cmd.Wait()
 		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
