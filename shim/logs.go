@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/policy"
@@ -207,7 +208,7 @@ func within(path string, dirs []string) bool {
 		}
 	}
 	for _, d := range dirs {
-		if r, err := filepath.EvalSymlinks(d); err == nil && strings.HasPrefix(real, r+"/") {
+		if r, err := filepath.EvalSymlinks(d); err == nil && pathname.Below(real, r) {
 			return true
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
@@ -138,7 +139,7 @@ func (a *agentRun) find(o *sandbox.Options, args []string) error {
 // shown reports whether a sandbox has a path of the host without a mount for it.
 func shown(path string, o sandbox.Options) bool {
 	for _, dir := range append([]string{o.Workspace}, o.Further...) {
-		if dir != "" && (path == dir || strings.HasPrefix(path, dir+"/")) {
+		if dir != "" && pathname.Within(path, dir) {
 			return true
 		}
 	}
@@ -146,7 +147,7 @@ func shown(path string, o sandbox.Options) bool {
 		return false
 	}
 	for _, dir := range programDirs() {
-		if strings.HasPrefix(path, dir+"/") {
+		if pathname.Below(path, dir) {
 			return true
 		}
 	}

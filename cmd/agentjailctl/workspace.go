@@ -7,10 +7,10 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
@@ -152,7 +152,7 @@ func openView(c *cli.Context, alone bool) (_ *opened, err error) {
 // paths are paths below the view's directory; absolute ones of the host lead there, too.
 func (o *opened) paths(args []string) (out []string) {
 	for _, p := range args {
-		if rest, ok := strings.CutPrefix(p, o.record.Path+"/"); ok {
+		if rest, ok := pathname.Rel(p, o.record.Path); ok {
 			p = rest
 		}
 		out = append(out, path.Clean(p))

@@ -6,10 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/state"
 )
 
@@ -134,11 +134,11 @@ func onPlainRoot(s, jail *specs.Spec) {
 	s.Root, s.Process.Args = own.Root, own.Process.Args
 	var staged []string
 	s.Mounts = slices.DeleteFunc(without(s.Mounts, dockersFiles...), func(m specs.Mount) bool {
-		if strings.HasPrefix(m.Source, state.DefaultRoot+"/") {
+		if pathname.Below(m.Source, state.DefaultRoot) {
 			staged = append(staged, m.Destination)
 			return true
 		}
-		return slices.ContainsFunc(staged, func(at string) bool { return strings.HasPrefix(m.Destination, at+"/") })
+		return slices.ContainsFunc(staged, func(at string) bool { return pathname.Below(m.Destination, at) })
 	})
 }
 

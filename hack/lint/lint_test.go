@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // module is the import path of the repository's root, which is two directories up.
@@ -151,8 +153,7 @@ func broken(dir, imported string) []string {
 
 // below reports whether path is prefix or lies below it.
 func below(path, prefix string) bool {
-	prefix = strings.TrimSuffix(prefix, "/")
-	return path == prefix || strings.HasPrefix(path, prefix+"/")
+	return pathname.Within(path, strings.TrimSuffix(prefix, "/"))
 }
 
 // TestRulesCanFail: the rules find what they forbid, and nothing else.

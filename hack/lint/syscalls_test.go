@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // rawCallers are the product's directories and files that make system calls by number, and why
@@ -40,7 +42,7 @@ func TestRawSystemCalls(t *testing.T) {
 		}
 		listed := false
 		for _, r := range rawCallers {
-			if f.rel == r.below || strings.HasPrefix(f.rel, r.below+"/") {
+			if pathname.Within(f.rel, r.below) {
 				listed, used[r.below] = true, true
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/plan"
@@ -429,7 +430,7 @@ func (j *judge) binds() {
 			j.say("bind mount over the kernel's own %s", at)
 		}
 		for _, n := range []string{"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts"} {
-			if at == "/dev/"+n || strings.HasPrefix(at, "/dev/"+n+"/") {
+			if pathname.Within(at, "/dev/"+n) {
 				j.say("bind mount over %s", at)
 			}
 		}

@@ -5,13 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/bpfmap"
 	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // cgroupState is the state of the jail's control groups.
@@ -98,8 +98,8 @@ func groupDir(mounts []mount, controller, path string) string {
 		default:
 			continue
 		}
-		rel, ok := strings.CutPrefix(path, strings.TrimSuffix(m.Root, "/"))
-		if !ok || rel != "" && rel[0] != '/' {
+		rel, ok := pathname.Rel(path, m.Root)
+		if !ok && path != m.Root {
 			continue
 		}
 		return filepath.Join(m.Point, rel)

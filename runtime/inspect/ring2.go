@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/kernel/oomscore"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/plan"
@@ -203,7 +204,7 @@ func membership(d *demands, s *seen) outcome {
 			dir = path
 		}
 		for _, p := range s.processes {
-			if have := p.cgroups[c]; have != path && !strings.HasPrefix(have, path+"/") {
+			if have := p.cgroups[c]; !pathname.Within(have, path) {
 				bad = append(bad, fmt.Sprintf("%s is in %s of %s", p.who(), have, name))
 			}
 		}

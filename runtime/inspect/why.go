@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/landlock"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/observe/why"
 	"agentjail.dev/runtime/spec/network"
@@ -321,7 +322,7 @@ func (s *seen) mountOf(out *why.Path, id uint64) {
 func hold(out *why.Path, d *demands) {
 	at := func(list []string) string {
 		for _, p := range list {
-			if p = path.Clean("/" + p); out.Name == p || strings.HasPrefix(out.Name, p+"/") {
+			if p = path.Clean("/" + p); pathname.Within(out.Name, p) {
 				return p
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/observe/why"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/traits"
@@ -150,7 +150,7 @@ func onHost(d *demands, name string) string {
 	mounted := slices.Clone(d.jail.Mounted)
 	slices.SortFunc(mounted, func(a, b state.Mounted) int { return len(b.At) - len(a.At) })
 	for _, m := range mounted {
-		if rest, ok := strings.CutPrefix(name, strings.TrimSuffix(m.At, "/")); ok && (rest == "" || rest[0] == '/') {
+		if rest, ok := pathname.Rel(name, m.At); ok || name == m.At {
 			return path.Join(m.Source, rest)
 		}
 	}

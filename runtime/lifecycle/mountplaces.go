@@ -3,12 +3,12 @@ package lifecycle
 import (
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/plan"
 )
@@ -33,7 +33,7 @@ func checkPlaces(spec *specs.Spec, places []string, mounts []mountinfo.Mount) er
 		case plan.Reserved(p) == "", slices.Contains(places, p):
 		case slices.Contains(l.MaskedPaths, p), slices.Contains(l.ReadonlyPaths, p):
 		case path.Dir(p) == "/dev": // nodes, which the delegate binds from the host's
-		case strings.HasPrefix(p, cgroups.Root+"/"): // the hierarchies of version 1
+		case pathname.Below(p, cgroups.Root): // the hierarchies of version 1
 		default:
 			return refusal.New(refusal.MountMoved, "something is mounted at %s that does not belong there", p)
 		}

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/rootfs"
 )
 
@@ -34,7 +34,7 @@ func attachLeftOut(pid int, missing []rootfs.Nested) ([]mountinfo.Mount, error) 
 		return nil, fmt.Errorf("the first process's working directory: %w", err)
 	}
 	for _, n := range missing {
-		if cwd == n.Place || strings.HasPrefix(cwd, n.Place+"/") {
+		if pathname.Within(cwd, n.Place) {
 			return nil, fmt.Errorf("the delegate has left out the mount at %s, and the working directory is in it (remedy: runc, or a newer crun)", n.Place)
 		}
 	}

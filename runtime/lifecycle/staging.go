@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"os"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -10,6 +9,7 @@ import (
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/report"
@@ -94,5 +94,5 @@ func engineSeesRoot(in *facts.Gathered) bool {
 	if in.Bundle.Spec.Annotations[managerAnnotation] == crio {
 		return false
 	}
-	return in.InStorage || rootfs.IsMount(in.Root) && strings.HasPrefix(path, in.Bundle.Dir+"/")
+	return in.InStorage || rootfs.IsMount(in.Root) && pathname.Below(path, in.Bundle.Dir)
 }

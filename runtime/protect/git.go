@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/protect/gitconfig"
 	"agentjail.dev/runtime/refusal"
 )
@@ -386,7 +387,7 @@ const systemSettings = "/etc/gitconfig"
 func Settings(dir string, homes map[string]string) []string {
 	out := []string{systemSettings}
 	for _, home := range homes {
-		if dir == home || strings.HasPrefix(dir, home+"/") {
+		if pathname.Within(dir, home) {
 			out = append(out, home+"/.gitconfig", home+"/.config/git/config")
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/thread"
 )
 
@@ -216,7 +217,7 @@ func comparePaths(a, b string) int {
 func groupNested(list []CreatedPlaceholder) (out [][]CreatedPlaceholder) {
 	begin := 0
 	for i := range list {
-		if i+1 == len(list) || !strings.HasPrefix(list[i+1].Path, list[begin].Path+"/") {
+		if i+1 == len(list) || !pathname.Below(list[i+1].Path, list[begin].Path) {
 			out = append(out, list[begin:i+1])
 			begin = i + 1
 		}
@@ -245,7 +246,7 @@ func (l Ledger) makeAll(t tree, source string, list []CreatedPlaceholder) (made,
 
 func (l Ledger) makeGroup(t tree, source string, list []CreatedPlaceholder) (made, denied []CreatedPlaceholder, err error) {
 	for _, m := range list {
-		if slices.ContainsFunc(denied, func(d CreatedPlaceholder) bool { return strings.HasPrefix(m.Path, d.Path+"/") }) {
+		if slices.ContainsFunc(denied, func(d CreatedPlaceholder) bool { return pathname.Below(m.Path, d.Path) }) {
 			denied = append(denied, m)
 			continue
 		}
@@ -686,7 +687,7 @@ func (l Ledger) Vanished(key string) (out []string) {
 		if m.Ino == 0 || isMarker(m.Text) || m.optional() || m.there() {
 			continue
 		}
-		if !slices.ContainsFunc(gone, func(dir string) bool { return strings.HasPrefix(m.Path, dir+"/") }) && !m.sameDirectory() {
+		if !slices.ContainsFunc(gone, func(dir string) bool { return pathname.Below(m.Path, dir) }) && !m.sameDirectory() {
 			continue
 		}
 		if m.Dir && !marked[m.Path] {

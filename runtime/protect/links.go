@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -183,7 +184,7 @@ func (s *search) inTree(abs string) (rel string, ok bool) {
 	if abs == s.o.Source {
 		return ".", true
 	}
-	return strings.CutPrefix(abs, strings.TrimSuffix(s.o.Source, "/")+"/")
+	return pathname.Rel(abs, s.o.Source)
 }
 
 // A Demand is a path that is to be kept from a jail for another reason than its name: a link, or

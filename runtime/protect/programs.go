@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/protect/gitconfig"
 )
 
@@ -223,7 +224,7 @@ func (s *search) expand(p string) []string {
 	var out []string
 	for name, home := range s.o.Homes {
 		_, in := s.inTree(home)
-		if user == "~" && (in || strings.HasPrefix(s.o.Source+"/", home+"/")) || user[1:] == name {
+		if user == "~" && (in || pathname.Within(s.o.Source, home)) || user[1:] == name {
 			out = append(out, path.Join(home, rest))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -105,7 +106,7 @@ func Search(root *os.File, o Options) (*Found, error) {
 	if o.Limits == (Limits{}) {
 		o.Limits = DefaultLimits
 	}
-	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return u == o.Source || strings.HasPrefix(o.Source, u+"/") })
+	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return pathname.Within(o.Source, u) })
 	s := &search{
 		tree: tree{root: root, mounts: o.Mounts}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{}, gits: map[string]*gitDir{},
 		inside: map[string]bool{}, texts: map[string]string{},
@@ -213,7 +214,7 @@ func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, erro
 		f.Paths = slices.DeleteFunc(f.Paths, func(p Path) bool {
 			return p.Treatment == Placeholder && slices.ContainsFunc(denied, func(m CreatedPlaceholder) bool {
 				at := path.Join(o.Source, p.Rel)
-				return at == m.Path || strings.HasPrefix(at, m.Path+"/")
+				return pathname.Within(at, m.Path)
 			})
 		})
 		t := tree{root: view, mounts: o.Mounts}
@@ -543,7 +544,7 @@ func (s *search) linksIn(rel string, e *Entry, depth int) error {
 		case err != nil:
 			return err
 		case s.kept(t.end) && !slices.ContainsFunc(t.links, func(l string) bool { return !s.kept(l) }):
-		case t.end == "." || t.end != "" && strings.HasPrefix(rel+"/", t.end+"/"):
+		case t.end == "." || t.end != "" && pathname.Within(rel, t.end):
 			s.found.Unheld = append(s.found.Unheld, at) // it leads to a directory that it lies in
 		case t.there && t.typ == unix.DT_DIR && slices.Contains(rebuilt, path.Base(t.end)):
 			s.found.Unheld = append(s.found.Unheld, at)
@@ -650,12 +651,12 @@ func (s *search) keepParent(rel, name string) bool {
 	if i, ok := s.seen[rel]; ok {
 		return s.found.Paths[i].Treatment == Placeholder
 	}
-	if slices.ContainsFunc(s.o.Unprotect, func(u string) bool { return strings.HasPrefix(u, s.onHost(rel)+"/") }) {
+	if slices.ContainsFunc(s.o.Unprotect, func(u string) bool { return pathname.Below(u, s.onHost(rel)) }) {
 		return false
 	}
 	for i := range Table {
 		e := &Table[i]
-		if strings.HasPrefix(e.Path, name+"/") && unprotected(s.o.Unprotect, e, path.Join(s.onHost(path.Dir(rel)), e.Path)) {
+		if pathname.Below(e.Path, name) && unprotected(s.o.Unprotect, e, path.Join(s.onHost(path.Dir(rel)), e.Path)) {
 			return false
 		}
 	}
@@ -715,7 +716,7 @@ func (f *Found) Pins() []string {
 
 // Keeps reports whether a path, or something that it lies in, is kept from the jail.
 func (f *Found) Keeps(rel string) bool {
-	return slices.ContainsFunc(f.Paths, func(p Path) bool { return p.Rel == rel || strings.HasPrefix(rel, p.Rel+"/") })
+	return slices.ContainsFunc(f.Paths, func(p Path) bool { return pathname.Within(rel, p.Rel) })
 }
 
 // Count reports how many paths have a treatment.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // Git replaces a file by removing it and making another, which fails for a protected file. `git
@@ -36,7 +38,7 @@ func (l Ledger) WorkTrees(key, source string) (out []WorkTree) {
 	}
 	for _, m := range a.Made {
 		git, name := path.Split(m.Path)
-		rel, ok := strings.CutPrefix(path.Clean(git), source+"/")
+		rel, ok := pathname.Rel(path.Clean(git), source)
 		if ok && name == "commondir" && path.Base(rel) == ".git" {
 			out = append(out, WorkTree{rel, path.Dir(rel)})
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // Scope reports where a path of the table counts.
@@ -354,10 +356,10 @@ func matchRepository(parts []string) *Entry {
 func unprotected(list []string, e *Entry, at string) bool {
 	return slices.ContainsFunc(list, func(u string) bool {
 		if path.IsAbs(u) {
-			return at == u || strings.HasPrefix(at, u+"/")
+			return pathname.Within(at, u)
 		}
 		u = fold(u)
-		return e.Path == u || strings.HasPrefix(e.Path, u+"/")
+		return pathname.Within(e.Path, u)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/spec/bindsource"
 )
 
@@ -210,7 +211,7 @@ func commonParent(dirs []string) (layers, error) {
 	}
 	base := filepath.Dir(dirs[0])
 	for _, d := range dirs {
-		for !strings.HasPrefix(d, base+"/") && base != "/" {
+		for base != "/" && !pathname.Below(d, base) {
 			base = filepath.Dir(base)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // mountPoints are those of this thread.
@@ -50,7 +52,7 @@ func TestLeaveOut(t *testing.T) {
 		}
 		for _, tree := range wholeTrees {
 			for _, at := range before {
-				if at == tree || strings.HasPrefix(at, tree+"/") {
+				if pathname.Within(at, tree) {
 					want(t, at, slices.Contains(got, at), true)
 				}
 			}

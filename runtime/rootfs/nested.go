@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
@@ -47,7 +48,7 @@ func (s *stager) findNested() error {
 // inner is the mount that covers the place of mount i when that is made, or -1.
 func (s *stager) inner(i int) int {
 	for k := i - 1; k >= 0; k-- {
-		if strings.HasPrefix(s.places[i], s.places[k]+"/") {
+		if pathname.Below(s.places[i], s.places[k]) {
 			return k
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
@@ -109,7 +110,7 @@ func readlink(over []covered, path string) (target string, mounted bool, err err
 		if path == c.at {
 			return "", false, nil // where something is mounted, no link shows
 		}
-		if c.at == "/" || strings.HasPrefix(path, c.at+"/") {
+		if pathname.Below(path, c.at) {
 			break
 		}
 	}

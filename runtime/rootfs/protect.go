@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
@@ -161,7 +162,7 @@ func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
 			continue
 		}
 		for _, want := range all[i].demands() {
-			rel, in := strings.CutPrefix(want.Path, o.Source+"/")
+			rel, in := pathname.Rel(want.Path, o.Source)
 			if want.Git && want.Path == o.Source {
 				rel, in = ".", true
 			}
@@ -235,7 +236,7 @@ func (s *stager) protectPaths() error {
 // cannot be reached.
 func (s *stager) coveredBy(mount int, path string) bool {
 	for i, at := range s.places {
-		if i > mount && (path == at || strings.HasPrefix(path, at+"/")) {
+		if i > mount && pathname.Within(path, at) {
 			return true
 		}
 	}

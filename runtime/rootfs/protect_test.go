@@ -4,11 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/protect"
 )
 
@@ -140,7 +140,7 @@ func TestProtectedStaysUsable(t *testing.T) {
 			}
 			// A copy of the config: beside it another can be put in its place, as git does.
 			link, err := os.Readlink(".git/config")
-			if err != nil || !strings.HasPrefix(link, ownPlace+"/") {
+			if err != nil || !pathname.Below(link, ownPlace) {
 				t.Errorf("the config: %q, %v", link, err)
 				return
 			}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // An outerMount is a mount that the delegate makes: its place with links resolved, and its index in
@@ -69,7 +70,7 @@ func (s *Staged) AttachToSources(spec *specs.Spec) error {
 func (s *Staged) holding(spec *specs.Spec, name string) (m *specs.Mount, rel string) {
 	longest := -1
 	for _, o := range s.outer {
-		below, ok := strings.CutPrefix(name, o.place+"/")
+		below, ok := pathname.Rel(name, o.place)
 		if ok && len(o.place) >= longest {
 			longest, m, rel = len(o.place), &spec.Mounts[o.index], below
 		}
@@ -95,7 +96,7 @@ func (s *Staged) MakeRoom(spec *specs.Spec, uid, gid uint32) error {
 	defer root.Close()
 	for _, o := range s.outer {
 		if !isBind(&spec.Mounts[o.index]) && slices.ContainsFunc(s.outer, func(x outerMount) bool {
-			return isBind(&spec.Mounts[x.index]) && strings.HasPrefix(x.place, o.place+"/")
+			return isBind(&spec.Mounts[x.index]) && pathname.Below(x.place, o.place)
 		}) {
 			if err := makeRoom(root, strings.TrimPrefix(o.place, "/"), uid, gid); err != nil {
 				return fmt.Errorf("making room for mounts below %s: %w", o.place, err)

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/spec/plan"
 )
 
@@ -103,7 +103,7 @@ func (v *viewMaker) copyTrust() error {
 func (s *stager) mounted(path string) bool {
 	return slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool {
 		at := filepath.Clean(m.Destination)
-		return at == path || at != "/" && strings.HasPrefix(path, at+"/")
+		return at != "/" && pathname.Within(path, at)
 	})
 }
 
@@ -113,7 +113,7 @@ func bundle(root *os.File, path string) (at, text string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	at, inside := strings.CutPrefix(at, root.Name()+"/")
+	at, inside := pathname.Rel(at, root.Name())
 	if !inside {
 		return "", "", fmt.Errorf("%s is not below the root", path)
 	}

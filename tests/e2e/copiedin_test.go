@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -108,7 +109,7 @@ func TestOwnDiff(t *testing.T) {
 		var out []string
 		for line := range strings.Lines(text) {
 			if f := strings.Fields(line); len(f) == 2 && slices.ContainsFunc([]string{"/made", "/etc/group", "/etc/passwd", "/usr", "/link"}, func(p string) bool {
-				return f[1] == p || strings.HasPrefix(f[1], p+"/")
+				return pathname.Within(f[1], p)
 			}) {
 				out = append(out, strings.Join(f, " "))
 			}

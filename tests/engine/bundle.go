@@ -13,13 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/tests/env"
 )
 
@@ -92,7 +92,7 @@ func (b *Bundle) Mount(from, to string) {
 func (b *Bundle) Unmount(at string) {
 	var kept []specs.Mount
 	for _, m := range b.Spec.Mounts {
-		if m.Destination != at && !strings.HasPrefix(m.Destination, at+"/") {
+		if !pathname.Within(m.Destination, at) {
 			kept = append(kept, m)
 		}
 	}

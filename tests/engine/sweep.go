@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/tests/env"
 )
@@ -189,7 +190,7 @@ func MountsBelow(dir string) ([]string, error) {
 			continue
 		}
 		at := unescape(fields[4])
-		if at == dir || strings.HasPrefix(at, dir+"/") {
+		if pathname.Within(at, dir) {
 			found = append(found, at)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -194,7 +195,7 @@ func (m *machine) written(expected ...string) (more, less []string) {
 			return err
 		}
 		name := strings.TrimPrefix(path, upper)
-		if slices.ContainsFunc(expected, func(e string) bool { return name == e || strings.HasPrefix(name, e+"/") }) {
+		if slices.ContainsFunc(expected, func(e string) bool { return pathname.Within(name, e) }) {
 			return nil
 		}
 		_, err = os.Lstat("/" + name)

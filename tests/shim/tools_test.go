@@ -16,6 +16,7 @@ import (
 	taskAPI "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/ttrpc"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
@@ -93,7 +94,7 @@ func shims(dir string) []int {
 	directories, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, d := range directories {
 		at, err := os.Readlink(d)
-		if err != nil || !strings.HasPrefix(at+"/", dir+"/") {
+		if err != nil || !pathname.Within(at, dir) {
 			continue
 		}
 		exe, err := os.Readlink(filepath.Join(filepath.Dir(d), "exe"))
@@ -154,7 +155,7 @@ func records(t *testing.T, c *engine.CT) []*state.Jail {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(all, func(j *state.Jail) bool { return !strings.HasPrefix(j.Bundle, c.Dir+"/") })
+	return slices.DeleteFunc(all, func(j *state.Jail) bool { return !pathname.Below(j.Bundle, c.Dir) })
 }
 
 // gone checks that nothing is left of any task: processes, mounts, control groups, agentjail's state, sockets.

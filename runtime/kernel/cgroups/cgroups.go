@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // Root is where hosts have their control groups.
@@ -156,7 +158,7 @@ var v1 = [...]string{
 // HierarchyOf are the controllers of the hierarchy of version 1 that a group is in, by
 // the place where hosts mount it. None are version 2's, and those of a group elsewhere.
 func HierarchyOf(dir string) []string {
-	rel, ok := strings.CutPrefix(dir, Root+"/")
+	rel, ok := pathname.Rel(dir, Root)
 	if !ok || allV2() {
 		return nil
 	}

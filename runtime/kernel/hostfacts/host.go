@@ -16,6 +16,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/landlock"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/rootless"
 )
 
@@ -184,7 +185,7 @@ func ownCgroup(c Cgroup) Cgroup {
 		if c.V2 && g.Controllers == "" {
 			// What was delegated is the topmost group that is the user's: further below,
 			// systemd turns controllers on as they are requested.
-			for up := filepath.Dir(dir); strings.HasPrefix(up, cgroups.Root+"/") && unix.Access(up, unix.W_OK) == nil; up = filepath.Dir(up) {
+			for up := filepath.Dir(dir); pathname.Below(up, cgroups.Root) && unix.Access(up, unix.W_OK) == nil; up = filepath.Dir(up) {
 				dir = up
 			}
 			names, _ = cgroups.Controllers(dir)

@@ -2,9 +2,9 @@ package account
 
 import (
 	"path/filepath"
-	"strings"
 	"time"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/lostpaths"
 	"agentjail.dev/runtime/state"
@@ -19,7 +19,7 @@ func (b Book) noteVanished(j *state.Brief) {
 	var fresh []lostpaths.Loss
 	for _, at := range b.Store.Ledger().Vanished(j.Key) {
 		for _, m := range j.Mounted {
-			rel, ok := strings.CutPrefix(at, m.Source+"/")
+			rel, ok := pathname.Rel(at, m.Source)
 			if p := filepath.Join(m.At, rel); ok && lostpaths.First(b.Store, j.Key, p) {
 				fresh = append(fresh, lostpaths.Loss{Path: p, Why: "is gone"})
 				break

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/observe/journal"
 )
 
@@ -44,10 +45,10 @@ func (q *Question) fits(e *journal.Event, kinds []journal.Kind) bool {
 	case q.Kind == OfName:
 		return q.at(e)
 	case q.Kind == OfPath:
-		return below(e.Path, q.Path)
+		return pathname.Within(e.Path, q.Path)
 	case q.Addr.IsValid():
 		return q.at(e)
-	case called(&q.Inner), q.Name != "" && e.Name == q.Name, q.Path != "" && below(e.Path, q.Path):
+	case called(&q.Inner), q.Name != "" && e.Name == q.Name, q.Path != "" && pathname.Within(e.Path, q.Path):
 		return true
 	}
 	return slices.Contains(kinds, e.Kind)
@@ -61,10 +62,6 @@ func (q *Question) at(e *journal.Event) bool {
 		return e.Kind == journal.ConnectRefused && samePort
 	}
 	return e.Name == q.Name && samePort
-}
-
-func below(path, dir string) bool {
-	return path != "" && (path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/"))
 }
 
 // Past adds to an answer what a jail was last refused that fits the question, and when. events are

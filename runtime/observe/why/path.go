@@ -9,6 +9,7 @@ import (
 
 	"github.com/docker/go-units"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/spec/rings"
 )
 
@@ -254,7 +255,7 @@ var notDevices = []string{"/dev/shm", "/dev/mqueue", "/dev/pts", "/dev/fd", "/de
 
 // missingDevice reports whether a path is a device's that jails do not have by themselves.
 func missingDevice(name string) bool {
-	in := func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+	in := func(dir string) bool { return pathname.Within(name, dir) }
 	return strings.HasPrefix(name, "/dev/") && !slices.ContainsFunc(notDevices, in)
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // Mounts are the mounts of a mount namespace, the oldest first. They are read only as far as
@@ -123,7 +124,7 @@ func mountOf(fd int) (string, error) {
 // the directory counts as its real place.
 func (ms *Mounts) elsewhere(id, path string) (string, error) {
 	for own := range ms.all {
-		if own.ID == id && pathWithin(path, own.Point) {
+		if own.ID == id && pathname.Within(path, own.Point) {
 			return ms.realPlace(own, filepath.Join(own.Root, strings.TrimPrefix(path, own.Point)), path), nil
 		}
 	}
@@ -136,7 +137,7 @@ func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
 		if m.ID == own.ID {
 			return ""
 		}
-		if m.Dev == own.Dev && pathWithin(inside, m.Root) {
+		if m.Dev == own.Dev && pathname.Within(inside, m.Root) {
 			if p := filepath.Join(m.Point, strings.TrimPrefix(inside, m.Root)); p != path {
 				return p
 			}
@@ -161,7 +162,7 @@ func MountsBelow(path string) ([]string, error) {
 // may have.
 func (ms *Mounts) below(path string) (all, forbidden []string, err error) {
 	for m := range ms.all {
-		if m.Point == path || !pathWithin(m.Point, path) {
+		if m.Point == path || !pathname.Within(m.Point, path) {
 			continue
 		}
 		all = append(all, m.Point)

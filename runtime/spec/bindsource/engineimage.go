@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // isSubpath recognises DOCKER/tmp/safe-mountN, where Docker 26 and later mount a part of a volume,
@@ -31,7 +33,7 @@ func (s *Source) setSubpath(e Engine) {
 // not in the engine's storage, stays as it is.
 func (s *Source) SetImage(root string, e Engine) error {
 	var own, st unix.Stat_t
-	inStorage := slices.ContainsFunc(e.Storage, func(dir string) bool { return pathWithin(root, dir) })
+	inStorage := slices.ContainsFunc(e.Storage, func(dir string) bool { return pathname.Within(root, dir) })
 	if s.Role != Plain || !inStorage || unix.Lstat(root, &st) != nil || unix.Fstat(int(s.File.Fd()), &own) != nil || own.Dev != st.Dev {
 		return nil
 	}
@@ -54,7 +56,7 @@ func (ms *Mounts) inside(fd int, path string) (string, error) {
 		return "", err
 	}
 	for m := range ms.all {
-		if m.ID == id && pathWithin(path, m.Point) {
+		if m.ID == id && pathname.Within(path, m.Point) {
 			return filepath.Join(m.Root, strings.TrimPrefix(path, m.Point)), nil
 		}
 	}

@@ -1,6 +1,7 @@
 package bindsource
 
 import (
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -39,7 +40,7 @@ func (f Fact) EnginesVolume() bool { return f.Role == Volume && f.engines() }
 // there.
 func Allowed(f Fact, b policy.Binds) bool {
 	for _, a := range b.Allow {
-		if pathWithin(f.Path, a) && f.Link == "" {
+		if pathname.Within(f.Path, a) && f.Link == "" {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/spec/policy"
 )
 
@@ -86,11 +87,11 @@ func TestUserPlaces(t *testing.T) {
 					t.Errorf("%s may be mounted", path)
 				}
 			}
-			holdsKey := slices.ContainsFunc(userPlaces, func(o userPlace) bool { return o.kind.reads && pathWithin(o.path, p.path) })
+			holdsKey := slices.ContainsFunc(userPlaces, func(o userPlace) bool { return o.kind.reads && pathname.Within(o.path, p.path) })
 			if !p.kind.reads && !holdsKey && refuses(at, true) {
 				t.Errorf("%s may not be read", at)
 			}
-			inAnother := slices.ContainsFunc(userPlaces, func(o userPlace) bool { return o.path != p.path && pathWithin(p.path, o.path) })
+			inAnother := slices.ContainsFunc(userPlaces, func(o userPlace) bool { return o.path != p.path && pathname.Within(p.path, o.path) })
 			if !inAnother && refuses(at+"x", false) {
 				t.Errorf("%sx is refused", at)
 			}
@@ -103,7 +104,7 @@ func TestUserPlaces(t *testing.T) {
 					t.Errorf("the cache %s is refused", path)
 				}
 			}
-			if pathWithin(cache, at) && !refuses(cache+"x", false) {
+			if pathname.Within(cache, at) && !refuses(cache+"x", false) {
 				t.Errorf("%sx may be mounted", cache)
 			}
 			if why := text(Refusal(Fact{Path: at, Kind: Dir, UID: 1000}, false, policy.Binds{})); !strings.Contains(why, "mount a cache in it instead") || !strings.Contains(why, cache) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -157,7 +158,7 @@ func podRefusal(f Fact, readOnly bool) (why, remedy string) {
 	if why := forbidden(dir, readOnly); why != "" {
 		return why, allows(ofHost)
 	}
-	if f.Also == "" || pathWithin(f.Also, dir) && f.OwnOfPod() {
+	if f.Also == "" || pathname.Within(f.Also, dir) && f.OwnOfPod() {
 		return "", ""
 	}
 	if why := forbiddenElsewhere(f.Also, readOnly); why != "" {
@@ -167,12 +168,12 @@ func podRefusal(f Fact, readOnly bool) (why, remedy string) {
 		return "", ""
 	}
 	for _, root := range []string{KubeletRoot(f.Also), KubeletRoot(f.Path)} {
-		if root != "" && (pathWithin(f.Also, root) || pathWithin(root, f.Also)) {
+		if root != "" && (pathname.Within(f.Also, root) || pathname.Within(root, f.Also)) {
 			return "an engine keeps its containers in " + root, ofStorage
 		}
 	}
 	for _, s := range storage {
-		if pathWithin(f.Also, s) || pathWithin(s, f.Also) {
+		if pathname.Within(f.Also, s) || pathname.Within(s, f.Also) {
 			return "an engine keeps its containers in " + s, ofStorage
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/spec/policy"
 )
 
@@ -91,7 +92,7 @@ func TestPodSources(t *testing.T) {
 			}
 		}
 		for _, dir := range storage {
-			if f.Role == Plain && pathWithin(c.path, dir) {
+			if f.Role == Plain && pathname.Within(c.path, dir) {
 				f.Storage = dir
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/spec/bindsource/accounts"
 	"agentjail.dev/runtime/spec/bindsource/gitsettings"
@@ -91,7 +92,7 @@ func publicPlaceOf(path string) *publicPlace {
 		return nil
 	}
 	for i, p := range publicPlaces {
-		if clean == p.path || p.as == PublicDir && pathWithin(clean, p.path) {
+		if clean == p.path || p.as == PublicDir && pathname.Within(clean, p.path) {
 			return &publicPlaces[i]
 		}
 	}
@@ -171,7 +172,7 @@ func publicEnd(path string) bool {
 		return true
 	}
 	for _, end := range publicEnds {
-		if pathWithin(path, end) {
+		if pathname.Within(path, end) {
 			return true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -209,7 +210,7 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 // forbidden returns the reason why no jail may have a path of the host; "" for none.
 func forbidden(path string, readOnly bool) string {
 	for _, p := range places {
-		if path != p.path && !(p.tree && pathWithin(path, p.path)) || p.writable && readOnly {
+		if path != p.path && !(p.tree && pathname.Within(path, p.path)) || p.writable && readOnly {
 			continue
 		}
 		if p.writable {
@@ -224,7 +225,7 @@ func forbidden(path string, readOnly bool) string {
 // else. Image-based systems mount their /var and /home from below /sysroot (ostree(1)); these are
 // treated as /var and /home.
 func forbiddenElsewhere(path string, readOnly bool) string {
-	if pathWithin(path, "/sysroot") || pathWithin(path, "/ostree") {
+	if pathname.Within(path, "/sysroot") || pathname.Within(path, "/ostree") {
 		return ""
 	}
 	return forbidden(path, readOnly)
@@ -233,7 +234,7 @@ func forbiddenElsewhere(path string, readOnly bool) string {
 // system reports whether a path is in a part of the host that may only be read.
 func system(path string) bool {
 	for _, p := range places {
-		if p.writable && pathWithin(path, p.path) {
+		if p.writable && pathname.Within(path, p.path) {
 			return true
 		}
 	}
@@ -271,7 +272,7 @@ func role(path string, e Engine) Role {
 		}
 	}
 	for _, dir := range append(e.Storage[:len(e.Storage):len(e.Storage)], storage...) {
-		rest, ok := strings.CutPrefix(path, dir+"/")
+		rest, ok := pathname.Rel(path, dir)
 		if !ok {
 			continue
 		}

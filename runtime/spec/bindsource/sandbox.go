@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
@@ -41,7 +42,7 @@ func Sandboxes(s *specs.Spec, dirs []string) []string {
 // and the id.
 func sandboxOf(path string, dirs []string) (dir, id string) {
 	for _, d := range dirs {
-		below, ok := strings.CutPrefix(path, d+"/")
+		below, ok := pathname.Rel(path, d)
 		if !ok {
 			continue
 		}

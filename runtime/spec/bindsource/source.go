@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // Kind is a source's file type.
@@ -206,7 +207,7 @@ func storageAt(path string, e Engine) string {
 		dirs = append(dirs, root)
 	}
 	for _, dir := range dirs {
-		if pathWithin(path, dir) || pathWithin(dir, path) {
+		if pathname.Within(path, dir) || pathname.Within(dir, path) {
 			return dir
 		}
 	}
@@ -260,9 +261,4 @@ func wholeDisk(major, minor uint32) (uint32, uint32) {
 		return major, minor
 	}
 	return uint32(m1), uint32(m2)
-}
-
-// pathWithin reports whether path is dir or lies below it, by name.
-func pathWithin(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // shares are the kinds of volume that are one file system in every pod that has
@@ -55,14 +56,14 @@ func (ms *Mounts) plugin(id, path, uid string) (string, error) {
 			own = m
 		}
 	}
-	if own == nil || !pathWithin(path, own.Point) {
+	if own == nil || !pathname.Within(path, own.Point) {
 		return "", ms.err
 	}
 	inside := filepath.Join(own.Root, strings.TrimPrefix(path, own.Point))
 	for m := range ms.all {
 		rel, ok := strings.CutPrefix(m.Point, dir+"/volumes/")
 		v := strings.Split(rel, "/")
-		if ok && len(v) >= 2 && v[1] == p[1] && (len(v) == 2 || len(v) == 3 && v[2] == "mount") && m.Dev == own.Dev && pathWithin(inside, m.Root) {
+		if ok && len(v) >= 2 && v[1] == p[1] && (len(v) == 2 || len(v) == 3 && v[2] == "mount") && m.Dev == own.Dev && pathname.Within(inside, m.Root) {
 			return v[0], nil
 		}
 	}

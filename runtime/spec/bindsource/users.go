@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // A userPlace is a place in a user's home that holds keys, or programs that run for that user
@@ -33,12 +35,13 @@ var homes = []string{"/home", "/var/home", "/export/home", "/Users"}
 
 // inHome splits a path into a user's home and the rest below it.
 func inHome(path string) (home, below string, ok bool) {
-	if path == "/root" || strings.HasPrefix(path, "/root/") {
-		return "/root", strings.TrimPrefix(strings.TrimPrefix(path, "/root"), "/"), true
+	if pathname.Within(path, "/root") {
+		below, _ = pathname.Rel(path, "/root")
+		return "/root", below, true
 	}
 	for _, dir := range homes {
-		rest, is := strings.CutPrefix(path, dir+"/")
-		if !is || rest == "" {
+		rest, is := pathname.Rel(path, dir)
+		if !is {
 			continue
 		}
 		user, below, _ := strings.Cut(rest, "/")
@@ -55,7 +58,7 @@ func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
 		p := &userPlaces[i]
 		switch {
 		case readOnly && !p.kind.reads:
-		case known && pathWithin(below, p.path) && !p.isCache(below):
+		case known && pathname.Within(below, p.path) && !p.isCache(below):
 			return p.because(), p.remedy(home+"/"+p.path, p.caches)
 		case p.anywhere && strings.Contains(at+"/", "/"+p.path+"/"):
 			return p.because(), p.remedy("it", p.caches)
@@ -66,7 +69,7 @@ func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
 	}
 	for i := range userPlaces {
 		p := &userPlaces[i]
-		if readOnly && !p.kind.reads || below != "" && !strings.HasPrefix(p.path, below+"/") {
+		if readOnly && !p.kind.reads || below != "" && !pathname.Below(p.path, below) {
 			continue
 		}
 		dir, caches := home+"/"+p.path, p.caches
@@ -80,7 +83,7 @@ func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
 
 // isCache reports whether a path below the home is in a cache of the place.
 func (p *userPlace) isCache(below string) bool {
-	return slices.ContainsFunc(p.caches, func(c string) bool { return pathWithin(below, p.path+"/"+c) })
+	return slices.ContainsFunc(p.caches, func(c string) bool { return pathname.Within(below, p.path+"/"+c) })
 }
 
 // because is the reason, with the program that it is about.

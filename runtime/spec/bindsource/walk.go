@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // maxLinks is the kernel's own limit (path_resolution(7)).
@@ -67,7 +69,7 @@ func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, l
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(at, to)
 		}
-		if leaving == "" && !systemLinkDirs[at] && !pathWithin(filepath.Clean(to), at) {
+		if leaving == "" && !systemLinkDirs[at] && !pathname.Within(filepath.Clean(to), at) {
 			leaving = filepath.Join(at, name)
 		}
 		if filepath.IsAbs(target) {

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // A Jail is what is known of the jail.
@@ -53,7 +54,7 @@ func Bundle(j Jail) (*specs.Spec, []string, error) {
 	s.Linux.UIDMappings, s.Linux.GIDMappings = j.UIDs, j.GIDs
 	var kept []specs.Mount
 	for _, m := range s.Mounts {
-		if m.Source != j.Dir && !strings.HasPrefix(m.Source, j.Dir+"/") {
+		if !pathname.Within(m.Source, j.Dir) {
 			kept = append(kept, m)
 			continue
 		}

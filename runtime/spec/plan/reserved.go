@@ -3,6 +3,8 @@ package plan
 import (
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // devNodes are the names in /dev that the delegate makes or relies on: with one
@@ -14,7 +16,7 @@ var devNodes = []string{"null", "zero", "full", "random", "urandom", "tty", "con
 // standard mount; "" if it may.
 func Reserved(at string) string {
 	for _, dir := range []string{"/proc", "/sys"} {
-		if at == dir || strings.HasPrefix(at, dir+"/") {
+		if pathname.Within(at, dir) {
 			return "only the jail's own kernel file system is mounted in " + dir
 		}
 	}

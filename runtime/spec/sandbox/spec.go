@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // Options are the parameters of a sandbox.
@@ -205,10 +207,5 @@ func tmpfs(at string, opts ...string) specs.Mount {
 }
 
 func under(path string, dirs ...string) bool {
-	for _, d := range dirs {
-		if path == d || strings.HasPrefix(path, d+"/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(dirs, func(d string) bool { return pathname.Within(path, d) })
 }

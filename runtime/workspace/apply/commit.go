@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/workspace/review"
 )
 
@@ -36,7 +37,7 @@ func (w *worker) commit() error {
 func (w *worker) do(op *Op) error {
 	if op.By != "" {
 		for p := range w.failed {
-			if review.Within(op.By, p) {
+			if pathname.Within(p, op.By) {
 				return errors.New("not all of the renamed directory is applied")
 			}
 		}

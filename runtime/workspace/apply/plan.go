@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/workspace/review"
 )
@@ -218,9 +219,9 @@ func (p *planner) shutDir(src review.Source) bool {
 func (p *planner) moved(applied map[*review.Change]bool) {
 	never := slices.Concat(p.review.Git, p.review.Skipped)
 	for from, to := range p.review.Moved {
-		whole := !p.live && !slices.ContainsFunc(never, func(at string) bool { return review.Within(to, at) })
+		whole := !p.live && !slices.ContainsFunc(never, func(at string) bool { return pathname.Within(at, to) })
 		for _, c := range p.review.Changes {
-			whole = whole && (!review.Within(to, c.Path) || applied[c])
+			whole = whole && (!pathname.Within(c.Path, to) || applied[c])
 		}
 		if whole {
 			continue
@@ -230,7 +231,7 @@ func (p *planner) moved(applied map[*review.Change]bool) {
 			why = "the running jail sees it as " + printable.Line(to, 0) + " (remedy: apply it when the jail has ended)"
 		}
 		p.plan.Ops = slices.DeleteFunc(p.plan.Ops, func(o Op) bool {
-			hit := review.Within(from, o.Path) || o.Do != add && review.Within(o.Path, from)
+			hit := pathname.Within(o.Path, from) || o.Do != add && pathname.Within(from, o.Path)
 			if hit && o.Do == remove {
 				p.left = append(p.left, Problem{o.Path, why})
 			} else if hit {

@@ -11,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/overlayfs"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/workspace/review"
 )
@@ -87,7 +88,7 @@ func (v *View) settle(plan *Plan) error {
 		}
 	}
 	for _, at := range plan.Units {
-		if !slices.ContainsFunc(open, func(p string) bool { return review.Within(at, p) }) {
+		if !slices.ContainsFunc(open, func(p string) bool { return pathname.Within(p, at) }) {
 			if err := removeBeneath(upper, at); err != nil {
 				return err
 			}
@@ -169,14 +170,14 @@ func (v *View) Discard(r *review.Review, chosen []*review.Change, paths []string
 	// Without a file of the layer there is none, or the directory's: but in a renamed directory.
 	bare := func(c *review.Change) bool {
 		for _, to := range r.Moved {
-			if review.Within(to, c.Path) {
+			if pathname.Within(c.Path, to) {
 				return false
 			}
 		}
 		return c.Kind == review.Added
 	}
 	within := func(at string) bool {
-		return slices.ContainsFunc(paths, func(p string) bool { return p == "." || review.Within(p, at) })
+		return slices.ContainsFunc(paths, func(p string) bool { return p == "." || pathname.Within(at, p) })
 	}
 	for _, at := range r.Units {
 		if within(at) {

@@ -15,8 +15,8 @@ import (
 	cf "agentjail.dev/runtime/kernel/callfilter"
 	"agentjail.dev/runtime/kernel/landlock"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/privileges"
-	"agentjail.dev/runtime/workspace/review"
 )
 
 // Verb is the argument that has a program call Work.
@@ -229,7 +229,7 @@ func (w *worker) prepare() (map[string]string, error) {
 func (w *worker) dropFailed() {
 	incomplete := func(at string) bool {
 		for p := range w.failed {
-			if review.Within(at, p) {
+			if pathname.Within(p, at) {
 				return true
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 )
 
@@ -23,7 +24,7 @@ func (r *Review) Select(paths []string) ([]*Change, error) {
 		p = path.Clean(p)
 		found := false
 		for _, c := range r.Changes {
-			if p == "." || Within(p, c.Path) || c.Kind == Renamed && Within(p, c.From) || c.By != "" && Within(p, c.By) {
+			if p == "." || pathname.Within(c.Path, p) || c.Kind == Renamed && pathname.Within(c.From, p) || c.By != "" && pathname.Within(c.By, p) {
 				chosen[c], found = true, true
 			}
 		}
@@ -56,14 +57,11 @@ func (r *Review) complete(chosen map[*Change]bool) {
 		}
 	}
 	for _, c := range r.Changes {
-		if slices.ContainsFunc(renamed, func(p string) bool { return Within(p, c.Path) || c.By == p }) {
+		if slices.ContainsFunc(renamed, func(p string) bool { return pathname.Within(c.Path, p) || c.By == p }) {
 			chosen[c] = true
 		}
 	}
 }
-
-// Within reports whether a path is dir or lies below it.
-func Within(dir, p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // Counts are numbers of changes by kind, without implied ones.
 type Counts struct {

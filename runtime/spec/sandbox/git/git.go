@@ -7,7 +7,6 @@
 package git
 
 import (
-	"path"
 	"slices"
 	"strings"
 
@@ -206,9 +205,4 @@ func Identity(name, mail string) (env []string) {
 		}
 	}
 	return env
-}
-
-// pathWithin reports whether a path is dir or below it; both are clean.
-func pathWithin(p, dir string) bool {
-	return p == dir || dir == "/" || strings.HasPrefix(p, strings.TrimSuffix(path.Clean(dir), "/")+"/")
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -239,12 +240,12 @@ func (f *finder) outside(by, to string) error {
 
 // named reports whether the person has named a directory, or one that it is in.
 func (f *finder) named(dir string) bool {
-	return slices.ContainsFunc(f.with, func(w string) bool { return pathWithin(dir, w) })
+	return slices.ContainsFunc(f.with, func(w string) bool { return pathname.Within(dir, w) })
 }
 
 // has reports whether a directory is mounted.
 func (f *finder) has(dir string) bool {
-	return slices.ContainsFunc(f.Dirs, func(d string) bool { return pathWithin(dir, d) })
+	return slices.ContainsFunc(f.Dirs, func(d string) bool { return pathname.Within(dir, d) })
 }
 
 // add mounts a directory. All belong to one owner, which becomes the jail's user.
@@ -259,7 +260,7 @@ func (f *finder) add(dir string) error {
 	if st.Uid != f.UID {
 		return refusal.New(refusal.Git, "%s belongs to uid %d, and %s to uid %d", dir, st.Uid, f.Start, f.UID).WithRemedy("a clone of your own: git clone --no-local")
 	}
-	f.Dirs = slices.DeleteFunc(f.Dirs, func(d string) bool { return pathWithin(d, dir) })
+	f.Dirs = slices.DeleteFunc(f.Dirs, func(d string) bool { return pathname.Within(d, dir) })
 	f.Dirs = append(f.Dirs, dir)
 	return nil
 }
