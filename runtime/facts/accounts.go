@@ -1,12 +1,11 @@
 package facts
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/accountfile"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/spec/plan"
@@ -57,23 +56,27 @@ func findUser(root *os.File, text string) (*plan.User, error) {
 	return out, nil
 }
 
-// findAccount returns the first line of an account file (passwd(5), group(5)) that matches and has
-// at least so many fields. The file is the image's: it is opened below root, whatever links there
-// are, and may be anything.
-func findAccount(root *os.File, path string, fields int, match func([]string) bool) ([]string, error) {
+// accountFile reads an account file of an image (passwd(5), group(5)) below root, whatever links
+// there are. It may be anything.
+func accountFile(root *os.File, path string) (string, error) {
 	f, err := openat.Regular(int(root.Fd()), path, openat.InRoot)
 	if err != nil {
-		return nil, fmt.Errorf("opening the image's %s: %w", path, err)
+		return "", err
 	}
 	defer f.Close()
 	data, err := atomicfile.ReadAll(f, maxAccounts)
+	return string(data), err
+}
+
+// findAccount returns the first entry of an account file of an image that matches and has at least
+// so many fields.
+func findAccount(root *os.File, path string, fields int, match func([]string) bool) ([]string, error) {
+	text, err := accountFile(root, path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the image's %s: %w", path, err)
 	}
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, 64<<10)
-	for lines.Scan() {
-		if f := strings.Split(lines.Text(), ":"); len(f) >= fields && match(f) {
+	for f := range accountfile.Entries(text, fields) {
+		if match(f) {
 			return f, nil
 		}
 	}

@@ -1,14 +1,13 @@
 package facts
 
 import (
-	"bytes"
 	"os"
+	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/harden"
-	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/accountfile"
 	"agentjail.dev/runtime/kernel/idmap"
-	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/spec/policy"
 )
 
@@ -59,24 +58,18 @@ func (g Gatherer) namedIDs(p *Gathered) (high, used []uint32) {
 }
 
 // accountIDs are the high ids in these fields of an image's account file, at most as many as a jail
-// can have. The file may be anything.
+// can have.
 func accountIDs(root *os.File, path string, fields ...int) (out []uint32) {
-	f, err := openat.Regular(int(root.Fd()), path, openat.InRoot)
+	text, err := accountFile(root, path)
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
-	data, err := atomicfile.ReadAll(f, maxAccounts)
-	if err != nil {
-		return nil
-	}
-	for line := range bytes.Lines(data) {
-		parts := strings.Split(strings.TrimSpace(string(line)), ":")
+	for entry := range accountfile.Entries(text, slices.Min(fields)+1) {
 		for _, i := range fields {
-			if i >= len(parts) || len(out) >= idmap.MaxHigh {
+			if i >= len(entry) || len(out) >= idmap.MaxHigh {
 				continue
 			}
-			if id, ok := policy.AccountID(parts[i]); ok && id >= idmap.RangeSize {
+			if id, ok := policy.AccountID(entry[i]); ok && id >= idmap.RangeSize {
 				out = append(out, id)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/bpfmap"
 	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/pathname"
 )
 
@@ -41,11 +42,7 @@ var limiting = []string{"pids", "memory", "cpu", "blkio", "devices"}
 
 // look reads the groups that the first process is in.
 func (c *cgroupState) look(paths map[string]string) error {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	mounts, err := parseMounts(string(text))
+	mounts, err := mountinfo.Read(mountinfo.Own)
 	if err != nil {
 		return err
 	}
@@ -90,7 +87,7 @@ func (c *cgroupState) look(paths map[string]string) error {
 }
 
 // groupDir is the directory of a group: below where its hierarchy is mounted here.
-func groupDir(mounts []mount, controller, path string) string {
+func groupDir(mounts []mountinfo.Mount, controller, path string) string {
 	for _, m := range mounts {
 		switch {
 		case controller == "" && m.FS == "cgroup2":

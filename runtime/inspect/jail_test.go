@@ -22,6 +22,7 @@ import (
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/internal/testprograms"
 	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
 )
@@ -363,11 +364,7 @@ func TestTampering(t *testing.T) {
 	if err := c.look(first.cgroups); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mounts, err := parseMounts(string(text))
+	mounts, err := mountinfo.Read(mountinfo.Own)
 	if err != nil {
 		t.Fatal(err)
 	}

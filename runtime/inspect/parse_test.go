@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/kernel/mountinfo"
 )
 
 const statusText = `Name:	sh ev\nil
@@ -97,7 +99,7 @@ func TestParseIDMap(t *testing.T) {
 }
 
 func TestGroupDir(t *testing.T) {
-	v1, err := parseMounts(`30 29 0:26 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+	v1, err := mountinfo.Parse(`30 29 0:26 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
 31 29 0:27 /docker/outer /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
 32 29 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 `)

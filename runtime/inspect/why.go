@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/landlock"
+	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/network/modes"
@@ -197,11 +198,7 @@ func groupFiles(p *proc) map[string]string {
 	if err != nil {
 		return out
 	}
-	self, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return out
-	}
-	mounts, err := parseMounts(string(self))
+	mounts, err := mountinfo.Read(mountinfo.Own)
 	if err != nil {
 		return out
 	}

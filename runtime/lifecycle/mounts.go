@@ -2,18 +2,13 @@ package lifecycle
 
 import (
 	"fmt"
-	"os"
 
 	"agentjail.dev/runtime/kernel/mountinfo"
 )
 
 // mountsOf returns the mounts of a process.
 func mountsOf(pid int) ([]mountinfo.Mount, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if err != nil {
-		return nil, fmt.Errorf("the jail's mounts: %w", err)
-	}
-	mounts, err := mountinfo.Parse(string(text))
+	mounts, err := mountinfo.Of(pid)
 	if err != nil {
 		return nil, fmt.Errorf("the jail's mounts: %w", err)
 	}

@@ -2,7 +2,6 @@ package protect
 
 import (
 	"encoding/hex"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -55,11 +54,7 @@ func mountOf(at string, dev uint64) int {
 			break
 		}
 	}
-	text, err := os.ReadFile("/proc/thread-self/mountinfo")
-	if err != nil {
-		return -1
-	}
-	mounts, err := mountinfo.Parse(string(text))
+	mounts, err := mountinfo.Read(mountinfo.OfThread)
 	if err != nil {
 		return -1
 	}

@@ -63,10 +63,7 @@ func SearchOptions(b plan.Bind, p plan.Plan, kind bindsource.Kind) (o protect.Op
 	if b.Hide {
 		o.Hide = p.Hide
 	}
-	if passwd, err := os.Open("/etc/passwd"); err == nil {
-		o.Homes = protect.Homes(passwd)
-		passwd.Close()
-	}
+	o.Homes = protect.Homes()
 	for _, home := range o.Homes {
 		o.Home = o.Home || home == b.Source
 	}

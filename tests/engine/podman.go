@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/tests/env"
 )
 
@@ -193,15 +194,13 @@ func (p *PodmanPlace) Root() string { return fmt.Sprintf("/proc/%d/root", p.pid)
 // Mounts lists the mount points of the place.
 func (p *PodmanPlace) Mounts(t testing.TB) []string {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", p.pid))
+	mounts, err := mountinfo.Of(p.pid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var at []string
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 4 {
-			at = append(at, unescape(f[4]))
-		}
+	for _, m := range mounts {
+		at = append(at, m.Point)
 	}
 	return at
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/tests/env"
@@ -176,30 +176,17 @@ func parentOf(pid int) int {
 
 // MountsBelow lists the mount points of this mount namespace at or below dir, deepest last.
 func MountsBelow(dir string) ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := mountinfo.Read(mountinfo.Own)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	var found []string
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 5 {
-			continue
-		}
-		at := unescape(fields[4])
-		if pathname.Within(at, dir) {
-			found = append(found, at)
+	for _, m := range mounts {
+		if pathname.Within(m.Point, dir) {
+			found = append(found, m.Point)
 		}
 	}
-	return found, lines.Err()
-}
-
-// unescape undoes the octal escapes of mountinfo (proc(5)).
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+	return found, nil
 }
 
 // unmountBelow detaches every mount below dir and reports what stays.

@@ -1,13 +1,14 @@
 package check
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/accountfile"
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/idmap"
 )
 
@@ -96,25 +97,22 @@ type idRange struct {
 	first, count uint64
 }
 
-// readIDs reads passwd(5), group(5), subuid(5) or subgid(5). Lines that are not
-// entries are left out, as their own readers do.
+// readIDs reads passwd(5), group(5), subuid(5) or subgid(5).
 func readIDs(path string, f idFile) ([]idRange, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() > maxIDFile {
-		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxIDFile)
+	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	text, err := atomicfile.ReadAll(file, maxIDFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	var out []idRange
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		fields := strings.Split(lines.Text(), ":")
-		if len(fields) <= max(f.first, f.count) {
-			continue
-		}
+	for fields := range accountfile.Entries(string(text), max(f.first, f.count)+1) {
 		r := idRange{name: fields[0], count: 1}
 		if r.first, err = strconv.ParseUint(fields[f.first], 10, 32); err != nil {
 			continue
@@ -125,9 +123,6 @@ func readIDs(path string, f idFile) ([]idRange, error) {
 			}
 		}
 		out = append(out, r)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	return out, nil
 }

@@ -1,8 +1,8 @@
 package check
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -14,14 +14,13 @@ import (
 // and 1.5) mounts every hierarchy that it sees into a container with a control
 // group namespace, takes the directory's name for a controller, and fails.
 func namedHierarchies(e *env) answer {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
+	mounts, err := mountinfo.Read(mountinfo.Own)
+	if errors.Is(err, mountinfo.ErrNotMount) {
+		return fail("report this line", "%v", err)
+	} else if err != nil {
 		return fail("mount /proc", "%v", err)
 	}
-	found, err := named(string(text))
-	if err != nil {
-		return fail("report this line", "%v", err)
-	}
+	found := named(mounts)
 	if len(found) == 0 {
 		return ok("none but systemd's")
 	}
@@ -34,12 +33,7 @@ func namedHierarchies(e *env) answer {
 
 // named lists the named hierarchies of a table of mounts, each with the first
 // place where it is mounted.
-func named(table string) ([]string, error) {
-	mounts, err := mountinfo.Parse(table)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
+func named(mounts []mountinfo.Mount) (out []string) {
 	seen := []string{"name=systemd"}
 	for _, m := range mounts {
 		if m.FS != "cgroup" {
@@ -52,5 +46,5 @@ func named(table string) ([]string, error) {
 			}
 		}
 	}
-	return out, nil
+	return out
 }

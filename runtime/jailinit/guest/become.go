@@ -37,11 +37,11 @@ func newFinal(o *jailinit.Orders, path string, argv, envv []string) (*final, err
 	f := &final{name: path, args: argv, env: envv, text: make([]byte, 0, len(path)+messageRoom)}
 	var err error
 	if f.limits, err = limitsOf(o.Rlimits); err != nil {
-		return nil, &broken{rings.Resources, err.Error()}
+		return nil, broken(rings.Resources, err.Error())
 	}
 	if len(o.Filter) > 0 {
 		if f.filter, err = program(o.Filter); err != nil {
-			return nil, &broken{rings.Kernel, innerFilter + err.Error()}
+			return nil, broken(rings.Kernel, innerFilter+err.Error())
 		}
 	}
 	if f.path, err = unix.BytePtrFromString(path); err != nil {

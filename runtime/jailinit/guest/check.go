@@ -53,12 +53,8 @@ func check(o *jailinit.Orders) error {
 	if out == nil {
 		return nil
 	}
-	return &refusal{strings.Join(out, "; ")}
+	return refusal(strings.Join(out, "; "))
 }
-
-type refusal struct{ why string }
-
-func (r *refusal) Error() string { return r.why }
 
 // ids: the jail's user namespace has the mapping that was assigned.
 func ids(o *jailinit.Orders) string {

@@ -12,7 +12,7 @@ import (
 // program is a filter as the kernel takes it.
 func program(filter []byte) (unix.SockFprog, error) {
 	if len(filter) == 0 || len(filter)%8 != 0 || len(filter)/8 > filterMax {
-		return unix.SockFprog{}, &refusal{"it is damaged"}
+		return unix.SockFprog{}, refusal("it is damaged")
 	}
 	return unix.SockFprog{Len: uint16(len(filter) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}, nil
 }
@@ -28,7 +28,7 @@ func stack(filter []byte) error {
 	case 0:
 		return nil
 	case noSpace:
-		return &refusal{jailinit.NoFilterSpace}
+		return refusal(jailinit.NoFilterSpace)
 	default:
 		return errno
 	}

@@ -18,13 +18,13 @@ import (
 	"agentjail.dev/runtime/spec/rings"
 )
 
-// A broken ring stops the start.
-type broken struct {
-	ring rings.Ring
-	what string
-}
+// A refusal stops the start. It is made without package fmt.
+type refusal string
 
-func (b *broken) Error() string { return b.ring.String() + ": " + b.what }
+func (r refusal) Error() string { return string(r) }
+
+// broken is the refusal of a start where a protection of a ring cannot be had.
+func broken(ring rings.Ring, what string) error { return refusal(ring.String() + ": " + what) }
 
 // Main is the whole program. It does not return.
 func Main() {
@@ -129,17 +129,17 @@ func raise(o *jailinit.Orders) error {
 	unix.Umask(int(o.Umask))
 	if o.DenyWriteExecute {
 		if err := unix.Prctl(unix.PR_SET_MDWE, unix.PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0); err != nil {
-			return &broken{rings.Access, "process.deny_write_execute: " + err.Error() + " (Linux 6.3 is needed)"}
+			return broken(rings.Access, "process.deny_write_execute: "+err.Error()+" (Linux 6.3 is needed)")
 		}
 	}
 	if o.Landlock.Want {
 		if err := confine(o); err != nil {
-			return &broken{rings.Access, "Landlock: " + err.Error()}
+			return broken(rings.Access, "Landlock: "+err.Error())
 		}
 	}
 	if len(o.Filter) > 0 {
 		if err := pad(o); err != nil {
-			return &broken{rings.Kernel, "padding of filters: " + err.Error()}
+			return broken(rings.Kernel, "padding of filters: "+err.Error())
 		}
 	}
 	return nil

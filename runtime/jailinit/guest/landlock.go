@@ -29,7 +29,7 @@ func confine(o *jailinit.Orders) error {
 	if err != nil || abi < 2 {
 		// Version 1 refuses every rename from one directory to another.
 		if l.Required {
-			return &refusal{"this kernel has no Landlock of version 2 or later, and policy requires it (landlock.required)"}
+			return refusal("this kernel has no Landlock of version 2 or later, and policy requires it (landlock.required)")
 		}
 		return nil
 	}
@@ -48,7 +48,7 @@ func confine(o *jailinit.Orders) error {
 	}
 	fd, err := landlock.Create(&attr)
 	if err != nil {
-		return &refusal{"making a ruleset: " + err.Error()}
+		return refusal("making a ruleset: " + err.Error())
 	}
 	defer unix.Close(fd)
 	ms, err := table()
@@ -63,7 +63,7 @@ func confine(o *jailinit.Orders) error {
 			continue
 		}
 		if err := allow(fd, m.Point, m.ID, handled&writes); err != nil {
-			return &refusal{"a rule for " + m.Point + ": " + err.Error()}
+			return refusal("a rule for " + m.Point + ": " + err.Error())
 		}
 		if m.Point == "/" {
 			break // rules hold for all below: the others would add nothing
@@ -72,12 +72,12 @@ func confine(o *jailinit.Orders) error {
 	if handled&unix.LANDLOCK_ACCESS_FS_IOCTL_DEV != 0 {
 		for _, p := range l.Devices {
 			if err := allow(fd, p, "", unix.LANDLOCK_ACCESS_FS_IOCTL_DEV); err != nil {
-				return &refusal{"a rule for " + p + ": " + err.Error()}
+				return refusal("a rule for " + p + ": " + err.Error())
 			}
 		}
 	}
 	if err := landlock.Restrict(fd); err != nil {
-		return &refusal{"entering the domain: " + err.Error()}
+		return refusal("entering the domain: " + err.Error())
 	}
 	return nil
 }

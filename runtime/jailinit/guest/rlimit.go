@@ -25,13 +25,13 @@ func limitsOf(ordered []jailinit.Rlimit) ([]limit, error) {
 		l := &out[i]
 		l.resource = uintptr(r.Resource)
 		if err := unix.Prlimit(0, int(r.Resource), nil, &l.have); err != nil {
-			return nil, &refusal{"reading " + limitName + itoa(uint64(r.Resource)) + ": " + err.Error()}
+			return nil, refusal("reading " + limitName + itoa(uint64(r.Resource)) + ": " + err.Error())
 		}
 		l.want.Max = min(r.Hard, l.have.Max)
 		l.want.Cur = min(r.Soft, l.want.Max)
 		if r.Resource == unix.RLIMIT_CORE && l.want.Cur != r.Soft {
 			why := append([]byte(limitName), itoa(uint64(r.Resource))...)
-			return nil, &refusal{string(appendIsNot(why, l.want, unix.Rlimit{Cur: r.Soft, Max: r.Hard}))}
+			return nil, refusal(string(appendIsNot(why, l.want, unix.Rlimit{Cur: r.Soft, Max: r.Hard})))
 		}
 	}
 	return out, nil

@@ -6,6 +6,8 @@ package mountinfo
 
 import (
 	"errors"
+	"os"
+	"strconv"
 	"strings"
 )
 
@@ -21,6 +23,24 @@ type Mount struct {
 	Source     string
 	Super      string // options of the file system, separated by commas; names in them are escaped as overlay's are
 }
+
+// Own and OfThread are the tables of this process and of the calling thread, for Read.
+const (
+	Own      = "self"
+	OfThread = "thread-self"
+)
+
+// Read reads the table of a process by its directory of /proc.
+func Read(process string) ([]Mount, error) {
+	text, err := os.ReadFile("/proc/" + process + "/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	return Parse(string(text))
+}
+
+// Of reads the table of a process by its id.
+func Of(pid int) ([]Mount, error) { return Read(strconv.Itoa(pid)) }
 
 // ErrNotMount is wrapped by Parse's errors, which quote the line.
 var ErrNotMount = errors.New("not a line of mountinfo")

@@ -199,11 +199,7 @@ func foundNetwork(pid int) (e engineNetwork, err error) {
 	}
 	e = engineNetwork{Path: own, Dev: st.Dev, Ino: st.Ino}
 	// The process's table: the thread's mounts may be those of a jail that is being made.
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return e, err
-	}
-	mounts, err := mountinfo.Parse(string(table))
+	mounts, err := mountinfo.Read(mountinfo.Own)
 	if err != nil {
 		return e, err
 	}

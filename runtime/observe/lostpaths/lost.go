@@ -54,13 +54,12 @@ func Now(j *state.Jail) ([]Loss, error) {
 	if len(j.Protected) == 0 || !j.InitAlive() {
 		return nil, nil
 	}
-	text, err := os.ReadFile(table(j.MountsPid()))
+	mounts, err := mountinfo.Of(j.MountsPid())
 	if err != nil {
 		return nil, fmt.Errorf("the jail's mounts: %w", err)
 	}
-	mounts, err := mountinfo.Parse(string(text))
-	if err != nil || !j.InitAlive() {
-		return nil, err
+	if !j.InitAlive() {
+		return nil, nil
 	}
 	return In(j.Protected, mounts), nil
 }

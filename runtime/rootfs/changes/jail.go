@@ -57,11 +57,7 @@ func noView(j *state.Jail, err error) error {
 // mounted over it, the topmost first. None where it is no overlay, or one that
 // mountinfo names in another way.
 func engineLayers(at string) ([]*os.File, error) {
-	text, err := os.ReadFile("/proc/thread-self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	mounts, err := mountinfo.Parse(string(text))
+	mounts, err := mountinfo.Read(mountinfo.OfThread)
 	if err != nil {
 		return nil, err
 	}

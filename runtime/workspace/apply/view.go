@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/workspace"
@@ -44,11 +43,7 @@ func (v *View) Review(ctx context.Context, r *workspace.Record, unprotect []stri
 
 // named are the protected paths that a search of the directory finds, as for a direct mount.
 func (v *View) named(dir string, unprotect []string) (map[string]string, error) {
-	o := protect.Options{Source: dir, Protect: true, Absent: true, Unprotect: unprotect}
-	if passwd, err := os.Open("/etc/passwd"); err == nil {
-		o.Homes = protect.Homes(passwd)
-		passwd.Close()
-	}
+	o := protect.Options{Source: dir, Protect: true, Absent: true, Unprotect: unprotect, Homes: protect.Homes()}
 	o.Settings = protect.Settings(dir, o.Homes)
 	found, err := protect.Search(v.Directory, o)
 	if err != nil {

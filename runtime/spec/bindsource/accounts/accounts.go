@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"agentjail.dev/runtime/kernel/accountfile"
 )
 
 const (
@@ -36,13 +38,11 @@ func Groups(text string, gids []uint32) string {
 }
 
 // reduce keeps the lines with this number of fields whose id, the third field, is standard, or
-// for which keep returns true; keep may change the fields. It drops all other lines, among them
-// the compat entries of nsswitch.conf(5).
+// for which keep returns true; keep may change the fields. It drops all other lines.
 func reduce(text string, fields int, keep func(f []string, id uint32) bool) string {
 	var out strings.Builder
-	for line := range strings.Lines(text) {
-		f := strings.Split(strings.TrimRight(line, "\r\n"), ":")
-		if len(f) != fields || f[0] == "" || strings.ContainsAny(f[0][:1], "+-#") {
+	for f := range accountfile.Entries(text, fields) {
+		if len(f) != fields {
 			continue
 		}
 		id, err := strconv.ParseUint(f[2], 10, 32)
