@@ -150,16 +150,23 @@ func (p place) plant(t *testing.T, all []row) {
 	}
 	policy := settings(t, text)
 	for from := 0; from < len(all); from += perJail {
-		script := strings.Builder{}
-		script.WriteString(words)
-		for i := from; i < min(from+perJail, len(all)); i++ {
-			fmt.Fprintf(&script, "( cd %s; M=%s; %s\n) >/dev/null 2>&1 </dev/null\n", p.row(i), p.mark(i), all[i].jail)
-		}
-		script.WriteString("echo done\n")
-		r := engine.Run(t, bin, "--config", policy, "sandbox", "--workspace", filepath.Dir(p.row(from)), "--", "sh", "-c", script.String())
-		if r.Code != 0 || !strings.HasSuffix(r.Stdout, "done\n") {
-			t.Fatalf("the jail: %v", r)
-		}
+		p.plantIn(t, all, from, policy)
+	}
+}
+
+// plantIn runs the jail of the rows that share one, from a first on.
+func (p place) plantIn(t *testing.T, all []row, from int, policy string, options ...string) {
+	t.Helper()
+	script := strings.Builder{}
+	script.WriteString(words)
+	for i := from; i < min(from+perJail, len(all)); i++ {
+		fmt.Fprintf(&script, "( cd %s; M=%s; %s\n) >/dev/null 2>&1 </dev/null\n", p.row(i), p.mark(i), all[i].jail)
+	}
+	script.WriteString("echo done\n")
+	args := append([]string{"--config", policy, "sandbox", "--workspace", filepath.Dir(p.row(from))}, options...)
+	r := engine.Run(t, bin, append(args, "--", "sh", "-c", script.String())...)
+	if r.Code != 0 || !strings.HasSuffix(r.Stdout, "done\n") {
+		t.Fatalf("the jail: %v", r)
 	}
 }
 
