@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -46,22 +47,8 @@ func TestCompose(t *testing.T) {
 	}
 	chown(t, filepath.Join(dir, "work"), 1000)
 	put(t, filepath.Join(dir, "docker-compose.yml"), fmt.Sprintf(composeFile, engine.Busybox, engine.Name), 0o644, 1000)
-	program := composeProgram(t, d)
 	project := fmt.Sprintf("compose%d", os.Getpid())
-	compose := func(args ...string) string {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
-		defer cancel()
-		all := append(append([]string{}, program[1:]...), append([]string{"-p", project, "-f", filepath.Join(dir, "docker-compose.yml")}, args...)...)
-		cmd := exec.CommandContext(ctx, program[0], all...)
-		cmd.Env, cmd.Dir = d.Command(ctx).Env, dir
-		var out, said bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &said
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("%v: %v\n%s%s", args, err, out.String(), said.String())
-		}
-		return strings.TrimSpace(out.String())
-	}
+	compose := composeIn(t, d, dir, project)
 	down := func() { compose("down", "-v", "-t", "0") }
 	t.Cleanup(down)
 	compose("up", "-d")
@@ -88,8 +75,53 @@ func TestCompose(t *testing.T) {
 	}
 }
 
+// TestComposeView: by labels in the file a service writes into a view of its directory, and goes on in it when it is started again.
+func TestComposeView(t *testing.T) {
+	needAgentjail(t)
+	engine.NeedsViews(t)
+	d := d(t)
+	err := promise.View(t, promise.Ask, func(t testing.TB, dir string, command ...string) func() engine.Result {
+		file := fmt.Sprintf("services:\n  agent:\n    image: %s\n    runtime: %s\n    network_mode: none\n    labels: [%q, %q]\n    command: [%q, %q, %q]\n    volumes: [%q]\n",
+			engine.Busybox, engine.Name, promise.ViewAnnotations[0], promise.ViewAnnotations[1], command[0], command[1], command[2], dir+":/w")
+		project := directory(t, 1000)
+		put(t, filepath.Join(project, "docker-compose.yml"), file, 0o644, 1000)
+		compose := composeIn(t, d, project, fmt.Sprintf("composeview%d", os.Getpid()))
+		t.Cleanup(func() { compose("down", "-t", "0") })
+		return func() (r engine.Result) {
+			compose("up", "-d")
+			if code := d.Must("wait", compose("ps", "-a", "-q", "agent")); code != "0" {
+				t.Errorf("the service ended with status %s", code)
+			}
+			return r
+		}
+	}, 2)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// composeIn returns what runs compose with the file of a directory.
+func composeIn(t testing.TB, d *engine.T, dir, project string) func(args ...string) string {
+	t.Helper()
+	program := composeProgram(t, d)
+	return func(args ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
+		defer cancel()
+		all := append(append([]string{}, program[1:]...), append([]string{"-p", project, "-f", filepath.Join(dir, "docker-compose.yml")}, args...)...)
+		cmd := exec.CommandContext(ctx, program[0], all...)
+		cmd.Env, cmd.Dir = d.Command(ctx).Env, dir
+		var out, said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &said
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %v\n%s%s", args, err, out.String(), said.String())
+		}
+		return strings.TrimSpace(out.String())
+	}
+}
+
 // composeProgram is docker-compose, or docker's plugin of that name.
-func composeProgram(t *testing.T, d *engine.T) []string {
+func composeProgram(t testing.TB, d *engine.T) []string {
 	t.Helper()
 	if path, err := exec.LookPath("docker-compose"); err == nil {
 		return []string{path}

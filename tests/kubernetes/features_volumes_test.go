@@ -1,11 +1,13 @@
 package kubernetes
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 )
 
@@ -129,6 +131,40 @@ spec:
 		})
 	}
 	return "read-only; /etc refused"
+}
+
+// hostViews: by an annotation of the pod's, its container writes into a view of a directory of the node's.
+func hostViews(t *testing.T, h handler) string {
+	if !h.jail() {
+		return "direct"
+	}
+	if why := engine.WithoutViews(); why != "" {
+		return why
+	}
+	ask := func(t testing.TB, args ...string) engine.Result {
+		return engine.Run(t, "/usr/local/bin/agentjail", args...)
+	}
+	err := promise.View(t, ask, func(t testing.TB, dir string, command ...string) func() engine.Result {
+		return func() (r engine.Result) {
+			h.apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: host-view, annotations: {%s}}
+spec:
+  $CLASS
+  restartPolicy: Never
+  containers:
+  - {name: main, image: "$IMAGE", command: [%q, %q, %q], volumeMounts: [{name: v, mountPath: /w}]}
+  volumes: [{name: v, hostPath: {path: %s}}]
+`, strings.ReplaceAll(strings.Join(promise.ViewAnnotations, ", "), "=", ": "), command[0], command[1], command[2], dir))
+			h.waits(t, "jsonpath={.status.phase}=Succeeded", "pod/host-view")
+			return r
+		}
+	}, 1) // a pod's container is not started again: another one takes its place
+	if err != nil {
+		t.Error(err)
+	}
+	return ""
 }
 
 func imageVolumes(t *testing.T, h handler) string {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 )
 
@@ -125,7 +126,7 @@ func kubeletIDs() error {
 // the machine itself.
 const (
 	pool   = "[userns]\npool = \"1946157056:67108864\"\n"
-	policy = pool + "[policies.net.network]\nmode = \"engine\"\n"
+	policy = pool + "[binds]\nallow = [\"" + promise.ViewsDir + "\"]\n[policies.net.network]\nmode = \"engine\"\n"
 )
 
 // images gives containerd the images.

@@ -56,6 +56,7 @@ func features() []feature {
 		{"emptyDir, subPath, fsGroup", emptyDirs},
 		{"ConfigMap, Secret, projected, downward API", projections},
 		{"hostPath", hostPaths},
+		{"hostPath in a view", hostViews},
 		{"CSI: ephemeral and persistent volumes", csiVolumes},
 		{"limits, QoS, OOMKilled", limits},
 		{"resize in place", resizes},

@@ -14,6 +14,7 @@ import (
 
 	"agentjail.dev/runtime/state"
 	workspaces "agentjail.dev/runtime/workspace"
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -116,6 +117,19 @@ func TestReview(t *testing.T) {
 	}
 	if code, out := ctl(t, "workspace", "discard", id); code == 0 || !strings.Contains(out, "no such view") {
 		t.Errorf("status %d, %q", code, out)
+	}
+}
+
+// TestReviewPromise: what every engine's view is, a sandbox's is, too.
+func TestReviewPromise(t *testing.T) {
+	policy := small(t)
+	ask := func(t testing.TB, args ...string) engine.Result { return engine.Run(t, bin, args...) }
+	err := promise.View(t, ask, func(t testing.TB, dir string, command ...string) func() engine.Result {
+		args := []string{"--config", policy, "sandbox", "--workspace", dir, "--review", "--view", filepath.Base(dir), "--"}
+		return func() engine.Result { return engine.Run(t, bin, append(args, command...)...) }
+	}, 2)
+	if err != nil {
+		t.Error(err)
 	}
 }
 

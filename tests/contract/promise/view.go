@@ -20,6 +20,9 @@ const views = "what a jail writes to a directory under review stays in a view of
 // ViewAnnotations request a small view of each writable directory of a container, as annotations or labels.
 var ViewAnnotations = []string{"dev.agentjail.workspace=review", "dev.agentjail.workspace.size=32MiB"}
 
+// ViewsDir is where View has its directories; it stays. A pod gets none of the node's to write to unless policy allows it.
+const ViewsDir = "/var/tmp/agentjail-views"
+
 // ViewOptions are an engine's options for a container with a view of a directory at /w; option is the engine's for an annotation.
 func ViewOptions(option, dir string) []string {
 	return []string{option, ViewAnnotations[0], option, ViewAnnotations[1], "-v", dir + ":/w"}
@@ -70,7 +73,10 @@ func View(t testing.TB, ask func(t testing.TB, args ...string) engine.Result, be
 
 // viewDir makes a directory of uid 1000 with two files.
 func viewDir(t testing.TB) (string, error) {
-	dir := engine.TempDir(t, "/var/tmp", "agentjail-view-")
+	if err := os.MkdirAll(ViewsDir, 0o755); err != nil {
+		return "", err
+	}
+	dir := engine.TempDir(t, ViewsDir, "view-")
 	err := os.Chmod(dir, 0o755)
 	for _, name := range []string{"kept", "gone"} {
 		path := filepath.Join(dir, name)
