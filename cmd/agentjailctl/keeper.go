@@ -12,6 +12,7 @@ import (
 
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/jailinit/keeper"
+	"agentjail.dev/runtime/kernel/rootless"
 )
 
 // A kept process has a keeper, which reclaims its jail at its end. If the keeper ends before that,
@@ -59,6 +60,11 @@ func (k *kept) start() error {
 	}
 	cmd.Args = append(cmd.Args, "gc", k.id)
 	cmd.Stdin, cmd.Dir, cmd.Env = of, "/", []string{"GOMAXPROCS=1"}
+	for _, name := range rootless.Variables {
+		if v, ok := os.LookupEnv(name); ok && rootless.Inside() {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	k.mu.Lock()
 	defer k.mu.Unlock()

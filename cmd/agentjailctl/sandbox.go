@@ -17,6 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
@@ -78,6 +79,9 @@ agentjail's.
 
 // runSandbox runs the command line's command; watch may be nil.
 func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
+	if os.Geteuid() != 0 {
+		return lifecycle.OwnFailure(withoutRoot(rootless.Enter()))
+	}
 	signals := lifecycle.TakeSignals(true)
 	agent, err := chosenAgent(c)
 	if err != nil {
@@ -101,6 +105,7 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	if err := agent.prepare(&o, &create, r); err != nil {
 		return lifecycle.OwnFailure(err)
 	}
+	announceLess()
 	err = launch(c, r, o, create)
 	agent.ended(c, o)
 	announceViews(r, o)
@@ -146,9 +151,6 @@ func ownUnlessEnded(err error) error {
 // sandboxRuntime returns the runtime for the command line's jail. It refuses annotations of tighten
 // that the policy does not follow.
 func sandboxRuntime(c *cli.Context, tighten map[string]string, agent *agentRun) (*lifecycle.Runtime, error) {
-	if os.Geteuid() != 0 {
-		return nil, errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
-	}
 	err := renamedOptions(c)
 	if err != nil {
 		return nil, err
@@ -257,8 +259,10 @@ func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 		return o, err
 	}
 	followProjects(o.Tighten, workspaces)
-	o.Directories = programDirs()
-	return o, nil
+	if o.Directories = programDirs(); rootless.Inside() {
+		err = asUser(&o)
+	}
+	return o, err
 }
 
 // command sets the command, a shell by default.
@@ -320,15 +324,23 @@ func addGit(o *sandbox.Options) {
 }
 
 // whose sets the user that a sandbox works as: the owner of its workspace, or the user who called
-// sudo.
+// sudo. Without root it is the caller.
 func whose(o *sandbox.Options, workspace string) error {
+	var st unix.Stat_t
 	if workspace != "" {
-		var st unix.Stat_t
 		if err := unix.Stat(workspace, &st); err != nil {
 			return fmt.Errorf("workspace %s: %w", workspace, err)
 		}
-		o.Workspace, o.UID, o.GID = workspace, st.Uid, st.Gid
-	} else if uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 32); err == nil {
+		o.Workspace = workspace
+	}
+	switch uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 32); {
+	case rootless.Inside():
+		if o.UID, o.GID, err = rootless.Outside(); err != nil {
+			return err
+		}
+	case workspace != "":
+		o.UID, o.GID = st.Uid, st.Gid
+	case err == nil:
 		gid, err := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 32)
 		if err != nil {
 			return fmt.Errorf("SUDO_UID is set, and SUDO_GID is no group's id: %w", err)

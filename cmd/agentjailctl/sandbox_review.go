@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/rootfs"
@@ -50,6 +51,9 @@ func reviewed(c *cli.Context, o *sandbox.Options, agent *agentRun) error {
 	if !review {
 		return nil
 	}
+	if rootless.Inside() {
+		return errors.New("--review without root: a view is a file system that only root can mount (remedy: sudo agentjail sandbox ..., or leave out --review)")
+	}
 	if o.Workspace == "" || o.ReadOnly {
 		return errors.New("--review is about what the command writes to a workspace (remedy: --workspace DIR, without --read-only)")
 	}
@@ -77,6 +81,9 @@ func noteMounts(dirs []string) {
 
 // unreviewable reports why there can be no view of a sandbox's workspaces; "" where there can be.
 func unreviewable(o sandbox.Options) string {
+	if rootless.Inside() {
+		return "there is no review without root"
+	}
 	if err := workspace.CheckHost(); err != nil {
 		return err.Error()
 	}

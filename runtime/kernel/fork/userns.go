@@ -20,7 +20,7 @@ func UserNS(uidMap, gidMap string) (*os.File, error) {
 	if errors.Is(err, os.ErrPermission) {
 		// Files in /proc of what has ended belong to the machine's root alone
 		// (fs/proc/base.c, task_dump_owner): not to root of a user namespace.
-		return fromPaused(uidMap, gidMap)
+		return UserNSBy(func(pid int) error { return writeMaps(pid, uidMap, gidMap) })
 	}
 	return f, err
 }
@@ -45,8 +45,9 @@ func (s *script) makesUserNS(flags uintptr, uidMap, gidMap string) (f *os.File, 
 	return f, err
 }
 
-// fromPaused has it made by a child that waits until it is mapped.
-func fromPaused(uidMap, gidMap string) (*os.File, error) {
+// UserNSBy is UserNS for maps that another function writes: those of the process pid, which waits
+// meanwhile as the namespace's only member.
+func UserNSBy(write func(pid int) error) (*os.File, error) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("making a user namespace: %w", err)
@@ -66,7 +67,10 @@ func fromPaused(uidMap, gidMap string) (*os.File, error) {
 		pid = 0
 		return nil, noUserNS(errno)
 	}
-	return mapped(pid, uidMap, gidMap)
+	if err := write(pid); err != nil {
+		return nil, err
+	}
+	return openUserNS(pid)
 }
 
 func noUserNS(err error) error {
@@ -75,13 +79,24 @@ func noUserNS(err error) error {
 
 // mapped maps and opens the user namespace of a child.
 func mapped(pid int, uidMap, gidMap string) (*os.File, error) {
+	if err := writeMaps(pid, uidMap, gidMap); err != nil {
+		return nil, err
+	}
+	return openUserNS(pid)
+}
+
+func writeMaps(pid int, uidMap, gidMap string) error {
 	dir := "/proc/" + strconv.Itoa(pid)
 	for _, m := range [][2]string{{"/uid_map", uidMap}, {"/gid_map", gidMap}} {
 		if err := writeOnce(dir+m[0], m[1]); err != nil {
-			return nil, fmt.Errorf("mapping ids %q: %w", m[1], err)
+			return fmt.Errorf("mapping ids %q: %w", m[1], err)
 		}
 	}
-	f, err := os.Open(dir + "/ns/user")
+	return nil
+}
+
+func openUserNS(pid int) (*os.File, error) {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/ns/user")
 	if err != nil {
 		return nil, fmt.Errorf("opening the user namespace: %w", err)
 	}

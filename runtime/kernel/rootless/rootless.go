@@ -94,8 +94,12 @@ func Foreign(path string, st *unix.Stat_t) error {
 	return &os.PathError{Op: "open", Path: path, Err: err}
 }
 
-// RuntimeDir is the user's directory for what lives until the next boot
-// (pam_systemd(8), XDG_RUNTIME_DIR), where jails have their state.
+// Variables are the environment variables by which a user's places are found.
+var Variables = []string{"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME"}
+
+// RuntimeDir is the user's directory for what lives until the next boot, where jails have their
+// state: XDG_RUNTIME_DIR, or /run/user/UID, which pam_systemd(8) makes. Where there is neither, it
+// is agentjail-UID in /tmp, which is made.
 func RuntimeDir() (string, error) {
 	dir := os.Getenv("XDG_RUNTIME_DIR")
 	if dir == "" {
@@ -104,10 +108,28 @@ func RuntimeDir() (string, error) {
 			return "", err
 		}
 		dir = fmt.Sprintf("/run/user/%d", uid)
+		var st unix.Stat_t
+		if unix.Lstat(dir, &st) != nil || Own(dir, &st) != nil {
+			return made(fmt.Sprintf("/tmp/agentjail-%d", uid))
+		}
 	}
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("XDG_RUNTIME_DIR %q is not an absolute path", dir)
 	}
+	return owned(dir)
+}
+
+// made is owned for a directory that is made where there is none.
+func made(dir string) (string, error) {
+	if err := unix.Mkdir(dir, 0o700); err != nil && err != unix.EEXIST {
+		return "", fmt.Errorf("the directory for the state of jails (remedy: set XDG_RUNTIME_DIR to a directory of your own): %w",
+			&os.PathError{Op: "mkdir", Path: dir, Err: err})
+	}
+	return owned(dir)
+}
+
+// owned refuses a directory that is not this process's user's own.
+func owned(dir string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
 		return "", fmt.Errorf("the directory for the state of jails (remedy: log in through PAM, or set XDG_RUNTIME_DIR to a directory of your own): %w", &os.PathError{Op: "stat", Path: dir, Err: err})
@@ -129,17 +151,26 @@ func Own(dir string, st *unix.Stat_t) error {
 }
 
 // outsideUID is this process's user as the parent user namespace knows it.
-func outsideUID() (uint32, error) {
-	b, err := os.ReadFile("/proc/self/uid_map")
+func outsideUID() (uint32, error) { return outside("/proc/self/uid_map", uint32(os.Geteuid())) }
+
+// Outside returns this process's user and group as the parent user namespace knows them.
+func Outside() (uid, gid uint32, err error) {
+	if uid, err = outsideUID(); err == nil {
+		gid, err = outside("/proc/self/gid_map", uint32(os.Getegid()))
+	}
+	return uid, gid, err
+}
+
+func outside(path string, id uint32) (uint32, error) {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	me := uint32(os.Geteuid())
 	for line := range strings.Lines(string(b)) {
 		var inside, outside, count uint32
-		if _, err := fmt.Sscan(line, &inside, &outside, &count); err == nil && me >= inside && me-inside < count {
-			return outside + (me - inside), nil
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err == nil && id >= inside && id-inside < count {
+			return outside + (id - inside), nil
 		}
 	}
-	return 0, errors.New("/proc/self/uid_map does not hold this process's user")
+	return 0, fmt.Errorf("%s does not hold id %d, this process's", path, id)
 }

@@ -37,6 +37,11 @@ type Options struct {
 	// Directories are file systems of their own on this machine that hold programs,
 	// such as a separate /usr.
 	Directories []string
+	// Root is the root file system, "/" by default. Without root of the machine it is a directory
+	// with empty ones, for Directories.
+	Root string
+	// UIDs and GIDs map the jail's ids; nil leaves it to agentjail.
+	UIDs, GIDs []specs.LinuxIDMapping
 }
 
 // A Volume is a further mount. Both paths are absolute.
@@ -101,6 +106,9 @@ func Hides(path string) bool {
 	return false
 }
 
+// Mounts reports whether a sandbox has a file system of the kernel's at a directory of the root.
+func Mounts(path string) bool { return under(path, "/proc", "/dev", "/sys") }
+
 // Spec is the incoming spec, to be hardened like any other.
 func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 	if len(o.Args) == 0 || !filepath.IsAbs(o.Args[0]) {
@@ -121,7 +129,7 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 	return &specs.Spec{
 		Version:  "1.0.2",
 		Hostname: "agentjail",
-		Root:     &specs.Root{Path: "/"},
+		Root:     &specs.Root{Path: cmp.Or(o.Root, "/")},
 		Process: &specs.Process{
 			Terminal: o.Terminal, Args: o.Args, Cwd: cwd, Env: override(env, o.Env),
 			User: specs.User{UID: o.UID, GID: o.GID},
@@ -129,7 +137,7 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 		Mounts:      mounts,
 		Annotations: o.Tighten,
 		Linux: &specs.Linux{
-			CgroupsPath: "/agentjail-" + o.ID,
+			CgroupsPath: o.cgroupsPath(),
 			// As engines set it: the network namespace is the jail's own, and no capability is
 			// granted for its ports.
 			Sysctl: map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
@@ -142,10 +150,20 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 				{Type: specs.UserNamespace},
 				{Type: specs.CgroupNamespace},
 			},
+			UIDMappings:   o.UIDs,
+			GIDMappings:   o.GIDs,
 			MaskedPaths:   []string{"/proc/kcore"},
 			ReadonlyPaths: []string{"/proc/sys"},
 		},
 	}, nil
+}
+
+// cgroupsPath is the jail's control group; "" leaves it in the caller's.
+func (o Options) cgroupsPath() string {
+	if o.Root != "" {
+		return ""
+	}
+	return "/agentjail-" + o.ID
 }
 
 // mounts are those of the spec, in their order. exists reports whether a directory is there.
@@ -158,8 +176,12 @@ func (o Options) mounts(exists func(string) bool) ([]specs.Mount, error) {
 		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 	}
+	bind := "bind"
+	if o.Root != "" {
+		bind = "rbind" // a user namespace has none of them without what is mounted below (mount_namespaces(7))
+	}
 	for _, f := range o.Directories {
-		mounts = append(mounts, specs.Mount{Destination: f, Type: "bind", Source: f, Options: []string{"bind", "ro"}})
+		mounts = append(mounts, specs.Mount{Destination: f, Type: "bind", Source: f, Options: []string{bind, "ro"}})
 	}
 	for _, h := range hidden {
 		if exists(h.path) {

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/spec/sandbox"
+	"agentjail.dev/runtime/state"
+)
+
+// withoutRoot adds to the error of a start without root what works in any case.
+func withoutRoot(err error) error {
+	return fmt.Errorf("sandbox without root: %w (or sudo agentjail sandbox)", err)
+}
+
+// asUser completes the options of a sandbox that an ordinary user makes, in a user namespace of the
+// user's own.
+func asUser(o *sandbox.Options) error {
+	own, err := writesOwn(*o)
+	if err != nil {
+		return err
+	}
+	uids, gids, err := rootless.Maps()
+	if err != nil {
+		return err
+	}
+	o.UIDs = rootless.JailMap(uids, o.UID, own)
+	o.GIDs = rootless.JailMap(gids, o.GID, own)
+	o.Root, o.Directories, err = emptyRoot()
+	return err
+}
+
+// writesOwn reports whether the sandbox mounts what its user owns: only then does the jail have the
+// user's id. A workspace of another user's is refused, unless it is only read.
+func writesOwn(o sandbox.Options) (own bool, err error) {
+	for _, dir := range append([]string{o.Workspace}, o.Further...) {
+		if dir == "" {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return false, err
+		}
+		if st.Uid != 0 && !o.ReadOnly {
+			return false, fmt.Errorf("workspace %s belongs to another user, as whom a sandbox without root cannot work (remedy: --read-only, or sudo agentjail sandbox ...)", dir)
+		}
+		own = true
+	}
+	return own || len(o.Volumes) > 0, nil
+}
+
+// emptyRoot returns a directory like this machine's root, whose directories are empty, and those of
+// them that a sandbox shows. An overlay cannot lie on the root itself: the mounts below it may not
+// be taken off in a user namespace (mount_namespaces(7)).
+func emptyRoot() (root string, shown []string, err error) {
+	store, err := state.Default()
+	if err != nil {
+		return "", nil, err
+	}
+	if root, err = store.Private("machine"); err != nil {
+		return "", nil, err
+	}
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return "", nil, err
+	}
+	for _, e := range entries {
+		from, at := "/"+e.Name(), filepath.Join(root, e.Name())
+		switch {
+		case e.Type()&os.ModeSymlink != 0:
+			err = sameLink(from, at)
+		case e.IsDir():
+			if err = os.Mkdir(at, 0o755); errors.Is(err, os.ErrExist) {
+				err = nil
+			}
+			if !sandbox.Hides(from) && !sandbox.Mounts(from) {
+				shown = append(shown, from)
+			}
+		}
+		if err != nil {
+			return "", nil, err
+		}
+	}
+	// The first subordinate ids, which are the jail's root's.
+	return root, shown, errors.Join(os.Lchown(root, 1, 1), os.Chmod(root, 0o755))
+}
+
+// sameLink makes a symbolic link like another one.
+func sameLink(from, at string) error {
+	to, err := os.Readlink(from)
+	if err != nil {
+		return err
+	}
+	if had, err := os.Readlink(at); err == nil && had == to {
+		return nil
+	}
+	tmp := at + ".new"
+	if err := os.Symlink(to, tmp); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return os.Rename(tmp, at)
+}
+
+// announceLess prints in one line what a sandbox without root has less than one of root's.
+func announceLess() {
+	if !rootless.Inside() {
+		return
+	}
+	var less []string
+	if l := withoutLimits(hostfacts.Read().Cgroup); l != "" {
+		less = append(less, l)
+	}
+	less = append(less, "no review of workspaces", "the machine's files can only be read")
+	fmt.Fprintf(os.Stderr, "agentjail: without root: %s\n", strings.Join(less, "; "))
+}
+
+// withoutLimits names the limits that the user's control groups cannot have; "" for none.
+func withoutLimits(c hostfacts.Cgroup) string {
+	var no []string
+	for _, l := range []struct {
+		have bool
+		name string
+	}{{c.Memory, "memory"}, {c.CPU, "processor"}, {c.Pids, "process"}} {
+		if !l.have {
+			no = append(no, l.name)
+		}
+	}
+	if len(no) == 0 {
+		return ""
+	}
+	why := "control groups are not delegated to you"
+	if !c.V2 {
+		why = "control groups v1 are not delegated"
+	}
+	return fmt.Sprintf("no %s limit (%s)", strings.Join(no, ", "), why)
+}

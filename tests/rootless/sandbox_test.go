@@ -1,0 +1,114 @@
+package rootless
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestUsers: users of any id run commands, work in directories of their own as themselves, and have the machine's root nowhere.
+func TestUsers(t *testing.T) {
+	needs(t)
+	for _, u := range []user{low, high, higher} {
+		t.Run(u.name, func(t *testing.T) {
+			r := u.agentjail(t, "sandbox", "--", "sh", "-c", "id -u; id -g; cat /proc/self/uid_map; exit 7")
+			if r.Code != 7 {
+				t.Fatal(r)
+			}
+			if want := fmt.Sprintf("%d\n%d\n", u.uid, u.uid); !strings.HasPrefix(r.Stdout, want) {
+				t.Errorf("ids: %q", r.Stdout)
+			}
+			if n := strings.Count(strings.TrimSpace(r.Stderr), "\n"); n != 0 || !strings.Contains(r.Stderr, "without root: ") {
+				t.Errorf("the opening line: %q", r.Stderr)
+			}
+			work := u.workspace(t)
+			out := u.sandbox(t, "--workspace", work, "--", "sh", "-c", "id -u; pwd; echo x >made && cat made; grep ^Cap /proc/self/status | sort -u -k2; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; id -G")
+			want := fmt.Sprintf("%d\n%s\nx\nCapInh:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n%d\n", u.uid, work, u.uid)
+			if out != want {
+				t.Errorf("in a workspace: %q, want %q", out, want)
+			}
+			var st unix.Stat_t
+			if err := unix.Lstat(filepath.Join(work, "made"), &st); err != nil || int(st.Uid) != u.uid || int(st.Gid) != u.uid {
+				t.Errorf("made: %d:%d, %v", st.Uid, st.Gid, err)
+			}
+		})
+	}
+}
+
+// TestIDs: the jail's root is never the user. Without a directory of the user's neither is its program, which then cannot read the
+// user's files elsewhere.
+func TestIDs(t *testing.T) {
+	needs(t)
+	for _, u := range []user{low, high} {
+		kept := filepath.Join("/opt", u.name)
+		if err := errors.Join(os.MkdirAll("/opt", 0o755), os.WriteFile(kept, []byte("the user's own"), 0o600), os.Chown(kept, u.uid, u.uid)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove(kept) })
+		for _, with := range [][]string{nil, {"--workspace", u.workspace(t)}} {
+			// The parents' ids: 0 is the user, and 1 the first subordinate one.
+			mine := 0
+			for line := range strings.Lines(u.sandbox(t, append(with, "--", "cat", "/proc/self/uid_map")...)) {
+				var in, out, n int
+				if k, err := fmt.Sscan(line, &in, &out, &n); k != 3 {
+					t.Fatalf("%q: %v", line, err)
+				}
+				if in == 0 && out != 1 {
+					t.Errorf("%s, %v: the jail's root is %d outside", u.name, with, out)
+				}
+				if in <= u.uid && u.uid < in+n && out+(u.uid-in) == 0 {
+					mine++
+				}
+			}
+			if (mine == 1) != (with != nil) {
+				t.Errorf("%s, %v: the program's user is the user: %d", u.name, with, mine)
+			}
+			if r := u.agentjail(t, append(append([]string{"sandbox"}, with...), "--", "cat", kept)...); (r.Code == 0) != (with != nil) {
+				t.Errorf("%s, %v: a file of the user's: %s", u.name, with, r)
+			}
+		}
+	}
+}
+
+// TestHostStaysOut: what root's sandboxes cannot reach, these cannot either.
+func TestHostStaysOut(t *testing.T) {
+	needs(t)
+	work := low.workspace(t)
+	secret := filepath.Join(low.home(), "secret")
+	if err := os.WriteFile(secret, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, try := range []string{
+		"cat " + secret, "cat /etc/shadow", "touch /etc/x", "touch /usr/x", "touch /x", "touch /sys/x", "mount -t tmpfs x /mnt", "unshare -U true",
+		"kill -9 " + fmt.Sprint(os.Getpid()), "echo x >/proc/sys/vm/swappiness", "ls -A " + low.run() + " | grep .", "ls /home | grep -v " + low.name,
+		"tail -n +3 /proc/net/dev | grep -v ' lo:'",
+	} {
+		if r := low.agentjail(t, "sandbox", "--workspace", work, "--", "sh", "-c", try); r.Code == 0 || r.Code == 125 {
+			t.Errorf("%s: %s", try, r)
+		}
+	}
+}
+
+// TestRefusals: what cannot be had without root ends the call, with the remedy.
+func TestRefusals(t *testing.T) {
+	needs(t)
+	work := low.workspace(t)
+	for _, c := range []struct {
+		u    user
+		args []string
+		want string
+	}{
+		{bare, []string{"--", "true"}, "usermod --add-subuids"},
+		{low, []string{"--workspace", "/etc", "--", "true"}, "belongs to another user"},
+		{low, []string{"--review", "--workspace", work, "--", "true"}, "only root can mount"},
+	} {
+		if r := c.u.agentjail(t, append([]string{"sandbox"}, c.args...)...); r.Code != 125 || !strings.Contains(r.Stderr, c.want) || r.Stdout != "" {
+			t.Errorf("%s", r)
+		}
+	}
+}
