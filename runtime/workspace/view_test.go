@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -289,6 +290,48 @@ func TestRoomAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin(t, s, r, lower).Close()
+}
+
+// TestFullHost: what a jail writes is kept where the host's disk gets full meanwhile.
+func TestFullHost(t *testing.T) {
+	_, _, lower, _ := begun(t, "")
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=20m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	s := Store{Dir: dir, Boot: "this"}
+	r := &Record{Name: "x", Key: "k", Size: size, Files: 1000}
+	if err := s.Make(r, lower); err != nil {
+		t.Fatal(err)
+	}
+	tree := begin(t, s, r, lower)
+	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 32<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the host's disk is not full: %v", err)
+	}
+	text := []byte(strings.Repeat("what the jail wrote\n", 1<<16))
+	f, err := os.Create(openat.Proc(int(tree.Fd())) + "/" + upperDir + "/new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(text); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		t.Error(err)
+	}
+	tree.Close()
+	if err := s.End(r.Key); err != nil && !errors.Is(err, unix.ENOSPC) { // of the record
+		t.Error(err)
+	}
+	l, err := s.OpenLayers(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if got, err := os.ReadFile(openat.Proc(int(l.Upper.Fd())) + "/new"); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("%d of %d bytes are left: %v", len(got), len(text), err)
+	}
 }
 
 func TestSweep(t *testing.T) {
