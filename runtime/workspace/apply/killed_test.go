@@ -90,75 +90,107 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// killAllEnv has each step of an apply met by each step of the call that finishes it.
+const killAllEnv = "AGENTJAIL_KILL_ALL"
+
 func killed(t *testing.T, what, who string) {
-	points := 0
-	for n := 1; ; n++ {
-		p := newPlace(t, project)
-		bin, err := crashing()
-		must(t, err)
-		work1(t, p)
-		view, old := list(t, p.merged), list(t, p.dir)
-		if what != "apply" {
-			old = strings.Replace(old, "turn/file 100644 1234:1235 was a directory\n", "turn/file 100644 1234:1235 the owner's\n", 1)
-			if what == "each" { // all but the file in conflict
-				view = strings.Replace(view, "turn 100644 1234:1235 is a file\n", "turn 40755 1234:1235\nturn/file 100644 1234:1235 the owner's\n", 1)
-			} else {
-				view = old
+	points, pairs := 0, 0
+	for n := 1; !t.Failed(); n++ {
+		point := fmt.Sprintf("%s %d", who, n)
+		if os.Getenv(killAllEnv) == "" {
+			was, _ := killedAt(t, what, point, fmt.Sprintf("apply %d", n*7%29+1), fmt.Sprintf("parent %d", n%4+1))
+			if !was {
+				break
+			}
+			points++
+			continue
+		}
+		was := false
+		for _, second := range []string{"apply", "parent"} {
+			for m := 1; !t.Failed(); m++ {
+				first, again := killedAt(t, what, point, fmt.Sprintf("%s %d", second, m))
+				was = first
+				if !again {
+					break
+				}
+				pairs++
 			}
 		}
-		p.unmount(t)
-		must(t, p.save())
-		point := fmt.Sprintf("%s %d", who, n)
-		if !p.run(t, bin, what, point) {
+		if !was {
 			break
 		}
 		points++
-		if !Pending(p.view.Journal) && who == "apply" {
-			t.Errorf("%s: no journal", point)
-		}
-		// The process that finishes it is killed, too.
-		p.run(t, bin, "recover", fmt.Sprintf("apply %d", n*7%29+1))
-		p.run(t, bin, "recover", "")
-		got := list(t, p.dir)
-		if got != view && got != old {
-			t.Errorf("%s: the directory is\n%s\nneither\n%s\nnor\n%s", point, got, old, view)
-		}
-		if Pending(p.view.Journal) {
-			t.Errorf("%s: the journal stays", point)
-		}
-		must(t, p.load())
-		if what != "apply" {
-			for _, c := range p.review(t).Changes { // what was taken back is none
-				if (c.Conflict != "") != (c.Path == "turn") {
-					t.Errorf("%s: %s: conflict %q", point, c, c.Conflict)
-				}
-			}
-		}
-		if what == "apply" {
-			if got == old {
-				if res, err := p.apply(t, Options{}); err != nil {
-					t.Errorf("%s: the next apply: %+v: %v", point, res, err)
-				}
-			}
-			if got := list(t, p.dir); got != view {
-				t.Errorf("%s: after the next apply the directory is\n%s\nnot\n%s", point, got, view)
-			}
-			if r := p.review(t); len(r.Changes) > 0 {
-				t.Errorf("%s: still %s", point, changes(r))
-			}
-		}
-		p.mount(t)
-		if got := list(t, p.merged); what == "apply" && got != view {
-			t.Errorf("%s: the view is\n%s\nnot\n%s", point, got, view)
-		}
-		p.unmount(t)
-		must(t, p.close())
-		if t.Failed() {
-			return
-		}
 	}
-	t.Logf("%d points", points)
+	t.Logf("%d points, %d pairs of points", points, pairs)
 	if points < 4 {
 		t.Errorf("only %d points", points)
 	}
+}
+
+// killedAt kills an apply at a point, and the calls that finish it one after the other at further points. It returns whether the apply and
+// the last of these calls were killed.
+func killedAt(t *testing.T, what, point string, finish ...string) (first, last bool) {
+	t.Helper()
+	p := newPlace(t, project)
+	bin, err := crashing()
+	must(t, err)
+	work1(t, p)
+	view, old := list(t, p.merged), list(t, p.dir)
+	if what != "apply" {
+		old = strings.Replace(old, "turn/file 100644 1234:1235 was a directory\n", "turn/file 100644 1234:1235 the owner's\n", 1)
+		if what == "each" { // all but the file in conflict
+			view = strings.Replace(view, "turn 100644 1234:1235 is a file\n", "turn 40755 1234:1235\nturn/file 100644 1234:1235 the owner's\n", 1)
+		} else {
+			view = old
+		}
+	}
+	p.unmount(t)
+	must(t, p.save())
+	if !p.run(t, bin, what, point) {
+		must(t, p.close())
+		return false, false
+	}
+	if !Pending(p.view.Journal) && strings.HasPrefix(point, "apply") {
+		t.Errorf("%s: no journal", point)
+	}
+	for _, f := range finish {
+		last = p.run(t, bin, "recover", f)
+	}
+	p.run(t, bin, "recover", "")
+	point += ", then " + strings.Join(finish, ", ")
+	got := list(t, p.dir)
+	if got != view && got != old {
+		t.Errorf("%s: the directory is\n%s\nneither\n%s\nnor\n%s", point, got, old, view)
+	}
+	if Pending(p.view.Journal) {
+		t.Errorf("%s: the journal stays", point)
+	}
+	must(t, p.load())
+	if what != "apply" {
+		for _, c := range p.review(t).Changes { // what was taken back is none
+			if (c.Conflict != "") != (c.Path == "turn") {
+				t.Errorf("%s: %s: conflict %q", point, c, c.Conflict)
+			}
+		}
+	}
+	if what == "apply" {
+		if got == old {
+			if res, err := p.apply(t, Options{}); err != nil {
+				t.Errorf("%s: the next apply: %+v: %v", point, res, err)
+			}
+		}
+		if got := list(t, p.dir); got != view {
+			t.Errorf("%s: after the next apply the directory is\n%s\nnot\n%s", point, got, view)
+		}
+		if r := p.review(t); len(r.Changes) > 0 {
+			t.Errorf("%s: still %s", point, changes(r))
+		}
+	}
+	p.mount(t)
+	if got := list(t, p.merged); what == "apply" && got != view {
+		t.Errorf("%s: the view is\n%s\nnot\n%s", point, got, view)
+	}
+	p.unmount(t)
+	must(t, p.close())
+	return true, last
 }
