@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -189,5 +191,80 @@ func TestReviewForms(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "sudo agentjail workspace diff") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestReviewTwice: a view has one jail at a time; of two views over a directory the second apply finds conflicts; of two applies at one time
+// the directory has the one's files, and none of the other's.
+func TestReviewTwice(t *testing.T) {
+	dir, policy := repository(t), small(t)
+	names := []string{"one" + filepath.Base(dir), "two" + filepath.Base(dir)}
+	for i, name := range names {
+		t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+		script := fmt.Sprintf("for i in $(seq 200); do echo %d >>f$i; done; echo %[1]d >>old; touch only%[1]d", i)
+		if i > 0 {
+			if code, out, errs := inView(t, policy, dir, script, "--view", name); code != 0 {
+				t.Fatalf("status %d, %q, %q", code, out, errs)
+			}
+			continue
+		}
+		// The first view's jail lives until another has been refused.
+		cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--review", "--view", name, "--", "sh", "-ec", script+"; echo ready; read x || true")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+			t.Errorf("%q, %v", line, err)
+		}
+		if code, out, errs := inView(t, policy, dir, "echo ran", "--view", name); code != 125 || out != "" || !strings.Contains(errs, "has it") {
+			t.Errorf("a second jail: status %d, %q, %q", code, out, errs)
+		}
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	var all []*exec.Cmd
+	for _, name := range names {
+		cmd := exec.Command(bin, "workspace", "apply", name)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, cmd)
+	}
+	won := -1
+	for i, cmd := range all {
+		if err := cmd.Wait(); err == nil && won < 0 {
+			won = i
+		} else if err == nil {
+			t.Error("both were applied")
+		}
+	}
+	if won < 0 {
+		t.Fatal("neither was applied")
+	}
+	for i := range 201 {
+		name := fmt.Sprint("f", i)
+		want := fmt.Sprintln(won)
+		if i == 0 {
+			name, want = "old", "old\n"+want
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, name)); string(text) != want {
+			t.Errorf("%s is %q, %v, not %q", name, text, err, want)
+		}
+	}
+	if code, out := ctl(t, "workspace", "apply", names[1-won]); code != 1 || !strings.Contains(out, "conflict: f1: it was changed") {
+		t.Errorf("the second: status %d, %s", code, out)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, fmt.Sprint("only", 1-won))); err == nil {
+		t.Error("a part of the second was applied")
 	}
 }
