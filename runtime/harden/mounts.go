@@ -11,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
 )
@@ -18,8 +19,13 @@ import (
 // root describes the jail's root file system. Its path stays the engine's: staging mounts the
 // ephemeral layer over it.
 func root(p *pass) {
-	p.change(rings.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer of %s, %d files", p.pol.Root.Size,
-		p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
+	_, size := p.pol.Root.Layer()
+	if p.pol.Root.OnDisk() && p.f.Host.Rootless {
+		p.addRefusal(refusal.New(refusal.Workspace, "a rootless engine cannot make a file system on disk").About("root.backing = %q", policy.RootDisk).
+			WithRemedy("start it as root, or root.backing = %q", policy.RootMemory))
+	}
+	p.change(rings.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer %s of %s, %d files", p.pol.Root.Where(),
+		size, p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
 }
 
 // A fsRule is the handling of mounts of one file system type.

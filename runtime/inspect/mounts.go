@@ -60,7 +60,8 @@ func (s *seen) of(c class) []*mount {
 // directory, since the jail can read the table: its sizes distinguish it from a disk of the host.
 func rootLayer(d *demands, s *seen) outcome {
 	pol := d.jail.Policy.Root
-	want := fmt.Sprintf("a layer of at most %s and %d files over a read-only image", pol.Size, pol.Inodes)
+	_, bound := pol.Layer()
+	want := fmt.Sprintf("a layer %s of at most %s and %d files over a read-only image", pol.Where(), bound, pol.Inodes)
 	roots := s.of(rootMount)
 	if len(roots) == 0 {
 		return broken(want, "no root is mounted")
@@ -76,14 +77,14 @@ func rootLayer(d *demands, s *seen) outcome {
 	if l := m.Lacks("nosuid", "nodev"); len(l) > 0 {
 		return broken(want+", nosuid and nodev", "without %s", strings.Join(l, " and "))
 	}
-	if s.rootSize == 0 || s.rootSize > uint64(pol.Size) || s.rootFiles == 0 || s.rootFiles > uint64(pol.Inodes) {
+	if s.rootSize == 0 || s.rootSize > uint64(bound) || s.rootFiles == 0 || s.rootFiles > uint64(pol.Inodes) {
 		return broken(want, "a layer of %s and %d files (0: unlimited)", size(s.rootSize), s.rootFiles)
 	}
 	how := "writable"
 	if m.ReadOnly() {
 		how = "read-only"
 	}
-	return holds("%s, layer of %s and %d files over the image", how, size(s.rootSize), s.rootFiles)
+	return holds("%s, layer %s of %s and %d files over the image", how, pol.Where(), size(s.rootSize), s.rootFiles)
 }
 
 func orNone(s string) string {

@@ -146,7 +146,8 @@ func signs(p *proc, d *demands) []why.Sign {
 	if fs, err := statfsIn(p, "/"); err == nil {
 		size, used := fs.Blocks*uint64(fs.Bsize), (fs.Blocks-fs.Bfree)*uint64(fs.Bsize)
 		add("layer", size-used < size/50, size > 0, "the layer has %d of %d KiB used", used>>10, size>>10)
-		if root := (&limit{key: "root.size", bound: uint64(d.jail.Policy.Root.Size), sized: true}); size > 0 {
+		if key, bound := d.jail.Policy.Root.Layer(); size > 0 {
+			root := &limit{key: key, bound: uint64(bound), sized: true}
 			out[len(out)-1].Remedies = root.moved(&d.jail.Policy, root.bound)
 		}
 		add("layer files", fs.Ffree < fs.Files/50, fs.Files > 0, "the layer has %d of %d files", fs.Files-fs.Ffree, fs.Files)

@@ -81,8 +81,7 @@ func OpenChanges(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil || int64(fs.Type) != unix.TMPFS_MAGIC || !IsMount(f) {
+	if !IsMount(f) {
 		f.Close()
 		return nil, ErrNoChanges
 	}
@@ -92,8 +91,16 @@ func OpenChanges(dir string) (*os.File, error) {
 // nextInode is the number of the next file that would be made in the changes. A tmpfs numbers its
 // files in the order in which they are made (shmem_reserve_inode in mm/shmem.c). So the number is
 // the same again only if no file was made since, in the layer or in overlayfs's work directory.
-// The call uses up one number.
+// The call uses up one number. Other file systems use numbers again: a layer on disk has no such
+// number.
 func nextInode(changes *os.File) (uint64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(changes.Fd()), &fs); err != nil {
+		return 0, err
+	}
+	if int64(fs.Type) != unix.TMPFS_MAGIC {
+		return 0, errors.New("this file system uses numbers of files again")
+	}
 	fd, err := unix.Openat(int(changes.Fd()), ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return 0, err

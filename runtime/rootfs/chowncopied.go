@@ -55,7 +55,7 @@ func ChownCopied(dir, root string, dev uint64, ids idmap.Map) error {
 	defer changes.Close()
 	file := filepath.Join(dir, copiedFile)
 	// The number is read before the scan: files that arrive during the scan belong to the next one.
-	// Without a number, as in a full layer, nothing is recorded.
+	// Without a number, as in a full layer or one on disk, nothing is recorded.
 	next, nerr := nextInode(changes)
 	seen, found := readCopied(file)
 	if nerr == nil && next == seen+1 && sinceBoot()-found > scanAgainFor {

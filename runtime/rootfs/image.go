@@ -9,14 +9,13 @@ import (
 
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
-	"agentjail.dev/runtime/workspace"
 )
 
 // mountImage mounts the file system in the source's file, with its owners mapped
 // (plan.StorageImage).
 func (s *stager) mountImage(b plan.Bind, src *bindsource.Source) (_ *os.File, err error) {
 	const attr = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
-	tree, err := workspace.MountOwn(src.File, attr)
+	tree, err := s.Workspaces.MountHome(src.File, attr)
 	if err != nil {
 		return nil, fmt.Errorf("mounting the image: %w", err)
 	}

@@ -147,6 +147,9 @@ func (s *stager) mountOverlay(dir, extra string) error {
 			s.notes = append(s.notes, "a directory of the image that was removed cannot be made again: before Linux 6.6, overlayfs cannot note on a tmpfs for a user that its content is gone")
 		}
 	}
+	if s.Plan.Root.OnDisk() {
+		extra += ",volatile" // no file of it is read after the machine's end: fsync(2) need not wait
+	}
 	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + Upper + ",workdir=../work"
 	if len(opts) >= os.Getpagesize() {
 		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))

@@ -119,7 +119,7 @@ const mountSource = "agentjail"
 
 // Names below the state directory.
 const (
-	layerDir = "layer" // tmpfs: the ephemeral layer and mount points
+	layerDir = "layer" // a file system: the ephemeral layer and mount points
 	rootDir  = "root"  // the jail's root
 )
 
@@ -141,6 +141,7 @@ func Stage(r Request) (_ *Staged, err error) {
 	}{
 		{"preparing the image's layers", s.cloneLayers},
 		{"preparing bind mounts", s.cloneBinds},
+		{"preparing the root's layer on disk", s.makeDisk},
 		{"looking for protected paths", s.findProtected},
 		{"entering a mount namespace", isolate},
 		{"leaving out other containers' mounts", s.leaveOut},
@@ -214,6 +215,7 @@ type stager struct {
 	userns       map[string]*os.File // by id map text
 	layers       layers
 	lower        *os.File         // detached clone of the layers, or nil
+	disk         *os.File         // the file system of a layer on disk, or nil
 	binds        map[int]*os.File // detached clones by mount index
 	nested       []Nested
 	enclosing    map[int]int // by mount index, the mount that it lies in and is mounted with
@@ -229,6 +231,9 @@ type stager struct {
 func (s *stager) close() {
 	if s.lower != nil {
 		s.lower.Close()
+	}
+	if s.disk != nil {
+		s.disk.Close()
 	}
 	for _, f := range s.binds {
 		f.Close()
@@ -254,8 +259,41 @@ func (s *stager) namespace(uids, gids []specs.LinuxIDMapping) (*os.File, error) 
 	return f, err
 }
 
-// makeLayer mounts the tmpfs that all of the jail's own files are in.
+// makeDisk makes the file system of a layer on disk.
+func (s *stager) makeDisk() (err error) {
+	if root := s.Plan.Root; root.OnDisk() {
+		s.disk, err = s.Workspaces.ThrowAway(int64(root.Disk), root.DiskFiles(), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	}
+	return err
+}
+
+// makeLayer mounts the file system that all of the jail's own files are in.
 func (s *stager) makeLayer() error {
+	mount := s.mountMemory
+	if s.disk != nil {
+		mount = s.mountDisk
+	}
+	if err := mount(); err != nil {
+		return err
+	}
+	for _, d := range []string{"upper", "work", "low", "m"} {
+		if err := os.Mkdir(filepath.Join(s.layer, d), 0o711); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountDisk attaches what makeDisk has made.
+func (s *stager) mountDisk() error {
+	if err := unix.MoveMount(int(s.disk.Fd()), "", unix.AT_FDCWD, s.layer, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("attaching the layer: %w", err)
+	}
+	return os.Chmod(s.layer, 0o711)
+}
+
+// mountMemory mounts a tmpfs.
+func (s *stager) mountMemory() error {
 	opts := "mode=0711,size=" + strconv.FormatInt(int64(s.Plan.Root.Size), 10) + ",nr_inodes=" + strconv.FormatInt(s.Plan.Root.Inodes, 10)
 	mount := func(opts string) error {
 		return unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts)
@@ -269,11 +307,6 @@ func (s *stager) makeLayer() error {
 	}
 	if err != nil {
 		return fmt.Errorf("mounting a tmpfs with %s: %w", opts, err)
-	}
-	for _, d := range []string{"upper", "work", "low", "m"} {
-		if err := os.Mkdir(filepath.Join(s.layer, d), 0o711); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -23,24 +23,29 @@ const MinSize = 16 << 20
 
 // features are those of the image's ext4, whatever the host's mke2fs.conf(5) has: each kernel that
 // idmaps mounts has them.
-const features = "none,has_journal,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
+const features = "none,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
 
 // mkfs is where mkfs.ext4 is if PATH does not have it, and loopControl the device that finds free
 // loop devices; variables for tests.
 var mkfs, loopControl = "/usr/sbin/mkfs.ext4", "/dev/loop-control"
 
+// journaled are the options of a file system that outlives its mounts.
+func journaled(size int64) []string {
+	journal := "size=4"
+	if size >= 1<<30 {
+		journal = "size=16"
+	}
+	return []string{"-O", features + ",has_journal", "-J", journal}
+}
+
 // makeFS makes an ext4 file system in a file, whose top belongs to owner (UID:GID).
 func makeFS(path string, size, files int64, owner string, more ...string) error {
-	journal := "4"
-	if size >= 1<<30 {
-		journal = "16"
-	}
 	program, err := findMkfs()
 	if err != nil {
 		return err
 	}
 	args := []string{
-		"-q", "-F", "-b", "4096", "-I", "256", "-m", "0", "-O", features, "-J", "size=" + journal,
+		"-q", "-F", "-b", "4096", "-I", "256", "-m", "0",
 		"-N", strconv.FormatInt(files, 10), "-E", "nodiscard,lazy_itable_init=1,root_owner=" + owner,
 	}
 	args = append(append(args, more...), path, strconv.FormatInt(size>>10, 10)+"k")
@@ -62,9 +67,10 @@ func findMkfs() (string, error) {
 	return mkfs, nil
 }
 
-// template returns an image without files, which is made once.
-func (s Store) template(size, files int64) (*os.File, error) {
-	path := filepath.Join(s.Dir, fmt.Sprintf(".template-%d-%d", size, files))
+// template returns an image without files, which is made once. Options that differ have different
+// kinds.
+func (s Store) template(kind string, size, files int64, options []string) (*os.File, error) {
+	path := filepath.Join(s.Dir, fmt.Sprintf(".template-%s%d-%d", kind, size, files))
 	f, err := os.Open(path)
 	if !errors.Is(err, os.ErrNotExist) {
 		return f, err
@@ -76,7 +82,7 @@ func (s Store) template(size, files int64) (*os.File, error) {
 		return nil, err
 	}
 	defer made.Close()
-	if err := errors.Join(made.Truncate(size), makeFS(tmp, size, files, "0:0")); err != nil {
+	if err := errors.Join(made.Truncate(size), makeFS(tmp, size, files, "0:0", options...)); err != nil {
 		return nil, err
 	}
 	// Another call may have made it meanwhile, which is the same.
@@ -88,11 +94,8 @@ func (s Store) template(size, files int64) (*os.File, error) {
 
 // Allocate makes an image at a path, with all of its blocks: on a sparse one, writes would succeed
 // that a full disk of the host's then loses. The template's directory is the store's.
-func (s Store) Allocate(path string, size, files int64) (err error) {
-	if err := s.room(filepath.Dir(path), size); err != nil {
-		return err
-	}
-	from, err := s.template(size, files)
+func (s Store) Allocate(path string, size, files int64) error {
+	from, err := s.template("", size, files, journaled(size))
 	if err != nil {
 		return fmt.Errorf("making the template of a layer: %w", err)
 	}
@@ -101,29 +104,16 @@ func (s Store) Allocate(path string, size, files int64) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, image.Close()) }()
+	return errors.Join(aView.allocate(image, from, size), image.Close())
+}
+
+// allocate makes a new file an image with the files of a template.
+func (u use) allocate(image, template *os.File, size int64) error {
 	noCopyOnWrite(image)
-	if err := allocateAll(image, size); err != nil {
+	if err := u.allocateAll(image, size); err != nil {
 		return err
 	}
-	return copyData(image, from, size)
-}
-
-// room refuses a layer that the disk has no room for.
-func (s Store) room(dir string, size int64) error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	if free := int64(fs.Bavail) * fs.Bsize; free < size {
-		return noRoom(dir, size, free)
-	}
-	return nil
-}
-
-func noRoom(dir string, size, free int64) error {
-	return refusal.New(refusal.Workspace, "%s has %d MiB free, and the layer takes %d MiB", dir, free>>20, size>>20).About("a view").
-		WithRemedy("`agentjail workspace discard` views that are not needed, or policy: workspace.size")
+	return copyData(image, template, size)
 }
 
 // reallocate allocates what was trimmed of an image that is not mounted. A disk without room for
@@ -139,21 +129,21 @@ func (s Store) reallocate(path string, size int64) error {
 		return err
 	}
 	if lacks := size - st.Blocks*512; lacks > 0 {
-		if err := s.room(filepath.Dir(path), lacks); err != nil {
+		if err := s.Bounds.room(filepath.Dir(path), lacks, aView); err != nil {
 			return err
 		}
 	}
-	return allocateAll(image, size)
+	return aView.allocateAll(image, size)
 }
 
-func allocateAll(image *os.File, size int64) error {
+func (u use) allocateAll(image *os.File, size int64) error {
 	for {
 		switch err := unix.Fallocate(int(image.Fd()), 0, 0, size); err {
 		case nil:
 			return nil
 		case unix.EINTR:
 		case unix.ENOSPC:
-			return noRoom(filepath.Dir(image.Name()), size, 0)
+			return u.noRoom(filepath.Dir(image.Name()), size, 0)
 		default:
 			return fmt.Errorf("allocating %s: %w", image.Name(), err)
 		}
@@ -208,15 +198,31 @@ func openLoop(n int) (*os.File, error) {
 	return os.OpenFile(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 }
 
+// loopName is the name by which loop devices of agentjail's are known (loop(4), lo_file_name).
+const loopName = "agentjail"
+
 // boundTo returns the loop device of an image, nil if none is bound to it.
-func boundTo(image *os.File) (*os.File, error) {
+func boundTo(image *os.File) (found *os.File, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(image.Fd()), &st); err != nil {
 		return nil, err
 	}
+	err = eachBound(func(device *os.File, info *unix.LoopInfo64) bool {
+		if info.Device != st.Dev || info.Inode != st.Ino {
+			return false
+		}
+		found = device
+		return true
+	})
+	return found, err
+}
+
+// eachBound calls f for each loop device that is bound, until f returns true, which keeps that
+// device open.
+func eachBound(f func(*os.File, *unix.LoopInfo64) bool) error {
 	bound, err := filepath.Glob("/sys/block/loop*/loop")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, dir := range bound {
 		n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(dir)), "loop"))
@@ -225,18 +231,18 @@ func boundTo(image *os.File) (*os.File, error) {
 		}
 		device, err := openLoop(n)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		info, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
-		if err == nil && info.Device == st.Dev && info.Inode == st.Ino {
-			return device, nil
+		if err == nil && f(device, info) {
+			return nil
 		}
 		device.Close()
 		if err != nil && !errors.Is(err, unix.ENXIO) { // ENXIO: unbound meanwhile
-			return nil, fmt.Errorf("loop device %d: %w", n, err)
+			return fmt.Errorf("loop device %d: %w", n, err)
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // CheckLoop refuses a host without loop devices.
@@ -276,7 +282,7 @@ func bind(image *os.File) (*os.File, error) {
 			return nil, err
 		}
 		c := unix.LoopConfig{Fd: uint32(image.Fd()), Size: 4096, Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
-		copy(c.Info.File_name[:], "agentjail")
+		copy(c.Info.File_name[:], loopName)
 		if err = unix.IoctlLoopConfigure(int(device.Fd()), &c); err == nil {
 			return device, nil
 		}

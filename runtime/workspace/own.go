@@ -18,7 +18,7 @@ func Fill(image *os.File, size int64, dir string, uid, gid uint32) error {
 	if err := image.Truncate(size); err != nil {
 		return err
 	}
-	if err := makeFS(image.Name(), size, size/bytesOfInode, fmt.Sprintf("%d:%d", uid, gid), "-d", dir); err != nil {
+	if err := makeFS(image.Name(), size, size/bytesOfInode, fmt.Sprintf("%d:%d", uid, gid), append(journaled(size), "-d", dir)...); err != nil {
 		return err
 	}
 	// Afterwards: mkfs.ext4 zeroes what it needs empty by holes.
@@ -30,9 +30,18 @@ func Fill(image *os.File, size int64, dir string, uid, gid uint32) error {
 	}
 }
 
-// MountOwn mounts the image in an open file, detached. No other call mounts the image until that
+// MountHome mounts the image in an open file, detached. No other call mounts the image until that
 // mount has ended: the loop device keeps the open file, and so a lock of it (flock(2)).
-func MountOwn(image *os.File, attr int) (*os.File, error) {
+func (s Store) MountHome(image *os.File, attr int) (*os.File, error) {
+	lock, err := s.Bounds.device(aHome)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	return mountOwn(image, attr)
+}
+
+func mountOwn(image *os.File, attr int) (*os.File, error) {
 	device, err := bind(image)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,8 @@
 //	ID/apply         the journal of an apply that works, or was cut off
 //	.template-…      images without files, by size
 //	.new-…           a view that is being made
+//
+// The layers of roots on disk are files without names there (ThrowAway).
 package workspace
 
 import (
@@ -76,7 +78,10 @@ type Record struct {
 }
 
 // Store is the directory of all views. Boot is this boot's id.
-type Store struct{ Dir, Boot string }
+type Store struct {
+	Dir, Boot string
+	Bounds    Bounds // of layers that are made
+}
 
 // defaultDir holds the views of the machine's jails: they outlive a boot.
 const defaultDir = "/var/lib/agentjail/workspaces"

@@ -35,9 +35,6 @@ func (s Store) Make(r *Record, dir *os.File) (err error) {
 	if err := r.describe(dir); err != nil {
 		return err
 	}
-	if err := s.room(s.Dir, r.Size); err != nil {
-		return err
-	}
 	all, err := flock(s.Dir, unix.LOCK_EX)
 	if err != nil {
 		return err
@@ -46,6 +43,11 @@ func (s Store) Make(r *Record, dir *os.File) (err error) {
 	if err := s.nameFree(r.Name); err != nil {
 		return err
 	}
+	lock, err := s.admit(r.Size, aView)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	if r.ID, err = newID(); err != nil {
 		return err
 	}
@@ -160,6 +162,11 @@ func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err
 		return nil, nil, refusal.New(refusal.Workspace, "the machine ended while a jail had it: what was written last may be missing").
 			About("view %s", r.ID).WithRemedy("agentjail workspace diff %s, then apply or discard it", r.ID)
 	}
+	bound, err := s.Bounds.device(aView)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer bound.Close()
 	if err := s.reallocate(s.path(r.ID, imageFile), r.Size); err != nil {
 		return nil, nil, err
 	}

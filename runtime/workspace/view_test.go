@@ -418,7 +418,7 @@ func TestHostLacks(t *testing.T) {
 		if _, err := os.Lstat(s.Dir); err == nil {
 			t.Error("something was made")
 		}
-		if _, err := MountOwn(lower, 0); c.loop == "/nonexistent" && (!errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), c.want)) {
+		if _, err := (Store{}).MountHome(lower, 0); c.loop == "/nonexistent" && (!errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("a home: %v", err)
 		}
 	}
@@ -443,7 +443,7 @@ func TestSmallest(t *testing.T) {
 		p := policy.Default().Workspace
 		p.Size = bytes
 		image := filepath.Join(t.TempDir(), "image")
-		if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, int64(bytes)), makeFS(image, int64(bytes), p.Inodes(), "0:0")); err != nil {
+		if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, int64(bytes)), makeFS(image, int64(bytes), p.Inodes(), "0:0", journaled(int64(bytes))...)); err != nil {
 			t.Errorf("%s, %d files: %v", bytes, p.Inodes(), err)
 		}
 	}

@@ -41,6 +41,9 @@ func TestEveryStepIsTried(t *testing.T) {
 	for _, p := range engine.ReviewCrashPoints { // TestKilledInReview
 		tried = append(tried, p.Point)
 	}
+	for _, p := range engine.DiskCrashPoints { // TestKilledOnDisk
+		tried = append(tried, p.Point)
+	}
 	tried = append(tried, engine.HookCrashPoints...)   // TestKilledAtTheEngine
 	tried = append(tried, engine.HelperCrashPoints...) // TestKilledWithHelper, and tests/names
 	slices.Sort(named)

@@ -31,5 +31,8 @@ var ReviewCrashPoints = []struct{ Verb, Point string }{
 	{"delete", "workspace.unmarked"},
 }
 
+// DiskCrashPoints are those of jails with a root on disk alone, of create.
+var DiskCrashPoints = []struct{ Verb, Point string }{{"create", "create.layer"}, {"create", "create.mounted"}}
+
 // HelperCrashPoints are those of jails with a helper alone: of its start, and of `network reload`.
 var HelperCrashPoints = []string{"create.helping", "create.helped", "create.placing", "start.helping", "start.served", "reload.narrowed", "reload.sent"}

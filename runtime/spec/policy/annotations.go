@@ -28,7 +28,9 @@ type annotation struct {
 }
 
 var annotations = []annotation{
-	{"root.size", "size of the ephemeral layer", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Root.Size, v) }},
+	{"root.backing", "\"memory\" in place of \"disk\"", func(p *Policy, v string) (bool, error) { return p.Root.tightenBacking(v) }},
+	{"root.size", "size of the ephemeral layer in memory", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Root.Size, v) }},
+	{"root.disk", "size of the ephemeral layer on disk", func(p *Policy, v string) (bool, error) { return lowerLayer(&p.Root.Disk, v) }},
 	{"root.inodes", "files in the ephemeral layer", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Root.Inodes, v) }},
 	{"tmpfs.size", "size of every other tmpfs without a size of its own", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Tmpfs.Size, v) }},
 	{"tmpfs.max", "largest size of every other tmpfs", func(p *Policy, v string) (bool, error) { return p.lowerMaxTmpfs(v) }},
@@ -69,12 +71,7 @@ var annotations = []annotation{
 		WorkspaceAnnotation, "\"review\" for a view of each writable directory, or the destinations of those, separated by commas",
 		func(p *Policy, v string) (bool, error) { return p.Workspace.want(v) },
 	},
-	{"workspace.size", "size of each view's layer", func(p *Policy, v string) (bool, error) {
-		if s, err := ParseSize(v); err == nil && s < minWorkspace {
-			return false, fmt.Errorf("%s is less than %s", v, Size(minWorkspace))
-		}
-		return lowerSize(&p.Workspace.Size, v)
-	}},
+	{"workspace.size", "size of each view's layer", func(p *Policy, v string) (bool, error) { return lowerLayer(&p.Workspace.Size, v) }},
 	{"ebpf.block", "more actions that eBPF programs refuse, separated by commas", func(p *Policy, v string) (bool, error) { return p.EBPF.more(v) }},
 	// The file was followed before (runtime/facts/project).
 	{ProjectAnnotation, "places of mounts whose .agentjail.toml counts, separated by colons (policies.md)", func(_ *Policy, v string) (bool, error) {
@@ -169,6 +166,14 @@ func lowerSize(to *Size, v string) (bool, error) {
 		return false, err
 	}
 	return lower(to, s)
+}
+
+// lowerLayer is lowerSize for a layer on disk.
+func lowerLayer(to *Size, v string) (bool, error) {
+	if s, err := ParseSize(v); err == nil && s < minWorkspace {
+		return false, fmt.Errorf("%s is less than %s", v, Size(minWorkspace))
+	}
+	return lowerSize(to, v)
 }
 
 // lower sets a limit. Zero would mean "no limit".

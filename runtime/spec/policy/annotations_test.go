@@ -105,6 +105,10 @@ func TestInvalidAnnotations(t *testing.T) {
 		{"binds.owner", "../x", "", true},
 		{"workspace", "direct", "neither", true},
 		{"workspace", "a,/b", "absolute", true},
+		{"root.backing", "disk", "only tighten", false},
+		{"root.backing", "tape", "neither", true},
+		{"root.disk", "1k", "less than", true},
+		{"root.disk", "1t", "tighter", false},
 		{"workspace.size", "1k", "less than", true},
 		{"workspace.size", "1t", "tighter", false},
 		{"journal.inside", "yes", "true nor false", true},
@@ -142,11 +146,14 @@ func TestAnnotationStaysStrict(t *testing.T) {
 // value is ever looser after, and applying them again changes nothing.
 func TestAnnotationsOnlyTighten(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	values := []string{"", "0", "1", "-1", "5", "4096", "1K", "1.5M", "1GiB", "9223372036854775807", "1e9", "strict", "default", "refuse", "strip", "true", "\x00", "١", "exec", "review", "/b,/a/", "bind,exec", "exec,exec", "exec,"}
+	values := []string{"", "0", "1", "-1", "5", "4096", "1K", "1.5M", "1GiB", "9223372036854775807", "1e9", "strict", "default", "refuse", "strip", "true", "\x00", "١", "exec", "review", "/b,/a/", "bind,exec", "exec,exec", "exec,", "memory", "disk"}
 	for range 20000 {
 		p := Default()
 		for _, v := range []*int64{&p.Root.Inodes, &p.Tmpfs.Inodes, &p.Limits.Pids, (*int64)(&p.Root.Size), (*int64)(&p.Tmpfs.Size), (*int64)(&p.Limits.Memory)} {
 			*v = r.Int64N(1 << (1 + r.UintN(40)))
+		}
+		if r.IntN(2) == 0 {
+			p.Root.Backing = RootDisk
 		}
 		if r.IntN(2) == 0 {
 			p.Seccomp.Profile = "strict"
@@ -180,6 +187,7 @@ func looser(a, b Policy) string {
 	}{
 		{"root.size", int64(a.Root.Size), int64(b.Root.Size)},
 		{"root.inodes", a.Root.Inodes, b.Root.Inodes},
+		{"root.disk", int64(a.Root.Disk), int64(b.Root.Disk)},
 		{"tmpfs.size", int64(a.Tmpfs.Size), int64(b.Tmpfs.Size)},
 		{"limits.pids", a.Limits.Pids, b.Limits.Pids},
 		{"limits.memory", int64(a.Limits.Memory), int64(b.Limits.Memory)},
@@ -195,6 +203,10 @@ func looser(a, b Policy) string {
 	if a.MaxTmpfs(1<<50, true) > b.MaxTmpfs(1<<50, true) || a.Tmpfs.checkMax() != nil {
 		return "tmpfs.max"
 	}
+	if a.Root.OnDisk() && !b.Root.OnDisk() || checkLayer("", a.Root.Disk) != nil {
+		return "root.backing"
+	}
+	a.Root.Backing, a.Root.Disk = b.Root.Backing, b.Root.Disk
 	a.Tmpfs.Max = b.Tmpfs.Max
 	a.Root.Size, a.Root.Inodes, a.Tmpfs.Size, a.Limits.Pids, a.Limits.Memory = b.Root.Size, b.Root.Inodes, b.Tmpfs.Size, b.Limits.Pids, b.Limits.Memory
 	if CheckOwner(a.Binds.Owner) != nil {
@@ -211,7 +223,7 @@ func looser(a, b Policy) string {
 		return "ebpf.block"
 	}
 	a.EBPF = b.EBPF
-	if b.Workspace.All && !a.Workspace.All || a.Workspace.checkSize() != nil {
+	if b.Workspace.All && !a.Workspace.All || checkLayer("", a.Workspace.Size) != nil {
 		return "workspace"
 	}
 	for _, d := range b.Workspace.Wanted {

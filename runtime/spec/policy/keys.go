@@ -53,7 +53,13 @@ var Keys = []Key{
 	{Name: "userns.pool", About: "FIRST:COUNT, the host ids that ranges of 65536 are taken from"},
 	{Name: "userns.ids", About: "more ids from 65536 on, for `exec` (differences.md)"},
 
-	{"root.size", "the ephemeral layer over the image", nil, lowerBound},
+	{
+		"root.backing", "where the ephemeral layer over the image is: \"" + RootDisk + "\": a file system of root.disk (root-on-disk.md)",
+		[]string{RootDisk, RootMemory},
+		later,
+	},
+	{"root.size", "the layer in memory; counts towards limits.memory", nil, lowerBound},
+	{"root.disk", "the layer on disk, taken from the disk of /var/lib/agentjail as a whole", nil, lowerValue},
 	{"root.inodes", "files in it", nil, lowerBound},
 	{"root.engine_links", "false: the engine follows no symbolic link in its view of the root (engines.md)", nil, onlyFalse},
 	{"tmpfs.size", "every other tmpfs, each, without a size of its own (--shm-size, --tmpfs size=)", nil, lowerBound},

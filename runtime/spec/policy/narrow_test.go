@@ -16,6 +16,8 @@ var narrowings = map[string]struct {
 }{
 	"on_loosen":                  {`"strip"`, []string{`"strip"`, `"refuse"`}, []string{`"x"`}},
 	"root.size":                  {`"1GiB"`, []string{`"1GiB"`, `"1m"`}, []string{`"2GiB"`, `"0"`, `-1`, `"lots"`}},
+	"root.backing":               {`"disk"`, []string{`"disk"`, `"memory"`}, []string{`"tape"`}},
+	"root.disk":                  {`"1GiB"`, []string{`"1GiB"`, `"16m"`}, []string{`"2GiB"`, `"1m"`, `"0"`}},
 	"root.inodes":                {`100`, []string{`100`, `1`}, []string{`101`, `0`}},
 	"root.engine_links":          {`false`, []string{`false`}, []string{`true`}},
 	"tmpfs.size":                 {`"1m"`, []string{`"1m"`, `"4k"`}, []string{`"2m"`}},

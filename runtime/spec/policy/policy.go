@@ -110,8 +110,11 @@ func (u *Userns) addIDs(text string) (bool, error) {
 
 // Root caps the ephemeral layer over the image.
 type Root struct {
-	Size   Size  `toml:"size" json:"size"`
-	Inodes int64 `toml:"inodes" json:"inodes"`
+	// Backing is where the layer is: RootMemory, of Size bytes, or RootDisk, of Disk bytes.
+	Backing string `toml:"backing" json:"backing"`
+	Size    Size   `toml:"size" json:"size"`
+	Disk    Size   `toml:"disk" json:"disk"`
+	Inodes  int64  `toml:"inodes" json:"inodes"`
 	// EngineLinks lets an engine follow symbolic links in its view of a jail's root, which
 	// `docker cp` through a link of the image needs. Without it, a lookup by the engine cannot
 	// leave the root while the jail exchanges links (nosymfollow, Linux 5.14 for single mounts;
@@ -384,7 +387,7 @@ func Default() Policy {
 		// systemd's documentation calls 1879048192..2147483647 unused; this
 		// stays below its foreign range (0x7ffe0000).
 		Userns: Userns{Map: MapRange, Pool: pool()},
-		Root:   Root{Size: 1 << 30, Inodes: 1 << 18, EngineLinks: true},
+		Root:   Root{Backing: RootMemory, Size: 1 << 30, Disk: 8 << 30, Inodes: 1 << 18, EngineLinks: true},
 		Tmpfs:  Tmpfs{Size: 256 << 20, Inodes: 1 << 14},
 		Limits: Limits{
 			Pids: 1024, Memory: 4 << 30, Swap: 0, CPUs: 4,

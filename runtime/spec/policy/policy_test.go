@@ -37,6 +37,8 @@ var others = map[string]struct {
 	"userns.pool":          {`"65536:131072"`, idmap.Pool{First: 65536, Count: 131072}},
 	"userns.ids":           {`["65536", "100000"]`, []string{"65536", "100000"}},
 	"root.size":            {`"512MiB"`, Size(512 << 20)},
+	"root.backing":         {`"disk"`, "disk"},
+	"root.disk":            {`"64MiB"`, Size(64 << 20)},
 	"root.inodes":          {`7`, int64(7)},
 	"root.engine_links":    {`false`, false},
 	"tmpfs.size":           {`"1.5M"`, Size(3 << 19)},

@@ -82,12 +82,13 @@ func (w Workspace) checkReview() error {
 	return nil
 }
 
-func (w Workspace) checkSize() error {
-	if w.Size < minWorkspace {
-		return fmt.Errorf("workspace.size = %q: must be at least %q", w.Size, Size(minWorkspace))
+// checkLayer refuses a size that no layer on disk can have.
+func checkLayer(key string, size Size) error {
+	if size < minWorkspace {
+		return fmt.Errorf("%s = %q: must be at least %q", key, size, Size(minWorkspace))
 	}
-	if w.Size > maxWorkspace {
-		return fmt.Errorf("workspace.size = %q: must be at most %q", w.Size, Size(maxWorkspace))
+	if size > maxWorkspace {
+		return fmt.Errorf("%s = %q: must be at most %q", key, size, Size(maxWorkspace))
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func TestLayer(t *testing.T) {
 		}
 	}
 	for _, size := range []Size{0, 16<<20 - 1, 16 << 40} {
-		if (Workspace{Size: size}).checkSize() == nil {
+		if checkLayer("k", size) == nil {
 			t.Errorf("%s is taken", size)
 		}
 	}

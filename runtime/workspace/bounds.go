@@ -1,0 +1,110 @@
+package workspace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
+)
+
+// Bounds are those of all layers on disk of this machine: of views, homes and roots.
+type Bounds struct {
+	// Layers is how many of them jails can have at once: each takes a loop device; 0 sets no bound.
+	Layers int
+	// Free is what a new one leaves free of its disk, in bytes.
+	Free int64
+}
+
+// A use is what a layer is for, in refusals.
+type use struct{ about, remedy string }
+
+var (
+	aView = use{"a view", "`agentjail workspace discard` views that are not needed, or policy: workspace.size"}
+	aHome = use{"a home", "--home empty, or a smaller home.size in a preset of your own"}
+	aRoot = use{"the root's layer", `policy: a smaller root.disk, or root.backing = "memory"`}
+)
+
+// room refuses a layer that the disk has no room for.
+func (b Bounds) room(dir string, size int64, u use) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	free := int64(fs.Bavail) * fs.Bsize
+	switch {
+	case free < size:
+		return u.noRoom(dir, size, free)
+	case free-size < b.Free:
+		return refusal.New(refusal.Workspace, "%s has %d MiB free, the layer takes %d MiB, and %d MiB are to stay free", dir, free>>20, size>>20, b.Free>>20).
+			About("%s", u.about).WithRemedy("%s, or disk.free", u.remedy)
+	}
+	return nil
+}
+
+func (u use) noRoom(dir string, size, free int64) error {
+	return refusal.New(refusal.Workspace, "%s has %d MiB free, and the layer takes %d MiB", dir, free>>20, size>>20).About("%s", u.about).
+		WithRemedy("%s", u.remedy)
+}
+
+// admit refuses a new layer beyond the bounds. Until the result is closed, no other is admitted on
+// this machine.
+func (s Store) admit(size int64, u use) (*os.File, error) {
+	lock, err := s.Bounds.device(u)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Bounds.room(s.Dir, size, u); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// Home refuses a home of a size in a directory that has no room for it.
+func (b Bounds) Home(dir string, size int64) error { return b.room(dir, size, aHome) }
+
+// device refuses one more loop device than jails may have. Until the result is closed, no other
+// call of device on this machine returns.
+func (b Bounds) device(u use) (*os.File, error) {
+	if err := CheckLoop(); err != nil {
+		return nil, fmt.Errorf("%s: %w", u.about, err)
+	}
+	lock, err := os.Open(loopControl)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	n := 0
+	if err == nil && b.Layers > 0 {
+		n, err = Devices()
+	}
+	if err == nil && b.Layers > 0 && n >= b.Layers {
+		err = refusal.New(refusal.Workspace, "jails of this machine have %d layers on disk, of at most %d", n, b.Layers).
+			About("%s", u.about).WithRemedy("end jails that are not needed, or policy: disk.layers")
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// Devices returns how many loop devices of this machine are bound to layers on disk.
+func Devices() (n int, err error) {
+	err = eachBound(func(_ *os.File, info *unix.LoopInfo64) bool {
+		if name, _, _ := bytes.Cut(info.File_name[:], []byte{0}); string(name) == loopName {
+			n++
+		}
+		return false
+	})
+	return n, err
+}
