@@ -27,6 +27,7 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/spec/sandbox/agents"
+	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/runtime/workspace/homes"
 )
 
@@ -265,7 +266,7 @@ func (a *agentRun) prepare(o *sandbox.Options, create *lifecycle.CreateOptions, 
 		}
 		home := homes.Home{
 			Dir: homes.DefaultDir, Program: a.Name, Project: project, UID: o.UID, GID: o.GID, Jail: o.ID,
-			Size: int64(a.Home.Size), Files: a.Home.Files,
+			Size: int64(a.Home.Size), Files: a.Home.Files, Bounds: workspace.Bounds{Free: int64(r.Policy.Disk.Free)},
 		}
 		f, err := home.Open(a.home == homeReset)
 		if err != nil {

@@ -14,7 +14,6 @@ import (
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
-	"agentjail.dev/runtime/workspace"
 )
 
 // openUserNS makes or opens the jail's user namespace.
@@ -44,7 +43,7 @@ func (a *attempt) stageRoot() error {
 		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: a.res.Plan, Sources: in.Sources, Rootfs: in.Root, Mounts: in.Engine.Mounts, Rootless: in.Facts.Host.Rootless,
 		Needed: r.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || in.Facts.Host.SELinux,
 		Single: procfiles.Single(own, machine), Sys: procfiles.Sys(own, machine), UserNS: a.userns.made(), Ledger: r.Store.Ledger(), Key: j.Key,
-		Workspaces: workspace.Of(r.Store), Jail: j.ID, Reviewed: a.o.View, Journal: j.Journal,
+		Workspaces: r.layers(&j.Policy), Jail: j.ID, Reviewed: a.o.View, Journal: j.Journal,
 	})
 	if err != nil {
 		return err

@@ -4,9 +4,17 @@ import (
 	"slices"
 
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 )
+
+// layers is the store of layers on disk, with policy's bounds for new ones.
+func (r *Runtime) layers(p *policy.Policy) workspace.Store {
+	s := workspace.Of(r.Store)
+	s.Bounds = workspace.Bounds{Layers: p.Disk.Layers, Free: int64(p.Disk.Free)}
+	return s
+}
 
 // endViews ends the views of a jail whose processes have ended. A view of an earlier boot stays as
 // it is: what it lacks cannot be known.

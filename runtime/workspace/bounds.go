@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -83,12 +86,12 @@ func (b Bounds) device(u use) (*os.File, error) {
 			break
 		}
 	}
-	n := 0
+	var have Devices
 	if err == nil && b.Layers > 0 {
-		n, err = Devices()
+		have, err = BoundDevices()
 	}
-	if err == nil && b.Layers > 0 && n >= b.Layers {
-		err = refusal.New(refusal.Workspace, "jails of this machine have %d layers on disk, of at most %d", n, b.Layers).
+	if err == nil && b.Layers > 0 && have.All >= b.Layers {
+		err = refusal.New(refusal.Workspace, "jails of this machine have %d layers on disk, of at most %d", have.All, b.Layers).
 			About("%s", u.about).WithRemedy("end jails that are not needed, or policy: disk.layers")
 	}
 	if err != nil {
@@ -98,13 +101,29 @@ func (b Bounds) device(u use) (*os.File, error) {
 	return lock, nil
 }
 
-// Devices returns how many loop devices of this machine are bound to layers on disk.
-func Devices() (n int, err error) {
-	err = eachBound(func(_ *os.File, info *unix.LoopInfo64) bool {
-		if name, _, _ := bytes.Cut(info.File_name[:], []byte{0}); string(name) == loopName {
-			n++
+// Devices are the loop devices of this machine that are bound to layers on disk.
+type Devices struct {
+	All, Roots int
+	// RootBytes is the size of the layers of roots together.
+	RootBytes int64
+}
+
+// BoundDevices counts them.
+func BoundDevices() (d Devices, err error) {
+	err = eachBound(func(device *os.File, info *unix.LoopInfo64) bool {
+		name, _, _ := bytes.Cut(info.File_name[:], []byte{0})
+		switch string(name) {
+		case rootName:
+			d.Roots++
+			if text, err := os.ReadFile("/sys/block/" + filepath.Base(device.Name()) + "/size"); err == nil {
+				sectors, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 54)
+				d.RootBytes += sectors * 512
+			}
+			d.All++
+		case loopName:
+			d.All++
 		}
 		return false
 	})
-	return n, err
+	return d, err
 }

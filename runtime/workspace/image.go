@@ -198,8 +198,9 @@ func openLoop(n int) (*os.File, error) {
 	return os.OpenFile(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 }
 
-// loopName is the name by which loop devices of agentjail's are known (loop(4), lo_file_name).
-const loopName = "agentjail"
+// loopName and rootName are the names by which loop devices of agentjail's are known (loop(4),
+// lo_file_name): the latter of roots, the former of others.
+const loopName, rootName = "agentjail", "agentjail root"
 
 // boundTo returns the loop device of an image, nil if none is bound to it.
 func boundTo(image *os.File) (found *os.File, err error) {
@@ -262,8 +263,8 @@ func CheckHost() error {
 	return err
 }
 
-// bind binds an image to a free loop device, which is released with its last user.
-func bind(image *os.File) (*os.File, error) {
+// bind binds an image to a free loop device, which has a name and is released with its last user.
+func bind(image *os.File, name string) (*os.File, error) {
 	if err := CheckLoop(); err != nil {
 		return nil, err
 	}
@@ -282,7 +283,7 @@ func bind(image *os.File) (*os.File, error) {
 			return nil, err
 		}
 		c := unix.LoopConfig{Fd: uint32(image.Fd()), Size: 4096, Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
-		copy(c.Info.File_name[:], loopName)
+		copy(c.Info.File_name[:], name)
 		if err = unix.IoctlLoopConfigure(int(device.Fd()), &c); err == nil {
 			return device, nil
 		}
@@ -311,7 +312,7 @@ func MountImage(path string, attr int) (*os.File, error) {
 	defer lock.Close()
 	device, err := boundTo(image)
 	if err == nil && device == nil {
-		device, err = bind(image)
+		device, err = bind(image, loopName)
 	}
 	if err != nil {
 		return nil, err

@@ -38,11 +38,11 @@ func (s Store) MountHome(image *os.File, attr int) (*os.File, error) {
 		return nil, err
 	}
 	defer lock.Close()
-	return mountOwn(image, attr)
+	return mountOwn(image, loopName, attr)
 }
 
-func mountOwn(image *os.File, attr int) (*os.File, error) {
-	device, err := bind(image)
+func mountOwn(image *os.File, name string, attr int) (*os.File, error) {
+	device, err := bind(image, name)
 	if err != nil {
 		return nil, err
 	}

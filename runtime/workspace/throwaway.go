@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -22,11 +23,11 @@ func (s Store) ThrowAway(size, files int64, attr int) (*os.File, error) {
 	if err := CheckHost(); err != nil {
 		return nil, fmt.Errorf("%s: %w", aRoot.about, err)
 	}
+	if err := s.CheckDisk(); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of layers: %w", err)
-	}
-	if err := s.onDisk(); err != nil {
-		return nil, err
 	}
 	lock, err := s.admit(size, aRoot)
 	if err != nil {
@@ -52,7 +53,7 @@ func (s Store) ThrowAway(size, files int64, attr int) (*os.File, error) {
 		return nil, err
 	}
 	crash.Point("create.layer")
-	tree, err := mountOwn(image, attr)
+	tree, err := mountOwn(image, rootName, attr)
 	crash.Point("create.mounted")
 	return tree, err
 }
@@ -60,18 +61,37 @@ func (s Store) ThrowAway(size, files int64, attr int) (*os.File, error) {
 // ramfs is the type of a ramfs (statfs(2)).
 const ramfs = 0x858458f6
 
-// onDisk refuses a directory in memory: a layer there would take as much of it, which no limit
+// CheckDisk refuses a store in memory: a layer there would take as much of it, which no limit
 // counts.
-func (s Store) onDisk() error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(s.Dir, &fs); err != nil {
-		return fmt.Errorf("%s: %w", s.Dir, err)
+func (s Store) CheckDisk() error {
+	_, fs, err := s.fileSystem()
+	if err != nil {
+		return err
 	}
 	if int64(fs.Type) != unix.TMPFS_MAGIC && int64(fs.Type) != ramfs {
 		return nil
 	}
 	return refusal.New(refusal.Workspace, "%s is in memory", s.Dir).About("%s", aRoot.about).
 		WithRemedy(`mount a disk there, or policy: root.backing = "memory"`)
+}
+
+// Free returns how many bytes are free where layers are made, and that directory, or the one above
+// it as long as there are none.
+func (s Store) Free() (dir string, free int64, err error) {
+	dir, fs, err := s.fileSystem()
+	return dir, int64(fs.Bavail) * fs.Bsize, err
+}
+
+func (s Store) fileSystem() (dir string, fs unix.Statfs_t, err error) {
+	for dir = s.Dir; ; dir = filepath.Dir(dir) {
+		if err = unix.Statfs(dir, &fs); !errors.Is(err, unix.ENOENT) || dir == "/" {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", dir, err)
+	}
+	return dir, fs, err
 }
 
 // roundFiles rounds a number of files down to one that ext4 can have: mkfs.ext4 would round it up.

@@ -44,7 +44,7 @@ func TestRootOnDisk(t *testing.T) {
 	}
 	// In memory the same is the end of the program that writes.
 	if r := d.Docker("run", "--rm", rt, "--label", "dev.agentjail.root.backing=memory", engine.Busybox, "sh", "-c", large); r.Code == 0 {
-		t.Errorf("a layer in memory takes more than memory: %s", r)
+		t.Errorf("one in memory takes more than memory: %s", r)
 	}
 	if r := d.Docker("exec", id, "sh", "-c", "dd if=/dev/zero of=/more bs=1M count=180"); !strings.Contains(r.Stderr, "No space left on device") {
 		t.Errorf("more than root.disk: %s", r)

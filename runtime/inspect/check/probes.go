@@ -24,6 +24,7 @@ var probes = slices.Concat([]probe{
 	{"init-step", rings.None, "init step into a jail", always, lastStep},
 	{"state", rings.None, "state directory", always, stateDir},
 	{"views", rings.None, "views of directories", never, views},
+	{"layers", rings.None, "layers on disk", func(p policy.Policy) bool { return p.Root.OnDisk() }, layers},
 
 	{"namespaces", rings.Resources, "namespaces", always, plainNamespaces},
 	{"cgroup-namespace", rings.Resources, "cgroup namespace", always, cgroupNamespace},

@@ -32,9 +32,10 @@ var ofUser = map[string]func(*env) answer{
 	"idmapped-mounts": func(*env) answer {
 		return warn(asRoot, "takes a privilege on the machine: files in mounted directories have the ids that the engine maps for the jail")
 	},
-	"views": func(*env) answer { return ok("not for rootless engines") },
-	"lsm":   userLSM,
-	"ebpf":  userPrograms,
+	"layers": func(*env) answer { return ok("not for rootless engines") },
+	"views":  func(*env) answer { return ok("not for rootless engines") },
+	"lsm":    userLSM,
+	"ebpf":   userPrograms,
 }
 
 func userPrivileges(*env) answer {

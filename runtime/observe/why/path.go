@@ -214,7 +214,7 @@ func (p *Path) full() string {
 		return ""
 	case p.Size-p.Used < p.Size/50 || p.Files-p.UsedFiles < p.Files/50:
 		if p.Kind == Layer {
-			return "it is full: root.size, root.inodes and limits.memory"
+			return "it is full: root.size and limits.memory, or root.disk for a layer on disk, and root.inodes"
 		}
 		return "it is full: its size (--shm-size, --tmpfs size=, or tmpfs.size) and tmpfs.inodes"
 	}

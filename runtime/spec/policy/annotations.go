@@ -29,8 +29,8 @@ type annotation struct {
 
 var annotations = []annotation{
 	{"root.backing", "\"memory\" in place of \"disk\"", func(p *Policy, v string) (bool, error) { return p.Root.tightenBacking(v) }},
-	{"root.size", "size of the ephemeral layer in memory", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Root.Size, v) }},
-	{"root.disk", "size of the ephemeral layer on disk", func(p *Policy, v string) (bool, error) { return lowerLayer(&p.Root.Disk, v) }},
+	{"root.size", "size of the ephemeral layer", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Root.Size, v) }},
+	{"root.disk", "the same, on disk", func(p *Policy, v string) (bool, error) { return lowerLayer(&p.Root.Disk, v) }},
 	{"root.inodes", "files in the ephemeral layer", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Root.Inodes, v) }},
 	{"tmpfs.size", "size of every other tmpfs without a size of its own", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Tmpfs.Size, v) }},
 	{"tmpfs.max", "largest size of every other tmpfs", func(p *Policy, v string) (bool, error) { return p.lowerMaxTmpfs(v) }},

@@ -54,12 +54,12 @@ var Keys = []Key{
 	{Name: "userns.ids", About: "more ids from 65536 on, for `exec` (differences.md)"},
 
 	{
-		"root.backing", "where the ephemeral layer over the image is: \"" + RootDisk + "\": a file system of root.disk (root-on-disk.md)",
+		"root.backing", "where the layer over the image is (root-on-disk.md)",
 		[]string{RootDisk, RootMemory},
 		later,
 	},
-	{"root.size", "the layer in memory; counts towards limits.memory", nil, lowerBound},
-	{"root.disk", "the layer on disk, taken from the disk of /var/lib/agentjail as a whole", nil, lowerValue},
+	{"root.size", "the layer, in memory", nil, lowerBound},
+	{"root.disk", "the layer, on disk", nil, lowerValue},
 	{"root.inodes", "files in it", nil, lowerBound},
 	{"root.engine_links", "false: the engine follows no symbolic link in its view of the root (engines.md)", nil, onlyFalse},
 	{"tmpfs.size", "every other tmpfs, each, without a size of its own (--shm-size, --tmpfs size=)", nil, lowerBound},
@@ -163,6 +163,9 @@ var Keys = []Key{
 	{"workspace.files", "files in it: at most one per 4KiB", nil, lowerValue},
 	{Name: "workspace.keep_for", About: "views unused for longer are reported; 0s sets no bound"},
 	{Name: "workspace.keep_size", About: "of all views; the oldest beyond are reported; 0B sets no bound"},
+
+	{Name: "disk.layers", About: "layers on disk at once"},
+	{Name: "disk.free", About: "beside a new one"},
 
 	{
 		"ebpf.block", "what eBPF programs refuse beyond their default: \"exec\", \"trace\", \"connect\", \"bind\"; takes agentjail-journal, " +

@@ -58,6 +58,7 @@ type Policy struct {
 	Shim        Shim           `toml:"shim" json:"shim"`
 	Journal     Journal        `toml:"journal" json:"journal"`
 	Workspace   Workspace      `toml:"workspace" json:"workspace"`
+	Disk        Disk           `toml:"disk" json:"disk"`
 	EBPF        EBPF           `toml:"ebpf" json:"ebpf,omitzero"`
 	// Origin is where it was loaded from; nil for one that was not.
 	Origin *Origin `toml:"-" json:"origin,omitempty"`
@@ -401,6 +402,7 @@ func Default() Policy {
 		Network:   Network{Mode: NetworkNone, Filter: "required"},
 		Journal:   Journal{Enabled: true, Size: 4 << 20, Keep: 1000, KeepSize: 256 << 20, Receipt: ReceiptBrief, Inside: InsideOff},
 		Workspace: Workspace{Size: 2 << 30, Files: 1 << 18, KeepFor: Span(30 * 24 * time.Hour)},
+		Disk:      Disk{Layers: 256, Free: 512 << 20},
 	}
 }
 

@@ -84,6 +84,8 @@ var others = map[string]struct {
 	"workspace.files":      {`1000`, int64(1000)},
 	"workspace.keep_for":   {`"8w"`, Span(8 * 7 * 24 * time.Hour)},
 	"workspace.keep_size":  {`"10GiB"`, Size(10 << 30)},
+	"disk.layers":          {`7`, 7},
+	"disk.free":            {`"5GiB"`, Size(5 << 30)},
 	"ebpf.block":           {`["exec", "bind"]`, []string{"exec", "bind"}},
 	"shim.logs":            {`["/var/log/jails"]`, []string{"/var/log/jails"}},
 	"network.filter":       {`"optional"`, "optional"},

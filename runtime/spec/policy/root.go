@@ -10,6 +10,14 @@ const (
 	RootDisk   = "disk"
 )
 
+// Disk bounds all layers on disk of the machine together: of views, agents' homes and roots.
+type Disk struct {
+	// Layers is how many of them jails can have at once, each with a loop device; 0 sets no bound.
+	Layers int `toml:"layers" json:"layers"`
+	// Free is what a new layer leaves free of its disk.
+	Free Size `toml:"free" json:"free"`
+}
+
 // OnDisk reports whether the ephemeral layer is on disk.
 func (r Root) OnDisk() bool { return r.Backing == RootDisk }
 
@@ -29,7 +37,7 @@ func (r Root) Where() string {
 	return "in memory"
 }
 
-// DiskFiles returns the number of files in a layer on disk: Inodes, unless it is too small for them.
+// DiskFiles returns the number of files in a layer on disk: Inodes, if it is large enough for them.
 func (r Root) DiskFiles() int64 { return min(r.Inodes, int64(r.Disk)/blockOfInode) }
 
 // tightenBacking applies the annotation.

@@ -32,6 +32,8 @@ type Home struct {
 	GID     uint32 `json:"gid"`
 	Jail    string `json:"jail"` // the id of the last jail that had it
 	Size    int64  `json:"size"` // of a new one, in bytes
+	// Bounds are those of layers on disk, for a new one.
+	Bounds workspace.Bounds `json:"-"`
 	// Files are in a new one, with their content, by path.
 	Files map[string]string `json:"-"`
 }
@@ -134,6 +136,9 @@ func (h Home) describe(path string) error {
 // make makes the file, locks it and moves it to its path.
 func (h Home) make(path string) (_ *os.File, err error) {
 	if err := workspace.CheckHost(); err != nil {
+		return nil, err
+	}
+	if err := h.Bounds.Home(filepath.Dir(path), h.Size); err != nil {
 		return nil, err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), unfinished+"*")
