@@ -11,7 +11,8 @@ import (
 // runSteps boots the machine and returns what became of the steps. A machine that goes down by its
 // own kernel is started once more, from the step that it had reached: emulated kernels fail now and
 // then, which does not void the steps before. A machine that goes down without a message of its
-// kernel is not: something inside switched it off, which no test may do.
+// kernel is not: something inside switched it off, which no test may do. One in a step that resets
+// it goes on with the same root disk.
 //
 // boot runs the machine, and makeDisks makes its disks anew.
 func (m machine) runSteps(o options, steps []step, boot, makeDisks func() error) ([]result, error) {
@@ -21,14 +22,22 @@ func (m machine) runSteps(o options, steps []step, boot, makeDisks func() error)
 	booted := boot()
 	results, err := m.results(o.out, steps)
 	var down *downError
-	if err != nil || !errors.As(booted, &down) || down.sign == "" {
+	if err != nil || !errors.As(booted, &down) {
 		return results, errors.Join(booted, err)
 	}
 	at := reached(results)
-	if at == len(steps) {
+	resets := at < len(steps) && steps[at].resets && down.sign == ""
+	if at == len(steps) || down.sign == "" && !resets {
 		return results, booted
 	}
-	logf("%s: its own kernel went down in step %s (%s): once more from there", o.kind, steps[at].name, strings.TrimSpace(down.sign))
+	if resets {
+		logf("%s: step %s reset the machine, which goes on", o.kind, steps[at].name)
+	} else {
+		logf("%s: its own kernel went down in step %s (%s): once more from there", o.kind, steps[at].name, strings.TrimSpace(down.sign))
+		if err := os.RemoveAll(m.path(rootDisk)); err != nil {
+			return results, err
+		}
+	}
 	if err := writeOrder(m.path("work"), steps[at:]); err != nil {
 		return results, err
 	}
@@ -38,7 +47,7 @@ func (m machine) runSteps(o options, steps []step, boot, makeDisks func() error)
 	booted = boot()
 	again, err := m.results(o.out, steps[at:])
 	for i := range again {
-		again[i].repeated = i == 0
+		again[i].repeated = i == 0 && !resets
 	}
 	return append(results[:at:at], again...), errors.Join(booted, err)
 }

@@ -13,9 +13,11 @@ import (
 type fakeBoot struct{ console, sign string }
 
 const (
-	firstEnds = "vm: up\nvm: step one begins, at most 9 s\n=== RUN   TestA\n--- PASS: TestA (0.00s)\nvm: step one ends with status 0 after 12 ms\n"
-	inSecond  = "vm: step two begins, at most 9 s\n=== RUN   TestB\n"
-	secondEnd = "--- PASS: TestB (0.00s)\nvm: step two ends with status 0 after 7 ms\n"
+	firstEnds   = "vm: up\nvm: step one begins, at most 9 s\n=== RUN   TestA\n--- PASS: TestA (0.00s)\nvm: step one ends with status 0 after 12 ms\n"
+	inSecond    = "vm: step two begins, at most 9 s\n=== RUN   TestB\n"
+	resetBegins = "vm: step reset begins, at most 9 s\n=== RUN   TestC\n"
+	resetEnds   = "--- PASS: TestC (0.00s)\nvm: step reset ends with status 0 after 7 ms\n"
+	secondEnd   = "--- PASS: TestB (0.00s)\nvm: step two ends with status 0 after 7 ms\n"
 )
 
 // runFake runs steps one and two in boots that are made up, and returns the results, what is
@@ -24,6 +26,9 @@ func runFake(t *testing.T, boots ...fakeBoot) (results []result, printed string,
 	t.Helper()
 	m := machine{dir: t.TempDir(), kind: "fake"}
 	steps := []step{{name: "one", pkg: "a"}, {name: "two", pkg: "b"}}
+	if strings.Contains(boots[0].console, "reset") {
+		steps[1] = step{name: "reset", pkg: "b", resets: true}
+	}
 	o := options{kind: "fake", out: filepath.Join(t.TempDir(), "out")}
 	if err := os.MkdirAll(m.path("work"), 0o755); err != nil {
 		t.Fatal(err)
@@ -37,6 +42,7 @@ func runFake(t *testing.T, boots ...fakeBoot) (results []result, printed string,
 		t.Fatal(err)
 	}
 	put(m.path("results.img"), "")
+	put(m.path(rootDisk), "")
 	results, err = m.runSteps(o, steps, func() error {
 		if len(orders) == len(boots) {
 			t.Fatal("the machine is started once more than it may be")
@@ -46,6 +52,9 @@ func runFake(t *testing.T, boots ...fakeBoot) (results []result, printed string,
 			t.Fatal(err)
 		}
 		b := boots[len(orders)]
+		if _, err := os.Lstat(m.path(rootDisk)); len(orders) == 1 && (err == nil) != steps[1].resets {
+			t.Errorf("the root disk of the second boot: %v", err)
+		}
 		orders = append(orders, string(order))
 		put(m.path("console"), b.console)
 		if strings.HasSuffix(b.console, "vm: off\n") {
@@ -74,6 +83,18 @@ func TestMachineGoesDown(t *testing.T) {
 	}
 	if results[0].took.Milliseconds() != 12 || !strings.Contains(printed, "two: the second try: the machine's own kernel had gone down") {
 		t.Errorf("%v\n%s", results[0].took, printed)
+	}
+}
+
+// TestMachineResets: a machine that a step resets goes on in that step with the same root disk, and one that resets once more is down.
+func TestMachineResets(t *testing.T) {
+	results, printed, orders, err := runFake(t, fakeBoot{firstEnds + resetBegins, ""}, fakeBoot{resetBegins + resetEnds + "vm: off\n", ""})
+	if err != nil || len(orders) != 2 || orders[1] != "reset 0\n" || results[1].status != 0 || strings.Contains(printed, "second try") {
+		t.Errorf("%v, boots with %q, %+v\n%s", err, orders, results, printed)
+	}
+	var de *downError
+	if _, _, orders, err = runFake(t, fakeBoot{firstEnds + resetBegins, ""}, fakeBoot{resetBegins, ""}); !errors.As(err, &de) || len(orders) != 2 {
+		t.Errorf("twice: %v, %d boots", err, len(orders))
 	}
 }
 

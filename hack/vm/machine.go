@@ -74,6 +74,9 @@ var kinds = map[string]kind{
 	"cloud":    {line: withAppArmor, processors: "1", userData: "hack/cloud/user-data.yaml"},
 }
 
+// rootDisk has what the guest writes to its root, over the image.
+const rootDisk = "root.qcow2"
+
 func (m machine) path(name string) string { return filepath.Join(m.dir, name) }
 
 // makeDisks makes the work disk from its directory, and an empty one for results.
@@ -149,7 +152,7 @@ func (m machine) boot(ctx context.Context, accel string) error {
 		return err
 	}
 	logf("%s: %v: emulating", m.kind, err)
-	if err := os.WriteFile(verdict, nil, 0o644); err != nil {
+	if err := errors.Join(os.WriteFile(verdict, nil, 0o644), os.RemoveAll(m.path(rootDisk))); err != nil {
 		return err
 	}
 	return m.bootWith(ctx, "tcg")
@@ -159,10 +162,12 @@ func (m machine) boot(ctx context.Context, accel string) error {
 func (m machine) bootWith(ctx context.Context, accel string) error {
 	// What the guest writes to its root goes into an overlay: the cached image stays as it was
 	// made.
-	overlay := m.path("root.qcow2")
-	if out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw",
-		"-b", filepath.Join(m.guest, "root.img"), overlay).CombinedOutput(); err != nil {
-		return fmt.Errorf("make the overlay disk: %w\n%s", err, out)
+	overlay := m.path(rootDisk)
+	if _, err := os.Lstat(overlay); errors.Is(err, os.ErrNotExist) {
+		if out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw",
+			"-b", filepath.Join(m.guest, "root.img"), overlay).CombinedOutput(); err != nil {
+			return fmt.Errorf("make the overlay disk: %w\n%s", err, out)
+		}
 	}
 	cpu := []string{"-accel", emulation, "-cpu", "max"}
 	if accel == "kvm" {

@@ -34,6 +34,8 @@ type step struct {
 	only []string
 	part string
 	left string
+	// resets reports that it resets the machine once, and goes on when that is up again.
+	resets bool
 	// packages reports that it installs agentjail's packages, in two versions.
 	packages bool
 	// tools are programs that hack/tools builds and that its tests call; the guest finds them in
@@ -68,6 +70,13 @@ var suites = []suite{
 		name: "inside", what: "what only a kernel with this security module and control groups version 2 can show",
 		on:    []string{"apparmor", "selinux"},
 		steps: []step{tests("hack/vm/inside", 30*time.Minute)},
+	},
+	{
+		name: "reset", what: "a view that a jail has when the machine is reset",
+		on: []string{"engines"},
+		steps: []step{{
+			name: "reset", pkg: "hack/vm/inside/reset", limit: 5 * time.Minute, resets: true,
+		}},
 	},
 	{
 		name: "systemd", what: "control groups that systemd makes",
