@@ -157,7 +157,7 @@ test-delegates: testlane ## what depends on the delegate, over the newest runc a
 test-docker: testlane ## what depends on the engine, over Docker 29, by path and by the shim; a part of moby's own tests
 	@status=0; for d in 29-overlay2 29-shim; do \
 		$(call tests,docker-$$d,test-docker) -packages ./tests/e2e -args -per-engine $(ROOT) env AGENTJAIL_TEST_DOCKER=$$d CGO_ENABLED=0 \
-			hack/with-cgroups.sh hack/alone.sh $(GO) test -v -count=1 -timeout 20m || status=$$?; \
+			hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh runc-new $(GO) test -v -count=1 -timeout 20m || status=$$?; \
 	done; \
 	$(MAKE) conformance SUITE=moby CONFORMANCE='-subjects jails -only ^integration/volume$$$$' || status=$$?; exit $$status
 

@@ -51,7 +51,7 @@ func normalise(a *anypb.Any) (*options.Options, error) {
 	default:
 		err = errors.New("unknown kind")
 	}
-	if n == (name{}) {
+	if n.policy == "" {
 		n.policy = ownPolicy()
 	}
 	if err == nil {

@@ -216,6 +216,7 @@ type ImageConfig struct {
 	Env        []string `json:"Env,omitempty"`
 	Entrypoint []string `json:"Entrypoint,omitempty"`
 	Cmd        []string `json:"Cmd,omitempty"`
+	WorkingDir string   `json:"WorkingDir,omitempty"`
 
 	Labels map[string]string `json:"Labels,omitempty"`
 }

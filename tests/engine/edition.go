@@ -42,6 +42,9 @@ func chosenEdition() (Edition, error) {
 	return e, nil
 }
 
+// Edition is the engine's.
+func (e *Engine) Edition() Edition { return e.edition }
+
 // Needs skips a test of an edition that cannot be built here: the virtual machines have no Go.
 func (e Edition) Needs(t testing.TB) {
 	t.Helper()

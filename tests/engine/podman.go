@@ -254,6 +254,9 @@ func (p *PodmanPlace) Inside(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// InNetns runs f in the place's network namespace.
+func (p *PodmanPlace) InNetns(f func() error) error { return p.place.InNetns(f) }
+
 // InsideAsUser prepares any command inside the place, as RootlessUser, as after a login.
 func (p *PodmanPlace) InsideAsUser(ctx context.Context, args ...string) *exec.Cmd {
 	id := fmt.Sprint(RootlessUID)
