@@ -5,6 +5,7 @@
 package facts
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -188,7 +189,7 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 		if err != nil {
 			return fmt.Errorf("mount at %s: %w", m.Destination, err)
 		}
-		if at := p.docker.image(m.Destination); at != "" {
+		if at := cmp.Or(p.docker.image(m.Destination), bindsource.PodImage(p.Sources[i].Path, p.Engine)); at != "" {
 			if err := p.Sources[i].SetImage(at, p.Engine); err != nil {
 				return fmt.Errorf("mount at %s: %w", m.Destination, err)
 			}

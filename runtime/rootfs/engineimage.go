@@ -26,7 +26,7 @@ func (s *stager) cloneEngineImage(b plan.Bind, src *bindsource.Source) (*os.File
 	if b.Owner != plan.OwnerSame {
 		return s.cloneDirect(b, src)
 	}
-	found, err := findLayers(src.File, src.ImageRoot, s.Mounts)
+	found, err := imageLayers(src, s.Mounts)
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +46,24 @@ func (s *stager) cloneEngineImage(b plan.Bind, src *bindsource.Source) (*os.File
 	b.Owner = plan.OwnerNone
 	s.notes = append(s.notes, fmt.Sprintf("image at %s: its owners show as 65534, since its layers cannot be idmapped", s.Spec.Mounts[b.Index].Destination))
 	return s.cloneDirect(b, src)
+}
+
+// imageLayers finds the layers of an image where the engine has mounted it. The source may be a
+// directory in it, which is no mount.
+func imageLayers(src *bindsource.Source, mounts *bindsource.Mounts) (layers, error) {
+	root, err := OpenDir(src.ImageRoot)
+	if err != nil {
+		return layers{}, err
+	}
+	defer root.Close()
+	var own, st unix.Stat_t
+	if err := errors.Join(unix.Fstat(int(src.File.Fd()), &own), unix.Fstat(int(root.Fd()), &st)); err != nil {
+		return layers{}, fmt.Errorf("%s: %w", src.ImageRoot, err)
+	}
+	if own.Dev != st.Dev {
+		return layers{}, fmt.Errorf("%s is not the image of %s any more", src.ImageRoot, src.Path)
+	}
+	return findLayers(root, src.ImageRoot, mounts)
 }
 
 // mountEngineImage mounts an image over the clone of its layers, and the mounted part of it at a

@@ -168,3 +168,32 @@ func TestStagedVolumes(t *testing.T) {
 		}
 	})
 }
+
+// TestImageVolume: an image as a pod's volume, or a directory of it, is read-only and has the image's owners in the jail.
+func TestImageVolume(t *testing.T) {
+	on(t, 1, func(t *testing.T, n *node) { // containerd from 2.1 on
+		p := n.pod(t, "agentjail")
+		c := p.container("reader", idle, func(c *runtimeapi.ContainerConfig) {
+			for at, sub := range map[string]string{"/im": "", "/etc2": "etc"} {
+				c.Mounts = append(c.Mounts, &runtimeapi.Mount{ContainerPath: at, Readonly: true, Image: &runtimeapi.ImageSpec{Image: image}, ImageSubPath: sub})
+			}
+		})
+		for run, want := range map[string]string{
+			"stat -c %u:%g /im/bin/busybox /im/home/app; cat /etc2/image-secret; /im/bin/busybox echo runs": "0:0\n1000:1000\nonly for root of the image\nruns",
+			"for f in /im/new /etc2/passwd; do echo x 2>/dev/null >>$f || echo refused; done":               "refused\nrefused",
+			"grep -c ' /im .*ro,nosuid,nodev' /proc/mounts":                                                 "1",
+		} {
+			if out, _ := c.exec(run); out != want {
+				t.Errorf("%s: %q, not %q", run, out, want)
+			}
+		}
+		// Another pod has none of it, not by its place either.
+		at, err := filepath.Glob(filepath.Join(n.State(), "io.containerd.grpc.v1.cri/image-volumes", p.id, "*"))
+		if err != nil || len(at) != 1 {
+			t.Fatalf("images of the pod: %q, %v", at, err)
+		}
+		if _, err := n.pod(t, "agentjail").start("other", idle, mount(at[0], "/im", true)); err == nil || !strings.Contains(err.Error(), "an engine keeps its containers in") {
+			t.Errorf("another pod's image: %v", err)
+		}
+	})
+}

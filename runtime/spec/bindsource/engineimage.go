@@ -28,6 +28,23 @@ func (s *Source) setSubpath(e Engine) {
 	}
 }
 
+// imageVolumes is where containerd mounts images that a pod has as volumes, below its own state:
+// each at the id of the pod's sandbox and the digest of the image (containerd, internal/cri/server,
+// mutateImageMount).
+const imageVolumes = "/io.containerd.grpc.v1.cri/image-volumes/"
+
+// PodImage is where containerd has mounted the image that a path lies in, for the container's own
+// pod; "" where it is no such path.
+func PodImage(path string, e Engine) string {
+	before, rest, _ := strings.Cut(path, imageVolumes)
+	sandbox, rest, _ := strings.Cut(rest, "/")
+	digest, _, _ := strings.Cut(rest, "/")
+	if len(sandbox) != 64 || len(digest) != 64 || !slices.Contains(e.IDs, sandbox) {
+		return ""
+	}
+	return before + imageVolumes + sandbox + "/" + digest
+}
+
 // SetImage makes a source an image's, of which the engine's record reports that it is mounted at
 // root for this container. A source elsewhere than on that mount's file system, or whose root is
 // not in the engine's storage, stays as it is.
