@@ -179,14 +179,6 @@ spec:
   - {name: main, image: "$IMAGE", command: [sleep, "100000"], volumeMounts: [{name: v, mountPath: /image}]}
   volumes: [{name: v, image: {reference: "$IMAGE", pullPolicy: IfNotPresent}}]
 `)
-	if h.jail() {
-		// Not yet distinguished from a directory of the node's.
-		eventually(t, "the refusal", func() (string, bool) {
-			out := h.in(t, "get", "pod", "image-volume", "-o", "jsonpath={.status.containerStatuses[0].state}{.status.containerStatuses[0].lastState}")
-			return out, strings.Contains(out, "refused:") && strings.Contains(out, "image-volumes")
-		})
-		return "refused"
-	}
 	h.ready(t, "pod/image-volume")
 	expect(t, "the image's files", h.sh(t, "image-volume", "cat /image/etc/not-executable; touch /image/new 2>/dev/null || echo read-only"), "no program\nread-only")
 	return ""
