@@ -201,7 +201,7 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 			p.Sources[i].FindSetID(limits)
 		}
 		p.Sources[i].ThrowAway = away
-		if image {
+		if image || away {
 			if err := p.Sources[i].SetReadOnlyImage(p.Engine); err != nil {
 				return fmt.Errorf("mount at %s: %w", m.Destination, err)
 			}

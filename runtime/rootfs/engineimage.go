@@ -66,10 +66,10 @@ func imageLayers(src *bindsource.Source, mounts *bindsource.Mounts) (layers, err
 	return findLayers(root, src.ImageRoot, mounts)
 }
 
-// mountEngineImage mounts an image over the clone of its layers, and the mounted part of it at a
-// path that attachBinds has made.
+// mountEngineImage mounts an image over the clone of its layers, beside a path of attachBinds', and
+// puts the mounted part of it in the place of that clone.
 func (s *stager) mountEngineImage(b plan.Bind, i engineImage, at string) error {
-	low, all := at+".low", at+".all"
+	low, all := at+".layers", at+".all"
 	if err := errors.Join(os.Mkdir(low, 0o711), os.Mkdir(all, 0o711)); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *stager) mountEngineImage(b plan.Bind, i engineImage, at string) error {
 	}
 	s.binds[b.Index].Close()
 	s.binds[b.Index] = os.NewFile(uintptr(tree), b.Source)
-	return unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	return nil
 }
 
 // mountLayers mounts layers below a directory, the topmost first, read-only.

@@ -379,7 +379,8 @@ func (s *stager) attachBinds() error {
 			if err := s.mountEngineImage(b, i, at); err != nil {
 				return fmt.Errorf("the image at %s: %w", s.Spec.Mounts[b.Index].Destination, err)
 			}
-		} else if b.Storage == plan.StorageThrowAway {
+		}
+		if b.Storage == plan.StorageThrowAway {
 			if err := s.mountThrowAway(b, at); err != nil {
 				return fmt.Errorf("%s: %w", b.Source, err)
 			}

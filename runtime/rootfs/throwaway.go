@@ -21,9 +21,13 @@ func IsThrowAway(upper string) bool {
 	return strings.HasSuffix(upper, throwAwayUpper) && !strings.Contains(upper, "/")
 }
 
-// cloneLower clones a directory whose changes end with the jail (plan.StorageThrowAway), read-only.
+// cloneLower clones a directory or an image whose changes end with the jail
+// (plan.StorageThrowAway), read-only.
 func (s *stager) cloneLower(b plan.Bind, src *bindsource.Source) (*os.File, error) {
 	b.ReadOnly = true
+	if src.Role == bindsource.EngineImage {
+		return s.cloneEngineImage(b, src)
+	}
 	return s.cloneDirect(b, src)
 }
 
