@@ -50,6 +50,7 @@ var measures = []struct {
 	{"layers", (*bench).layers},
 	{"docker", (*bench).dockerRuns},
 	{"ctr", (*bench).ctrRuns},
+	{"engines", (*bench).today},
 	{"parallel", (*bench).parallel},
 	{"crowd", (*bench).crowd},
 	{"loops", (*bench).loops},

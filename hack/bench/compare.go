@@ -66,8 +66,14 @@ var startPairs = []pair{
 	{"unrested", "create to delete, without rest", side{kind: jailedDocker}, side{kind: bareDocker}, atMost(1.10, "at most 1.10"), 3},
 	{"cycle", "create to delete, against gVisor", side{kind: jailedDocker}, side{alone, "gVisor", ""}, nil, 0},
 	{"layers", "create to delete", side{kind: jailedDocker}, side{kind: bareDocker}, nil, 0},
-	{"docker", "docker run", side{kind: wholeDockerJailed}, side{kind: wholeDocker}, atMost(1.03, "at most 1.03"), 1.6},
+	{"docker", "docker run, the distribution's Docker", side{kind: wholeDockerJailed}, side{kind: wholeDocker}, atMost(1.03, "at most 1.03"), 1.6},
 	{"ctr", "ctr run", side{kind: wholeCtrJailed}, side{kind: wholeCtr}, nil, 0},
+	{"engines", dockerRun, side{engineJailed, "", dockerRun}, side{engineAlone, "", dockerRun}, atMost(1, "at most 1.00"), 0},
+	{"engines", dockerLone, side{engineJailed, "", dockerLone}, side{engineAlone, "", dockerLone}, atMost(1, "at most 1.00"), 0},
+	{"engines", dockerExec, side{engineJailed, "", dockerExec}, side{engineAlone, "", dockerExec}, atMost(1, "at most 1.00"), 0},
+	{"engines", podmanRun, side{engineJailed, "", podmanRun}, side{engineAlone, "", podmanRun}, atMost(1, "at most 1.00"), 0},
+	{"engines", ctrRun, side{engineJailed, "", ctrRun}, side{engineAlone, "", ctrRun}, atMost(1, "at most 1.00"), 0},
+	{"engines", podStart, side{engineJailed, "", podStart}, side{engineAlone, "", podStart}, atMost(1, "at most 1.00"), 0},
 	{"parallel", "starts per second", side{kind: jailedDocker}, side{kind: bareDocker}, nil, 0},
 	{"parallel", "starts per second without agentjail against with", side{bareDocker, "", "4 at once"}, side{jailedDocker, "", "4 at once"}, atMost(1/0.95, "at most 1.05"), 0},
 	{"crowd", "last start in a crowd against the first", side{jailedDocker, "", lastStarts}, side{jailedDocker, "", firstStarts}, atMost(1.2, "at most 1.20"), 0},
@@ -149,7 +155,7 @@ func (p pair) of(a, b *measured) comparison {
 	if a.Delegate != b.Delegate {
 		c.Delegate += " : " + b.Delegate
 	}
-	if a.Variant == b.Variant {
+	if a.Variant == b.Variant && a.Variant != p.what {
 		c.Variant = a.Variant
 	}
 	if a.CPU != 0 && b.CPU != 0 {

@@ -46,7 +46,7 @@ func startCRIO() (*crioNode, error) {
 		manager = "systemd"
 	}
 	c, err := engine.StartCRIO(program, manager, func(c *engine.CRIO) error {
-		layer, err := pauseLayer(c.Dir)
+		layer, err := engine.PauseLayer(c.Dir)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,8 @@ func startCRIO() (*crioNode, error) {
 		if err != nil || !bytes.Contains(out, []byte(": written")) {
 			return fmt.Errorf("agentjail install crio: %w: %s", err, out)
 		}
-		return writeCNI(c.Dir)
+		_, err = engine.WriteCNI(c.Dir)
+		return err
 	})
 	if err != nil {
 		return nil, err

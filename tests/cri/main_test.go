@@ -3,9 +3,7 @@
 package cri
 
 import (
-	"archive/tar"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -166,7 +164,7 @@ func startNode(binary string) (*node, error) {
 	if err := c.ImportBusybox(criNamespace); err != nil {
 		return fail(err)
 	}
-	layer, err := pauseLayer(c.Dir)
+	layer, err := engine.PauseLayer(c.Dir)
 	if err != nil {
 		return fail(err)
 	}
@@ -206,11 +204,12 @@ func register(c *engine.Containerd, agentjail, containerd string) error {
 // that an administrator can configure.
 func criConfig(c *engine.Containerd, byName, byNetName, refuse, refusals, namesKey, names string) string {
 	const cri = `plugins."io.containerd.grpc.v1.cri"`
-	conf := fmt.Sprintf("[%s]\nsandbox_image = %q\nrestrict_oom_score_adj = true\n[%s.cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = %q\n[%s.containerd]\ndefault_runtime_name = \"plain\"\n",
-		cri, pauseImage, cri, filepath.Join(c.Dir, "cni"), cri)
-	if err := writeCNI(c.Dir); err != nil {
+	cni, err := engine.WriteCNI(c.Dir)
+	if err != nil {
 		panic(err)
 	}
+	conf := fmt.Sprintf("[%s]\nsandbox_image = %q\nrestrict_oom_score_adj = true\n[%s.cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = %q\n[%s.containerd]\ndefault_runtime_name = \"plain\"\n",
+		cri, pauseImage, cri, cni, cri)
 	for _, r := range []struct{ name, kind, key, value string }{
 		{"plain", "io.containerd.runc.v2", "BinaryName", "/usr/bin/runc"},
 		// The shim by its own name, which options of another kind reach.
@@ -227,46 +226,4 @@ func criConfig(c *engine.Containerd, byName, byNetName, refuse, refusals, namesK
 			cri, r.name, r.kind, cri, r.name, r.key, r.value)
 	}
 	return conf
-}
-
-// writeCNI configures a bridge in the engine's own network namespace.
-func writeCNI(dir string) error {
-	conf, err := json.Marshal(map[string]any{
-		"cniVersion": "0.4.0", "name": "pods",
-		"plugins": []any{map[string]any{
-			"type": "bridge", "bridge": "cni0", "isGateway": true,
-			"ipam": map[string]any{
-				"type": "host-local", "dataDir": filepath.Join(dir, "ipam"),
-				"ranges": [][]map[string]string{{{"subnet": "10.77.0.0/16"}}}, "routes": []map[string]string{{"dst": "0.0.0.0/0"}},
-			},
-		}},
-	})
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "cni"), 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "cni", "10-pods.conflist"), conf, 0o600)
-}
-
-// pauseLayer is the file tree of the image whose program holds a pod's namespaces.
-func pauseLayer(dir string) ([]byte, error) {
-	out := filepath.Join(dir, "pause")
-	if err := engine.Build("./tests/cri/pause", out); err != nil {
-		return nil, err
-	}
-	program, err := os.ReadFile(out)
-	if err != nil {
-		return nil, err
-	}
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	if err := w.WriteHeader(&tar.Header{Name: "pause", Mode: 0o755, Size: int64(len(program)), Typeflag: tar.TypeReg}); err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(program); err != nil {
-		return nil, err
-	}
-	return layer.Bytes(), w.Close()
 }

@@ -55,7 +55,9 @@ func imageArchive(w io.Writer, name string, layer []byte, config ImageConfig) er
 	tarLayer := blob("layer.v1.tar", layer)
 	conf := blob("config.v1+json", jsonOf(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux", "config": config,
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []any{tarLayer["digest"]}},
+		// Builders count the layers here.
+		"history": []any{map[string]string{"created_by": fmt.Sprintf("CMD %q LABEL %q", config.Cmd, config.Labels)}},
+		"rootfs":  map[string]any{"type": "layers", "diff_ids": []any{tarLayer["digest"]}},
 	}))
 	manifest := blob("manifest.v1+json", jsonOf(map[string]any{
 		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": conf, "layers": []any{tarLayer},
