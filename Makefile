@@ -43,8 +43,8 @@ DELEGATE ?= auto
 NEIGHBORS ?= ./tests/sandbox ./tests/crash
 # Which suite make conformance runs, over which delegate, and where those are cloned that are no Go modules.
 SUITE ?= all
-# Docker 29 needs a newer runc than Debian 12 has.
-CONFORMANCE_DELEGATE ?= $(shell $(if $(filter moby,$(SUITE)),hack/tools/build.sh runc,PATH=$$PATH:/usr/sbin command -v runc))
+# Docker 29 and containerd 2.4 need a newer runc than Debian 12 has; its Podman has crun.
+CONFORMANCE_DELEGATE ?= $(shell $(if $(filter moby critest,$(SUITE)),hack/tools/build.sh runc,PATH=$$PATH:/usr/sbin command -v $(if $(filter podman,$(SUITE)),crun,runc)))
 CONFORMANCE_DIR ?= $(OUT)/suites
 
 # How many minutes all tests may take: what does not fit is left out, and reported. Without a budget there is no limit.
@@ -161,7 +161,7 @@ test-docker: testlane ## what depends on the engine, over Docker 29, by path and
 	done; \
 	$(MAKE) conformance SUITE=moby CONFORMANCE='-subjects jails -only ^integration/volume$$$$' || status=$$?; exit $$status
 
-conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools, shimtest, moby or all, CONFORMANCE_DELEGATE=PATH
+conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools, shimtest, moby, critest, podman or all, CONFORMANCE_DELEGATE=PATH
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/conformance.bin ./hack/conformance
 	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh $(CONFORMANCE_DELEGATE) unshare --mount --propagation private \
 		$(OUT)/conformance.bin -suite $(SUITE) -delegate $(CONFORMANCE_DELEGATE) -from $(CONFORMANCE_DIR) -out $(OUT)/conformance $(CONFORMANCE)

@@ -9,9 +9,9 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// What today's engines do, from the outside: Docker 29, the Podman that is installed, and the newest
-// containerd, by ctr and by CRI. Each has Docker's seccomp profile, which is also containerd's and
-// Podman's by default.
+// What today's engines do, from the outside: Docker 29, the Podman that is installed, and the
+// newest containerd, by ctr and by CRI. Each has Docker's seccomp profile, which is also
+// containerd's and Podman's by default.
 const (
 	engineAlone  kind = "engine, runtime alone"
 	engineJailed kind = "engine, agentjail"

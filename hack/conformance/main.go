@@ -57,7 +57,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "dist/conformance", "`DIR` for the output of the suites")
 	subjects := flag.String("subjects", passthrough+","+jails, "what to compare with the delegate")
 	only := flag.String("only", "", "run the files, or packages, of a suite that match `PATTERN`")
-	flag.StringVar(&o.tests, "tests", "", "of moby's suite, run the tests that match `PATTERN`")
+	flag.StringVar(&o.tests, "tests", "", "of moby's suite and critest, run the tests that match `PATTERN`")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often a difference has to be seen to count")
 	flag.BoolVar(&o.reuse, "reuse", false, "run only what an earlier call with the same -out has not")
 	flag.BoolVar(&o.draft, "draft", false, "print lines for the reviewed list where one is missing")

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/tests/engine"
 )
 
@@ -95,7 +96,7 @@ func onDocker(ctx context.Context, delegate, path, log, dir string, args []strin
 	}
 	defer func() {
 		// Where the tests have the sockets of their dockerds.
-		err = errors.Join(err, e.Close(), os.RemoveAll("/tmp/dxr"), os.RemoveAll("/tmp/docker-integration"))
+		err = errors.Join(err, e.Close(), removeMounted("/tmp/dxr"), removeMounted("/tmp/docker-integration"))
 	}()
 	if err := mobyImages(ctx, e); err != nil {
 		return err
@@ -120,6 +121,21 @@ func onDocker(ctx context.Context, delegate, path, log, dir string, args []strin
 		"PATH=" + strings.Join(append(append([]string{own}, programs...), os.Getenv("PATH")), ":"),
 	}
 	return e.InNetns(func() error { return command(ctx, dir, log, env, args...) })
+}
+
+// removeMounted removes a directory with what is mounted in it: a test that fails leaves the
+// network namespaces of its dockerd.
+func removeMounted(dir string) error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if at := strings.Fields(line)[1]; pathname.Below(at, dir) {
+			_ = unix.Unmount(at, unix.MNT_DETACH)
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // mobyImages makes stand-ins for the images that moby's tests would pull.

@@ -62,13 +62,7 @@ func shimSuite(ctx context.Context, o *options, version string) ([]unit, error) 
 		return nil, err
 	}
 	return []unit{{name: "shimtest", run: func(ctx context.Context, path, log string) error {
-		subject := alone
-		for _, s := range []string{passthrough, jails} {
-			if filepath.Base(filepath.Dir(path)) == s {
-				subject = s
-			}
-		}
-		config, err := json.Marshal(map[string]any{"shim_binary": shims[subject], "uid": 0, "skip": shimSkip})
+		config, err := json.Marshal(map[string]any{"shim_binary": shims[subjectOf(path)], "uid": 0, "skip": shimSkip})
 		if err != nil {
 			return err
 		}
@@ -120,7 +114,7 @@ func profileForShims(delegate string) error {
 		return fmt.Errorf("mounting over %s: %w", dir, err)
 	}
 	// The suite has its pipes in directories of its own, as no engine has.
-	text := fmt.Sprintf("delegate = %q\nshim.logs = [%q]\n[policies.passthrough]\npassthrough = true\n", delegate, filepath.Clean(os.TempDir()))
+	text := fmt.Sprintf("delegate = %q\nshim.logs = [%q]\n[policies.passthrough]\npassthrough = true\n[policies.net.network]\nmode = \"engine\"\n", delegate, filepath.Clean(os.TempDir()))
 	return os.WriteFile(policy.DefaultPath, []byte(text), 0o644)
 }
 

@@ -15,7 +15,14 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-var suites = []suite{{"runc", runcSuite}, {"runtime-tools", toolsSuite}, {"shimtest", shimSuite}, {"moby", mobySuite}}
+var suites = []suite{
+	{"runc", runcSuite},
+	{"runtime-tools", toolsSuite},
+	{"shimtest", shimSuite},
+	{"moby", mobySuite},
+	{"critest", critestSuite},
+	{"podman", podmanSuite},
+}
 
 // versionOf is a delegate's name and version, as "runc-1.1.5".
 func versionOf(path string) (string, error) {
