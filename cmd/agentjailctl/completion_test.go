@@ -26,7 +26,7 @@ func TestBashCompletion(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"agentjail comp":                     "completion",
-		"agentjail network ":                 "check log reload restart --help -h",
+		"agentjail network ":                 "check log reload restart allow deny pending --help -h",
 		"agentjail --root /x install do":     "docker",
 		"agentjail install docker --dr":      "--dry-run",
 		"agentjail install docker --name ":   "",

@@ -22,6 +22,7 @@ const formVersion = "/1"
 const (
 	eventForm        = "agentjail.event" + formVersion
 	networkEventForm = "agentjail.network.event" + formVersion
+	waitingForm      = "agentjail.network.waiting" + formVersion
 	verifiedForm     = "agentjail.journal.verified" + formVersion
 )
 

@@ -23,7 +23,7 @@ import (
 func networkCommand() *cli.Command {
 	return &cli.Command{
 		Name: "network", Usage: "check a jail's network by name, and change its rules",
-		Subcommands: []*cli.Command{
+		Subcommands: append([]*cli.Command{
 			{
 				Name: "check", Usage: "check whether a jail may connect to a name, and by which rule", ArgsUsage: "CONTAINER NAME[:PORT]",
 				Description: "The default port is 443. Exit status 1 if the jail may not connect. No name server is\nqueried: the addresses of the name are checked when the jail connects.",
@@ -38,7 +38,7 @@ func networkCommand() *cli.Command {
 				Action: networkLog,
 			},
 			networkReloadCommand(), networkRestartCommand(),
-		},
+		}, decideCommands()...),
 	}
 }
 

@@ -1,21 +1,27 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/otlp"
 	"agentjail.dev/runtime/observe/journal/sources"
+	"agentjail.dev/runtime/spec/network"
 )
 
 func watchCommand() *cli.Command {
@@ -23,10 +29,12 @@ func watchCommand() *cli.Command {
 		Name: "watch", Usage: "print events of jails as they happen, one line each", ArgsUsage: "[CONTAINER...]",
 		Description: `All jails of the host, or those whose ids are or begin with CONTAINER, also such as are
 made later. It continues until it is interrupted or its reader is gone. Earlier
-events are in ` + "`agentjail journal`" + `.`,
+events are in ` + "`agentjail journal`" + `. At a terminal, and with --approve, jails whose policy has
+network.approval = "prompt" wait for an answer when they want a name that no rule has.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line (docs/journal.md)"},
 			&cli.BoolFlag{Name: "denied", Usage: "only what was refused, limits that were met, and alerts"},
+			&cli.BoolFlag{Name: "approve", Usage: "have names that no rule has wait for an answer, which is given here or by `agentjail network allow`"},
 			&cli.StringFlag{Name: "to", Usage: "write to `FILE`, unix:SOCKET or otlp:http://HOST:4318 (an OpenTelemetry collector) instead of standard output"},
 		},
 		Action: watch,
@@ -51,6 +59,10 @@ func watch(c *cli.Context) error {
 		return errors.Join(err, end())
 	}
 	defer f.Close()
+	write, err = askHere(ctx, c, write)
+	if err != nil {
+		return errors.Join(err, end())
+	}
 	err = f.Run(ctx, func(e journal.Event) error {
 		if c.Bool("denied") && !e.Refused() && e.Verdict != journal.VerdictAlert {
 			return nil
@@ -61,6 +73,56 @@ func watch(c *cli.Context) error {
 		err = nil
 	}
 	return errors.Join(err, end())
+}
+
+// askHere attaches this process to the jails whose names it can decide on, if it is to decide: a
+// run that only records events must not have jails wait. It returns write, which then may be called
+// by several goroutines.
+func askHere(ctx context.Context, c *cli.Context, write func(*journal.Event) error) (func(*journal.Event) error, error) {
+	out, isFile := c.App.Writer.(*os.File)
+	terminal := isFile && isTerminal(out) && c.String("to") == ""
+	if !terminal && !c.Bool("approve") {
+		return write, nil
+	}
+	r, err := existingRuntime()
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	print := func(text string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		_, err := fmt.Fprintln(c.App.Writer, printable.Line(text, 0))
+		return err
+	}
+	interactive := terminal && isTerminal(os.Stdin) && !c.Bool("json")
+	wanted := c.Args().Slice()
+	q := &questions{
+		networks: r.Networks(), by: decider(), now: time.Now, attached: map[string]network.Attached{},
+		wanted: func(id string) bool {
+			return len(wanted) == 0 || slices.ContainsFunc(wanted, func(w string) bool { return strings.HasPrefix(id, w) })
+		},
+		report: func(text string) { fmt.Fprintln(c.App.ErrWriter, printable.Line(text, 0)) },
+		print: func(n *question) error {
+			if !c.Bool("json") {
+				return print(n.line(interactive))
+			}
+			text, err := encoded(waitingForm, questionJSON{n.jail.ID, n.Waiting})
+			if err != nil {
+				return err
+			}
+			return print(string(text))
+		},
+	}
+	go q.run(ctx)
+	if interactive {
+		go q.answers(os.Stdin)
+	}
+	return func(e *journal.Event) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return write(e)
+	}, nil
 }
 
 // watchTo returns the writer of events, and the function that ends it.

@@ -54,6 +54,16 @@ type Changing interface {
 	Restart(j network.Jail, force bool) ([]report.Change, error)
 }
 
+// Approving is a mode in which names that no rule has can be decided on while a jail runs.
+type Approving interface {
+	// Approve puts a decision in force, and returns how many connections that ended.
+	Approve(network.Jail, network.Approval) (ended int, err error)
+	// Waiting returns what waits for a decision.
+	Waiting(network.Jail) ([]network.Waiting, error)
+	// Attach attaches this process as one that can decide.
+	Attach(network.Jail) (network.Attached, error)
+}
+
 // all lists the modes. Policy has its own list of the names (policy.NetworkModes), so that it need
 // not import the modes. A test compares the two lists.
 var all = []Mode{none.Mode{}, engine.Mode{}, names.Mode{}}

@@ -212,6 +212,10 @@ func within(first, own network.Rules) error {
 			return refusal.New(refusal.Network, "the network of another jail is joined, whose rules allow more: %v", err).WithRemedy(remedy)
 		}
 	}
+	if first.Approval && !own.Approval {
+		return refusal.New(refusal.Network, "the network of another jail is joined, in which names without a rule can be approved").
+			WithRemedy("the same network.approval for all containers of a pod")
+	}
 	for _, name := range first.Credentials.Names() {
 		if c, has := own.Credentials[name]; !has || !c.Same(first.Credentials[name]) {
 			return refusal.New(refusal.Network, "the network of another jail is joined, which can use credentials.%s",

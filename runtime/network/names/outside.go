@@ -73,12 +73,7 @@ func serversOf(d network.Decision, r network.Rules) ([]string, error) {
 	}
 	var named []string
 	for _, path := range []string{resolvConf, resolved} {
-		var text []byte
-		// On another thread: the caller's mounts may be those of a jail that is being made.
-		err := thread.Own(func() (err error) {
-			text, err = os.ReadFile(path)
-			return err
-		})
+		text, err := readHosts(path)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("the host's name servers: %w", err)
 		}
@@ -92,6 +87,25 @@ func serversOf(d network.Decision, r network.Rules) ([]string, error) {
 	}
 	return nil, refusal.New(refusal.Network, "the host's name servers are on loopback only, which %s does not reach", d.Outside).
 		WithRemedy("network.servers in the policy")
+}
+
+// readHosts reads a file of the host's. It does so on another thread: the caller's mounts may be
+// those of a jail that is being made.
+func readHosts(path string) (text []byte, err error) {
+	err = thread.Own(func() (err error) {
+		text, err = os.ReadFile(path)
+		return err
+	})
+	return text, err
+}
+
+// hostSearches returns the host's search domains.
+func hostSearches() ([]string, error) {
+	text, err := readHosts(resolvConf)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("the host's search domains: %w", err)
+	}
+	return searches(string(text)), nil
 }
 
 // elsewhere leaves out servers on loopback.

@@ -4,10 +4,29 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // maxServers bounds the name servers that are queried (resolv.conf(5): MAXNS is 3).
 const maxServers = 3
+
+// searches returns the search domains of a resolv.conf(5).
+func searches(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != "search" && f[0] != "domain" {
+			continue
+		}
+		for _, domain := range f[1:] {
+			if name, err := netrules.Canonical(domain); err == nil {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
 
 // servers returns the name servers of a resolv.conf(5), as ADDRESS:PORT. The default is a server on
 // the host itself, as in the C library.

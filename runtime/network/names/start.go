@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -85,6 +86,9 @@ func launch(j network.Jail) (*helper.Record, error) {
 	}
 	return helper.Start(o, how)
 }
+
+// otherPorts are those that a helper of the way Listeners listens at for names without a rule.
+var otherPorts = []uint16{443, 80}
 
 // maxHeld bounds the rules' text of a helper that an activator starts, in bytes. The whole work has
 // to fit into a socket's buffer, since the activator does not read it (net.core.wmem_default, 208
@@ -273,7 +277,13 @@ func (s *helperStart) openSockets(j network.Jail) (err error) {
 		if err != nil {
 			return nil, err
 		}
-		return jailsock.Ports(set), nil
+		ports := jailsock.Ports(set)
+		if r.Approval { // a name without a rule has ports, too
+			ports = append(ports, otherPorts...)
+			slices.Sort(ports)
+			ports = slices.Compact(ports)
+		}
+		return ports, nil
 	})
 	return err
 }
@@ -388,6 +398,11 @@ func buildWork(j network.Jail) (*helperproto.Work, error) {
 	}
 	if w.Servers, err = serversOf(j.Decision, r); err != nil {
 		return nil, err
+	}
+	if w.Approval = r.Approval; w.Approval {
+		if w.Search, err = hostSearches(); err != nil {
+			return nil, err
+		}
 	}
 	if w.Publish, w.Engine, err = publish.List(r.Publish); err != nil {
 		return nil, err

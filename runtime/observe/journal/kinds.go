@@ -139,6 +139,8 @@ const (
 	CredentialRefused
 	NetworkRules
 	NetworkRestart
+	ApprovalAllowed
+	ApprovalDenied
 
 	// Ring 0: the kernel's surface.
 	SyscallRefused
@@ -221,6 +223,8 @@ var kinds = [...]KindInfo{
 	CredentialRefused: {"credential.refused", rings.Access, VerdictRefused, ocsfAuthorize, authorize, isBlocked, high, "a credential's placeholder was sent to another place than its own", network, "policy: credentials.{credential}.hosts", "credentials.{credential}"},
 	NetworkRules:      {"network.rules", rings.Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's rules were changed", own, "", ""},
 	NetworkRestart:    {"network.restart", rings.Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's helper was started anew", own, "", ""},
+	ApprovalAllowed:   {"approval.allowed", rings.Resources, VerdictAllowed, ocsfAuthorize, authorize, isAllowed, low, "a name without a rule was approved", own, "", ""},
+	ApprovalDenied:    {"approval.denied", rings.Resources, VerdictRefused, ocsfAuthorize, authorize, isBlocked, low, "a name without a rule was denied", own, "agentjail network allow {name}:{port}", "network.approval"},
 
 	// Ring 0: the kernel's surface.
 	SyscallRefused: {"syscall.refused", rings.Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, low, "a system call was refused by the jail's filter", []string{SourceEBPF, SourceKernel}, "`agentjail seccomp show` has the profile's calls and their reasons; policy: seccomp.profile", "seccomp.profile"},

@@ -133,6 +133,8 @@ func (m *maker) add(e *journal.Event) {
 		}
 	case journal.ConnectAllowed, journal.ConnectEnd, journal.CredentialUsed:
 		m.connected(e)
+	case journal.ApprovalAllowed, journal.ApprovalDenied:
+		m.decided(e)
 	case journal.ExecStart, journal.ProcessExec:
 		m.ran(e)
 	}
@@ -266,6 +268,18 @@ func (m *maker) connected(e *journal.Event) {
 		n.Count += times(e)
 	}
 	n.Sent, n.Got = n.Sent+max(e.Sent, 0), n.Got+max(e.Got, 0)
+}
+
+// decided is a decision on a name.
+func (m *maker) decided(e *journal.Event) {
+	u := &m.r.Used
+	if len(u.Decisions) == maxNames {
+		m.r.Journal.Lost++
+		return
+	}
+	u.Decisions = append(u.Decisions, Decision{
+		At: e.When(), Name: e.Name, Port: int(e.Port), Allowed: e.Kind == journal.ApprovalAllowed, Span: e.Value, By: e.Target,
+	})
 }
 
 // place is where an entry is in a list: length for a new one, below 0 when the list is full.

@@ -272,6 +272,10 @@ func (r *Receipt) usage() part {
 	for _, c := range u.Credentials {
 		p.add("credential", fmt.Sprintf("%s: %d times; the jail never had its value", c.Name, c.Count))
 	}
+	for _, d := range u.Decisions {
+		verb := map[bool]string{true: "allowed", false: "denied"}[d.Allowed]
+		p.add("decision", fmt.Sprintf("%s:%d: %s %s by %s at %s", d.Name, d.Port, verb, d.Span, d.By, moment(d.At)))
+	}
 	p.known("programs", strings.Join(u.Programs, ", "))
 	if p.Rows == nil {
 		p.add("no name and no credential")

@@ -182,9 +182,21 @@ type Denial struct {
 type Used struct {
 	Names       []Name  `json:"names,omitempty"`
 	Credentials []Count `json:"credentials,omitempty"` // by name, never a value
+	// Decisions are those on names that no rule has (network.approval), in their order.
+	Decisions []Decision `json:"decisions,omitempty"`
 	journal.Amounts
 	Execs    int      `json:"execs,omitempty"`
 	Programs []string `json:"programs,omitempty"`
+}
+
+// A Decision is one on a name that no rule has.
+type Decision struct {
+	At      time.Time `json:"at"`
+	Name    string    `json:"name"`
+	Port    int       `json:"port"`
+	Allowed bool      `json:"allowed"`
+	Span    string    `json:"span"` // "once", "for 1h0m0s" or "until the jail's end"
+	By      string    `json:"by"`
 }
 
 // A Name is a name and port that was connected to.

@@ -178,6 +178,19 @@ func (s *Set) Allowed(name string) bool {
 	return ok
 }
 
+// Named reports whether any rule is for a name, on whatever port: one that allows it or one that
+// denies it.
+func (s *Set) Named(name string) bool {
+	if s == nil {
+		return false
+	}
+	found := false
+	for _, index := range []*[2]map[string][]*Rule{&s.names, &s.denied} {
+		each(index, name, func(*Rule) bool { found = true; return false })
+	}
+	return found
+}
+
 // leaves reports whether any port of a rule remains for a name after the deny list.
 func (s *Set) leaves(r *Rule, name string) bool {
 	return slices.ContainsFunc(r.Ports, func(port uint16) bool { return s.deniedBy(name, port) == nil })

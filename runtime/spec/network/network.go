@@ -10,7 +10,9 @@ package network
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"time"
 
 	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/report"
@@ -146,6 +148,8 @@ type Rules struct {
 	Servers []string `json:"servers,omitempty"`
 	// Publish are the jail's published ports.
 	Publish []string `json:"publish,omitempty"`
+	// Approval reports that a name which no rule has can be decided on while the jail waits.
+	Approval bool `json:"approval,omitempty"`
 	// Credentials have the jail's own placeholders. They are never encoded with the other fields.
 	Credentials credential.Set `json:"-"`
 }
@@ -167,6 +171,50 @@ type Changed struct {
 	// Unserved are ports of the rules that only a new helper can serve.
 	Unserved []uint16
 }
+
+// An Approval is a decision on a name and a port that no rule has, for one jail.
+type Approval struct {
+	Name  string `json:"name"`
+	Port  uint16 `json:"port"`
+	Allow bool   `json:"allow,omitempty"`
+	// Once limits it to one connection, and For to a time; neither is until the jail's end.
+	Once bool          `json:"once,omitempty"`
+	For  time.Duration `json:"for,omitempty"`
+}
+
+// Target returns NAME:PORT.
+func (a Approval) Target() string { return fmt.Sprintf("%s:%d", a.Name, a.Port) }
+
+// Span describes how long a decision holds.
+func (a Approval) Span() string {
+	switch {
+	case a.Once:
+		return "once"
+	case a.For > 0:
+		return "for " + a.For.String()
+	}
+	return "until the jail's end"
+}
+
+// A Waiting is a connection that waits for a decision.
+type Waiting struct {
+	Name string `json:"name"`
+	Port uint16 `json:"port"`
+	// Left is how long it goes on to wait, in seconds.
+	Left int `json:"left"`
+}
+
+// Attached is the connection of a process that can decide for a jail.
+type Attached interface {
+	// Next waits for the next connection that needs a decision. It returns io.EOF at the end of the
+	// jail's helper.
+	Next() (Waiting, error)
+	// Close ends the attachment, and a call of Next.
+	Close() error
+}
+
+// MaxFor bounds the time of an Approval.
+const MaxFor = 30 * 24 * time.Hour
 
 // ErrNoHelper means that the helper of a jail's network has ended.
 var ErrNoHelper = errors.New("its helper has ended, and the jail reaches nothing (remedy: agentjail network restart)")

@@ -37,6 +37,15 @@ var annotations = []annotation{
 	{"limits.pids", "processes and threads", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Limits.Pids, v) }},
 	{"limits.memory", "memory", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Limits.Memory, v) }},
 	{"network.allow", "fewer names of network.allow, separated by semicolons", func(p *Policy, v string) (bool, error) { return p.Network.narrow(v) }},
+	{"network.approval", "\"off\" in place of \"prompt\"", func(p *Policy, v string) (bool, error) {
+		if !slices.Contains(Approvals, v) {
+			return false, fmt.Errorf("%q is neither %q nor %q", v, ApprovalPrompt, ApprovalOff)
+		}
+		if v == ApprovalOff {
+			p.Network.Approval = v
+		}
+		return v == p.Network.Approval, nil
+	}},
 	{
 		"network.publish", "ports of network.publish as [ADDRESS:]PORT:JAILPORT, separated by commas",
 		func(p *Policy, v string) (bool, error) { return p.Network.publish(v) },

@@ -130,6 +130,9 @@ var Keys = []Key{
 	{"network.deny", "mode \"names\": what may not, whatever network.allow has", nil, moreEntries},
 	{Name: "network.servers", About: "mode \"names\": the name servers, as ADDRESS[:PORT]; none: the host's"},
 	{
+		"network.approval", "mode \"names\": \"prompt\": names without an entry wait for a decision (approval.md)", Approvals, later,
+	},
+	{
 		"network.publish", "mode \"names\": what jails may publish, as [ADDRESS:]PORT[-PORT]; 127.0.0.1 without ADDRESS; or " +
 			"engine[:PORT[-PORT]], as docker -p", nil, fewerEntries,
 	},

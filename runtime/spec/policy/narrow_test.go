@@ -49,6 +49,7 @@ var narrowings = map[string]struct {
 	"process.environment":        {`true`, []string{`false`}, nil},
 	"network.mode":               {`"names"`, []string{`"names"`, `"none"`}, []string{`"engine"`}},
 	"network.allow":              {`["*.example.org:443", "a.example.net"]`, []string{`["a.example.net:80"]`, `["x.example.org:443"]`, `[]`}, []string{`["b.example.net"]`, `["x.example.org:22"]`, `["a..b"]`}},
+	"network.approval":           {`"prompt"`, []string{`"off"`}, []string{`"maybe"`}},
 	"network.deny":               {`["a.example.org"]`, []string{`["a.example.org", "b.example.org"]`}, []string{`["b.example.org"]`}},
 	"network.publish":            {`["8000", "9000"]`, []string{`["9000"]`}, []string{`["8001"]`}},
 	"network.filter":             {`"required"`, []string{`"required"`}, []string{`"optional"`}},

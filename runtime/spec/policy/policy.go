@@ -290,6 +290,15 @@ const (
 	NetworkNames  = "names"  // only lo, and a helper that connects to the names of Allow
 )
 
+// The values of network.approval.
+const (
+	ApprovalPrompt = "prompt" // an attached process decides on a name that no rule has
+	ApprovalOff    = "off"    // such a name is refused
+)
+
+// Approvals are all values of network.approval, the loosest first.
+var Approvals = []string{ApprovalPrompt, ApprovalOff}
+
 // NetworkModes are all that network.mode can be (runtime/network/modes).
 var NetworkModes = []string{NetworkNone, NetworkEngine, NetworkNames}
 
@@ -309,6 +318,9 @@ type Network struct {
 	// Servers are the name servers that the helper of mode "names" queries; without any, the
 	// host's.
 	Servers []string `toml:"servers" json:"servers,omitempty"`
+	// Approval is one of Approvals: whether a name that no rule has can be decided on while a
+	// jail of mode "names" waits. "" is ApprovalOff.
+	Approval string `toml:"approval" json:"approval,omitempty"`
 	// Publish are the ports that a jail of mode "names" may publish (runtime/spec/publish), and
 	// Published those that it does, by a container's annotation or the command line.
 	Publish   []string `toml:"publish" json:"publish,omitempty"`
@@ -325,7 +337,7 @@ func (n Network) Rules() (*netrules.Set, error) {
 }
 
 // Nothing has a jail reach nothing but lo, whatever Mode was.
-func (n *Network) Nothing() { *n = Network{Mode: NetworkNone, Filter: n.Filter} }
+func (n *Network) Nothing() { *n = Network{Mode: NetworkNone, Filter: n.Filter, Approval: ApprovalOff} }
 
 // AllowNames lets a jail reach these names and no others, whatever the value of Mode; names of
 // Deny stay denied.
@@ -399,7 +411,7 @@ func Default() Policy {
 		Seccomp:   Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor:  AppArmor{Profile: "agentjail-default"},
 		Process:   Process{Environment: true},
-		Network:   Network{Mode: NetworkNone, Filter: "required"},
+		Network:   Network{Mode: NetworkNone, Filter: "required", Approval: ApprovalOff},
 		Journal:   Journal{Enabled: true, Size: 4 << 20, Keep: 1000, KeepSize: 256 << 20, Receipt: ReceiptBrief, Inside: InsideOff},
 		Workspace: Workspace{Size: 2 << 30, Files: 1 << 18, KeepFor: Span(30 * 24 * time.Hour)},
 		Disk:      Disk{Layers: 256, Free: 512 << 20},

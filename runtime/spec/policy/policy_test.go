@@ -90,6 +90,7 @@ var others = map[string]struct {
 	"shim.logs":            {`["/var/log/jails"]`, []string{"/var/log/jails"}},
 	"network.filter":       {`"optional"`, "optional"},
 	"network.allow":        {`["pkg.example.net", "*.example.org:443"]`, []string{"pkg.example.net", "*.example.org:443"}},
+	"network.approval":     {`"prompt"`, "prompt"},
 	"network.deny":         {`["x.example.org"]`, []string{"x.example.org"}},
 	"network.servers":      {`["192.0.2.53", "[2001:db8::1]:5353"]`, []string{"192.0.2.53", "[2001:db8::1]:5353"}},
 	"network.publish":      {`["8000-8999", "0.0.0.0:443"]`, []string{"8000-8999", "0.0.0.0:443"}},
@@ -605,8 +606,27 @@ func TestBuiltinProfile(t *testing.T) {
 		t.Error("a profile that is not there")
 	}
 	for _, name := range AnnotationNames() {
-		if strings.Contains(name, "network") && name != "network.allow" && name != "network.publish" { // held to policy's: TestNetworkAllow, TestNetworkPublish
+		if strings.Contains(name, "network") && name != "network.allow" && name != "network.publish" && name != "network.approval" { // held to policy's: TestNetworkAllow, TestNetworkPublish, TestNetworkApproval
 			t.Errorf("the annotation %s chooses a network", name)
+		}
+	}
+}
+
+// TestNetworkApproval: an annotation and a project's own file turn it off, and never on.
+func TestNetworkApproval(t *testing.T) {
+	for _, c := range []struct{ policy, asked, want string }{{"prompt", "off", "off"}, {"prompt", "prompt", "prompt"}, {"off", "prompt", "off"}, {"off", "off", "off"}, {"prompt", "maybe", "prompt"}} {
+		p := Default()
+		p.Network.Approval = c.policy
+		got, ignored := p.Tighten(map[string]string{AnnotationPrefix + "network.approval": c.asked})
+		if got.Network.Approval != c.want || (len(ignored) > 0) != (c.asked != c.want) {
+			t.Errorf("%+v: %q, %v", c, got.Network.Approval, ignored)
+		}
+		if len(ignored) > 0 && ignored[0].Invalid != (c.asked == "maybe") {
+			t.Errorf("%+v: %v", c, ignored)
+		}
+		narrowed, err := p.Narrow(ReadProject([]byte("network.approval = \""+c.asked+"\""), "f"))
+		if narrowed.Network.Approval != c.want || (err != nil) != (c.asked != c.want) {
+			t.Errorf("%+v: of a project: %q, %v", c, narrowed.Network.Approval, err)
 		}
 	}
 }

@@ -42,9 +42,11 @@ type flow struct {
 	port    uint16
 	rule    *netrules.Rule
 	under   *netrules.Set // that the rule is of
-	begun   time.Time
-	addr    netip.Addr
-	head    *head // what is kept of the client's until the server has it; nil for nothing
+	// approved is the decision that allows what no rule has; nil for none.
+	approved *decision
+	begun    time.Time
+	addr     netip.Addr
+	head     *head // what is kept of the client's until the server has it; nil for nothing
 	// credential has the names of the credentials that are set in the requests.
 	credential string
 	// up is the connection outside, and revokedReason why new rules have ended it. The table's lock
@@ -78,7 +80,7 @@ func (s *server) connection(c *net.TCPConn, destination func(*net.TCPConn) (neti
 		f.route(host)
 		return
 	}
-	v := s.set.match(f.name, f.port)
+	v := f.judged()
 	if !v.OK {
 		f.refuse(v.Reason, v.Remedy)
 		reset(c)
@@ -96,15 +98,41 @@ func (f *flow) serve() {
 	switch {
 	case f.literal.IsValid(): // a rule for an address is for every protocol
 		f.relayUnknown()
-	case f.s.credentials.endpoints[f.endpoint()] != "":
+	case f.endsSSH():
 		f.ssh()
 	case f.port == portHTTP:
 		f.http()
-	case f.port == portHTTPS && f.rule.TLS != "any", f.s.credentials.ends(f.name, f.port):
+	case f.port == portHTTPS && f.rule.TLS != "any", f.endsTLS():
 		f.tls()
 	default:
 		f.relayUnknown()
 	}
+}
+
+// judged returns the verdict on the flow's name and port. If no rule has the name, it waits for a
+// decision.
+func (f *flow) judged() netrules.Verdict {
+	rules := f.s.set.now()
+	v := rules.Match(f.name, f.port)
+	if v.OK || f.s.approvals == nil || rules.Named(f.name) {
+		return v
+	}
+	d, reason := f.s.approvals.await(target{f.name, f.port}, rules)
+	if d == nil {
+		return netrules.Verdict{Reason: reason, Remedy: v.Remedy}
+	}
+	f.approved = d
+	return netrules.Verdict{OK: true, Rule: d.rule}
+}
+
+// endsTLS reports whether TLS is ended for a credential. No credential follows an approval.
+func (f *flow) endsTLS() bool {
+	return f.approved == nil && f.s.credentials.ends(f.name, f.port)
+}
+
+// endsSSH reports whether ssh is ended for a credential.
+func (f *flow) endsSSH() bool {
+	return f.approved == nil && f.s.credentials.endpoints[f.endpoint()] != ""
 }
 
 // refuse logs a connection that is not made.
@@ -148,7 +176,7 @@ func (f *flow) tls() {
 	if f.client.SetReadDeadline(time.Time{}) != nil {
 		return
 	}
-	if f.s.credentials.ends(f.name, f.port) {
+	if f.endsTLS() {
 		f.endTLS(h.Raw)
 		return
 	}

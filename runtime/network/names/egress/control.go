@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +49,7 @@ func openControl(f *os.File, owner uint32) (*control, error) {
 type requestHandler func(helperproto.Request) (a helperproto.Answer, undelivered func(), err error)
 
 // serve answers one request after the other.
-func (c *control) serve(change requestHandler) {
+func (c *control) serve(change requestHandler, attach func(*net.UnixConn) error) {
 	for {
 		conn, err := c.l.AcceptUnix()
 		if err != nil {
@@ -57,22 +58,28 @@ func (c *control) serve(change requestHandler) {
 			}
 			continue
 		}
-		c.answer(conn, change)
+		if !c.answer(conn, change, attach) {
+			conn.Close()
+		}
 	}
 }
 
-func (c *control) answer(conn *net.UnixConn, change requestHandler) {
-	defer conn.Close()
+// answer answers a request. It reports whether the connection is kept.
+func (c *control) answer(conn *net.UnixConn, change requestHandler, attach func(*net.UnixConn) error) (kept bool) {
 	if conn.SetDeadline(time.Now().Add(controlTime)) != nil || !c.may(conn) {
-		return
+		return false
 	}
 	var a helperproto.Answer
 	undelivered := func() {}
 	r, err := readRequest(conn)
 	if abandoned(conn) {
-		return // the caller has reported a failure, and may have sent other rules since
+		return false // the caller has reported a failure, and may have sent other rules since
 	}
-	if err == nil {
+	if err == nil && r.Verb == helperproto.Attach {
+		if err = attach(conn); err == nil {
+			return true
+		}
+	} else if err == nil {
 		a, undelivered, err = change(r)
 	}
 	if err != nil {
@@ -85,6 +92,7 @@ func (c *control) answer(conn *net.UnixConn, change requestHandler) {
 	if err != nil {
 		undelivered()
 	}
+	return false
 }
 
 // abandoned reports whether no process waits for the answer any more: the other end is closed, and
@@ -117,6 +125,9 @@ func (c *control) may(conn *net.UnixConn) bool {
 	return cerr == nil && ok
 }
 
+// verbs are those of a request.
+var verbs = []string{helperproto.Rules, helperproto.State, helperproto.Decide, helperproto.Waiting, helperproto.Attach}
+
 // readRequest reads one request, to the end of the message.
 func readRequest(from io.Reader) (helperproto.Request, error) {
 	var r helperproto.Request
@@ -132,7 +143,7 @@ func readRequest(from io.Reader) (helperproto.Request, error) {
 	if d.More() {
 		return r, errors.New("more than one request")
 	}
-	if r.Verb != helperproto.Rules && r.Verb != helperproto.State {
+	if !slices.Contains(verbs, r.Verb) {
 		return r, fmt.Errorf("no such request: %.32q", r.Verb)
 	}
 	return r, nil

@@ -24,7 +24,7 @@ func controlled(t *testing.T, uid int, change func(helperproto.Request) (helperp
 	go c.serve(func(r helperproto.Request) (helperproto.Answer, func(), error) {
 		a, err := change(r)
 		return a, func() {}, err
-	})
+	}, (*approvals)(nil).attach)
 	return path
 }
 
@@ -148,7 +148,7 @@ func TestControlLate(t *testing.T) {
 			leaves.Close()
 		}
 		return helperproto.Answer{Ended: 1}, func() { undelivered <- r.Allow[0] }, nil
-	})
+	}, (*approvals)(nil).attach)
 	if out, err := io.ReadAll(stays); err != nil || string(out) != `{"ended":1}` {
 		t.Errorf("answer %q, %v", out, err)
 	}

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -8,10 +9,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/network/names/internal/jailsock"
 	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/network"
 )
 
 // live has the rules in force.
@@ -24,7 +27,6 @@ func newLive(set *netrules.Set) *live {
 }
 
 func (l *live) now() *netrules.Set                                { return l.set.Load() }
-func (l *live) allows(name string) bool                           { return l.now().Allowed(name) }
 func (l *live) match(name string, port uint16) netrules.Verdict   { return l.now().Match(name, port) }
 func (l *live) matchAddr(a netip.Addr, p uint16) netrules.Verdict { return l.now().MatchAddr(a, p) }
 
@@ -48,6 +50,12 @@ func (s *server) reserveAddresses(next int, file io.Writer) {
 func (f *flow) verdict(set *netrules.Set) netrules.Verdict {
 	if f.literal.IsValid() {
 		return set.MatchAddr(f.literal, f.port)
+	}
+	if f.approved != nil && !set.Named(f.name) {
+		if why := f.s.approvals.over(f.approved); why != "" {
+			return netrules.Verdict{Reason: why}
+		}
+		return netrules.Verdict{OK: true, Rule: f.approved.rule}
 	}
 	return set.Match(f.name, f.port)
 }
@@ -121,8 +129,15 @@ func (f *flow) lost(set *netrules.Set) string {
 // function undelivered then applies the same rules.
 func (s *server) handleRequest(r helperproto.Request) (a helperproto.Answer, undelivered func(), err error) {
 	former := s.set.now()
-	if r.Verb == helperproto.State {
+	switch r.Verb {
+	case helperproto.State:
 		return helperproto.Answer{Digest: former.Digest()}, func() {}, nil
+	case helperproto.Waiting:
+		return helperproto.Answer{Waiting: s.approvals.list()}, func() {}, nil
+	case helperproto.Decide:
+		a, err := s.decide(r.Decision)
+		// A decision whose sender does not know of it is in no journal.
+		return a, func() { s.approvals.withdraw(*r.Decision); s.revoke(nil) }, err
 	}
 	set, err := netrules.Parse(r.Allow, r.Deny, nil)
 	if err != nil {
@@ -135,13 +150,43 @@ func (s *server) handleRequest(r helperproto.Request) (a helperproto.Answer, und
 	return s.change(set), func() { s.change(both) }, nil
 }
 
+// decide puts a decision in force, and ends the connections that it does not allow any more: now,
+// and when its time is over.
+func (s *server) decide(v *network.Approval) (a helperproto.Answer, err error) {
+	if v == nil {
+		return a, errors.New("there is no decision")
+	}
+	if err := s.approvals.decide(*v, s.set.now()); err != nil {
+		return a, err
+	}
+	if v.Allow && v.For > 0 {
+		time.AfterFunc(v.For, func() { s.revoke(nil) })
+	}
+	return helperproto.Answer{Ended: s.revoke(nil)}, nil
+}
+
 // change applies new rules, and ends the connections that they do not allow. Names keep their
 // addresses.
 func (s *server) change(set *netrules.Set) helperproto.Answer {
 	s.pool.pin(set.Exact())
+	a := helperproto.Answer{Ended: s.revoke(set)}
+	s.events.forget()
+	if s.served == nil {
+		return a
+	}
+	a.Unserved = slices.DeleteFunc(jailsock.Ports(set), func(p uint16) bool { return slices.Contains(s.served, p) })
+	return a
+}
+
+// revoke puts new rules in force, if there are any, ends the connections that the rules and the
+// decisions do not allow, and returns the number of these.
+func (s *server) revoke(next *netrules.Set) int {
 	var ended []*flow
 	s.flows.mu.Lock()
-	s.set.set.Store(set)
+	if next != nil {
+		s.set.set.Store(next)
+	}
+	set := s.set.now()
 	for f := range s.flows.m {
 		if f.revokedReason != "" {
 			continue
@@ -151,16 +196,10 @@ func (s *server) change(set *netrules.Set) helperproto.Answer {
 		}
 	}
 	s.flows.mu.Unlock()
-	s.events.forget()
 	for _, f := range ended {
 		f.withdraw()
 	}
-	a := helperproto.Answer{Ended: len(ended)}
-	if s.served == nil {
-		return a
-	}
-	a.Unserved = slices.DeleteFunc(jailsock.Ports(set), func(p uint16) bool { return slices.Contains(s.served, p) })
-	return a
+	return len(ended)
 }
 
 // withdraw ends a connection whose rule is gone. The connection's own goroutines notice the end and

@@ -166,7 +166,7 @@ func (h *helper) serve(e *assignment) error {
 	if err := e.answer(nil); err != nil {
 		return err
 	}
-	go h.ctl.serve(server.handleRequest)
+	go h.ctl.serve(server.handleRequest, server.approvals.attach)
 	return waitForExit(e.init)
 }
 

@@ -70,14 +70,15 @@ func (f *flow) aim(t wire.Target) error {
 	var v netrules.Verdict
 	switch {
 	case t.Name != "":
-		v = f.s.set.match(t.Name, t.Port)
+		v = f.judgedLater()
 	case netrules.Pool.Contains(t.Addr):
 		name, ok := f.s.pool.name(t.Addr)
 		if !ok {
 			f.name, v = t.Addr.String(), netrules.Verdict{Reason: fmt.Sprintf("%s stands for no name", t.Addr), Remedy: "look the name up first"}
 			break
 		}
-		f.name, v = name, f.s.set.match(name, t.Port)
+		f.name = name
+		v = f.judgedLater()
 	default:
 		f.name, f.literal, v = t.Addr.String(), t.Addr, f.s.set.matchAddr(t.Addr, t.Port)
 	}
@@ -87,6 +88,15 @@ func (f *flow) aim(t wire.Target) error {
 	}
 	f.rule = v.Rule
 	return nil
+}
+
+// judgedLater is judged for a client whose time runs already: it does not while a decision is
+// waited for.
+func (f *flow) judgedLater() netrules.Verdict {
+	_ = f.client.SetDeadline(time.Time{})
+	v := f.judged()
+	_ = f.client.SetDeadline(time.Now().Add(helloTime))
+	return v
 }
 
 // granted answers a proxy's client, and serves the connection as one to the name itself. TLS and

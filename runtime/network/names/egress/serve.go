@@ -35,6 +35,8 @@ type server struct {
 	queries  *bucket       // of DNS queries
 	slots    chan struct{} // of connections
 	heads    *heads
+	// approvals are the decisions on names that no rule has; nil where the policy has none.
+	approvals *approvals
 	// credentials are the credentials that the jail can use.
 	credentials *credentials
 }
@@ -46,10 +48,14 @@ func newServer(w *helperproto.Work, c *credentials, e *events, rt *routes) (*ser
 	}
 	slots := make(chan struct{}, maxConns)
 	out := &outbound{ports: w.Ports, crowded: func() bool { return len(slots) > fewConns }}
-	return &server{
+	s := &server{
 		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()), resolver: newResolver(w, rt, out), events: e,
 		rate: newBucket(connBurst, perSecond()), queries: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(), credentials: c,
-	}, nil
+	}
+	if w.Approval {
+		s.approvals = newApprovals(w.Search)
+	}
+	return s, nil
 }
 
 // addresses returns the addresses of the exact names. Names that had an address before keep it.
@@ -64,9 +70,11 @@ func (s *server) name(name string) (netip.Addr, bool) {
 	if s.routed(name) != "" {
 		return s.pool.addr(name)
 	}
-	if !s.set.allows(name) {
-		s.events.refusedName(name, "no rule allows it", "network.allow in the policy")
-		return netip.Addr{}, false
+	if rules := s.set.now(); !rules.Allowed(name) {
+		if ok, reason := s.approvals.answers(name, rules); !ok {
+			s.events.refusedName(name, reason, "network.allow in the policy")
+			return netip.Addr{}, false
+		}
 	}
 	return s.pool.addr(name)
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"agentjail.dev/runtime/spec/credential/secret"
+	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/publish"
 )
 
@@ -60,15 +61,27 @@ const MaxRequest = 4 << 20
 const (
 	Rules = "rules" // puts other rules in force
 	State = "state" // returns the digest of the rules in force
+	// Decide decides on a name that no rule has, and Waiting returns what waits for that.
+	Decide  = "decide"
+	Waiting = "waiting"
+	// Attach keeps the connection open: an Answer, and then a network.Waiting for each connection
+	// of the jail that waits for a decision, each in a line. The requester is there to decide as
+	// long as the connection is open.
+	Attach = "attach"
 )
+
+// MaxLine bounds a line that the helper sends to who is attached, in bytes.
+const MaxLine = 1 << 10
 
 // Request is a request of the starter to a running helper, as JSON to the end of the message; one
 // per connection.
 type Request struct {
-	Verb string `json:"verb"` // Rules or State
+	Verb string `json:"verb"`
 	// Allow and Deny are as in Work, for Rules.
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny,omitempty"`
+	// Decision is for Decide.
+	Decision *network.Approval `json:"decision,omitempty"`
 }
 
 // Answer is the answer to a Request, as JSON.
@@ -81,6 +94,8 @@ type Answer struct {
 	Digest string `json:"digest,omitempty"`
 	// Unserved are ports of the rules at which a helper of the way Listeners does not listen.
 	Unserved []uint16 `json:"unserved,omitempty"`
+	// Waiting is what waits, for Waiting.
+	Waiting []network.Waiting `json:"waiting,omitempty"`
 }
 
 // ReservedFile, in the jail's directory, records the addresses that wildcard names may have had:
@@ -103,6 +118,10 @@ type Work struct {
 	// Allow and Deny are the rules' text (runtime/spec/netrules), without presets.
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny,omitempty"`
+	// Approval reports that names without a rule can be decided on. Search are the host's search
+	// domains (resolv.conf(5)): a name below one of them never waits for a decision.
+	Approval bool     `json:"approval,omitempty"`
+	Search   []string `json:"search,omitempty"`
 	// Pinned are all exact names that this jail's rules have had, in the order in which they got
 	// their addresses.
 	Pinned []string `json:"pinned,omitempty"`

@@ -1,0 +1,245 @@
+package names
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"agentjail.dev/tests/env"
+)
+
+// prompting is a policy in which names without a rule can be approved.
+func prompting(rest string) string {
+	return allowing("api.example.test:443") + "deny = [\"a.wild.example.test\"]\napproval = \"prompt\"\n" + rest
+}
+
+// watcher is an attached `agentjail watch`.
+type watcher struct {
+	cmd   *exec.Cmd
+	lines chan string
+}
+
+// watch attaches a watcher to the jail, and returns when it is attached.
+func (j *jail) watch(t *testing.T) *watcher {
+	t.Helper()
+	w := &watcher{cmd: exec.Command(filepath.Join(filepath.Dir(j.bin), "agentjailctl"), "watch", "--json", "--approve", j.id), lines: make(chan string, 1000)}
+	w.cmd.Stderr = os.Stderr
+	out, err := w.cmd.StdoutPipe()
+	if err == nil {
+		err = w.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.end)
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			if strings.Contains(s.Text(), "network.waiting") {
+				w.lines <- s.Text()
+			}
+		}
+		close(w.lines)
+	}()
+	// A name that is given an address shows that it is attached.
+	env.Poll(env.AnswerWait, func() bool { _, ok := j.in(t, "look", "attached.example.test", "0"); return ok })
+	return w
+}
+
+func (w *watcher) end() {
+	_ = w.cmd.Process.Signal(syscall.SIGTERM)
+	_ = w.cmd.Wait()
+}
+
+// wants returns when a connection waits.
+func (w *watcher) wants(t *testing.T, j *jail, name string, port uint16) {
+	t.Helper()
+	var got struct {
+		Schema, Jail, Name string
+		Port               uint16
+		Left               int
+	}
+	select {
+	case line := <-w.lines:
+		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Jail != j.id || got.Name != name || got.Port != port || got.Left < 1 || got.Left > 30 {
+			t.Fatalf("it waits for %s (%v), not for %s:%d", line, err, name, port)
+		}
+	case <-time.After(env.AnswerWait):
+		t.Fatalf("nothing waits for %s:%d", name, port)
+	}
+}
+
+// later runs a client in the jail in the background. The name is looked up more than once: a new one is asked for once a second.
+func (j *jail) later(t *testing.T, args ...string) chan string {
+	t.Helper()
+	if !env.Poll(env.AnswerWait, func() bool { _, ok := j.in(t, "look", args[1], "0"); return ok }) {
+		t.Fatalf("%s has no address", args[1])
+	}
+	out := make(chan string, 1)
+	go func() { got, _ := j.in(t, args...); out <- got }()
+	return out
+}
+
+// decide calls agentjailctl network.
+func (j *jail) decide(t *testing.T, args ...string) (string, bool) {
+	t.Helper()
+	words := append([]string{"network", args[0], j.id}, args[1:]...)
+	out, code := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, words...)
+	return out, code == 0
+}
+
+func (j *jail) decides(t *testing.T, args ...string) {
+	t.Helper()
+	if out, ok := j.decide(t, args...); !ok {
+		t.Fatalf("%q: %s", args, out)
+	}
+}
+
+// TestApproval: a name that no rule has is refused at once, unless something is attached that can decide; then its connection waits for
+// the decision, which holds for that name and port alone, as long as it is for, and loosens nothing else.
+func TestApproval(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := made(t, n)
+	j.ownPolicy(t, prompting(""))
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	if got, ok := j.in(t, "https", "other.example.test", "443"); ok || !strings.Contains(got, "no such host") {
+		t.Errorf("with nothing attached: %q", got)
+	}
+	w := j.watch(t)
+	n.questions()
+	got := j.later(t, "https", "other.example.test", "443")
+	w.wants(t, j, "other.example.test", 443)
+	if out, ok := j.decide(t, "pending"); !ok || !strings.Contains(out, "agentjail network allow "+j.id+" other.example.test:443") {
+		t.Errorf("pending: %s", out)
+	}
+	for _, q := range n.questions() {
+		if strings.HasPrefix(q, "other.") {
+			t.Errorf("before the decision the host's name server was asked for %s", q)
+		}
+	}
+	j.decides(t, "allow", "other.example.test")
+	if out := <-got; out != "served other.example.test" {
+		t.Errorf("allowed: %q", out)
+	}
+	if got, ok := j.in(t, "https", "other.example.test", "443"); !ok {
+		t.Errorf("again: %q", got)
+	}
+	if got, ok := j.in(t, "https", "other.example.test", "443", "api.example.test"); ok || !strings.Contains(got, "access denied") {
+		t.Errorf("TLS in another name: %q", got)
+	}
+	// By a proxy, once.
+	got = j.later(t, "greeted by CONNECT", "other.example.test", "22")
+	w.wants(t, j, "other.example.test", 22)
+	j.decides(t, "allow", "other.example.test:22", "--once")
+	if out := <-got; out != "hello said" {
+		t.Errorf("once: %q", out)
+	}
+	got = j.later(t, "greeted", "other.example.test", "22")
+	w.wants(t, j, "other.example.test", 22)
+	j.decides(t, "deny", "other.example.test:22")
+	if out := <-got; !strings.Contains(out, "reset") {
+		t.Errorf("denied: %q", out)
+	}
+	// A connection that a decision allowed ends with it.
+	j.decides(t, "allow", "other.example.test:7", "--for", "1h")
+	stays := j.stay(t, "other.example.test", "7")
+	if !stays.lives(t) {
+		t.Error("for an hour: it has ended")
+	}
+	j.decides(t, "deny", "other.example.test:7")
+	if stays.lives(t) {
+		t.Error("it lives after the decision was withdrawn")
+	}
+	// Addresses that no rule without options leads to.
+	for _, name := range []string{"private.example.test", "metadata.example.test", "local.example.test", "self.example.test"} {
+		j.decides(t, "allow", name+":22")
+		if got, ok := j.in(t, "greeted", name, "22"); ok || !strings.Contains(got, "reset") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	// What is never asked for.
+	for _, name := range []string{"a.wild.example.test", "new.host.example.test", "api.example.test.example.net", "printer.local", "single"} {
+		if got, ok := j.in(t, "look", name, "0"); ok || !strings.Contains(got, "no such host") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for _, c := range [][]string{{"allow", "a.wild.example.test"}, {"allow", "api.example.test:8443"}, {"deny", "api.example.test"}, {"allow", "10.0.0.1:443"}} {
+		if out, ok := j.decide(t, c...); ok {
+			t.Errorf("%q: %s", c, out)
+		}
+	}
+	select {
+	case line := <-w.lines:
+		t.Errorf("it was asked for %s", line)
+	default:
+	}
+	j.hasDecisions(t)
+	// A new helper begins without decisions, and the watcher is attached to it again.
+	j.killHelper(t)
+	j.decides(t, "restart")
+	got = j.later(t, "https", "other.example.test", "443")
+	w.wants(t, j, "other.example.test", 443)
+	// Whoever watches goes: what waits may still be answered, and nothing else waits.
+	w.end()
+	j.decides(t, "allow", "other.example.test")
+	if out := <-got; out != "served other.example.test" {
+		t.Errorf("allowed without a watcher: %q", out)
+	}
+	if got, ok := j.in(t, "look", "pod.example.test", "0"); ok {
+		t.Errorf("with nothing attached any more: %q", got)
+	}
+	if out, code := j.inspect(t); code != 0 {
+		t.Errorf("inspect: %d\n%s", code, out)
+	}
+}
+
+// hasDecisions looks for the decisions in the journal and the receipt.
+func (j *jail) hasDecisions(t *testing.T) {
+	t.Helper()
+	ctl := filepath.Join(filepath.Dir(j.bin), "agentjailctl")
+	text, _ := j.ctl(t, ctl, nil, "journal", j.id)
+	for _, want := range []string{
+		"approval.allowed other.example.test:443 value until the jail's end", "approval.allowed other.example.test:22 value once",
+		"approval.denied other.example.test:22", "approval.allowed other.example.test:7 value for 1h0m0s",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the journal lacks %q:\n%s", want, text)
+		}
+	}
+	receipt, _ := j.ctl(t, ctl, nil, "receipt", j.id)
+	if want := "other.example.test:7: allowed for 1h0m0s by "; !strings.Contains(receipt, want) {
+		t.Errorf("the receipt lacks %q:\n%s", want, receipt)
+	}
+	why, _ := j.ctl(t, ctl, nil, "why", j.id, "other.example.test:22")
+	if !strings.Contains(why, "approval.denied other.example.test:22") {
+		t.Errorf("why: %s", why)
+	}
+}
+
+// TestApprovalOff: a container can turn approval off and not on.
+func TestApprovalOff(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	for value, policy := range map[string]string{"off": prompting(""), "prompt": allowing("api.example.test:443")} {
+		j := made(t, n)
+		j.ownPolicy(t, policy)
+		j.b.Spec.Annotations = map[string]string{"dev.agentjail.network.approval": value}
+		if said, err := j.begin(t); err != nil {
+			t.Fatalf("%s: %v: %s", value, err, said)
+		}
+		if out, ok := j.decide(t, "allow", "other.example.test"); ok || !strings.Contains(out, "no name can be approved") {
+			t.Errorf("%s: %s", value, out)
+		}
+		if got, ok := j.in(t, "look", "other.example.test", "0"); ok {
+			t.Errorf("%s: %q", value, got)
+		}
+	}
+}
