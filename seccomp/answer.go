@@ -91,7 +91,9 @@ func (c *call) answerSoftly(def answer, ours, incoming *region) {
 		if unconditional(ours.allow) && theirs.rank() > 0 {
 			rest = theirs
 		}
-		if (def.kills() || unconditional(ours.allow) && rest != def) && !slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.rest }) {
+		if (def.kills() || unconditional(ours.allow) && rest != def) && !slices.ContainsFunc(c.refuse, func(r refusal) bool {
+			return r.rest
+		}) {
 			c.refuse = append(c.refuse, refusal{answer: rest, rest: true})
 		}
 		c.settle()

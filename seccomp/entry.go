@@ -13,7 +13,10 @@ import (
 // program: what its runtime calls is here too, since an engine's own profile
 // may not have it. Sorted by name within a reason.
 var entryCalls = [...]group{
-	{names: []string{"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self"}, why: "puts the jail's Landlock domain on itself"},
+	{
+		names: []string{"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self"},
+		why:   "puts the jail's Landlock domain on itself",
+	},
 	{names: []string{"prctl"}, rule: "prctl-entry", why: "loads the inner filter, which limits prctl in the jail"},
 	{names: []string{"prlimit64"}, why: "checks the limits, and sets those that no Go program could start under"},
 	{names: []string{"sched_setaffinity"}, why: "sets the processors the program may use"},
@@ -27,7 +30,10 @@ var entryCalls = [...]group{
 	{names: []string{"madvise", "mmap", "munmap"}, why: "Go's runtime: memory"},
 	{names: []string{"clone"}, rule: "clone", why: "Go's runtime: threads"},
 	{names: []string{"arch_prctl"}, arch: "amd64", why: "Go's runtime: thread pointer"},
-	{names: []string{"futex", "getpid", "gettid", "nanosleep", "sched_getaffinity", "sched_yield", "tgkill"}, why: "Go's runtime: scheduling"},
+	{
+		names: []string{"futex", "getpid", "gettid", "nanosleep", "sched_getaffinity", "sched_yield", "tgkill"},
+		why:   "Go's runtime: scheduling",
+	},
 	{names: []string{"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack"}, why: "Go's runtime: signals"},
 	{names: []string{"epoll_create1", "epoll_ctl", "epoll_pwait", "eventfd2"}, why: "Go's runtime: files"},
 	{names: []string{"getrandom"}, why: "Go's runtime: seeds"},

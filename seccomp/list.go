@@ -148,8 +148,10 @@ func whenOf(conds []cond) string {
 // delegate and in the init step (package inside), and the kernel by itself (restart_syscall(2)).
 // Every list has them, as far as the profile does.
 var needed = [...]string{
-	"close", "execve", "exit", "exit_group", "fcntl", "fstat", "fstatfs", "futex", "getdents64", "getpid", "gettid", "mmap", "munmap", "nanosleep",
-	"newfstatat", "openat", "read", "readlinkat", "restart_syscall", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "statx", "tgkill", "write",
+	"close", "execve", "exit", "exit_group", "fcntl", "fstat", "fstatfs", "futex", "getdents64", "getpid", "gettid", "mmap",
+	"munmap", "nanosleep",
+	"newfstatat", "openat", "read", "readlinkat", "restart_syscall", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "statx",
+	"tgkill", "write",
 }
 
 // Needed are the calls that every list has, whatever its rules: without them no program starts.

@@ -81,7 +81,8 @@ func (a args) oci() []specs.LinuxSeccompArg {
 
 func compareArgs(a, b args) int {
 	for i := range a {
-		if c := cmp.Or(cmp.Compare(a[i].kind, b[i].kind), cmp.Compare(a[i].mask, b[i].mask), cmp.Compare(a[i].value, b[i].value)); c != 0 {
+		if c := cmp.Or(cmp.Compare(a[i].kind, b[i].kind), cmp.Compare(a[i].mask, b[i].mask),
+			cmp.Compare(a[i].value, b[i].value)); c != 0 {
 			return c
 		}
 	}
@@ -139,7 +140,8 @@ func (c *call) sort() {
 		return
 	}
 	slices.SortFunc(c.refuse, func(a, b refusal) int {
-		return cmp.Or(compareArgs(a.args, b.args), -cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.errno, b.errno), cmpBool(a.rest, b.rest))
+		return cmp.Or(compareArgs(a.args, b.args), -cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.errno, b.errno),
+			cmpBool(a.rest, b.rest))
 	})
 	c.refuse = slices.CompactFunc(c.refuse, func(a, b refusal) bool { return a.args == b.args && a.rest == b.rest })
 }
@@ -165,7 +167,9 @@ func maximal(in []args) []args {
 	in = slices.Compact(in)
 	out := make([]args, 0, len(in))
 	for i, a := range in {
-		if !slices.ContainsFunc(in[:i], a.within) && !slices.ContainsFunc(in[i+1:], func(b args) bool { return a.within(b) && !b.within(a) }) {
+		if !slices.ContainsFunc(in[:i], a.within) && !slices.ContainsFunc(in[i+1:], func(b args) bool {
+			return a.within(b) && !b.within(a)
+		}) {
 			out = append(out, a)
 		}
 	}

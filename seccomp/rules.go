@@ -244,7 +244,10 @@ func socketRule() argRule {
 		refuse: []verdict{
 			// Go tries MPTCP for every listener and takes only this errno (or EINVAL) for "not
 			// there".
-			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockStream), low(2, protoMPTCP)}, errno: ePROTONOSUPPORT, soft: true},
+			{
+				conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockStream), low(2, protoMPTCP)}, errno: ePROTONOSUPPORT,
+				soft: true,
+			},
 			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockRaw)}, errno: ePERM},
 			// PAM requests audit and ss for socket diagnosis; both take this as "not in this
 			// kernel".

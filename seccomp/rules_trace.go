@@ -76,7 +76,10 @@ func traceRule() argRule {
 		r.allow = append(r.allow, []cond{low(0, request), field(3, 0xffffffff&^traceOptions, 0)})
 	}
 	r.allow = append(r.allow, []cond{low(0, tracePokeUser), field(2, 0xffffffff&^traceUserRegisters, 0)})
-	r.allow = append(r.allow, []cond{low(0, tracePokeUser), field(2, 0xffffffff&^(traceDebugStatus^traceDebugControl), traceDebugStatus), null(3)})
+	r.allow = append(r.allow, []cond{
+		low(0, tracePokeUser),
+		field(2, 0xffffffff&^(traceDebugStatus^traceDebugControl), traceDebugStatus), null(3),
+	})
 	for _, kind := range []uint32{noteGeneral, noteFloat, noteX86State, noteARMTLS, noteARMSystemCall, noteARMVector} {
 		r.allow = append(r.allow, []cond{low(0, traceSetRegset), low(2, kind)})
 	}

@@ -11,7 +11,8 @@ import (
 // them: it needs a listener, which would decide for the jail from outside.
 func Actions() []string {
 	return []string{
-		string(specs.ActAllow), string(specs.ActErrno), string(specs.ActKill), string(specs.ActKillProcess), string(specs.ActKillThread),
+		string(specs.ActAllow), string(specs.ActErrno), string(specs.ActKill), string(specs.ActKillProcess),
+		string(specs.ActKillThread),
 		string(specs.ActLog), string(specs.ActTrace), string(specs.ActTrap),
 	}
 }

@@ -125,7 +125,8 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 	if r.ExecID == "" {
 		p.id = r.ID
 	}
-	if st, err := s.State(ctx, &taskAPI.StateRequest{ID: r.ID, ExecID: r.ExecID}); err == nil && st.Status == taskTypes.Status_STOPPED {
+	if st, err := s.State(ctx, &taskAPI.StateRequest{ID: r.ID, ExecID: r.ExecID}); err == nil &&
+		st.Status == taskTypes.Status_STOPPED {
 		if r.ExecID == "" {
 			s.statuses.Store(r.ID, st.ExitStatus)
 		}

@@ -101,7 +101,8 @@ func collect(c *cli.Context) error {
 		}
 	}
 	return collector.Run(ctx, collector.Options{
-		Print: show, Policy: c.String("config"), Syscalls: c.Bool("syscalls"), Connections: c.Bool("connections"), User: c.String("user"), Pins: pins,
+		Print: show, Policy: c.String("config"), Syscalls: c.Bool("syscalls"), Connections: c.Bool("connections"),
+		User: c.String("user"), Pins: pins,
 		Logf: func(format string, args ...any) {
 			fmt.Fprintln(os.Stderr, "agentjail-journal: "+printable.Line(fmt.Sprintf(format, args...), 4096))
 		},

@@ -49,7 +49,8 @@ func exportCommand() *cli.Command {
 		Description: "CONTAINER is an id or the unique beginning of one. Mounts are not in the archive.\n\n   agentjail export CONTAINER | docker import - IMAGE\n\nWith --bundle the hardened configuration is written to the new directory DIR instead, for another runtime or to be\nread. What a container of it lacks is listed on standard error.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "bundle", Usage: "write the hardened bundle to the new directory DIR"},
-			&cli.StringFlag{Name: "for", Usage: "adapt the bundle to `PROGRAM`: " + strings.Join(slices.Sorted(maps.Keys(exported.Targets)), ", ")},
+			&cli.StringFlag{Name: "for", Usage: "adapt the bundle to `PROGRAM`: " +
+				strings.Join(slices.Sorted(maps.Keys(exported.Targets)), ", ")},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("bundle") {

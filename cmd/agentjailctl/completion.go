@@ -71,7 +71,10 @@ func offered(flags []cli.Flag) (out []option) {
 		if v, is := f.(cli.VisibleFlag); is && !v.IsVisible() {
 			continue
 		}
-		o := option{Text: strings.ReplaceAll(f.(cli.DocGenerationFlag).GetUsage(), "`", ""), Value: f.(cli.DocGenerationFlag).TakesValue()}
+		o := option{
+			Text:  strings.ReplaceAll(f.(cli.DocGenerationFlag).GetUsage(), "`", ""),
+			Value: f.(cli.DocGenerationFlag).TakesValue(),
+		}
 		for _, name := range f.Names() {
 			o.Names = append(o.Names, dashed(name))
 		}

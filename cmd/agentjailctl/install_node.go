@@ -24,7 +24,10 @@ func machine(c *cli.Context) (install.Machine, error) {
 		return install.Machine{}, fmt.Errorf("finding this program: %w", err)
 	}
 	return install.Machine{
-		From: filepath.Dir(exe), Names: []string{runccli.Program, runccli.CtlProgram, host.Name, names.Program, credential.IssueProgram, install.ShimName},
+		From: filepath.Dir(exe), Names: []string{
+			runccli.Program, runccli.CtlProgram, host.Name, names.Program, credential.IssueProgram,
+			install.ShimName,
+		},
 		Links: []string{install.DefaultName + "-net"}, Installer: runccli.CtlProgram,
 		Root: c.String("root"), To: c.String("to"), Restart: c.StringSlice("restart"),
 		Stdout: c.App.Writer, Stderr: c.App.ErrWriter,

@@ -49,7 +49,8 @@ func allJails(c *cli.Context) ([]*journal.Jail, error) {
 // openJournal returns the journal of the jail that a call's sole argument names.
 func openJournal(c *cli.Context) (journal.Place, *journal.Jail, error) {
 	if c.NArg() != 1 {
-		return journal.Place{}, nil, usage("%s needs %s: see `agentjail %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
+		return journal.Place{}, nil, usage("%s needs %s: see `agentjail %s --help`", c.Command.Name, c.Command.ArgsUsage,
+			c.Command.Name)
 	}
 	p, j, _, err := openJail(c, c.Args().First())
 	return p, j, err
@@ -289,7 +290,13 @@ func printDenials(c *cli.Context, all []denial, unseen []string) error {
 			b.WriteString(heading + "\n")
 		}
 		line := fmt.Sprintf("%6dx %s %s", d.Count, d.Kind, d.What)
-		for _, part := range [][2]string{{"value", d.Value}, {"limit", d.Limit}, {"by", d.Rule}, {"because", d.Reason}, {"program", d.Program}} {
+		for _, part := range [][2]string{
+			{"value", d.Value},
+			{"limit", d.Limit},
+			{"by", d.Rule},
+			{"because", d.Reason},
+			{"program", d.Program},
+		} {
 			if part[1] != "" {
 				line += " " + part[0] + " " + part[1]
 			}

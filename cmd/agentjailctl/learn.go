@@ -99,7 +99,10 @@ func runLearn(c *cli.Context) error {
 	if ran != nil && !errors.As(ran, &exit) || len(watch.runs) == 0 {
 		return ran
 	}
-	o := learn.Options{Name: c.String("name"), Policy: watch.jail.Policy, Arch: runtime.GOARCH, Work: printable.Line(strings.Join(c.Args().Slice(), " "), 200)}
+	o := learn.Options{
+		Name: c.String("name"), Policy: watch.jail.Policy, Arch: runtime.GOARCH,
+		Work: printable.Line(strings.Join(c.Args().Slice(), " "), 200),
+	}
 	if err := printLearned(c, o, watch.runs); err != nil {
 		return err
 	}

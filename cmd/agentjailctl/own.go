@@ -16,7 +16,8 @@ import (
 func ownCommands() []*cli.Command {
 	return []*cli.Command{
 		sandboxCommand(), workspaceCommand(), gitCommand(), lsCommand(), watchCommand(), deniedCommand(), journalCommand(), gcCommand(),
-		checkCommand(), explainCommand(), inspectCommand(), whyCommand(), learnCommand(), networkCommand(), diffCommand(), exportCommand(),
+		checkCommand(), explainCommand(), inspectCommand(), whyCommand(), learnCommand(), networkCommand(), diffCommand(),
+		exportCommand(),
 		receiptCommand(), policyCommand(), seccompCommand(), installCommand(), uninstallCommand(), completionCommand(),
 	}
 }

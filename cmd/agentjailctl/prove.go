@@ -122,7 +122,8 @@ func proveProfile(profile, arch string) ([]proof, error) {
 		}
 		res, sizes = verify.Merge(res, r), append(sizes, fmt.Sprint(len(prog)))
 	}
-	of := "the inner filter, as the init step loads it (" + sizes[0] + " instructions; " + sizes[1] + " with on_violation = \"kill\")"
+	of := "the inner filter, as the init step loads it (" + sizes[0] + " instructions; " + sizes[1] +
+		" with on_violation = \"kill\")"
 	out := []proof{newProof(profile, arch, of, res)}
 	more, err := proveDelegate(profile, arch)
 	return append(out, more...), err

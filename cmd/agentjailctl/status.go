@@ -126,7 +126,8 @@ func countArguments(c *cli.Context) error {
 	case n > most && most == 0:
 		return usage("%q takes no argument, and %q is one: see `%s --help`", c.Command.Name, c.Args().First(), c.Command.HelpName)
 	case n > most:
-		return usage("%s takes at most %s, and %q is one more: see `%s --help`", c.Command.Name, c.Command.ArgsUsage, c.Args().Get(most), c.Command.HelpName)
+		return usage("%s takes at most %s, and %q is one more: see `%s --help`", c.Command.Name, c.Command.ArgsUsage,
+			c.Args().Get(most), c.Command.HelpName)
 	}
 	return nil
 }

@@ -25,7 +25,10 @@ func workspaceCommand() *cli.Command {
 		Description: `A jail that starts with --review writes into a view of its directory. The directory
 itself changes only by "apply". ID is an id, its unique beginning, or a name. These
 commands need root: sudo agentjail workspace ...`,
-		Subcommands: []*cli.Command{workspaceListCommand(), workspaceDiscardCommand(), workspaceDiffCommand(), workspaceApplyCommand(), workspaceExportCommand()},
+		Subcommands: []*cli.Command{
+			workspaceListCommand(), workspaceDiscardCommand(), workspaceDiffCommand(), workspaceApplyCommand(),
+			workspaceExportCommand(),
+		},
 	}
 }
 

@@ -81,7 +81,8 @@ func workspaceList(c *cli.Context) error {
 		if r.Expired {
 			state += ", expired"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Name, printable.Line(r.Directory, 0), shortID(r.Jail), age(time.Since(r.made)),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Name, printable.Line(r.Directory, 0), shortID(r.Jail),
+			age(time.Since(r.made)),
 			policy.Size(r.Size), state)
 	}
 	if err := w.Flush(); err != nil {

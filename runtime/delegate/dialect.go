@@ -107,7 +107,11 @@ func (a StartArgs) Exec() []string {
 
 // with adds what both have.
 func (a StartArgs) with(args ...string) []string {
-	for _, f := range [][2]string{{"--pid-file", a.PidFile}, {"--console-socket", a.ConsoleSocket}, {"--pidfd-socket", a.PidfdSocket}} {
+	for _, f := range [][2]string{
+		{"--pid-file", a.PidFile},
+		{"--console-socket", a.ConsoleSocket},
+		{"--pidfd-socket", a.PidfdSocket},
+	} {
 		if f[1] != "" {
 			args = append(args, f[0], f[1])
 		}

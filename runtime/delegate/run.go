@@ -118,7 +118,9 @@ func (r *Runtime) run(c fork.Cmd, args []string, t Time, signals bool) (int, err
 }
 
 // runBy is run with a way to start the delegate.
-func (r *Runtime) runBy(start func(*fork.Cmd) (*fork.Process, error), c fork.Cmd, args []string, t Time, signals bool) (int, error) {
+func (r *Runtime) runBy(start func(*fork.Cmd) (*fork.Process, error), c fork.Cmd, args []string, t Time,
+	signals bool,
+) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.Path, c.Args, c.Env = r.Path, append([]string{r.Path}, r.translate(args)...), environment()

@@ -45,10 +45,19 @@ var commandLines = map[string]commandLine{
 	// gVisor, runsc/config/flags.go. Files can be changed from outside (docker cp), and its own
 	// layer over the root would hide that what is written is capped by agentjail's.
 	"gvisor": {
-		flags:   []string{"--platform=" + Platform, "--overlay2=none", "--file-access=shared", "--oci-seccomp", "--host-uds=none", "--gofer-network-namespace=new"},
-		network: map[SandboxNetwork]string{GuestSockets: "--network=sandbox", NoSockets: "--network=none", HostSockets: "--network=host"},
+		flags: []string{
+			"--platform=" + Platform, "--overlay2=none", "--file-access=shared", "--oci-seccomp", "--host-uds=none",
+			"--gofer-network-namespace=new",
+		},
+		network: map[SandboxNetwork]string{
+			GuestSockets: "--network=sandbox", NoSockets: "--network=none",
+			HostSockets: "--network=host",
+		},
 		byGofer: "--directfs=false",
-		unknown: map[string]bool{"--preserve-fds": true, "--pidfd-socket": true, "--ignore-paused": false, "--no-new-keyring": false, "--rootless": true},
+		unknown: map[string]bool{
+			"--preserve-fds": true, "--pidfd-socket": true, "--ignore-paused": false, "--no-new-keyring": false,
+			"--rootless": true,
+		},
 	},
 }
 

@@ -41,7 +41,8 @@ func (r *Runtime) try() error {
 			return fmt.Errorf("ending mount propagation for a trial: %w", err)
 		}
 		const dir = "/run" // no delegate lies there
-		if err := unix.Mount("agentjail-trial", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711,size=8388608,nr_inodes=1024"); err != nil {
+		if err := unix.Mount("agentjail-trial", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV,
+			"mode=0711,size=8388608,nr_inodes=1024"); err != nil {
 			return fmt.Errorf("mounting a tmpfs for a trial: %w", err)
 		}
 		return r.tryAt(dir, program)

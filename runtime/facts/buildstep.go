@@ -21,7 +21,9 @@ var buildSteps = []struct {
 	is     func(id, bundle string, s *specs.Spec, d *dockerContainer) bool
 	remedy string
 }{
-	{func(id, bundle string, _ *specs.Spec, _ *dockerContainer) bool { return id == buildID(bundle) }, "`podman build --runtime=crun`"},
+	{func(id, bundle string, _ *specs.Spec, _ *dockerContainer) bool {
+		return id == buildID(bundle)
+	}, "`podman build --runtime=crun`"},
 	{
 		func(_, _ string, _ *specs.Spec, d *dockerContainer) bool { return dockerBuildStep(d) },
 		"build with BuildKit, which runs its steps itself: `DOCKER_BUILDKIT=1 docker build`, `docker buildx build`, docker compose 2; " +

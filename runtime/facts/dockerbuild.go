@@ -30,7 +30,8 @@ func dockerBuildStep(d *dockerContainer) bool {
 		return false
 	}
 	c := d.Config
-	return strings.HasPrefix(c.Image, "sha256:") && host.LogConfig.Type == "none" && slices.Equal(c.Healthcheck.Test, []string{"NONE"}) &&
+	return strings.HasPrefix(c.Image, "sha256:") && host.LogConfig.Type == "none" &&
+		slices.Equal(c.Healthcheck.Test, []string{"NONE"}) &&
 		!c.Tty && !c.OpenStdin && !c.AttachStdin && !c.AttachStdout && !c.AttachStderr
 }
 

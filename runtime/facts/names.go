@@ -5,7 +5,10 @@ import "strings"
 // Annotations with a container's name and its image's: containerd's CRI and CRI-O
 // (pkg/annotations), nerdctl (pkg/labels).
 var (
-	nameAnnotations  = []string{"io.kubernetes.cri.container-name", "io.kubernetes.cri-o.ContainerName", "io.kubernetes.cri-o.Name", "nerdctl/name"}
+	nameAnnotations = []string{
+		"io.kubernetes.cri.container-name", "io.kubernetes.cri-o.ContainerName", "io.kubernetes.cri-o.Name",
+		"nerdctl/name",
+	}
 	imageAnnotations = []string{"io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName", "nerdctl/image-name"}
 )
 

@@ -43,7 +43,8 @@ func (p *pass) above(kind, field, was, now, why string) {
 		if now == "" {
 			remedy = "start it without"
 		}
-		p.addRefusal(refusal.New(refusal.Privilege, "%s is more than policy allows: %s", printable.Line(was, 0), why).About("%s", field).WithRemedy("%s", remedy))
+		p.addRefusal(refusal.New(refusal.Privilege, "%s is more than policy allows: %s", printable.Line(was, 0), why).About("%s",
+			field).WithRemedy("%s", remedy))
 	}
 }
 

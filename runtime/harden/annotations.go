@@ -37,10 +37,16 @@ var steerings = []steering{
 		"io.katacontainers.", "Kata Containers", "sets the virtual machine's kernel, image, memory and the program that runs it",
 		"kata-containers, how-to-set-sandbox-config-kata",
 	},
-	{"com.github.containers.virtcontainers.", "Kata Containers before 2.0", "as io.katacontainers.", "kata-containers/runtime, annotations.go"},
+	{
+		"com.github.containers.virtcontainers.", "Kata Containers before 2.0", "as io.katacontainers.",
+		"kata-containers/runtime, annotations.go",
+	},
 	{"com.urunc.", "urunc", "passes the container to a hypervisor", "urunc, docs/package"},
 	{"com.github.containers.", "cc-oci-runtime and its heirs", "sets the virtual machine", "clearcontainers"},
-	{"cdi.k8s.io/", "engines, nvidia-container-runtime", "adds devices and hooks; engines have done so before", "CNCF container device interface, SPEC.md"},
+	{
+		"cdi.k8s.io/", "engines, nvidia-container-runtime", "adds devices and hooks; engines have done so before",
+		"CNCF container device interface, SPEC.md",
+	},
 	{"nvidia.", "nvidia-container-runtime", "adds devices and hooks", "nvidia-container-toolkit"},
 	{"org.criu.", "runc, crun", "names the configuration of checkpoint and restore", "runc, docs/checkpoint"},
 	{"org.systemd.property.", "runc, crun", "sets properties of the unit past the limits", "runc, docs/systemd.md"},
@@ -66,7 +72,8 @@ func steers(name string) *steering {
 func annotations(p *pass) {
 	for _, k := range sortedKeys(p.spec.Annotations) {
 		if s := steers(k); s != nil {
-			p.change(rings.Access, report.Dropped, "annotations["+short(k)+"]", short(p.spec.Annotations[k]), "", "it steers the delegate: "+s.reader+", "+s.does)
+			p.change(rings.Access, report.Dropped, "annotations["+short(k)+"]", short(p.spec.Annotations[k]), "",
+				"it steers the delegate: "+s.reader+", "+s.does)
 			delete(p.spec.Annotations, k)
 		}
 	}

@@ -293,14 +293,20 @@ func ofNetwork(at string) bool {
 // the host's namespace (--ipc=host, --pid=host, --net=host). The values are the mounts of a
 // container with its own namespace.
 var hostNamespaceMounts = map[string]specs.Mount{
-	"/proc":          {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-	"/sys":           {Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
-	"/sys/fs/cgroup": {Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	"/proc": {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+	"/sys":  {Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	"/sys/fs/cgroup": {
+		Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup",
+		Options: []string{"nosuid", "noexec", "nodev", "ro"},
+	},
 	"/dev/pts": {
 		Destination: "/dev/pts", Type: "devpts", Source: "devpts",
 		Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"},
 	},
-	"/dev/shm":    {Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777"}},
+	"/dev/shm": {
+		Destination: "/dev/shm", Type: "tmpfs", Source: "shm",
+		Options: []string{"nosuid", "noexec", "nodev", "mode=1777"},
+	},
 	"/dev/mqueue": {Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 }
 
@@ -339,14 +345,16 @@ func replaceHostMount(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
 // Every user of the host can read them.
 func isNameTable(m *specs.Mount, f *bindsource.Fact) bool {
 	at := path.Clean(m.Destination)
-	return (at == "/etc/hosts" || at == "/etc/resolv.conf") && path.Clean(m.Source) == at && f.Path == at && f.Kind == bindsource.File
+	return (at == "/etc/hosts" || at == "/etc/resolv.conf") && path.Clean(m.Source) == at && f.Path == at &&
+		f.Kind == bindsource.File
 }
 
 // likeLXCFS allows single files over those files of /proc that contain only load and sizes, as
 // lxcfs provides them; runc allows these and a few more (checkProcMount).
 func likeLXCFS(m *specs.Mount, f *bindsource.Fact) bool {
 	switch path.Clean(m.Destination) {
-	case "/proc/cpuinfo", "/proc/diskstats", "/proc/meminfo", "/proc/stat", "/proc/swaps", "/proc/uptime", "/proc/loadavg", "/proc/slabinfo":
+	case "/proc/cpuinfo", "/proc/diskstats", "/proc/meminfo", "/proc/stat", "/proc/swaps", "/proc/uptime", "/proc/loadavg",
+		"/proc/slabinfo":
 		return f.Kind == bindsource.File
 	}
 	return false

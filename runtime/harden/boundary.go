@@ -22,7 +22,8 @@ func boundary(p *pass) {
 		}
 	}
 	if p.f.Host.Rootless {
-		p.addRefusal(refusal.New(refusal.Boundary, "a %s sandbox is made by root's engine alone", name).WithRemedy("a root engine, or %s", other))
+		p.addRefusal(refusal.New(refusal.Boundary, "a %s sandbox is made by root's engine alone",
+			name).WithRemedy("a root engine, or %s", other))
 	}
 	if b := p.pol.EBPF.Block; len(b) > 0 {
 		p.addRefusal(refusal.New(refusal.Boundary, "policy blocks %s by eBPF programs, which see a %s sandbox and not the programs in it", strings.Join(b, ", "), name).

@@ -46,18 +46,21 @@ func credentials(p *pass) {
 			if c.ForSSH() {
 				header = "ssh as " + c.SSH
 			}
-			p.change(rings.Access, report.Set, field, "", fmt.Sprintf("%s at %s", header, h), "it can be used there, and not read: "+c.Ways(h))
+			p.change(rings.Access, report.Set, field, "", fmt.Sprintf("%s at %s", header, h),
+				"it can be used there, and not read: "+c.Ways(h))
 		}
 	}
 	if p.f.Authority != "" && len(usable.Ended()) > 0 {
 		p.plan.Authority = p.f.Authority
-		p.change(rings.Access, report.Set, "trusted certificates", "", "the jail's own authority", "the helper ends TLS to "+strings.Join(usable.Ended(), ", "))
+		p.change(rings.Access, report.Set, "trusted certificates", "", "the jail's own authority",
+			"the helper ends TLS to "+strings.Join(usable.Ended(), ", "))
 	}
 	if servers := usable.Servers(); p.f.HostKey != "" && len(servers) > 0 {
 		for _, s := range servers {
 			p.plan.KnownHosts += s + " " + p.f.HostKey + "\n"
 		}
-		p.change(rings.Access, report.Set, plan.KnownHostsFile, "", "the jail's own key", "the helper is the server of ssh for "+strings.Join(servers, ", "))
+		p.change(rings.Access, report.Set, plan.KnownHostsFile, "", "the jail's own key",
+			"the helper is the server of ssh for "+strings.Join(servers, ", "))
 	}
 	placeholders(p)
 }

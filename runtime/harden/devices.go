@@ -47,7 +47,10 @@ func devices(p *pass) {
 			continue
 		}
 		keep = append(keep, d)
-		rules = append(rules, specs.LinuxDeviceCgroup{Allow: true, Type: kindOf(d), Major: new(d.Major), Minor: new(d.Minor), Access: access})
+		rules = append(rules, specs.LinuxDeviceCgroup{
+			Allow: true, Type: kindOf(d), Major: new(d.Major), Minor: new(d.Minor),
+			Access: access,
+		})
 	}
 	if len(gone) > 0 {
 		p.deny(rings.Access, "linux.devices", list(gone), "none",

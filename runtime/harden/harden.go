@@ -168,12 +168,14 @@ func Harden(in *specs.Spec, pol policy.Policy, f Facts) (*Result, *report.Report
 func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, error) {
 	pol := e.Policy
 	p := &pass{spec: clone(in), pol: pol, f: f, rep: new(report.Report), plan: plan.Plan{
-		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, AlreadyMapped: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide, Workspace: pol.Workspace,
+		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, AlreadyMapped: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
+		Workspace: pol.Workspace,
 	}}
 	for _, i := range e.ignored {
 		field := "annotations[" + i.Name + "]"
 		if i.Invalid {
-			p.addRefusal(refusal.New(refusal.Annotation, "%q: %s", i.Value, i.Why).About("%s", field).WithRemedy("correct the annotation, or start the jail without it"))
+			p.addRefusal(refusal.New(refusal.Annotation, "%q: %s", i.Value, i.Why).About("%s",
+				field).WithRemedy("correct the annotation, or start the jail without it"))
 			continue
 		}
 		p.deny(rings.Access, field, i.Value, "", i.Why)

@@ -102,7 +102,8 @@ func memory(p *pass, r *specs.LinuxResources) {
 	case p.update && !given:
 		if m.Swap != nil {
 			// How much swap that means depends on the limit.
-			p.change(rings.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "", "the value is memory and swap together: set both")
+			p.change(rings.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "",
+				"the value is memory and swap together: set both")
 			m.Swap = nil
 		}
 	case limit == 0:
@@ -224,7 +225,8 @@ func cpu(p *pass, r *specs.LinuxResources) {
 func quota(p *pass, c *specs.LinuxCPU, field string) {
 	if c.Quota == nil && p.update {
 		if c.Period != nil {
-			p.change(rings.Resources, report.Dropped, field+"period", fmt.Sprint(*c.Period), "", "a period without a quota would change the share")
+			p.change(rings.Resources, report.Dropped, field+"period", fmt.Sprint(*c.Period), "",
+				"a period without a quota would change the share")
 			c.Period = nil
 		}
 		return
@@ -237,7 +239,8 @@ func quota(p *pass, c *specs.LinuxCPU, field string) {
 		period = *c.Period
 	}
 	if period < cpuPeriodMin || period > cpuPeriodMax {
-		p.change(rings.Resources, report.Dropped, field+"period", fmt.Sprint(period), fmt.Sprint(cpuPeriod), "outside the kernel's bounds")
+		p.change(rings.Resources, report.Dropped, field+"period", fmt.Sprint(period), fmt.Sprint(cpuPeriod),
+			"outside the kernel's bounds")
 		period, c.Quota = cpuPeriod, nil
 	}
 	most := int64(p.pol.Limits.CPUs * float64(period))

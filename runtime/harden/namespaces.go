@@ -126,10 +126,16 @@ func decideNetwork(p *pass, path string) {
 // rule.
 func NetworkRules(n policy.Network) (out []report.Change) {
 	for _, r := range n.Allow {
-		out = append(out, report.Change{Ring: rings.Resources, Kind: report.Set, Field: "network.allow", Now: r, Why: "can be connected to by name"})
+		out = append(out, report.Change{
+			Ring: rings.Resources, Kind: report.Set, Field: "network.allow", Now: r,
+			Why: "can be connected to by name",
+		})
 	}
 	for _, r := range n.Deny {
-		out = append(out, report.Change{Ring: rings.Resources, Kind: report.Set, Field: "network.deny", Now: r, Why: "cannot be connected to"})
+		out = append(out, report.Change{
+			Ring: rings.Resources, Kind: report.Set, Field: "network.deny", Now: r,
+			Why: "cannot be connected to",
+		})
 	}
 	return out
 }

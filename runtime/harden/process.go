@@ -26,7 +26,8 @@ func process(p *pass) {
 	checkCwd(p, pr.Cwd)
 	if !pr.NoNewPrivileges {
 		pr.NoNewPrivileges = true
-		p.change(rings.Access, report.Set, "process.noNewPrivileges", "", "true", "set-id programs and file capabilities have no effect")
+		p.change(rings.Access, report.Set, "process.noNewPrivileges", "", "true",
+			"set-id programs and file capabilities have no effect")
 	}
 	priorities(p)
 	rlimits(p)
@@ -43,7 +44,8 @@ func checkIDs(p *pass, field string, mapping []specs.LinuxIDMapping, ids ...uint
 		if p.f.IDs.Given || id < idmap.RangeSize {
 			remedy = "another id, or a mapping of the engine's that has it"
 		}
-		p.addRefusal(refusal.New(refusal.User, "%d is none of the jail's ids (%s)", id, rangesText(mapping)).About("%s", field).WithRemedy("%s", remedy))
+		p.addRefusal(refusal.New(refusal.User, "%d is none of the jail's ids (%s)", id, rangesText(mapping)).About("%s",
+			field).WithRemedy("%s", remedy))
 	}
 }
 
@@ -175,7 +177,8 @@ func capabilities(p *pass) {
 		if len(extra) > 0 {
 			p.deny(rings.Access, "process.capabilities", list(extra), "none", "a jail has no capability at all")
 		} else if len(all) > 0 {
-			p.change(rings.Access, report.Lowered, "process.capabilities", fmt.Sprintf("%d default ones", len(all)), "none", "a jail has no capability at all")
+			p.change(rings.Access, report.Lowered, "process.capabilities", fmt.Sprintf("%d default ones", len(all)), "none",
+				"a jail has no capability at all")
 		}
 	} else {
 		p.change(rings.Access, report.Set, "process.capabilities", "", "none", "a jail has no capability at all")

@@ -22,7 +22,8 @@ func protectBind(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, read
 	if pol.Protect && !readOnly {
 		if e, at := protect.Within(f.Path, pol.Unprotect); e != nil {
 			readOnly = true
-			p.change(rings.Access, report.Lowered, mountField(m), "writable", "read-only", fmt.Sprintf("%s: %s (policy: binds.unprotect)", at, e.Why))
+			p.change(rings.Access, report.Lowered, mountField(m), "writable", "read-only",
+				fmt.Sprintf("%s: %s (policy: binds.unprotect)", at, e.Why))
 		}
 	}
 	if f.Kind != bindsource.Dir {

@@ -35,7 +35,8 @@ func review(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly 
 	case f.UID == 0:
 		p.addRefusal(viewRefusal(m, "root's, whose id no layer can map to the jail", "chown it to the user who works in it"))
 	case f.GID == 0:
-		p.addRefusal(viewRefusal(m, "of root's group, whose id no layer can map to the jail", "chgrp it to the group of the user who works in it"))
+		p.addRefusal(viewRefusal(m, "of root's group, whose id no layer can map to the jail",
+			"chgrp it to the group of the user who works in it"))
 	case b.Owner != plan.OwnerDir:
 		p.addRefusal(viewRefusal(m, "without an owner in the jail, who could write to it", "mount it read-only"))
 	default:
@@ -46,7 +47,8 @@ func review(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly 
 		// The layer alone is written to: apply protects the directory.
 		b.Protect, b.Absent = false, false
 		m.Options = add(without(m.Options, "rbind"), "bind")
-		p.change(rings.Access, report.Set, mountField(m), "writable", "a view", "what the jail writes is applied by the directory's owner")
+		p.change(rings.Access, report.Set, mountField(m), "writable", "a view",
+			"what the jail writes is applied by the directory's owner")
 	}
 }
 

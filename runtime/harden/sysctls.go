@@ -73,7 +73,8 @@ func sysctls(p *pass) {
 		case i >= 0 && fresh[ownSysctls[i].ns]:
 			continue
 		case i >= 0:
-			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the "+string(ownSysctls[i].ns)+" namespace is another jail's")
+			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "",
+				"the "+string(ownSysctls[i].ns)+" namespace is another jail's")
 		case dotted == "net.ipv4.ping_group_range" && ownNet && pingGroups(p, k):
 			continue
 		case strings.HasPrefix(dotted, "net."):

@@ -14,7 +14,8 @@ import (
 // read: what may be mounted read-only may be mounted so.
 func throwAway(p *pass, i int, m *specs.Mount, f *bindsource.Fact) {
 	if f.Kind != bindsource.Dir {
-		p.addRefusal(refusal.New(refusal.BindSource, "a %s has no changes to throw away", f.Kind).About("mount of %s at %s", m.Source, m.Destination))
+		p.addRefusal(refusal.New(refusal.BindSource, "a %s has no changes to throw away", f.Kind).About("mount of %s at %s", m.Source,
+			m.Destination))
 		return
 	}
 	if !mayMount(p, m, f, true, false) {
@@ -24,7 +25,8 @@ func throwAway(p *pass, i int, m *specs.Mount, f *bindsource.Fact) {
 		Index: i, NonRecursive: true, NoExec: has(m.Options, "noexec", "rnoexec"), Source: f.Path, Storage: plan.StorageThrowAway,
 		Owner: owner(p, m, f, true, f.IsPublic()),
 	}
-	p.change(rings.Resources, report.Set, mountField(m), "", "changes in the ephemeral layer", "they end with the jail, and its size bounds them")
+	p.change(rings.Resources, report.Set, mountField(m), "", "changes in the ephemeral layer",
+		"they end with the jail, and its size bounds them")
 	bindOptions(p, m, f, &b)
 	p.plan.Binds = append(p.plan.Binds, b)
 }

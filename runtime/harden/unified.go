@@ -49,7 +49,8 @@ func unified(p *pass, r *specs.LinuxResources) {
 	for _, k := range sortedKeys(r.Unified) {
 		v := r.Unified[k]
 		ok := unifiedRules[k]
-		if strings.HasPrefix(k, "hugetlb.") && strings.HasSuffix(k, ".max") && len(k) > len("hugetlb..max") && !strings.Contains(k, "/") {
+		if strings.HasPrefix(k, "hugetlb.") && strings.HasSuffix(k, ".max") && len(k) > len("hugetlb..max") &&
+			!strings.Contains(k, "/") {
 			ok = none
 		}
 		if ok != nil && !strings.ContainsAny(v, "\n\r") && ok(p, v) {

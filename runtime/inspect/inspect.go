@@ -147,7 +147,10 @@ type demands struct {
 }
 
 func demandsOf(s state.Store, j *state.Jail) *demands {
-	d := &demands{jail: j, store: s, dir: s.Dir(j.Key), host: hostfacts.Read(), boundary: traits.Of(j.Delegate).Boundary, sandbox: traits.Of(j.Delegate).Sandbox}
+	d := &demands{
+		jail: j, store: s, dir: s.Dir(j.Key), host: hostfacts.Read(), boundary: traits.Of(j.Delegate).Boundary,
+		sandbox: traits.Of(j.Delegate).Sandbox,
+	}
 	// Neither is needed to judge: without them the report is shorter.
 	if d.report, _ = s.Report(&j.Brief); d.report == nil {
 		d.report = new(report.Report)
@@ -172,8 +175,9 @@ func (d *demands) missing(field string) (why string, ok bool) {
 // judge runs all checks.
 func judge(d *demands, s *seen) *Result {
 	r := &Result{
-		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, HeldBy: d.boundary, Processes: len(s.processes) + s.more, Hostname: s.hostname,
-		Holds: true, Calls: d.calls,
+		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, HeldBy: d.boundary, Processes: len(s.processes) + s.more,
+		Hostname: s.hostname,
+		Holds:    true, Calls: d.calls,
 		Namespaces: s.namespaces, Denied: d.report.Of(report.Denied), Mounted: s.mounted(d.jail), Exposed: s.exposed, Ways: s.ways,
 	}
 	for _, c := range checks {

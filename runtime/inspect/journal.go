@@ -21,7 +21,10 @@ func (r *Result) Events() []journal.Event {
 			case Holds:
 				state.Holds++
 			case Broken:
-				broken = append(broken, journal.Event{Kind: journal.ProtectionBroken, Ring: ring, Target: f.Name, Reason: f.Seen + " (should be: " + f.Want + ")"})
+				broken = append(broken, journal.Event{
+					Kind: journal.ProtectionBroken, Ring: ring, Target: f.Name,
+					Reason: f.Seen + " (should be: " + f.Want + ")",
+				})
 			case Missing, InGuest, Void:
 				state.Missing = append(state.Missing, f.Name+": "+f.Seen)
 			}

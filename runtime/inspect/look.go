@@ -230,7 +230,10 @@ func (s *seen) ownerOf(p *proc, kind string) (uint64, error) {
 // has no protections, and is not entered.
 func (s *seen) lookNetwork(p *proc, j *state.Jail, d *demands) error {
 	if n := s.namespaces["net"]; n.Jail == n.Host {
-		s.network = network.Audit{Want: "nothing but lo", Protections: []network.Finding{{Name: "links", Detail: "the network is the host's"}}}
+		s.network = network.Audit{
+			Want:        "nothing but lo",
+			Protections: []network.Finding{{Name: "links", Detail: "the network is the host's"}},
+		}
 		return nil
 	}
 	mode, err := modes.Named(j.Network.Mode)

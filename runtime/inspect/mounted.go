@@ -39,7 +39,10 @@ func (s *seen) mounted(j *state.Jail) []Mounted {
 		if m.owner == nil || slices.Contains(j.Protected, m.Point) {
 			continue
 		}
-		out = append(out, Mounted{Path: m.Point, UID: inside(s.uidMap, m.owner.UID), GID: inside(s.gidMap, m.owner.GID), ReadOnly: m.ReadOnly()})
+		out = append(out, Mounted{
+			Path: m.Point, UID: inside(s.uidMap, m.owner.UID), GID: inside(s.gidMap, m.owner.GID),
+			ReadOnly: m.ReadOnly(),
+		})
 	}
 	return out
 }

@@ -205,7 +205,8 @@ type rlimit struct{ soft, hard uint64 }
 // (fs/proc/base.c).
 var limitNames = map[string]string{
 	"Max cpu time": "RLIMIT_CPU", "Max file size": "RLIMIT_FSIZE", "Max data size": "RLIMIT_DATA", "Max stack size": "RLIMIT_STACK",
-	"Max core file size": "RLIMIT_CORE", "Max resident set": "RLIMIT_RSS", "Max processes": "RLIMIT_NPROC", "Max open files": "RLIMIT_NOFILE",
+	"Max core file size": "RLIMIT_CORE", "Max resident set": "RLIMIT_RSS", "Max processes": "RLIMIT_NPROC",
+	"Max open files":    "RLIMIT_NOFILE",
 	"Max locked memory": "RLIMIT_MEMLOCK", "Max address space": "RLIMIT_AS", "Max file locks": "RLIMIT_LOCKS",
 	"Max pending signals": "RLIMIT_SIGPENDING", "Max msgqueue size": "RLIMIT_MSGQUEUE", "Max nice priority": "RLIMIT_NICE",
 	"Max realtime priority": "RLIMIT_RTPRIO", "Max realtime timeout": "RLIMIT_RTTIME",

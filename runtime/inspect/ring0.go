@@ -39,7 +39,8 @@ func seccompFilter(d *demands, s *seen) outcome {
 		text = fmt.Sprintf(": %d of %d system calls pass, %d of them not with all arguments; %d are refused, whatever their errno", c.Pass,
 			c.Pass+c.Refused, c.Checked, c.Refused)
 	}
-	return holds("%s on %s, profile %s%s", filters, printable.Count(len(s.processes), "process"), d.jail.Policy.Seccomp.Profile, text)
+	return holds("%s on %s, profile %s%s", filters, printable.Count(len(s.processes), "process"),
+		d.jail.Policy.Seccomp.Profile, text)
 }
 
 // programs: what the filters refuse in every profile is refused by eBPF programs too, where a

@@ -237,7 +237,8 @@ func rlimits(d *demands, s *seen) outcome {
 	}
 	for i, p := range s.processes {
 		if have, ok := p.limits["RLIMIT_CORE"]; ok && have != (rlimit{core, core}) {
-			bad = append(bad, fmt.Sprintf("%s: RLIMIT_CORE is %s of %s, not %d", p.who(), limitText(have.soft), limitText(have.hard), core))
+			bad = append(bad, fmt.Sprintf("%s: RLIMIT_CORE is %s of %s, not %d", p.who(), limitText(have.soft),
+				limitText(have.hard), core))
 		}
 		limits := bounds
 		if i == 0 && d.jail.Process != nil {

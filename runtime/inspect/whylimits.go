@@ -116,7 +116,10 @@ func limitSigns(groups map[string]string, d *demands) []why.Sign {
 		for _, r := range p.Rlimits {
 			if r.Type == "RLIMIT_NOFILE" {
 				have := files.inForce(r.Soft, true)
-				out = append(out, why.Sign{Sign: "nofile", Remedies: files.moved(pol, have), Text: fmt.Sprintf("each process may have %d files open", have)})
+				out = append(out, why.Sign{
+					Sign: "nofile", Remedies: files.moved(pol, have),
+					Text: fmt.Sprintf("each process may have %d files open", have),
+				})
 			}
 		}
 	}

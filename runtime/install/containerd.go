@@ -38,7 +38,10 @@ func (containerd) Name() string  { return "containerd" }
 func (containerd) Title() string { return "containerd" }
 
 func (containerd) Defaults() Options {
-	return Options{Runtimes: []Runtime{{Name: DefaultName}, {Name: DefaultName + "-net"}}, Config: containerdConfig, DropIn: containerdDropIn}
+	return Options{
+		Runtimes: []Runtime{{Name: DefaultName}, {Name: DefaultName + "-net"}}, Config: containerdConfig,
+		DropIn: containerdDropIn,
+	}
 }
 
 // reserved reports whether a name is one of a handler that containerd's own default configuration

@@ -21,7 +21,10 @@ func (crio) Title() string { return "CRI-O" }
 // Defaults has the drop-in for CRI-O (crio.conf.d(5)): files of that directory are read after
 // crio.conf, in the order of names, and of two handlers of one name the later is taken whole.
 func (crio) Defaults() Options {
-	return Options{Runtimes: []Runtime{{Name: DefaultName}, {Name: DefaultName + "-net"}}, DropIn: "/etc/crio/crio.conf.d/agentjail.conf"}
+	return Options{
+		Runtimes: []Runtime{{Name: DefaultName}, {Name: DefaultName + "-net"}},
+		DropIn:   "/etc/crio/crio.conf.d/agentjail.conf",
+	}
 }
 
 // reserved reports whether a name is one of a handler that CRI-O's own configuration has.

@@ -67,7 +67,10 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 	}
 	o.LabelFile, o.Label = label(p)
 	for _, limit := range p.Rlimits {
-		o.Rlimits = append(o.Rlimits, jailinit.Rlimit{Resource: uint32(hostfacts.Rlimits[limit.Type]), Soft: limit.Soft, Hard: limit.Hard})
+		o.Rlimits = append(o.Rlimits, jailinit.Rlimit{
+			Resource: uint32(hostfacts.Rlimits[limit.Type]), Soft: limit.Soft,
+			Hard: limit.Hard,
+		})
 	}
 	if linux != nil && j.Stays {
 		var err error
@@ -153,7 +156,10 @@ func groupLimits(j *state.Jail, f hostfacts.Facts) []jailinit.Limit {
 		out = append(out, jailinit.Limit{Files: []string{cgroups.Root + "/pids.max", cgroups.Root + "/pids/pids.max"}, Max: uint64(n)})
 	}
 	if n := j.Policy.Limits.Memory; n > 0 && (f.Cgroup.Memory || !f.Rootless) {
-		out = append(out, jailinit.Limit{Files: []string{cgroups.Root + "/memory.max", cgroups.Root + "/memory/memory.limit_in_bytes"}, Max: uint64(n)})
+		out = append(out, jailinit.Limit{
+			Files: []string{cgroups.Root + "/memory.max", cgroups.Root + "/memory/memory.limit_in_bytes"},
+			Max:   uint64(n),
+		})
 	}
 	if m := memoryOf(j); m != nil && m.KernelTCP != nil {
 		out = append(out, jailinit.Limit{Files: []string{cgroups.Root + "/memory/" + socketsFile}, Max: uint64(*m.KernelTCP)})

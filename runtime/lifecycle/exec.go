@@ -236,7 +236,8 @@ func (e *execution) execByDelegate() error {
 		defer c.drain()
 	}
 	// crun applies no score of the process, and runc applies the container's.
-	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.rt.Globals.Args(), args.Exec()...), e.time, !o.Detach)
+	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.rt.Globals.Args(), args.Exec()...),
+		e.time, !o.Detach)
 	if code == delegateFailed {
 		return e.rt.explainFilterError(exitError(code, err))
 	}

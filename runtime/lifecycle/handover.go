@@ -124,7 +124,9 @@ func (a *attempt) abandonContainer() {
 // process would only wait. It saves the report, begins the journal, and looks at a few jails, so
 // that crashes are cleaned up without a request. `agentjail gc` reports failures of that. The work
 // runs on another thread, in the host's mount namespace.
-func (r *Runtime) whileDelegateRuns(ctx context.Context, j *state.Jail, rep *report.Report, identity journal.Created, config []byte) <-chan error {
+func (r *Runtime) whileDelegateRuns(ctx context.Context, j *state.Jail, rep *report.Report, identity journal.Created,
+	config []byte,
+) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		done <- thread.Caught(func() error {

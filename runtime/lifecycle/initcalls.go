@@ -23,7 +23,10 @@ type initCall struct {
 // needs are the calls without which no init works: package syscall starts the program by two of
 // them (syscall.forkExec), and the others pass signals on and wait for processes.
 var needs = []initCall{
-	{"pipe2", 1, unix.O_CLOEXEC}, {"clone", 0, unix.CLONE_VFORK | unix.CLONE_VM | uint64(unix.SIGCHLD)}, {"kill", -1, 0}, {"wait4", 0, math.MaxUint64},
+	{"pipe2", 1, unix.O_CLOEXEC},
+	{"clone", 0, unix.CLONE_VFORK | unix.CLONE_VM | uint64(unix.SIGCHLD)},
+	{"kill", -1, 0},
+	{"wait4", 0, math.MaxUint64},
 }
 
 // leads are the calls by which the program leads a session, the second with a terminal.
@@ -70,7 +73,9 @@ func refusedCalls(filter []byte, arch string, calls []initCall) (refused []strin
 			if err != nil {
 				return nil, err
 			}
-			ok = !slices.ContainsFunc(answers, func(v uint32) bool { return v&bpf.RetActionFull != bpf.RetAllow && v&bpf.RetActionFull != bpf.RetLog })
+			ok = !slices.ContainsFunc(answers, func(v uint32) bool {
+				return v&bpf.RetActionFull != bpf.RetAllow && v&bpf.RetActionFull != bpf.RetLog
+			})
 		}
 		if !ok {
 			refused = append(refused, c.name)

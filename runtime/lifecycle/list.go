@@ -57,7 +57,8 @@ func (r *Runtime) List(format string, quiet bool) error {
 		if c, err := time.Parse(time.RFC3339Nano, created); err == nil {
 			created = c.Format(time.RFC3339Nano)
 		}
-		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", it.text("id"), it.text("pid"), it.text("status"), printable.Line(it.text("bundle"), 0), created, it.text("owner"))
+		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", it.text("id"), it.text("pid"), it.text("status"),
+			printable.Line(it.text("bundle"), 0), created, it.text("owner"))
 	}
 	return t.Flush()
 }

@@ -31,5 +31,8 @@ func (a *attempt) loadBundle() error {
 
 // gatherer gathers the facts of the jail's bundle.
 func (a *attempt) gatherer() facts.Gatherer {
-	return facts.Gatherer{Store: a.rt.Store, Root: a.rt.Globals.Root, Policy: a.rt.Policy, PlainRoot: a.o.PlainRoot, Image: a.o.Image}
+	return facts.Gatherer{
+		Store: a.rt.Store, Root: a.rt.Globals.Root, Policy: a.rt.Policy, PlainRoot: a.o.PlainRoot,
+		Image: a.o.Image,
+	}
 }

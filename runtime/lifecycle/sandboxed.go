@@ -81,7 +81,9 @@ func (a *attempt) fitSandbox() error {
 	}
 	st.Places = append(st.Places, rootfs.OwnPlace)
 	spec.Linux.Resources = a.d.Resources(spec.Linux.Resources)
-	spec.Linux.Namespaces = slices.DeleteFunc(spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
+	spec.Linux.Namespaces = slices.DeleteFunc(spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
+		return n.Type == specs.TimeNamespace
+	})
 	spec.Linux.TimeOffsets = nil
 	return nil
 }
@@ -186,7 +188,8 @@ func (a *attempt) unlikeJail(pid int) string {
 			continue
 		}
 		if !sameMap(string(text), want) {
-			return fmt.Sprintf("%s is %q and must be %q", file, strings.Join(strings.Fields(string(text)), " "), strings.Join(strings.Fields(want), " "))
+			return fmt.Sprintf("%s is %q and must be %q", file, strings.Join(strings.Fields(string(text)), " "),
+				strings.Join(strings.Fields(want), " "))
 		}
 	}
 	for _, n := range hostNamespaces(a.in.Facts.Host) {
@@ -221,7 +224,8 @@ func outsideGroups(pid int) string {
 		return err.Error()
 	}
 	for _, g := range groups {
-		limits := slices.Contains(g.List(), "pids") || slices.Contains(g.List(), "memory") || g.Controllers == "" && cgroups.Version(cgroups.Root) == 2
+		limits := slices.Contains(g.List(), "pids") || slices.Contains(g.List(), "memory") ||
+			g.Controllers == "" && cgroups.Version(cgroups.Root) == 2
 		if limits && (g.Path == "/" || slices.Contains(own, g)) {
 			return "it is in no control group of its own (" + strings.TrimSuffix(g.Controllers+" "+g.Path, " ") + ")"
 		}

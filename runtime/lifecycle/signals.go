@@ -116,7 +116,10 @@ func (s *Signals) interrupted() error {
 	if s.came == 0 {
 		return nil
 	}
-	return &StatusError{Code: 128 + int(s.came), Err: fmt.Errorf("ended by %s before the program was started", unix.SignalName(s.came))}
+	return &StatusError{
+		Code: 128 + int(s.came),
+		Err:  fmt.Errorf("ended by %s before the program was started", unix.SignalName(s.came)),
+	}
 }
 
 // hold keeps further signals for the jail's program. It returns an error if one came before.

@@ -82,7 +82,8 @@ func (a *attempt) writableMounts() []state.Mounted {
 	}
 	var out []state.Mounted
 	for _, b := range a.res.Plan.Binds {
-		if b.ReadOnly || b.Copy || b.Storage == plan.StorageThrowAway || b.Index >= len(a.spec.Mounts) || !harden.IsBind(a.spec.Mounts[b.Index]) {
+		if b.ReadOnly || b.Copy || b.Storage == plan.StorageThrowAway || b.Index >= len(a.spec.Mounts) ||
+			!harden.IsBind(a.spec.Mounts[b.Index]) {
 			continue
 		}
 		if len(out) == maxMounted {

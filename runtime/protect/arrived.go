@@ -279,7 +279,9 @@ func (a *arrivals) changedWithin(rel string, typ byte, depth int) bool {
 	if typ != unix.DT_DIR || depth > arrivalNested || a.out.Short != "" {
 		return false
 	}
-	return slices.ContainsFunc(a.names(rel, every), func(d dirent) bool { return a.changedWithin(path.Join(rel, d.name), d.typ, depth+1) })
+	return slices.ContainsFunc(a.names(rel, every), func(d dirent) bool {
+		return a.changedWithin(path.Join(rel, d.name), d.typ, depth+1)
+	})
 }
 
 // gitlinks finds the entries of an index that lead git into a new repository. An unchanged index

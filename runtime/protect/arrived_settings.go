@@ -23,7 +23,8 @@ func (a *arrivals) programSettings(gitDir string) string {
 		n, ok := namedBy(s)
 		value := strings.TrimSpace(s.Value)
 		switch {
-		case !ok, n.what == shellAlias && !strings.HasPrefix(value, "!"), n.what == external && s.Key != "" && !strings.HasPrefix(value, ext):
+		case !ok, n.what == shellAlias && !strings.HasPrefix(value, "!"),
+			n.what == external && s.Key != "" && !strings.HasPrefix(value, ext):
 			continue
 		}
 		if !slices.Contains(keys, n.name) {

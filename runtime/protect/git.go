@@ -93,7 +93,10 @@ func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error)
 	}
 	switch {
 	case t.outside != "":
-		s.found.Outside = append(s.found.Outside, Demand{Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: true, Git: true})
+		s.found.Outside = append(s.found.Outside, Demand{
+			Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: true,
+			Git: true,
+		})
 	case t.end != "" && !t.there && (absent || t.dangling) && !s.left(e, t.end):
 		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Copy: e.Copy, Why: e.Why})
 	}
@@ -370,7 +373,8 @@ func (s *search) outsideText(abs string) string {
 	}
 	defer f.Close()
 	var st, top unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil || unix.Stat(s.o.Source, &top) != nil || kind(st.Mode) != unix.DT_REG || st.Uid != top.Uid && abs != systemSettings {
+	if unix.Fstat(int(f.Fd()), &st) != nil || unix.Stat(s.o.Source, &top) != nil || kind(st.Mode) != unix.DT_REG ||
+		st.Uid != top.Uid && abs != systemSettings {
 		return ""
 	}
 	if text, err := atomicfile.ReadAll(f, maxCopy); err == nil {

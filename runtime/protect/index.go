@@ -50,7 +50,8 @@ func eachEntry(text string, object int, f func(indexEntry) bool) bool {
 		}
 		flags := uint32(text[at-2])<<8 | uint32(text[at-1])
 		e := indexEntry{
-			id: text[start+indexStat : at-2], mode: word(start + 24), size: word(start + 36), mtime: [2]uint32{word(start + 8), word(start + 12)},
+			id: text[start+indexStat : at-2], mode: word(start + 24), size: word(start + 36),
+			mtime: [2]uint32{word(start + 8), word(start + 12)},
 			stage: flags & flagStage,
 		}
 		switch e.mode & modeType {

@@ -250,7 +250,9 @@ func (l Ledger) makeGroup(t tree, source string, list []CreatedPlaceholder) (mad
 			denied = append(denied, m)
 			continue
 		}
-		if isMarker(m.Text) && m.Text != markerStood && !slices.ContainsFunc(made, func(d CreatedPlaceholder) bool { return d.Path == path.Dir(m.Path) }) {
+		if isMarker(m.Text) && m.Text != markerStood && !slices.ContainsFunc(made, func(d CreatedPlaceholder) bool {
+			return d.Path == path.Dir(m.Path)
+		}) {
 			continue // the directory is another's
 		}
 		ok, err := m.make(t, source)
@@ -401,7 +403,9 @@ func (l Ledger) known() (map[identity]CreatedPlaceholder, error) {
 
 // shared lists placeholders of other jails that are to serve this one too, by
 // whatever path those have the directory. mine are this jail's already.
-func shared(t tree, source string, paths []Path, known map[identity]CreatedPlaceholder, mine []CreatedPlaceholder) (out []CreatedPlaceholder) {
+func shared(t tree, source string, paths []Path, known map[identity]CreatedPlaceholder,
+	mine []CreatedPlaceholder,
+) (out []CreatedPlaceholder) {
 	if len(known) == 0 {
 		return nil
 	}
@@ -566,7 +570,8 @@ func (m *CreatedPlaceholder) removeIn(dir int, since int64) (found bool, err err
 		}
 		return thread.AnyMode(unlink)
 	})
-	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOTEMPTY) ||
+		errors.Is(err, unix.EEXIST) {
 		return true, nil
 	}
 	return true, fmt.Errorf("removing the placeholder %s: %w", m.Path, err)
@@ -702,7 +707,8 @@ func (l Ledger) Vanished(key string) (out []string) {
 // there reports that the placeholder is where it was made.
 func (m *CreatedPlaceholder) there() bool {
 	var st unix.Statx_t
-	if unix.Statx(unix.AT_FDCWD, m.Path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil {
+	if unix.Statx(unix.AT_FDCWD, m.Path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME,
+		&st) != nil {
 		return false
 	}
 	at := CreatedPlaceholder{}

@@ -224,7 +224,10 @@ func (s *search) hold(dir, p string, e *Entry, absent bool) error {
 	}
 	switch {
 	case t.outside != "":
-		s.found.Outside = append(s.found.Outside, Demand{Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: e.Absent != EmptyFile})
+		s.found.Outside = append(s.found.Outside, Demand{
+			Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why,
+			Dir: e.Absent != EmptyFile,
+		})
 	case t.end == "":
 	case t.end == ".":
 		return s.whole(below(dir, p), e)

@@ -109,7 +109,9 @@ func (t tree) few(rel string) (names []string, ok bool) {
 
 // stand plans markers that keep bare directories in place; in another ledger's placeholder the
 // marker is a stake. foreign are those placeholders: the last of the ledgers removes them.
-func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]CreatedPlaceholder) (stakes, foreign []CreatedPlaceholder) {
+func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]CreatedPlaceholder) (stakes,
+	foreign []CreatedPlaceholder,
+) {
 	for _, d := range bare {
 		at := path.Join(source, d.rel)
 		m := CreatedPlaceholder{Path: at, Dir: true}

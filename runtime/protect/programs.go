@@ -154,7 +154,9 @@ func namedBy(set gitconfig.Setting) (n naming, ok bool) {
 		n.what, ok = byKey()["lfs."+first+".*."+set.Key]
 	}
 	if !ok {
-		i := slices.IndexFunc(gitSettings, func(g gitSetting) bool { return g.name[0] == '*' && strings.HasSuffix(set.Key, g.name[1:]) })
+		i := slices.IndexFunc(gitSettings, func(g gitSetting) bool {
+			return g.name[0] == '*' && strings.HasSuffix(set.Key, g.name[1:])
+		})
 		if ok = i >= 0; ok {
 			n.what = gitSettings[i].what
 		}

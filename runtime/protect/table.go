@@ -71,8 +71,14 @@ var Table = []Entry{
 		Path: ".git/config", Scope: Repository, Absent: EmptyFile, Copy: true,
 		Why: "names programs that git runs: core.fsmonitor, core.sshCommand, diff.external, filters (git-config(1))",
 	},
-	{Path: ".git/config.worktree", Scope: Repository, Absent: EmptyFile, Copy: true, Why: "as config, with extensions.worktreeConfig"},
-	{Path: ".git/commondir", Scope: Repository, Absent: EmptyFile, Text: ".\n", Why: "leads git to another directory's config and hooks"},
+	{
+		Path: ".git/config.worktree", Scope: Repository, Absent: EmptyFile, Copy: true,
+		Why: "as config, with extensions.worktreeConfig",
+	},
+	{
+		Path: ".git/commondir", Scope: Repository, Absent: EmptyFile, Text: ".\n",
+		Why: "leads git to another directory's config and hooks",
+	},
 	{Path: ".git/info/attributes", Scope: Repository, Absent: EmptyFile, Why: "picks the filters that git runs (gitattributes(5))"},
 
 	{Path: ".git/rebase-merge", Scope: Repository, Why: "git rebase --continue runs the commands in it (git-rebase(1), exec)"},
@@ -173,7 +179,10 @@ var homeMarks = []string{".bashrc", ".bash_profile", ".profile", ".zshrc", ".zpr
 // rebuilt are directories that tools remove and recreate as a whole. Their content is neither
 // searched nor protected: a mount there would hinder the tools, and packages contain editor
 // settings that no program reads.
-var rebuilt = []string{"node_modules", "bower_components", ".venv", "venv", "__pycache__", ".tox", ".nox", ".pnpm-store", "site-packages"}
+var rebuilt = []string{
+	"node_modules", "bower_components", ".venv", "venv", "__pycache__", ".tox", ".nox", ".pnpm-store",
+	"site-packages",
+}
 
 // Names are the paths that Options.Unprotect can name beside absolute ones: those
 // of the table and the directories on the way to them.
@@ -333,7 +342,9 @@ func Inside(dir, rel string, unprotect []string) *Entry {
 
 // InPackages reports whether a path lies in a directory that package managers make as a whole.
 func InPackages(rel string) bool {
-	return slices.ContainsFunc(strings.Split(path.Dir(rel), "/"), func(name string) bool { return slices.Contains(rebuilt, fold(name)) })
+	return slices.ContainsFunc(strings.Split(path.Dir(rel), "/"), func(name string) bool {
+		return slices.Contains(rebuilt, fold(name))
+	})
 }
 
 // matchRepository finds the entry of a path that goes through a ".git".

@@ -98,7 +98,8 @@ func (v *viewMaker) openCopies() (err error) {
 	if err := unix.Mkdir(at, 0o755); err != nil {
 		return &os.PathError{Op: "mkdir", Path: at, Err: err}
 	}
-	opts := fmt.Sprintf("%smode=0755,size=%d,nr_inodes=%d", v.label, min(copiesSize, int64(v.Plan.Tmpfs.Size)), min(copiesFiles, v.Plan.Tmpfs.Inodes))
+	opts := fmt.Sprintf("%smode=0755,size=%d,nr_inodes=%d", v.label, min(copiesSize, int64(v.Plan.Tmpfs.Size)),
+		min(copiesFiles, v.Plan.Tmpfs.Inodes))
 	if err := unix.Mount(mountSource, at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, opts); err != nil {
 		return fmt.Errorf("mounting a tmpfs with %s: %w", opts, err)
 	}
@@ -119,7 +120,8 @@ func (s *stager) addResolver() error {
 		return nil
 	}
 	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
-		Destination: plan.ResolverFile, Type: "bind", Source: plan.ResolverFile, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
+		Destination: plan.ResolverFile, Type: "bind", Source: plan.ResolverFile,
+		Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
 	})
 	return nil
 }

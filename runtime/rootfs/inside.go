@@ -31,7 +31,8 @@ func (s *stager) addInside() error {
 		return nil
 	}
 	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
-		Destination: plan.DenialsDir, Type: "bind", Source: plan.DenialsDir, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
+		Destination: plan.DenialsDir, Type: "bind", Source: plan.DenialsDir,
+		Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
 	})
 	s.inside = true
 	return nil
@@ -42,7 +43,9 @@ func (v *viewMaker) copyInside() error {
 	if !v.inside {
 		return nil
 	}
-	i := slices.IndexFunc(v.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == plan.DenialsDir && m.Source == plan.DenialsDir })
+	i := slices.IndexFunc(v.Spec.Mounts, func(m specs.Mount) bool {
+		return m.Destination == plan.DenialsDir && m.Source == plan.DenialsDir
+	})
 	if i < 0 {
 		return fmt.Errorf("the mount at %s is gone", plan.DenialsDir)
 	}

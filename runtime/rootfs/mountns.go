@@ -23,7 +23,8 @@ var wholeTrees = []string{"/dev", "/proc", "/sys"}
 // that are no mounts of their own come with the root.
 var systemDirs = []string{
 	"/bin", "/etc", "/gnu/store", "/lib", "/lib32", "/lib64", "/nix/store", "/opt", "/run/dbus", "/run/systemd", "/sbin", "/tmp",
-	"/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/usr/sbin", "/var/lib", "/var/tmp",
+	"/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/usr/sbin",
+	"/var/lib", "/var/tmp",
 }
 
 // leaveOut keeps in the thread's mount namespace only the needed mounts of the host: those on the

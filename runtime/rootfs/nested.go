@@ -190,7 +190,8 @@ func (s *stager) mountNestedOne(i int) error {
 // openTree clones the tree at a path of the stager's own, with the mounts below it, and sets its
 // attributes.
 func openTree(path string, attr unix.MountAttr) (*os.File, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path,
+		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
 		return nil, fmt.Errorf("cloning the mount: %w", err)
 	}

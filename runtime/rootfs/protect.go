@@ -180,7 +180,9 @@ func exposed(all []Protected, binds []plan.Bind) error {
 			if want.Git {
 				continue // that mount is protected as a git directory
 			}
-			i := slices.IndexFunc(binds, func(b plan.Bind) bool { return !b.ReadOnly && b.Protect && b.Source == want.Path && b.Index != p.Mount })
+			i := slices.IndexFunc(binds, func(b plan.Bind) bool {
+				return !b.ReadOnly && b.Protect && b.Source == want.Path && b.Index != p.Mount
+			})
 			if i >= 0 {
 				return refusal.New(refusal.BindSearch, "%s has the host run programs in %s, which is mounted writable, too: %s", want.From, want.Path, want.Why).
 					WithRemedy("mount %s read-only, or policy: binds.unprotect = [%q]", want.Path, want.From)
@@ -370,11 +372,15 @@ func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 
 // readOnlyTree clones the tree at a path below an open file, read-only.
 func readOnlyTree(f *os.File, name string) (int, error) {
-	tree, err := unix.OpenTree(int(f.Fd()), name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
+	tree, err := unix.OpenTree(int(f.Fd()), name,
+		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
 	if err != nil {
 		return -1, fmt.Errorf("cloning the mount: %w", err)
 	}
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	attr := unix.MountAttr{
+		Attr_set:    unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Propagation: unix.MS_PRIVATE,
+	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
 		unix.Close(tree)
 		return -1, fmt.Errorf("making it read-only: %w", err)
@@ -410,7 +416,8 @@ func (g *protector) privateCopy(p *protect.Path) (int, error) {
 	}
 	for _, name := range []string{dir, file} {
 		// EINVAL: a user's namespace does not have the owner's id.
-		if err := unix.Fchownat(int(g.own.Fd()), name, int(p.UID), int(p.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil && err != unix.EINVAL {
+		if err := unix.Fchownat(int(g.own.Fd()), name, int(p.UID), int(p.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil &&
+			err != unix.EINVAL {
 			return -1, fmt.Errorf("changing the copy's owner: %w", err)
 		}
 	}

@@ -14,7 +14,10 @@ var treatments = []struct {
 	t    protect.Treatment
 	text string
 }{
-	{protect.ReadOnly, "read-only"}, {protect.Private, "as private copies"}, {protect.Placeholder, "absent and kept so"}, {protect.Hidden, "hidden"},
+	{protect.ReadOnly, "read-only"},
+	{protect.Private, "as private copies"},
+	{protect.Placeholder, "absent and kept so"},
+	{protect.Hidden, "hidden"},
 }
 
 // maxListed bounds how many names a line of the report has.

@@ -70,7 +70,10 @@ func (s *stager) makeReview(b plan.Bind, src *bindsource.Source) (*os.File, erro
 		overlay.Close()
 		return nil, err
 	}
-	s.reviews = append(s.reviews, state.Review{ID: view.ID, At: filepath.Clean(s.Spec.Mounts[b.Index].Destination), Dev: st.Dev, Size: view.Size, Source: view.Path})
+	s.reviews = append(s.reviews, state.Review{
+		ID: view.ID, At: filepath.Clean(s.Spec.Mounts[b.Index].Destination), Dev: st.Dev,
+		Size: view.Size, Source: view.Path,
+	})
 	return overlay, nil
 }
 
@@ -118,7 +121,8 @@ func (s *stager) hide(had *workspace.Record) []string {
 // unlayered are file systems over which the kernel makes no overlay, or one that fails later: they
 // may change beneath it without notice (overlayfs.rst, "Changes to underlying filesystems").
 var unlayered = map[int64]bool{
-	unix.NFS_SUPER_MAGIC: true, unix.FUSE_SUPER_MAGIC: true, unix.V9FS_MAGIC: true, 0xff534d42: true, 0xfe534d42: true, 0x786f4256: true,
+	unix.NFS_SUPER_MAGIC: true, unix.FUSE_SUPER_MAGIC: true, unix.V9FS_MAGIC: true, 0xff534d42: true, 0xfe534d42: true,
+	0x786f4256:                 true,
 	unix.OVERLAYFS_SUPER_MAGIC: true,
 }
 
@@ -165,7 +169,8 @@ func (s *stager) overlay(lower, upper *os.File, b plan.Bind) (*os.File, error) {
 		if err := isolate(); err != nil {
 			return err
 		}
-		if err := unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=65536,nr_inodes=16"); err != nil {
+		if err := unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+			"mode=0700,size=65536,nr_inodes=16"); err != nil {
 			return fmt.Errorf("mounting a tmpfs: %w", err)
 		}
 		if err := unix.Chdir(s.layer); err != nil {

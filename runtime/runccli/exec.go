@@ -13,7 +13,8 @@ import (
 
 func exec() Verb {
 	return Verb{
-		Name: "exec", Foreign: true, Usage: "run a further process in a jail, hardened like the first", Args: "CONTAINER [COMMAND [ARG...]]",
+		Name: "exec", Foreign: true, Usage: "run a further process in a jail, hardened like the first",
+		Args:        "CONTAINER [COMMAND [ARG...]]",
 		Description: "The process gets the jail's ids, filters, limits and Landlock domain, and no capability.\nExit status: the command's own; 255 when it could not be started.",
 		Flags: []Flag{
 			{Name: "process", Short: "p", Usage: "read the process as JSON (OCI runtime-spec, process) from `FILE`, instead of COMMAND"},

@@ -20,12 +20,20 @@ var updateFlags = []updateFlag{
 		"memory", "memory limit in `BYTES`, or with a unit as 512m; more than policy's limits.memory is lowered to it",
 		bytesInto(func(r *specs.LinuxResources, v int64) { mem(r).Limit = &v }),
 	},
-	{"memory-reservation", "soft memory limit in `BYTES`, or with a unit", bytesInto(func(r *specs.LinuxResources, v int64) { mem(r).Reservation = &v })},
+	{"memory-reservation", "soft memory limit in `BYTES`, or with a unit", bytesInto(func(r *specs.LinuxResources, v int64) {
+		mem(r).Reservation = &v
+	})},
 	{"memory-swap", "limit of memory and swap together in `BYTES`, or with a unit", bytesInto(func(r *specs.LinuxResources, v int64) { mem(r).Swap = &v })},
-	{"cpu-period", "period of the quota in `MICROSECONDS`", uintInto(64, func(r *specs.LinuxResources, v uint64) { cpu(r).Period = &v })},
-	{"cpu-quota", "processor time per period in `MICROSECONDS`", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Quota = &v })},
+	{"cpu-period", "period of the quota in `MICROSECONDS`", uintInto(64, func(r *specs.LinuxResources, v uint64) {
+		cpu(r).Period = &v
+	})},
+	{"cpu-quota", "processor time per period in `MICROSECONDS`", intInto(func(r *specs.LinuxResources, v int64) {
+		cpu(r).Quota = &v
+	})},
 	{"cpu-burst", "denied: it exceeds the quota", uintInto(64, func(r *specs.LinuxResources, v uint64) { cpu(r).Burst = &v })},
-	{"cpu-share", "`WEIGHT` against other groups, 2 to 262144", uintInto(64, func(r *specs.LinuxResources, v uint64) { cpu(r).Shares = &v })},
+	{"cpu-share", "`WEIGHT` against other groups, 2 to 262144", uintInto(64, func(r *specs.LinuxResources, v uint64) {
+		cpu(r).Shares = &v
+	})},
 	{"cpu-idle", "`1`: run only when others are idle", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Idle = &v })},
 	{"cpuset-cpus", "processors to use, as `0-2,4`", func(r *specs.LinuxResources, v string) error { cpu(r).Cpus = v; return nil }},
 	{"cpuset-mems", "NUMA nodes to use, as `0-1`", func(r *specs.LinuxResources, v string) error { cpu(r).Mems = v; return nil }},
@@ -37,8 +45,12 @@ var updateFlags = []updateFlag{
 		w := uint16(v)
 		r.BlockIO = &specs.LinuxBlockIO{Weight: &w}
 	})},
-	{"cpu-rt-period", "denied: no real-time scheduling", uintInto(64, func(r *specs.LinuxResources, v uint64) { cpu(r).RealtimePeriod = &v })},
-	{"cpu-rt-runtime", "denied: no real-time scheduling", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).RealtimeRuntime = &v })},
+	{"cpu-rt-period", "denied: no real-time scheduling", uintInto(64, func(r *specs.LinuxResources, v uint64) {
+		cpu(r).RealtimePeriod = &v
+	})},
+	{"cpu-rt-runtime", "denied: no real-time scheduling", intInto(func(r *specs.LinuxResources, v int64) {
+		cpu(r).RealtimeRuntime = &v
+	})},
 	{"kernel-memory", "ignored: obsolete", func(*specs.LinuxResources, string) error { return nil }},
 	{"kernel-memory-tcp", "ignored: obsolete", func(*specs.LinuxResources, string) error { return nil }},
 }

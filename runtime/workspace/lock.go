@@ -78,7 +78,8 @@ func (s Store) exclusive(r *Record) (*os.File, error) {
 	use, err := flock(filepath.Join(s.Dir, r.ID), unix.LOCK_EX)
 	switch {
 	case errors.Is(err, errBusy):
-		return nil, refusal.New(refusal.Workspace, "another command reads or applies it").About("view %s", r.ID).WithRemedy("try again when that has ended")
+		return nil, refusal.New(refusal.Workspace, "another command reads or applies it").About("view %s",
+			r.ID).WithRemedy("try again when that has ended")
 	case errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("view %s: %w", r.ID, ErrNotFound)
 	case err != nil:

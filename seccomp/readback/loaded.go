@@ -119,7 +119,8 @@ func dump(pid int) ([][]bpf.Insn, error) {
 }
 
 func getFilter(pid int, index uintptr, buf []unix.SockFilter) (int, error) {
-	n, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SECCOMP_GET_FILTER, uintptr(pid), index, uintptr(unsafe.Pointer(&buf[0])), 0, 0)
+	n, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SECCOMP_GET_FILTER, uintptr(pid), index,
+		uintptr(unsafe.Pointer(&buf[0])), 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}

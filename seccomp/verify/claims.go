@@ -113,7 +113,8 @@ type claim = func() (Result, error)
 // always are the claims that hold of each filter of a jail.
 func (p *stack) always() []claim {
 	return []claim{
-		p.foreign, p.x32, p.ioUring, p.namespaces, p.dangerous, p.families, p.raw, p.setID, p.terminal, p.options, p.oob, p.prctl, p.highBits, p.entries,
+		p.foreign, p.x32, p.ioUring, p.namespaces, p.dangerous, p.families, p.raw, p.setID, p.terminal, p.options, p.oob, p.prctl,
+		p.highBits, p.entries,
 		p.cpuClocks, p.buffers, p.attributes, p.priorities, p.filterFlags, p.tracing,
 	}
 }

@@ -38,11 +38,15 @@ func (p *stack) namespaces() (Result, error) {
 // agent's work needs them.
 var dangerousCalls = []string{
 	"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "kcmp",
-	"process_madvise", "pidfd_getfd", "open_by_handle_at", "name_to_handle_at", "fanotify_init", "fanotify_mark", "init_module", "finit_module",
-	"delete_module", "kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "iopl", "ioperm",
-	"modify_ldt", "lookup_dcookie", "nfsservctl", "vhangup", "syslog", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname",
+	"process_madvise", "pidfd_getfd", "open_by_handle_at", "name_to_handle_at", "fanotify_init", "fanotify_mark", "init_module",
+	"finit_module",
+	"delete_module", "kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd",
+	"iopl", "ioperm",
+	"modify_ldt", "lookup_dcookie", "nfsservctl", "vhangup", "syslog", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex",
+	"sethostname",
 	"setdomainname", "move_pages", "migrate_pages", "mbind", "set_mempolicy", "vmsplice", "splice", "tee", "io_setup", "io_submit",
-	"uselib", "ustat", "sysfs", "_sysctl", "msgget", "semget", "mq_open", "memfd_secret", "remap_file_pages", "execveat", "io_destroy", "openat2",
+	"uselib", "ustat", "sysfs", "_sysctl", "msgget", "semget", "mq_open", "memfd_secret", "remap_file_pages", "execveat",
+	"io_destroy", "openat2",
 	"mseal", "map_shadow_stack", "cachestat", "futex_waitv", "process_mrelease", "epoll_pwait2", "preadv2", "pwritev2",
 }
 

@@ -38,7 +38,8 @@ func (p *stack) coreLimit() (Result, error) {
 		return Result{}, err
 	}
 	for bit := range 64 {
-		more, err := p.neverWide("prlimit64", fmt.Sprintf("a new RLIMIT_CORE, bit %d of its address set", bit), wide{1, int32s, 4}, wide{2, 1 << bit, 1 << bit})
+		more, err := p.neverWide("prlimit64", fmt.Sprintf("a new RLIMIT_CORE, bit %d of its address set", bit), wide{1, int32s, 4},
+			wide{2, 1 << bit, 1 << bit})
 		if err != nil {
 			return Result{}, err
 		}
@@ -124,7 +125,8 @@ func (p *stack) cpuClocks() (Result, error) {
 func (p *stack) buffers() (Result, error) {
 	var against []string
 	for _, option := range []uint64{7, 8, 32, 33} { // SO_SNDBUF, SO_RCVBUF, and with FORCE
-		more, err := p.neverWide("setsockopt", fmt.Sprintf("option %d of SOL_SOCKET", option), wide{1, int32s, 1}, wide{2, int32s, option})
+		more, err := p.neverWide("setsockopt", fmt.Sprintf("option %d of SOL_SOCKET", option), wide{1, int32s, 1},
+			wide{2, int32s, option})
 		if err != nil {
 			return Result{}, err
 		}
@@ -135,7 +137,10 @@ func (p *stack) buffers() (Result, error) {
 
 // attributes: extended attributes would stay on the host's files.
 func (p *stack) attributes() (Result, error) {
-	against, err := p.never([]string{"setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat"})
+	against, err := p.never([]string{
+		"setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr",
+		"fremovexattr", "removexattrat",
+	})
 	if err != nil {
 		return Result{}, err
 	}

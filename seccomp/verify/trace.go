@@ -50,7 +50,8 @@ func (p *stack) tracing() (Result, error) {
 	}
 	const suspend = 1 << 21
 	for _, request := range []uint64{0x4200, 0x4206} { // PTRACE_SETOPTIONS, PTRACE_SEIZE
-		if err := check(fmt.Sprintf("request %#x and PTRACE_O_SUSPEND_SECCOMP", request), wide{0, int32s, request}, wide{3, suspend, suspend}); err != nil {
+		if err := check(fmt.Sprintf("request %#x and PTRACE_O_SUSPEND_SECCOMP", request), wide{0, int32s, request},
+			wide{3, suspend, suspend}); err != nil {
 			return Result{}, err
 		}
 	}
@@ -63,7 +64,8 @@ func (p *stack) tracing() (Result, error) {
 			continue
 		}
 		for bit := range 64 { // status and control may be cleared
-			if err := check(fmt.Sprintf("bit %d of debug register %d", bit, register), append(at, wide{3, 1 << bit, 1 << bit})...); err != nil {
+			if err := check(fmt.Sprintf("bit %d of debug register %d", bit, register),
+				append(at, wide{3, 1 << bit, 1 << bit})...); err != nil {
 				return Result{}, err
 			}
 		}

@@ -40,7 +40,9 @@ func debianOwner(e Packages, path, name string) *debPackage {
 	}
 	// /usr/sbin/runc may be listed as /sbin/runc where both are the same directory.
 	short := strings.TrimPrefix(path, "/usr")
-	owns := slices.ContainsFunc(strings.Split(string(list), "\n"), func(l string) bool { return strings.TrimPrefix(l, "/usr") == short })
+	owns := slices.ContainsFunc(strings.Split(string(list), "\n"), func(l string) bool {
+		return strings.TrimPrefix(l, "/usr") == short
+	})
 	if !owns {
 		return nil
 	}

@@ -20,8 +20,14 @@ var floors = []flaw{
 		held: "the engine's view of a jail's root is noexec, so that such a copy fails",
 	},
 	{cve: "CVE-2026-41568", what: "docker cp makes mount points where a link exchanged meanwhile leads", in: "dockerd", fixed: []string{"29.5.1"}},
-	{cve: "CVE-2026-42306", what: "docker cp mounts where a link exchanged meanwhile leads", in: "dockerd", fixed: []string{"29.5.1"}},
-	{cve: "CVE-2026-34040", what: "an authorization plugin is not shown an oversized request", in: "dockerd", fixed: []string{"29.3.1"}},
+	{
+		cve: "CVE-2026-42306", what: "docker cp mounts where a link exchanged meanwhile leads", in: "dockerd",
+		fixed: []string{"29.5.1"},
+	},
+	{
+		cve: "CVE-2026-34040", what: "an authorization plugin is not shown an oversized request", in: "dockerd",
+		fixed: []string{"29.3.1"},
+	},
 	{
 		cve: "CVE-2026-53488", what: "an image's label has the shim run a program as host root", in: "containerd",
 		fixed: []string{"1.7.33", "2.0.10", "2.1.9", "2.2.5", "2.3.2"},

@@ -32,8 +32,14 @@ var flaws = []flaw{
 		fixed: []string{"1.1.12"}, held: "agentjail checks working directories itself",
 	},
 	{cve: "CVE-2024-45310", what: "empty files are made on the host", in: "runc", fixed: []string{"1.1.14", "1.2.0-rc.3"}},
-	{cve: "CVE-2025-31133", what: "a masked path is exchanged by /dev/null", in: "runc", fixed: []string{"1.2.8", "1.3.3", "1.4.0-rc.3"}},
-	{cve: "CVE-2025-52565", what: "/dev/console is exchanged", in: "runc", since: "1.0.0-rc.3", fixed: []string{"1.2.8", "1.3.3", "1.4.0-rc.3"}},
+	{
+		cve: "CVE-2025-31133", what: "a masked path is exchanged by /dev/null", in: "runc",
+		fixed: []string{"1.2.8", "1.3.3", "1.4.0-rc.3"},
+	},
+	{
+		cve: "CVE-2025-52565", what: "/dev/console is exchanged", in: "runc", since: "1.0.0-rc.3",
+		fixed: []string{"1.2.8", "1.3.3", "1.4.0-rc.3"},
+	},
 	{cve: "CVE-2025-52881", what: "writes to /proc are redirected", in: "runc", fixed: []string{"1.2.8", "1.3.3", "1.4.0-rc.3"}},
 	{cve: "CVE-2026-41579", what: "an image's /dev is a symbolic link", in: "runc", fixed: []string{"1.3.6", "1.4.3", "1.5.0-rc.3"}},
 	{cve: "CVE-2019-18837", what: "the image's links lead out while it is set up", in: "crun", fixed: []string{"0.10.5"}},
@@ -45,7 +51,10 @@ var flaws = []flaw{
 		cve: "CVE-2026-88265", what: "where /dev is no mount, a file of the host is given away", in: "crun", fixed: []string{"1.30"},
 		held: "no jail starts without a tmpfs at /dev",
 	},
-	{cve: "CVE-2022-27650", what: "processes inherit capabilities", in: "crun", fixed: []string{"1.4.4"}, held: "jails have no capability to inherit"},
+	{
+		cve: "CVE-2022-27650", what: "processes inherit capabilities", in: "crun", fixed: []string{"1.4.4"},
+		held: "jails have no capability to inherit",
+	},
 }
 
 // A patch is a distribution's package that closes a flaw in an older release.

@@ -47,8 +47,14 @@ var limitFacts = map[string]limitFact{
 		func(c hostfacts.Cgroup) bool { return c.Pids }, "pids.max", "only RLIMIT_NPROC stands against a fork bomb",
 		"boot a kernel with CONFIG_CGROUP_PIDS and mount the controller",
 	},
-	"memory": {func(c hostfacts.Cgroup) bool { return c.Memory }, "memory.max", "a jail can use up the host's memory", "boot with cgroup_enable=memory"},
-	"swap":   {func(c hostfacts.Cgroup) bool { return c.Swap }, "memory.swap.max", "a jail can use up the host's swap", "boot with swapaccount=1"},
+	"memory": {
+		func(c hostfacts.Cgroup) bool { return c.Memory }, "memory.max", "a jail can use up the host's memory",
+		"boot with cgroup_enable=memory",
+	},
+	"swap": {
+		func(c hostfacts.Cgroup) bool { return c.Swap }, "memory.swap.max", "a jail can use up the host's swap",
+		"boot with swapaccount=1",
+	},
 	"cpu": {
 		func(c hostfacts.Cgroup) bool { return c.CPU }, "cpu.max", "a jail can use all processors",
 		"boot a kernel with CONFIG_CFS_BANDWIDTH and mount the controller",

@@ -136,8 +136,9 @@ func newEnv(o Options) *env {
 		o.StateRoot = s.Root
 	}
 	e := &env{
-		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: cgroups.Root, sysctl: "/proc/sys", bridges: bridges,
-		usr: "/usr", bins: []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"},
+		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: cgroups.Root, sysctl: "/proc/sys",
+		bridges: bridges,
+		usr:     "/usr", bins: []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"},
 		store: state.Store{Root: o.StateRoot}, user: rootless.Inside(), host: hostfacts.Read(),
 	}
 	if e.policy, e.policyErr = policy.Load(o.PolicyPath, o.PolicyName); e.policyErr != nil {

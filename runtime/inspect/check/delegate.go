@@ -48,7 +48,8 @@ func delegateFound(e *env) answer {
 	}
 	f, err := d.Features()
 	if err != nil {
-		return warn("a newer release (runc 1.1, crun 1.8.6) reports more", "%s (%s), which does not report its features%s", d.Path, line, chosen)
+		return warn("a newer release (runc 1.1, crun 1.8.6) reports more", "%s (%s), which does not report its features%s", d.Path,
+			line, chosen)
 	}
 	if f.Linux == nil || f.Linux.Seccomp == nil || f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled {
 		return fail("use a build with libseccomp", "%s (%s) is built without seccomp", d.Path, line)

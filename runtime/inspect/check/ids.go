@@ -57,7 +57,8 @@ func idPool(e *env) answer {
 				continue
 			}
 			if f.fatal {
-				return fail("set userns.pool to ids that no account has", "the pool %s holds the %s %s (%s, id %d)", text(pool), f.what, x.name,
+				return fail("set userns.pool to ids that no account has", "the pool %s holds the %s %s (%s, id %d)", text(pool),
+					f.what, x.name,
 					filepath.Join(e.etc, f.name), x.first)
 			}
 			shared = append(shared, fmt.Sprintf("%s of %s (%s)", f.what, x.name, filepath.Join(e.etc, f.name)))
@@ -74,7 +75,8 @@ func idPool(e *env) answer {
 		}
 	}
 	if n >= pool.Blocks() {
-		return fail("run `agentjail gc`, or make userns.pool larger", "all %d blocks of the pool %s are taken", pool.Blocks(), text(pool))
+		return fail("run `agentjail gc`, or make userns.pool larger", "all %d blocks of the pool %s are taken", pool.Blocks(),
+			text(pool))
 	}
 	if len(shared) > 0 {
 		return warn("set userns.pool to other ids", "the pool %s overlaps %s: other tools may hand out the same ids", text(pool), strings.Join(shared, ", "))

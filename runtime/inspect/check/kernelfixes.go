@@ -30,7 +30,10 @@ var kernelFlaws = []kernelFlaw{
 		cve: "CVE-2026-43074", what: "eventpoll is used after ep_free", since: kernelVersion{6, 4},
 		fixed: []kernelVersion{{6, 6, 136}, {6, 12, 83}, {6, 18, 24}, {6, 19, 14}},
 	},
-	{cve: "CVE-2026-46242", what: "eventpoll is used after ep_remove", since: kernelVersion{6, 4}, fixed: []kernelVersion{{7, 1, 0}}},
+	{
+		cve: "CVE-2026-46242", what: "eventpoll is used after ep_remove", since: kernelVersion{6, 4},
+		fixed: []kernelVersion{{7, 1, 0}},
+	},
 	{
 		cve: "CVE-2026-46054", what: "SELinux does not look at the file below a mapped file of an overlay", since: kernelVersion{4, 19},
 		fixed: []kernelVersion{{7, 0, 5}}, selinux: true,

@@ -153,7 +153,8 @@ func podmanLogs(e *env) (finding, error) {
 	}
 	return finding{
 		"Podman's logs (" + c.Containers.Driver + ") grow without end: a jail that prints fills the host's disk",
-		"set log_size_max in [containers] of " + filepath.Join(e.etc, "containers/containers.conf") + ", or start jails with --log-opt max-size=10mb",
+		"set log_size_max in [containers] of " + filepath.Join(e.etc, "containers/containers.conf") +
+			", or start jails with --log-opt max-size=10mb",
 	}, nil
 }
 

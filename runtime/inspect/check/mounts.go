@@ -36,7 +36,8 @@ func mountAPI(*env) answer {
 			return fmt.Errorf("open_tree: %w", err)
 		}
 		defer unix.Close(tree)
-		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID}); err != nil {
+		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH,
+			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID}); err != nil {
 			return fmt.Errorf("mount_setattr: %w", err)
 		}
 		at := filepath.Join(dir, "at")
@@ -125,7 +126,8 @@ func overlay(dir, lower, opts string) error {
 			return err
 		}
 	}
-	data := "index=off," + opts + ",lowerdir=" + lower + ",upperdir=" + filepath.Join(dir, "upper") + ",workdir=" + filepath.Join(dir, "work")
+	data := "index=off," + opts + ",lowerdir=" + lower + ",upperdir=" + filepath.Join(dir, "upper") + ",workdir=" +
+		filepath.Join(dir, "work")
 	root := filepath.Join(dir, "root")
 	if err := unix.Mount("agentjail-check", root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
 		return err
@@ -248,7 +250,8 @@ func mountIdmapped(dir, ns *os.File, at string) error {
 	}
 	defer unix.Close(tree)
 	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
-		Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Userns_fd: uint64(ns.Fd()),
+		Attr_set:  unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Userns_fd: uint64(ns.Fd()),
 	})
 	if errors.Is(err, unix.EINVAL) {
 		return errors.New("this file system cannot be idmapped on this kernel")

@@ -24,7 +24,8 @@ func seccompFilter(*env) answer {
 		ret  uint32
 		name string
 	}{{unix.SECCOMP_RET_KILL_PROCESS, "kill_process"}, {unix.SECCOMP_RET_ERRNO, "errno"}, {unix.SECCOMP_RET_ALLOW, "allow"}} {
-		if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&a.ret))); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0,
+			uintptr(unsafe.Pointer(&a.ret))); errno != 0 {
 			return fail("boot Linux 4.14 or later with CONFIG_SECCOMP_FILTER", "the action %s: %v", a.name, errno)
 		}
 	}

@@ -41,7 +41,8 @@ func (r *Report) Text(w io.Writer) error {
 			fine++
 		}
 	}
-	if _, err := fmt.Fprintf(w, "%-9s%s; `agentjail check -v` has all, in full\n", OK, printable.Count(fine, "further check")); err != nil {
+	if _, err := fmt.Fprintf(w, "%-9s%s; `agentjail check -v` has all, in full\n", OK,
+		printable.Count(fine, "further check")); err != nil {
 		return err
 	}
 	return r.verdict(w)

@@ -19,7 +19,8 @@ func inMounts(f func(dir string) error) error {
 			return fmt.Errorf("ending mount propagation: %w", err)
 		}
 		const dir = "/run"
-		if err := unix.Mount("agentjail-check", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=262144,nr_inodes=64"); err != nil {
+		if err := unix.Mount("agentjail-check", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+			"mode=0700,size=262144,nr_inodes=64"); err != nil {
 			return fmt.Errorf("mounting a tmpfs: %w", err)
 		}
 		return f(dir)

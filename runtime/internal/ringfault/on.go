@@ -63,7 +63,10 @@ func Spec(s, in *specs.Spec) error {
 // an escape must harm no process.
 func foreignNamespaces(l *specs.Linux, in *specs.Spec) error {
 	l.Namespaces, l.TimeOffsets = []specs.LinuxNamespace{{Type: specs.MountNamespace}}, nil
-	for _, kind := range []specs.LinuxNamespaceType{specs.PIDNamespace, specs.NetworkNamespace, specs.IPCNamespace, specs.UTSNamespace} {
+	for _, kind := range []specs.LinuxNamespaceType{
+		specs.PIDNamespace, specs.NetworkNamespace, specs.IPCNamespace,
+		specs.UTSNamespace,
+	} {
 		i := slices.IndexFunc(in.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == kind })
 		if i < 0 || in.Linux.Namespaces[i].Path == "" {
 			return fmt.Errorf("AGENTJAIL_TEST_WITHOUT: the bundle names no %s namespace to join", kind)

@@ -83,7 +83,8 @@ func (f *final) run() (at stage, i int, errno syscall.Errno) {
 	if at, i, errno = f.restrict(); errno != 0 || at != atExec {
 		return at, i, errno
 	}
-	_, _, errno = unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(f.path)), uintptr(unsafe.Pointer(&f.argv[0])), uintptr(unsafe.Pointer(&f.envv[0])))
+	_, _, errno = unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(f.path)), uintptr(unsafe.Pointer(&f.argv[0])),
+		uintptr(unsafe.Pointer(&f.envv[0])))
 	return atExec, 0, errno
 }
 

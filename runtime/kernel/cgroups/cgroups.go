@@ -152,7 +152,8 @@ func Once() func(dir, file string) (string, error) {
 
 // v1 are the names of version 1's controllers, and of systemd's hierarchy without one.
 var v1 = [...]string{
-	"memory", "pids", "cpu", "cpuacct", "cpuset", "blkio", "devices", "freezer", "hugetlb", "net_cls", "net_prio", "perf_event", "rdma", "misc", "systemd",
+	"memory", "pids", "cpu", "cpuacct", "cpuset", "blkio", "devices", "freezer", "hugetlb", "net_cls", "net_prio", "perf_event",
+	"rdma", "misc", "systemd",
 }
 
 // HierarchyOf are the controllers of the hierarchy of version 1 that a group is in, by

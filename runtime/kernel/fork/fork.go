@@ -384,7 +384,8 @@ func forkExec(a *childArgs) (int, syscall.Errno) {
 	)
 	if a.pdeathsig {
 		step = stepDeath
-		if _, _, errno = syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0, 0); errno != 0 {
+		if _, _, errno = syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0,
+			0); errno != 0 {
 			goto failed
 		}
 		// The parent may have gone before the signal was set.
@@ -441,7 +442,8 @@ func forkExec(a *childArgs) (int, syscall.Errno) {
 		}
 	}
 	step = stepExec
-	_, _, errno = syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.path)), uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envv)))
+	_, _, errno = syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.path)), uintptr(unsafe.Pointer(a.argv)),
+		uintptr(unsafe.Pointer(a.envv)))
 failed:
 	fail[0] = byte(step)
 	fail[4] = byte(errno)

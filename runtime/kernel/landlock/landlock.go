@@ -33,7 +33,8 @@ func Create(attr *unix.LandlockRulesetAttr) (int, error) {
 
 // AllowBeneath adds a rule for a file, or a directory and all below it, to a ruleset.
 func AllowBeneath(ruleset int, attr *unix.LandlockPathBeneathAttr) error {
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(attr)), 0, 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH,
+		uintptr(unsafe.Pointer(attr)), 0, 0, 0)
 	if errno != 0 {
 		return errno
 	}

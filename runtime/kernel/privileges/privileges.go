@@ -19,7 +19,8 @@ func Keep(capabilities ...int) error {
 		kept[c/32].Permitted |= 1 << (c % 32)
 		kept[c/32].Effective |= 1 << (c % 32)
 	}
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&kept)), 0); errno != 0 {
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&kept)),
+		0); errno != 0 {
 		return fmt.Errorf("dropping capabilities: %w", errno)
 	}
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {

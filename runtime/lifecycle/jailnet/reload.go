@@ -88,7 +88,9 @@ func (n Networks) reportRules(j *state.Brief, rules policy.Network) error {
 	if err != nil {
 		return err
 	}
-	rep.Changes = slices.DeleteFunc(rep.Changes, func(c report.Change) bool { return c.Field == "network.allow" || c.Field == "network.deny" })
+	rep.Changes = slices.DeleteFunc(rep.Changes, func(c report.Change) bool {
+		return c.Field == "network.allow" || c.Field == "network.deny"
+	})
 	rep.Changes = append(rep.Changes, harden.NetworkRules(rules)...)
 	return n.Store.SaveReport(j, rep)
 }
@@ -136,9 +138,13 @@ func (n Networks) Reload(key string) (Reloaded, error) {
 		return out, err
 	}
 	crash.Point("reload.sent")
-	n.Book.Note(&j.Brief, journal.Event{Kind: journal.NetworkRules, Value: fmt.Sprintf("%d allowed, %d denied", len(rules.Allow), len(rules.Deny))})
+	n.Book.Note(&j.Brief, journal.Event{
+		Kind:  journal.NetworkRules,
+		Value: fmt.Sprintf("%d allowed, %d denied", len(rules.Allow), len(rules.Deny)),
+	})
 	out.Entries, out.Others = len(rules.Allow), policy.Differs(j.Policy, p)
-	return out, errors.Join(err, n.Store.SaveRules(key, state.Rules{Allow: rules.Allow, Deny: rules.Deny, Pinned: pinned}), n.reportRules(&j.Brief, next))
+	return out, errors.Join(err, n.Store.SaveRules(key, state.Rules{Allow: rules.Allow, Deny: rules.Deny, Pinned: pinned}),
+		n.reportRules(&j.Brief, next))
 }
 
 // pinnedSoFar returns the exact names of a jail's rules up to the next ones, in the order of their

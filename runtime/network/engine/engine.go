@@ -120,7 +120,10 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 
 // Audit reads that limit.
 func (Mode) Audit(j network.Jail) (network.Audit, error) {
-	a := network.Audit{Want: "the engine's", Open: true, Detail: fmt.Sprintf("the engine's, as policy sets (network.mode = %q)", name)}
+	a := network.Audit{
+		Want: "the engine's", Open: true,
+		Detail: fmt.Sprintf("the engine's, as policy sets (network.mode = %q)", name),
+	}
 	ns, err := j.Open()
 	if err != nil {
 		return a, err

@@ -281,7 +281,8 @@ func fork(path string, o Options, groups []string, of []bound, work, ready *os.F
 		return 0, nil, err
 	}
 	defer null.Close()
-	stderr, err := os.OpenFile(filepath.Join(o.Dir, stderrFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	stderr, err := os.OpenFile(filepath.Join(o.Dir, stderrFile),
+		os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -331,7 +332,10 @@ func placesOf(o Options) []place {
 // record begins the record of the jail's helper, with the control groups that are about to be made
 // for it.
 func record(o Options, all []place) (*Record, error) {
-	r := &Record{Name: o.Name, Process: state.Process{PIDNS: state.PIDNS(), BootID: state.BootID()}, Group: o.Group, Cgroups: dirs(all)}
+	r := &Record{
+		Name: o.Name, Process: state.Process{PIDNS: state.PIDNS(), BootID: state.BootID()}, Group: o.Group,
+		Cgroups: dirs(all),
+	}
 	if len(r.Cgroups) == 0 {
 		return r, nil // nothing is made that End would have to find
 	}

@@ -66,7 +66,8 @@ func fetchCredentials(r network.Rules) ([]helperproto.Credential, error) {
 		}
 		header, scheme := c.Field()
 		out = append(out, helperproto.Credential{
-			Name: name, Hosts: c.Hosts, Header: strings.ToLower(header), Scheme: scheme, Placeholder: c.Placeholder, End: c.Ends(), Value: value,
+			Name: name, Hosts: c.Hosts, Header: strings.ToLower(header), Scheme: scheme, Placeholder: c.Placeholder, End: c.Ends(),
+			Value: value,
 		})
 	}
 	return out, nil

@@ -134,7 +134,10 @@ func (s *helperStart) requestEngineNetwork() error {
 
 // runHook runs the engine's hook for the namespace of a process.
 func runHook(j network.Jail, pid int) error {
-	input, err := json.Marshal(specs.State{Version: specs.Version, ID: filepath.Base(j.Key), Status: specs.StateCreating, Pid: pid, Bundle: j.Dir})
+	input, err := json.Marshal(specs.State{
+		Version: specs.Version, ID: filepath.Base(j.Key), Status: specs.StateCreating, Pid: pid,
+		Bundle: j.Dir,
+	})
 	if err != nil {
 		return err
 	}
@@ -150,7 +153,8 @@ func runHook(j network.Jail, pid int) error {
 	cmd.Args, cmd.Env, cmd.Dir, cmd.Stdin = h.Args, []string{}, "/", bytes.NewReader(input)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("the engine's network: its hook %s: %w: %s", h.Args[0], err, strings.TrimSpace(string(out[:min(len(out), maxHookOutput)])))
+		return fmt.Errorf("the engine's network: its hook %s: %w: %s", h.Args[0], err,
+			strings.TrimSpace(string(out[:min(len(out), maxHookOutput)])))
 	}
 	return nil
 }
@@ -165,7 +169,8 @@ func openHook(h *network.Hook, initPid int) (*os.File, error) {
 	}
 	f, err := os.Open(h.Path)
 	if err != nil {
-		return nil, refusal.New(refusal.Network, "the engine that made the container has ended (%v)", err).WithRemedy("start the container anew")
+		return nil, refusal.New(refusal.Network, "the engine that made the container has ended (%v)",
+			err).WithRemedy("start the container anew")
 	}
 	engine, _, err := state.StartTime(pid)
 	jail, _, jerr := state.StartTime(initPid)

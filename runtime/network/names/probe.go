@@ -12,7 +12,9 @@ import (
 // Probes returns a probe that does the helper's set-up in a fresh network namespace. Only this
 // mode's jails need it.
 func (Mode) Probes() []network.Probe {
-	return []network.Probe{{Name: "network-names", What: "network by name", Required: func(mode string) bool { return mode == name }, Run: probe}}
+	return []network.Probe{{Name: "network-names", What: "network by name", Required: func(mode string) bool {
+		return mode == name
+	}, Run: probe}}
 }
 
 func probe() network.Answer {

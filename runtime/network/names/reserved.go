@@ -30,7 +30,8 @@ func continueFrom(w *helperproto.Work, dir string) (err error) {
 }
 
 func openReserved(dir string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(dir, helperproto.ReservedFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	return os.OpenFile(filepath.Join(dir, helperproto.ReservedFile),
+		os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 }
 
 // readReserved returns the number below which a jail's helpers may have assigned every address; 0

@@ -66,10 +66,16 @@ func Seal(j network.Jail, by func(*os.File) (seal.Report, error)) (out network.S
 		return out, err
 	}
 	for _, l := range sealed.Links {
-		out.Changes = append(out.Changes, report.Change{Ring: rings.Resources, Kind: report.Denied, Field: LinkField + l.Name, Was: "up", Now: "down", Why: empty})
+		out.Changes = append(out.Changes, report.Change{
+			Ring: rings.Resources, Kind: report.Denied, Field: LinkField + l.Name,
+			Was: "up", Now: "down", Why: empty,
+		})
 	}
 	for _, m := range sealed.Missing() {
-		out.Changes = append(out.Changes, report.Change{Ring: rings.Resources, Kind: report.Missing, Field: network.MissingField(m.Name), Why: m.Detail})
+		out.Changes = append(out.Changes, report.Change{
+			Ring: rings.Resources, Kind: report.Missing,
+			Field: network.MissingField(m.Name), Why: m.Detail,
+		})
 		if m.Name == seal.SealFilter && j.FilterRequired {
 			err = fmt.Errorf("the kernel's packet filter is needed and missing: %s (remedy: modprobe nf_tables, or network.filter = \"optional\", which leaves a later interface to routing rules that a program can go around)", m.Detail)
 		}

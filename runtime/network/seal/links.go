@@ -212,7 +212,8 @@ func (c *conn) routes(family uint8) ([]route, error) {
 // gone reports whether an error means that the object to remove is gone already: setting a link
 // down or removing a primary address also removes other addresses and routes.
 func gone(err error) bool {
-	return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)
+	return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EADDRNOTAVAIL) ||
+		errors.Is(err, unix.ENODEV)
 }
 
 // raise sets lo up; the kernel then adds its addresses.

@@ -257,11 +257,13 @@ func decodeExpr(b []byte) (nftExpr, bool) {
 		e.data, _ = find(attributes(in[unix.NFTA_BITWISE_MASK]), unix.NFTA_DATA_VALUE)
 		xor, _ := find(attributes(in[unix.NFTA_BITWISE_XOR]), unix.NFTA_DATA_VALUE)
 		const operation = 6 // NFTA_BITWISE_OP; absent, or 0 for mask and xor
-		return e, number(operation) == 0 && number(unix.NFTA_BITWISE_SREG) == unix.NFT_REG_1 && number(unix.NFTA_BITWISE_DREG) == unix.NFT_REG_1 &&
+		return e, number(operation) == 0 && number(unix.NFTA_BITWISE_SREG) == unix.NFT_REG_1 &&
+			number(unix.NFTA_BITWISE_DREG) == unix.NFT_REG_1 &&
 			int(number(unix.NFTA_BITWISE_LEN)) == len(e.data) && bytes.Equal(xor, make([]byte, len(e.data)))
 	case "redir":
 		high, flags := number(unix.NFTA_REDIR_REG_PROTO_MAX), number(unix.NFTA_REDIR_FLAGS)
-		return e, number(unix.NFTA_REDIR_REG_PROTO_MIN) == unix.NFT_REG_1 && (high == 0 || high == unix.NFT_REG_1) && flags&^unix.NF_NAT_RANGE_PROTO_SPECIFIED == 0
+		return e, number(unix.NFTA_REDIR_REG_PROTO_MIN) == unix.NFT_REG_1 && (high == 0 || high == unix.NFT_REG_1) &&
+			flags&^unix.NF_NAT_RANGE_PROTO_SPECIFIED == 0
 	case "reject":
 		e.key = number(unix.NFTA_REJECT_TYPE)
 		_, ok := in[unix.NFTA_REJECT_TYPE]

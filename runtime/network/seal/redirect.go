@@ -68,8 +68,10 @@ func redirect(target Target) *chainTable {
 		{kind: "bitwise", data: mask},
 		{kind: "cmp", data: to.Masked().Addr().AsSlice()},
 	}
-	tcp := append(toRange[:3:3], nftExpr{kind: "meta", key: unix.NFT_META_L4PROTO}, nftExpr{kind: "cmp", data: []byte{unix.IPPROTO_TCP}})
-	redirects := []nftRule{append(tcp[:5:5], nftExpr{kind: "immediate", data: binary.BigEndian.AppendUint16(nil, port)}, nftExpr{kind: "redir"})}
+	tcp := append(toRange[:3:3], nftExpr{kind: "meta", key: unix.NFT_META_L4PROTO},
+		nftExpr{kind: "cmp", data: []byte{unix.IPPROTO_TCP}})
+	redirects := []nftRule{append(tcp[:5:5], nftExpr{kind: "immediate", data: binary.BigEndian.AppendUint16(nil, port)},
+		nftExpr{kind: "redir"})}
 	for _, s := range target.Services {
 		redirects = append(redirects, s.rule())
 	}

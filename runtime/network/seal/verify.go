@@ -93,7 +93,10 @@ func verifyLinks(links []Link, addrs []address, filtered bool) network.Finding {
 	}
 	switch {
 	case len(open) > 0 && filtered:
-		return network.Finding{Name: SealLinks, OK: true, Detail: strings.Join(open, ", ") + " (plugged in later; filter and rules hold)"}
+		return network.Finding{
+			Name: SealLinks, OK: true,
+			Detail: strings.Join(open, ", ") + " (plugged in later; filter and rules hold)",
+		}
 	case len(open) > 0:
 		return network.Finding{Name: SealLinks, Detail: strings.Join(open, ", ")}
 	case len(down) > 0:

@@ -84,7 +84,11 @@ func waiting(most uint32) *chainTable {
 	}
 	tcp := uint32(unix.NFT_PAYLOAD_TRANSPORT_HEADER)
 	flags := func(mask, value byte) nftRule {
-		return nftRule{{kind: "payload", key: tcp, offset: 13, length: 1}, {kind: "bitwise", data: []byte{mask}}, {kind: "cmp", data: []byte{value}}}
+		return nftRule{
+			{kind: "payload", key: tcp, offset: 13, length: 1},
+			{kind: "bitwise", data: []byte{mask}},
+			{kind: "cmp", data: []byte{value}},
+		}
 	}
 	verdict := func(v uint32) nftRule { return nftRule{{kind: "immediate", verdict: v}} }
 	dynset := func(op uint32, set string) nftRule { return nftRule{{kind: "dynset", key: op, set: set}} }
@@ -98,13 +102,16 @@ func waiting(most uint32) *chainTable {
 	for _, f := range []addressFamily{{unix.NFPROTO_IPV4, 12, 16}, {unix.NFPROTO_IPV6, 20, 36}} {
 		is := meta(unix.NFT_META_NFPROTO, unix.NFT_CMP_EQ, []byte{f.number})
 		timed := nftRule{{kind: "dynset", key: unix.NFT_DYNSET_OP_UPDATE, set: "waiting", timeout: accepted}}
-		sent = append(sent, slices.Concat(is, flags(tcpSYN, 0), nftRule{{kind: "meta", key: unix.NFT_META_SKUID}}, f.back(), in("waiting", 0), in("done", 1),
+		sent = append(sent, slices.Concat(is, flags(tcpSYN, 0), nftRule{{kind: "meta", key: unix.NFT_META_SKUID}}, f.back(),
+			in("waiting", 0), in("done", 1),
 			timed, dynset(unix.NFT_DYNSET_OP_ADD, "done"), accept))
-		answered = append(answered, slices.Concat(is, flags(tcpSYN|tcpACK, tcpSYN|tcpACK), f.back(), dynset(unix.NFT_DYNSET_OP_UPDATE, "waiting"), accept))
+		answered = append(answered, slices.Concat(is, flags(tcpSYN|tcpACK, tcpSYN|tcpACK), f.back(),
+			dynset(unix.NFT_DYNSET_OP_UPDATE, "waiting"), accept))
 		for _, addresses := range []nftRule{f.forth(), f.back()} {
 			known := slices.Concat(is, addresses, in("waiting", 0), in("done", 1))
 			sequence := nftRule{{kind: "payload", key: tcp, offset: 4, length: 4}}
-			begun = append(begun, slices.Concat(known, sequence, dynset(unix.NFT_DYNSET_OP_ADD, "lost"), accept), slices.Concat(known, drop))
+			begun = append(begun, slices.Concat(known, sequence, dynset(unix.NFT_DYNSET_OP_ADD, "lost"), accept),
+				slices.Concat(known, drop))
 			again = append(again, slices.Concat(is, addresses, in("done", 0), dynset(opDelete, "done")))
 		}
 	}
@@ -112,8 +119,15 @@ func waiting(most uint32) *chainTable {
 	answered = append(answered, slices.Concat(flags(tcpSYN|tcpACK, tcpSYN|tcpACK), drop))
 	return &chainTable{
 		family: unix.NFPROTO_INET, name: waitingTable,
-		sets:   []nftSet{{"done", 16, most, done, sweep}, {"lost", 4, most / lostShare, forgotten, time.Minute}, {"waiting", 16, most, forgotten, sweep}},
-		chains: []nftChain{{"out", "filter", nfAccept, unix.NF_INET_LOCAL_OUT, -440, slices.Concat(both, sent, answered, begun, again)}},
+		sets: []nftSet{
+			{"done", 16, most, done, sweep},
+			{"lost", 4, most / lostShare, forgotten, time.Minute},
+			{"waiting", 16, most, forgotten, sweep},
+		},
+		chains: []nftChain{{
+			"out", "filter", nfAccept, unix.NF_INET_LOCAL_OUT, -440,
+			slices.Concat(both, sent, answered, begun, again),
+		}},
 	}
 }
 

@@ -105,7 +105,10 @@ func (b Book) Begin(j *state.Jail, rep *report.Report, identity journal.Created,
 	}
 	events := append([]journal.Event{first}, Changed(rep.Changes)...)
 	for _, v := range j.Reviews {
-		events = append(events, journal.Event{Kind: journal.WorkspaceOpen, Path: v.At, Detail: journal.ViewOpened{View: v.ID, Directory: v.Source, Size: v.Size}})
+		events = append(events, journal.Event{
+			Kind: journal.WorkspaceOpen, Path: v.At,
+			Detail: journal.ViewOpened{View: v.ID, Directory: v.Source, Size: v.Size},
+		})
 	}
 	if err := journal.Of(&j.Brief).Log().Begin(events...); err != nil {
 		return b.missing(j.Policy.Journal, err)

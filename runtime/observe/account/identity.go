@@ -28,8 +28,10 @@ var places = []struct{ part, engine string }{
 func Identity(j *state.Jail, name, image, root string, rep *report.Report) journal.Created {
 	u := j.Process.User
 	out := journal.Created{
-		Name: name, Image: image, Engine: engineOf(j.Bundle), Root: root, Bundle: j.Bundle, Seccomp: j.Policy.Seccomp.Profile, Network: j.Network.Mode,
-		Delegate: j.Delegate, Version: version.Version, User: strconv.FormatUint(uint64(u.UID), 10) + ":" + strconv.FormatUint(uint64(u.GID), 10),
+		Name: name, Image: image, Engine: engineOf(j.Bundle), Root: root, Bundle: j.Bundle, Seccomp: j.Policy.Seccomp.Profile,
+		Network:  j.Network.Mode,
+		Delegate: j.Delegate, Version: version.Version,
+		User: strconv.FormatUint(uint64(u.UID), 10) + ":" + strconv.FormatUint(uint64(u.GID), 10),
 	}
 	if j.Policy.Origin != nil {
 		out.PolicyName = j.Policy.Origin.Name

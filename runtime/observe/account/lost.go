@@ -59,7 +59,10 @@ func (b Book) noteStale(j *state.Brief) {
 				continue
 			}
 			e := journal.Event{Kind: journal.GitStale, Path: filepath.Join(m.At, repo.Work)}
-			e.Detail = journal.Stale{Files: stale.Files[:min(len(stale.Files), maxStale)], Total: len(stale.Files), Committed: stale.Committed}
+			e.Detail = journal.Stale{
+				Files: stale.Files[:min(len(stale.Files), maxStale)], Total: len(stale.Files),
+				Committed: stale.Committed,
+			}
 			events = append(events, e)
 		}
 		root.Close()

@@ -173,7 +173,10 @@ func (l *MountedLook) arrivals() (out []journal.Event) {
 	first := journal.Event{Kind: journal.JailArrived, Path: l.At, Detail: journal.Arrived{Total: a.Total, Short: a.Short}}
 	out = append(out, first)
 	for _, x := range a.List {
-		e := journal.Event{Kind: journal.JailArrived, Path: l.At, Target: strings.TrimSuffix(filepath.Join(l.At, x.Rel), "/"), Reason: x.Why}
+		e := journal.Event{
+			Kind: journal.JailArrived, Path: l.At, Target: strings.TrimSuffix(filepath.Join(l.At, x.Rel), "/"),
+			Reason: x.Why,
+		}
 		e.Detail = journal.Arrived{What: string(x.Kind)}
 		out = append(out, e)
 	}

@@ -92,18 +92,36 @@ var programs = []program{
 	{name: "key_permission", hook: Key, target: "security_key_permission"},
 	{name: "bpf_call", hook: BPF, target: "security_bpf", parameters: []string{"int"}},
 	{name: "perf_event_open", hook: Perf, target: "security_perf_event_open"},
-	{name: "sb_mount", hook: Mount, target: "security_sb_mount", parameters: []string{"*char", "*path", "*char", "long unsigned int"}},
+	{
+		name: "sb_mount", hook: Mount, target: "security_sb_mount",
+		parameters: []string{"*char", "*path", "*char", "long unsigned int"},
+	},
 	{name: "move_mount", hook: Mount, target: "security_move_mount"},
-	{name: "ptrace_access", hook: Ptrace, target: "security_ptrace_access_check", parameters: []string{"*task_struct", "unsigned int"}},
+	{
+		name: "ptrace_access", hook: Ptrace, target: "security_ptrace_access_check",
+		parameters: []string{"*task_struct", "unsigned int"},
+	},
 	{name: "module_request", hook: Module, target: "security_kernel_module_request", parameters: []string{"*char"}},
 	{name: "bprm_check", hook: Exec, target: "security_bprm_check", parameters: []string{"*linux_binprm"}},
-	{name: "exec_done", hook: noHook, target: "sched_process_exec", parameters: []string{"*task_struct", "pid_t", "*linux_binprm"}, tracepoint: true},
-	{name: "socket_connect", hook: Connect, target: "security_socket_connect", parameters: []string{"*socket", "*", "int"}, connections: true},
-	{name: "socket_bind", hook: Bind, target: "security_socket_bind", parameters: []string{"*socket", "*", "int"}, connections: true},
+	{
+		name: "exec_done", hook: noHook, target: "sched_process_exec", parameters: []string{"*task_struct", "pid_t", "*linux_binprm"},
+		tracepoint: true,
+	},
+	{
+		name: "socket_connect", hook: Connect, target: "security_socket_connect", parameters: []string{"*socket", "*", "int"},
+		connections: true,
+	},
+	{
+		name: "socket_bind", hook: Bind, target: "security_socket_bind", parameters: []string{"*socket", "*", "int"},
+		connections: true,
+	},
 	{name: "oom_victim", hook: OOM, target: "mark_victim", parameters: []string{"*task_struct"}, tracepoint: true},
 	{name: "namespace_end", hook: noHook, target: "retire_userns_sysctls", parameters: []string{"*user_namespace"}},
 	{name: "seccomp_none", hook: Syscall, target: "__secure_computing", exact: true, syscalls: true, instead: "seccomp_one"},
-	{name: "seccomp_one", hook: Syscall, target: "__secure_computing", parameters: []string{"*seccomp_data"}, exact: true, syscalls: true},
+	{
+		name: "seccomp_one", hook: Syscall, target: "__secure_computing", parameters: []string{"*seccomp_data"}, exact: true,
+		syscalls: true,
+	},
 }
 
 // fallback reports refused system calls where no trampolines can be had.

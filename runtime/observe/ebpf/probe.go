@@ -39,7 +39,8 @@ func Probe() (Ability, error) {
 // tryBlocking refuses a socket that no program requests, to this thread's own question.
 func tryBlocking() error {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "agentjail_probe", Type: ebpf.Tracing, AttachType: ebpf.AttachModifyReturn, AttachTo: "security_socket_create", License: "Dual MIT/GPL",
+		Name: "agentjail_probe", Type: ebpf.Tracing, AttachType: ebpf.AttachModifyReturn, AttachTo: "security_socket_create",
+		License: "Dual MIT/GPL",
 		Instructions: asm.Instructions{
 			asm.LoadMem(asm.R2, asm.R1, 16, asm.DWord), // protocol
 			asm.Mov.Imm(asm.R0, 0),

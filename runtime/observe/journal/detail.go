@@ -174,9 +174,12 @@ func (Stale) kind() Kind     { return GitStale }
 
 // details decode the payload of each kind that has one.
 var details = map[Kind]func([]byte) (Detail, error){
-	JailCreate: decodeDetail[Created], JailUsed: decodeDetail[Used], JailFiles: decodeDetail[Files], JailMounted: decodeDetail[Mounted],
-	WorkspaceOpen: decodeDetail[ViewOpened], WorkspaceApply: decodeDetail[ViewApplied], WorkspaceDiscard: decodeDetail[ViewDiscarded],
-	JailArrived: decodeDetail[Arrived], JailTeardown: decodeDetail[Teardown], JailInspected: decodeDetail[Inspected], GitStale: decodeDetail[Stale],
+	JailCreate: decodeDetail[Created], JailUsed: decodeDetail[Used], JailFiles: decodeDetail[Files],
+	JailMounted:   decodeDetail[Mounted],
+	WorkspaceOpen: decodeDetail[ViewOpened], WorkspaceApply: decodeDetail[ViewApplied],
+	WorkspaceDiscard: decodeDetail[ViewDiscarded],
+	JailArrived:      decodeDetail[Arrived], JailTeardown: decodeDetail[Teardown], JailInspected: decodeDetail[Inspected],
+	GitStale: decodeDetail[Stale],
 }
 
 func decodeDetail[T Detail](data []byte) (Detail, error) {

@@ -137,7 +137,8 @@ func (e *Event) Refused() bool {
 // texts are all fields that a jail may have influenced.
 func (e *Event) texts() []*string {
 	return []*string{
-		&e.Time, &e.Jail, &e.Key, &e.Source, &e.Program, &e.Parent, &e.Cwd, &e.Hash, &e.Target, &e.Path, &e.Name, &e.Address, &e.Credential,
+		&e.Time, &e.Jail, &e.Key, &e.Source, &e.Program, &e.Parent, &e.Cwd, &e.Hash, &e.Target, &e.Path, &e.Name, &e.Address,
+		&e.Credential,
 		&e.Syscall, &e.Arch, &e.Errno, &e.Value, &e.Limit, &e.Status, &e.Rule, &e.Reason, &e.Remedy, &e.Policy,
 	}
 }

@@ -137,7 +137,8 @@ func endedIn(s state.Store, dir string) ([]*old, error) {
 	var out []*old
 	for base, o := range all {
 		key, _, _ := strings.Cut(base, "@")
-		if b, err := s.Brief(key); err == nil && b.Journal == filepath.Join(dir, base+suffix) || err != nil && !errors.Is(err, state.ErrNotFound) {
+		if b, err := s.Brief(key); err == nil && b.Journal == filepath.Join(dir, base+suffix) ||
+			err != nil && !errors.Is(err, state.ErrNotFound) {
 			continue
 		}
 		o.measure(dir)

@@ -77,7 +77,8 @@ func openAll(path string) (files []*os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for err = unix.Flock(int(newest.Fd()), unix.LOCK_SH); errors.Is(err, unix.EINTR); err = unix.Flock(int(newest.Fd()), unix.LOCK_SH) {
+	for err = unix.Flock(int(newest.Fd()), unix.LOCK_SH); errors.Is(err, unix.EINTR); err = unix.Flock(int(newest.Fd()),
+		unix.LOCK_SH) {
 	}
 	if err != nil {
 		newest.Close()

@@ -113,8 +113,9 @@ func (t *Tail) returned(out []Event) []Event {
 	}
 	if t.seq > 0 && out[0].Seq > t.seq+1 {
 		lost := Event{
-			Kind: JournalLost, Time: out[0].Time, Jail: out[0].Jail, Key: out[0].Key, Source: SourceJournal, Dropped: out[0].Seq - t.seq - 1,
-			Reason: fmt.Sprintf("events %d to %d were gone before they were read", t.seq+1, out[0].Seq-1),
+			Kind: JournalLost, Time: out[0].Time, Jail: out[0].Jail, Key: out[0].Key, Source: SourceJournal,
+			Dropped: out[0].Seq - t.seq - 1,
+			Reason:  fmt.Sprintf("events %d to %d were gone before they were read", t.seq+1, out[0].Seq-1),
 		}
 		_ = lost.Complete()
 		out = append([]Event{lost}, out...)

@@ -109,7 +109,8 @@ func Masks(profile, arch string) map[uint32][6]uint64 {
 // timing are calls that depend on how threads happen to run: the same work makes them in one run
 // and not in the next. With the reason.
 var timing = []string{
-	"brk", "clock_nanosleep", "exit", "futex", "getpid", "getrandom", "gettid", "kill", "madvise", "mremap", "munmap", "nanosleep", "poll", "ppoll",
+	"brk", "clock_nanosleep", "exit", "futex", "getpid", "getrandom", "gettid", "kill", "madvise", "mremap", "munmap", "nanosleep",
+	"poll", "ppoll",
 	"restart_syscall", "rt_sigreturn", "sched_yield", "tgkill", "wait4",
 }
 
@@ -142,7 +143,9 @@ func Make(o Options, runs ...Run) (*Result, error) {
 			r.Unused = append(r.Unused, e.Name)
 		}
 	}
-	r.Refused = slices.SortedFunc(maps.Values(byValue(refused)), func(a, b Call) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
+	r.Refused = slices.SortedFunc(maps.Values(byValue(refused)), func(a, b Call) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
+	})
 	slices.Sort(r.Names)
 	slices.Sort(r.NotNames)
 	slices.Sort(r.Files)
@@ -254,11 +257,15 @@ func (u *use) call(e seccomp.Entry, profile, arch string) Call {
 
 // list is what was used, as a list of policy's: calls of one reason together.
 func (r *Result) list() *seccomp.List {
-	l := &seccomp.List{About: fmt.Sprintf("learned from %s of %s, of profile %s: %d of its calls", printable.Count(r.Runs, "run"), r.Work, r.Profile, len(r.Used))}
+	l := &seccomp.List{About: fmt.Sprintf("learned from %s of %s, of profile %s: %d of its calls", printable.Count(r.Runs, "run"),
+		r.Work, r.Profile, len(r.Used))}
 	at := map[string]int{}
 	for _, c := range r.Used {
 		if len(c.When) > 0 {
-			l.Allow = append(l.Allow, seccomp.ListGroup{Names: []string{c.Name}, When: c.When, Why: fmt.Sprintf("%s: %s", c.Why, printable.Count(int(c.Count), "call"))})
+			l.Allow = append(l.Allow, seccomp.ListGroup{
+				Names: []string{c.Name}, When: c.When,
+				Why: fmt.Sprintf("%s: %s", c.Why, printable.Count(int(c.Count), "call")),
+			})
 			continue
 		}
 		i, ok := at[c.Why]

@@ -25,7 +25,8 @@ func (r *Result) PolicyText(file string) string {
 	line(fmt.Sprintf("seccomp.profile = %q", r.Profile), "the profile of the runs")
 	line(fmt.Sprintf("seccomp.only = %q", file), fmt.Sprintf("%d of its calls; %d were never made", len(r.Used), len(r.Unused)))
 	if r.Limits.Memory > 0 {
-		line(fmt.Sprintf("limits.memory = %q", policy.Size(r.Limits.Memory)), fmt.Sprintf("at most %s was used", policy.Size(r.Peaks.Memory>>10<<10)))
+		line(fmt.Sprintf("limits.memory = %q", policy.Size(r.Limits.Memory)),
+			fmt.Sprintf("at most %s was used", policy.Size(r.Peaks.Memory>>10<<10)))
 	}
 	if r.Limits.Pids > 0 {
 		line(fmt.Sprintf("limits.pids = %d", r.Limits.Pids), fmt.Sprintf("at most %d at once", r.Peaks.Pids))
@@ -44,7 +45,8 @@ func (r *Result) PolicyText(file string) string {
 // Text prints what was learned for people.
 func (r *Result) Text(w io.Writer, file string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "learned from %s of %s, under profile %s\n\n", printable.Count(r.Runs, "run"), printable.Line(r.Work, 200), r.Profile)
+	fmt.Fprintf(&b, "learned from %s of %s, under profile %s\n\n", printable.Count(r.Runs, "run"),
+		printable.Line(r.Work, 200), r.Profile)
 	say := func(what, text string) {
 		if text != "" {
 			fmt.Fprintf(&b, "%-10s %s\n", what, printable.Line(text, 0))
@@ -58,7 +60,8 @@ func (r *Result) Text(w io.Writer, file string) error {
 		}
 	}
 	for _, c := range r.Refused {
-		say("refused", fmt.Sprintf("%s, %s, %s (agentjail why --seccomp-profile %s %s)", c.Name, printable.Count(int(c.Count), "time"), c.Errno, r.Profile, c.Name))
+		say("refused", fmt.Sprintf("%s, %s, %s (agentjail why --seccomp-profile %s %s)", c.Name, printable.Count(int(c.Count), "time"),
+			c.Errno, r.Profile, c.Name))
 	}
 	say("names", words(r.Names, 20))
 	say("refused", words(r.NotNames, 20))

@@ -88,7 +88,8 @@ func readAll(f *os.File) (string, error) {
 func poll(list []*watched, timeout int) (changed, ended []int, err error) {
 	fds := make([]unix.PollFd, 0, 2*len(list))
 	for _, w := range list {
-		fds = append(fds, unix.PollFd{Fd: int32(w.table.Fd()), Events: unix.POLLPRI}, unix.PollFd{Fd: int32(w.pidfd), Events: unix.POLLIN})
+		fds = append(fds, unix.PollFd{Fd: int32(w.table.Fd()), Events: unix.POLLPRI},
+			unix.PollFd{Fd: int32(w.pidfd), Events: unix.POLLIN})
 	}
 	if _, err := unix.Poll(fds, timeout); err != nil && !errors.Is(err, unix.EINTR) {
 		return nil, nil, err

@@ -98,9 +98,12 @@ func targetIn(text string) (string, uint16, netip.Addr) {
 
 // protocols are the ports of what messages name: the schemes of URLs, and programs.
 var protocols = map[string]uint16{
-	"http": 80, "https": 443, "ws": 80, "wss": 443, "ssh": 22, "sftp": 22, "git": 9418, "git+ssh": 22, "ftp": 21, "smtp": 25, "smtps": 465, "imaps": 993,
-	"ldap": 389, "ldaps": 636, "postgres": 5432, "postgresql": 5432, "psql": 5432, "pg": 5432, "mysql": 3306, "mariadb": 3306, "redis": 6379,
-	"rediss": 6379, "mongodb": 27017, "amqp": 5672, "amqps": 5671, "nats": 4222, "kafka": 9092, "rsync": 873, "scp": 22, "redis-cli": 6379, "svn": 3690,
+	"http": 80, "https": 443, "ws": 80, "wss": 443, "ssh": 22, "sftp": 22, "git": 9418, "git+ssh": 22, "ftp": 21, "smtp": 25,
+	"smtps": 465, "imaps": 993,
+	"ldap": 389, "ldaps": 636, "postgres": 5432, "postgresql": 5432, "psql": 5432, "pg": 5432, "mysql": 3306, "mariadb": 3306,
+	"redis":  6379,
+	"rediss": 6379, "mongodb": 27017, "amqp": 5672, "amqps": 5671, "nats": 4222, "kafka": 9092, "rsync": 873, "scp": 22,
+	"redis-cli": 6379, "svn": 3690,
 	"telnet": 23, "whois": 43, "apt": 80, "apt-get": 80,
 }
 
@@ -250,7 +253,10 @@ func (f *Facts) answerInner(a *Answer, q Question) error {
 // cause is one reason of an entry, compared with the state of the jail. It is nil if the jail rules
 // the cause out; sure means that the jail confirms it.
 func (f *Facts) cause(c cause) (a *Answer, sure bool) {
-	a = &Answer{Question: c.What, Kind: OfError, Verdict: Refused, Ring: c.ring(), Remedies: c.remedies(), Purpose: c.Purpose, Instead: c.Instead}
+	a = &Answer{
+		Question: c.What, Kind: OfError, Verdict: Refused, Ring: c.ring(), Remedies: c.remedies(), Purpose: c.Purpose,
+		Instead: c.Instead,
+	}
 	if c.By != "" {
 		a.By = []string{c.By}
 	} else {

@@ -89,7 +89,12 @@ func (a *Answer) Past(q Question, events []journal.Event) {
 		return
 	}
 	text := fmt.Sprintf("refused %d times so far, last at %s: %s", n, last.Time, last.Kind)
-	for _, part := range []struct{ word, what string }{{"", last.What()}, {"by ", last.Decided()}, {"because ", last.Reason}, {"program ", last.Program}} {
+	for _, part := range []struct{ word, what string }{
+		{"", last.What()},
+		{"by ", last.Decided()},
+		{"because ", last.Reason},
+		{"program ", last.Program},
+	} {
 		if part.what != "" {
 			text += " " + part.word + part.what
 		}

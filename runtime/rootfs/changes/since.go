@@ -131,7 +131,8 @@ func (s *since) see(dir int, name, shown, rel string) {
 		flags |= unix.AT_EMPTY_PATH
 	}
 	var st unix.Statx_t
-	if unix.Statx(dir, name, flags, unix.STATX_TYPE|unix.STATX_CTIME, &st) != nil || name != "" && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+	if unix.Statx(dir, name, flags, unix.STATX_TYPE|unix.STATX_CTIME, &st) != nil ||
+		name != "" && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
 		return
 	}
 	changed := filetime.After(st.Ctime, s.moment)

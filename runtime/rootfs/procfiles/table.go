@@ -61,12 +61,21 @@ var Table = []Entry{
 
 	// Sizes.
 	{Path: "/proc/cpuinfo", Becomes: View, Reveals: "number, microcode, clock rates", Reads: "nproc, compilers, OpenBLAS, Node: number and instruction sets"},
-	{Path: "/proc/meminfo", Becomes: View, Reveals: "amount and use of memory", Reads: "free, Node, Python, Java, databases: heap sizes"},
+	{
+		Path: "/proc/meminfo", Becomes: View, Reveals: "amount and use of memory",
+		Reads: "free, Node, Python, Java, databases: heap sizes",
+	},
 	{Path: "/proc/swaps", Becomes: View, Reveals: "swap devices and their use", Reads: "swapon --show"},
-	{Path: "/sys/devices/system/cpu/online", Becomes: View, Reveals: "number of processors", Reads: "C libraries: sysconf(_SC_NPROCESSORS_ONLN)"},
+	{
+		Path: "/sys/devices/system/cpu/online", Becomes: View, Reveals: "number of processors",
+		Reads: "C libraries: sysconf(_SC_NPROCESSORS_ONLN)",
+	},
 	{Path: "/sys/devices/system/cpu/present", Becomes: View, Reveals: "number of processors", Reads: "lscpu"},
 	{Path: "/sys/devices/system/cpu/vulnerabilities", Becomes: Nothing, Reveals: "mitigations in force"},
-	{Path: "/sys/devices/system/cpu/cpu0/topology/core_siblings", Becomes: View, Reveals: "sockets and threads", Reads: "lscpu: one socket, one thread per core"},
+	{
+		Path: "/sys/devices/system/cpu/cpu0/topology/core_siblings", Becomes: View, Reveals: "sockets and threads",
+		Reads: "lscpu: one socket, one thread per core",
+	},
 	{Path: "/sys/devices/system/cpu/cpu0/cache", Becomes: Nothing, Reveals: "which processors share caches"},
 	{Path: "/sys/devices/system/cpu/cpu0/cpufreq", Becomes: Nothing, Reveals: "clock rates of the moment"},
 	{Path: "/sys/devices/system/cpu/cpu0/cpuidle", Becomes: Nothing, Reveals: "what others compute"},
@@ -140,7 +149,10 @@ var Table = []Entry{
 
 	// Layout.
 	{Path: "/proc/PID/mountinfo", Becomes: Own, Of: "mnt", Reveals: "directories of the host behind mounts"},
-	{Path: "/proc/PID/cgroup", Becomes: Own, Of: "cgroup", Reveals: "place among the host's control groups", Reads: "Java, Node: own group"},
+	{
+		Path: "/proc/PID/cgroup", Becomes: Own, Of: "cgroup", Reveals: "place among the host's control groups",
+		Reads: "Java, Node: own group",
+	},
 	{Path: "/proc/PID/cpuset", Becomes: Own, Of: "cgroup", Reveals: "place among the host's control groups"},
 	{Path: "/proc/PID/net/unix", Becomes: Own, Of: "net", Reveals: "sockets of all"},
 	{Path: "/proc/PID/net/dev", Becomes: Own, Of: "net", Reveals: "interfaces and their traffic"},
@@ -160,7 +172,10 @@ var Table = []Entry{
 		Path: "/proc/PID/timens_offsets", Becomes: Stays, AppArmor: true, Reveals: "how long the host was up when the jail was made",
 		Reads: "each process has the file, so that no mount covers it",
 	},
-	{Path: "/proc/PID/net/softnet_stat", Becomes: Stays, AppArmor: true, Reveals: "packets of the host by processor", Reads: "each process has the file"},
+	{
+		Path: "/proc/PID/net/softnet_stat", Becomes: Stays, AppArmor: true, Reveals: "packets of the host by processor",
+		Reads: "each process has the file",
+	},
 	{Path: "/proc/PID/net/sockstat", Becomes: Stays, Reveals: "memory of all TCP sockets", Reads: "ss -s"},
 	{
 		Path: "/sys/devices/system/cpu/possible", Becomes: Stays, Reveals: "highest processor number",

@@ -32,5 +32,8 @@ func (i *Image) Source() (*Source, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &Source{File: os.NewFile(uintptr(fd), path), Fact: Fact{Path: path, Kind: Dir, Role: OwnImage, UID: i.UID, GID: i.GID}}, nil
+	return &Source{
+		File: os.NewFile(uintptr(fd), path),
+		Fact: Fact{Path: path, Kind: Dir, Role: OwnImage, UID: i.UID, GID: i.GID},
+	}, nil
 }

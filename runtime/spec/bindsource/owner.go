@@ -63,5 +63,6 @@ func hostPathRefusal(readOnly bool) *refusal.Error {
 		return nil
 	}
 	return refusal.New(refusal.BindPod, "a pod's author chose this directory of the node's, to write to").
-		WithRemedy("%s", "a volume of the pod's own, or readOnly: true; or "+allows("it to the pod, with its owner's rights, root's too"))
+		WithRemedy("%s", "a volume of the pod's own, or readOnly: true; or "+
+			allows("it to the pod, with its owner's rights, root's too"))
 }

@@ -126,7 +126,8 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	case Socket:
 		return refusal.New(refusal.BindSocket, "a Unix socket lets the container act through a host program").WithRemedy("%s", allows(socketOpens(f.Path)))
 	default:
-		return refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind).WithRemedy("%s", allows("all functions of its driver or its other end"))
+		return refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind).WithRemedy("%s",
+			allows("all functions of its driver or its other end"))
 	}
 	if f.IsPublic() && elsewhereRefusal(f, true) == nil {
 		return nil // a copy, or read-only: it is never mounted writable
@@ -179,7 +180,8 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if f.Role == Volume {
 		return nil // its place is the engine's, and was judged where it is really at
 	}
-	ofRoots := b.Root != policy.RootRefuse && b.Root != "" && strings.HasPrefix(f.Path, "/root/") && !strings.HasPrefix(f.Path, "/root/.")
+	ofRoots := b.Root != policy.RootRefuse && b.Root != "" && strings.HasPrefix(f.Path, "/root/") &&
+		!strings.HasPrefix(f.Path, "/root/.")
 	code, why, remedy := refusal.BindSystem, "", allows(ofHost)
 	if !ofRoots {
 		why = forbidden(f.Path, readOnly)

@@ -134,7 +134,10 @@ func Open(path string, e Engine) (*Source, error) {
 		// judged one.
 		unix.Close(fd)
 		var r rootTrail
-		if fd, link, err = walk(path, func(fd int, at string, st *unix.Stat_t) { way.look(fd, at, st); r.look(fd, at, st) }); err != nil {
+		if fd, link, err = walk(path, func(fd int, at string, st *unix.Stat_t) {
+			way.look(fd, at, st)
+			r.look(fd, at, st)
+		}); err != nil {
 			return nil, err
 		}
 		rooted = r.why == nil

@@ -63,7 +63,8 @@ func (ms *Mounts) plugin(id, path, uid string) (string, error) {
 	for m := range ms.all {
 		rel, ok := strings.CutPrefix(m.Point, dir+"/volumes/")
 		v := strings.Split(rel, "/")
-		if ok && len(v) >= 2 && v[1] == p[1] && (len(v) == 2 || len(v) == 3 && v[2] == "mount") && m.Dev == own.Dev && pathname.Within(inside, m.Root) {
+		if ok && len(v) >= 2 && v[1] == p[1] && (len(v) == 2 || len(v) == 3 && v[2] == "mount") && m.Dev == own.Dev &&
+			pathname.Within(inside, m.Root) {
 			return v[0], nil
 		}
 	}

@@ -40,7 +40,8 @@ func statmount(fd int) (source, options string, err error) {
 		id, what uint64
 	}{size: 24, id: stx.Mnt_id, what: statmountMountOptions | statmountSource}
 	answer := make([]byte, 64<<10) // an overlay's layers fit into a page
-	_, _, errno := unix.Syscall6(unix.SYS_STATMOUNT, uintptr(unsafe.Pointer(&request)), uintptr(unsafe.Pointer(&answer[0])), uintptr(len(answer)), 0, 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_STATMOUNT, uintptr(unsafe.Pointer(&request)), uintptr(unsafe.Pointer(&answer[0])),
+		uintptr(len(answer)), 0, 0, 0)
 	if errno != 0 {
 		return "", "", errno
 	}

@@ -19,13 +19,17 @@ func SetThrowAway(m *specs.Mount, id string, e Engine) bool {
 	value := map[string]string{}
 	for _, o := range m.Options {
 		k, v, _ := strings.Cut(o, "=")
-		if value[k] != "" || !slices.Contains([]string{"lowerdir", "upperdir", "workdir", "private", "rprivate", "userxattr", "volatile"}, k) {
+		if value[k] != "" || !slices.Contains([]string{
+			"lowerdir", "upperdir", "workdir", "private", "rprivate", "userxattr",
+			"volatile",
+		}, k) {
 			return false
 		}
 		value[k] = v
 	}
 	lower, dir := value["lowerdir"], filepath.Dir(value["upperdir"])
-	if !isPodmans(dir, id, e) || value["upperdir"] != dir+"/upper" || value["workdir"] != dir+"/work" || !filepath.IsAbs(lower) || strings.ContainsAny(lower, `:\`) {
+	if !isPodmans(dir, id, e) || value["upperdir"] != dir+"/upper" || value["workdir"] != dir+"/work" || !filepath.IsAbs(lower) ||
+		strings.ContainsAny(lower, `:\`) {
 		return false
 	}
 	m.Type, m.Source, m.Options = "bind", lower, []string{"bind", "rprivate"}
@@ -35,12 +39,15 @@ func SetThrowAway(m *specs.Mount, id string, e Engine) bool {
 // SetPodmanImage makes a bind mount of an overlay that Podman requests for an image (`--mount
 // type=image`): of the mounted image, and an empty directory of the container's own.
 func SetPodmanImage(m *specs.Mount, id string, e Engine) bool {
-	if m.Type != "overlay" || isShort(id) || len(m.Options) == 0 || slices.ContainsFunc(m.Options[1:], func(o string) bool { return o != "private" && o != "rprivate" }) {
+	if m.Type != "overlay" || isShort(id) || len(m.Options) == 0 || slices.ContainsFunc(m.Options[1:], func(o string) bool {
+		return o != "private" && o != "rprivate"
+	}) {
 		return false
 	}
 	layers, ok := strings.CutPrefix(m.Options[0], "lowerdir=")
 	image, empty, _ := strings.Cut(layers, ":")
-	if !ok || strings.ContainsAny(empty, `:\`) || strings.Contains(image, `\`) || filepath.Base(empty) != "lower" || !isPodmans(filepath.Dir(empty), id, e) {
+	if !ok || strings.ContainsAny(empty, `:\`) || strings.Contains(image, `\`) || filepath.Base(empty) != "lower" ||
+		!isPodmans(filepath.Dir(empty), id, e) {
 		return false
 	}
 	m.Type, m.Source, m.Options = "bind", image, []string{"bind", "rprivate", "ro"}
@@ -59,7 +66,8 @@ func (s *Source) SetReadOnlyImage(e Engine) error {
 
 // isPodmans reports whether a directory is one that Podman makes for an overlay of a container's.
 func isPodmans(dir, id string, e Engine) bool {
-	return strings.HasSuffix(filepath.Dir(dir), "/overlay-containers/"+id+"/userdata/overlay") && filepath.Clean(dir) == dir && storageAt(dir, e) != ""
+	return strings.HasSuffix(filepath.Dir(dir), "/overlay-containers/"+id+"/userdata/overlay") && filepath.Clean(dir) == dir &&
+		storageAt(dir, e) != ""
 }
 
 // isShort reports whether an id could be a directory's name. Engines' are long and random.

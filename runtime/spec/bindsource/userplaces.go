@@ -2,10 +2,16 @@ package bindsource
 
 // The kinds of places.
 var (
-	keepsKeys     = &placeKind{why: "a user's keys are kept in it", opens: "those keys", reads: true}
-	keepsHistory  = &placeKind{why: "what a user typed is kept in it, passwords among it", opens: "all of that", reads: true}
-	keepsStorage  = &placeKind{why: "a user's engine keeps its containers in it", opens: "every container and image of that user's", reads: true}
-	keepsJournals = &placeKind{why: "what jails did is recorded in it", opens: "the records of every jail of that user's", reads: true}
+	keepsKeys    = &placeKind{why: "a user's keys are kept in it", opens: "those keys", reads: true}
+	keepsHistory = &placeKind{why: "what a user typed is kept in it, passwords among it", opens: "all of that", reads: true}
+	keepsStorage = &placeKind{
+		why: "a user's engine keeps its containers in it", opens: "every container and image of that user's",
+		reads: true,
+	}
+	keepsJournals = &placeKind{
+		why: "what jails did is recorded in it", opens: "the records of every jail of that user's",
+		reads: true,
+	}
 	keepsUnits    = &placeKind{why: "a user's service manager runs what is in it", opens: ofUser}
 	keepsSessions = &placeKind{why: "it is run when its user logs in", opens: ofUser}
 	keepsStartUps = &placeKind{why: "programs of its user's run it when they start", opens: ofUser}

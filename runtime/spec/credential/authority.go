@@ -51,7 +51,8 @@ type Issued struct {
 
 // Answers reports whether every ordered key was issued.
 func (i Issued) Answers(o Order) bool {
-	return (len(o.Authority) == 0 || i.Authority != "" && len(i.AuthorityPair) > 0) && (!o.HostKey || i.HostKey != "" && len(i.HostKeyPrivate) > 0)
+	return (len(o.Authority) == 0 || i.Authority != "" && len(i.AuthorityPair) > 0) &&
+		(!o.HostKey || i.HostKey != "" && len(i.HostKeyPrivate) > 0)
 }
 
 // OrderOf returns the order for a jail with these credentials.

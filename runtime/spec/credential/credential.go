@@ -136,7 +136,8 @@ func (c Spec) check(name string) error {
 	if c.Env != "" && (!variable(c.Env) || strings.HasPrefix(c.Env, "LD_")) {
 		return fmt.Errorf("env = %q: not a variable for a credential", c.Env)
 	}
-	if p := c.Placeholder; p != "" && (len(p) > maxPlaceholder || !printable(p) || strings.ContainsAny(p, " ,;") || strings.Count(p, "*") < minStars) {
+	if p := c.Placeholder; p != "" && (len(p) > maxPlaceholder || !printable(p) || strings.ContainsAny(p, " ,;") ||
+		strings.Count(p, "*") < minStars) {
 		return fmt.Errorf("placeholder: must have %d or more stars, at most %d characters, and no spaces, commas or semicolons", minStars, maxPlaceholder)
 	}
 	if c.TLS != "" && c.TLS != TLSRoute && c.TLS != TLSEnd {
@@ -157,7 +158,8 @@ func (c Spec) Field() (name, scheme string) {
 
 // framing are the headers that HTTP itself uses.
 var framing = []string{
-	"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect", "http2-settings",
+	"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect",
+	"http2-settings",
 	"proxy-connection", "proxy-authorization", "proxy-authenticate",
 }
 

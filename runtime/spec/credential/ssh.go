@@ -89,7 +89,9 @@ func Repository(path string) error {
 		return errors.New("not a path of printable ASCII without quotes")
 	case path[0] == '-':
 		return errors.New("a path that begins with -")
-	case slices.ContainsFunc(strings.Split(strings.Trim(path, "/"), "/"), func(s string) bool { return s == "" || s == "." || s == ".." }):
+	case slices.ContainsFunc(strings.Split(strings.Trim(path, "/"), "/"), func(s string) bool {
+		return s == "" || s == "." || s == ".."
+	}):
 		return errors.New("a path with an empty element, or with .. or . as one")
 	}
 	return nil

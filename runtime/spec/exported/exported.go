@@ -74,7 +74,8 @@ func (j Jail) source(at string) string {
 		return ""
 	}
 	for _, m := range j.Original.Mounts {
-		if path.Clean(m.Destination) == path.Clean(at) && (m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")) {
+		if path.Clean(m.Destination) == path.Clean(at) &&
+			(m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")) {
 			return m.Source
 		}
 	}
@@ -91,9 +92,12 @@ func nspawn(s *specs.Spec) []string {
 	s.Linux.Resources, s.Linux.Seccomp, s.Linux.ReadonlyPaths, s.Linux.CgroupsPath, s.Linux.RootfsPropagation = nil, nil, nil, "", ""
 	s.Process.Rlimits, s.Process.OOMScoreAdj, s.Process.ApparmorProfile, s.Process.SelinuxLabel = nil, nil, "", ""
 	s.Linux.MountLabel, s.Annotations, s.Linux.TimeOffsets = "", nil, nil
-	s.Linux.Namespaces = slices.DeleteFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
+	s.Linux.Namespaces = slices.DeleteFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
+		return n.Type == specs.TimeNamespace
+	})
 	s.Mounts = slices.DeleteFunc(s.Mounts, func(m specs.Mount) bool { // its own, of other types
-		return m.Type == "proc" || m.Type == "sysfs" || m.Type == "mqueue" || m.Type == "cgroup" || m.Type == "devpts" || path.Clean(m.Destination) == "/dev"
+		return m.Type == "proc" || m.Type == "sysfs" || m.Type == "mqueue" || m.Type == "cgroup" || m.Type == "devpts" ||
+			path.Clean(m.Destination) == "/dev"
 	})
 	return []string{
 		"limits of resources, resource limits, the OOM score",

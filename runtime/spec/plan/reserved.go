@@ -10,7 +10,10 @@ import (
 // devNodes are the names in /dev that the delegate makes or relies on: with one
 // of them replaced it would mask paths with, or hand out, something else
 // (CVE-2025-31133, CVE-2025-52565).
-var devNodes = []string{"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "fd", "stdin", "stdout", "stderr", "core"}
+var devNodes = []string{
+	"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "fd", "stdin", "stdout",
+	"stderr", "core",
+}
 
 // Reserved returns why a bundle may not mount anything at a clean path of the jail except the
 // standard mount; "" if it may.

@@ -24,13 +24,17 @@ var rlimits = []struct {
 	exact bool
 }{
 	{"RLIMIT_CORE", "a crash writes no memory image into a workspace, and starts no program of the host", fixed(CoreOff), true},
-	{"RLIMIT_MEMLOCK", "locked memory cannot be reclaimed", func(l policy.Limits) (uint64, bool) { return uint64(l.MemLock), l.MemLock > 0 }, false},
+	{"RLIMIT_MEMLOCK", "locked memory cannot be reclaimed", func(l policy.Limits) (uint64, bool) {
+		return uint64(l.MemLock), l.MemLock > 0
+	}, false},
 	{"RLIMIT_MSGQUEUE", "POSIX message queues are kernel memory", fixed(0), false},
 	{"RLIMIT_NICE", "a jail does not go before the host's own processes", fixed(0), false},
 	{"RLIMIT_NOFILE", "open files are kernel memory", func(l policy.Limits) (uint64, bool) { return l.NoFile, l.NoFile > 0 }, false},
 	// One more than the group's: the kernel checks this bound first (copy_process), and does not
 	// report what it refuses by it.
-	{"RLIMIT_NPROC", "a second protection behind the pids control group", func(l policy.Limits) (uint64, bool) { return uint64(l.Pids) + 1, l.Pids > 0 }, false},
+	{"RLIMIT_NPROC", "a second protection behind the pids control group", func(l policy.Limits) (uint64, bool) {
+		return uint64(l.Pids) + 1, l.Pids > 0
+	}, false},
 	{"RLIMIT_RTPRIO", "real-time scheduling can starve the host", fixed(0), false},
 	{"RLIMIT_SIGPENDING", "queued signals are kernel memory", fixed(4096), false},
 }

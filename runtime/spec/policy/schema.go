@@ -65,7 +65,10 @@ func (k Key) schema(v reflect.Value) object {
 func typeSchema(t reflect.Type) object {
 	switch t {
 	case reflect.TypeFor[Size]():
-		return object{"type": []string{"string", "integer"}, "pattern": `^ *[0-9]+(\.[0-9]+)? ?([KkMmGgTtPp]([Ii]?[Bb])?|[Bb])? *$`, "minimum": 0}
+		return object{
+			"type": []string{"string", "integer"}, "pattern": `^ *[0-9]+(\.[0-9]+)? ?([KkMmGgTtPp]([Ii]?[Bb])?|[Bb])? *$`,
+			"minimum": 0,
+		}
 	case reflect.TypeFor[Span]():
 		return object{"type": "string", "pattern": "^[0-9]+[smhdw]$"}
 	case reflect.TypeFor[idmap.Pool]():

@@ -14,7 +14,8 @@ const (
 )
 
 var names = [...]struct{ word, text string }{
-	Kernel: {"kernel", "ring 0, kernel surface"}, Access: {"access", "ring 1, access"}, Resources: {"resources", "ring 2, resources"},
+	Kernel: {"kernel", "ring 0, kernel surface"}, Access: {"access", "ring 1, access"},
+	Resources: {"resources", "ring 2, resources"},
 }
 
 // All lists the rings in the order of reports: from the outermost inwards.

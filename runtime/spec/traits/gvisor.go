@@ -25,8 +25,10 @@ var gvisor = Boundary{
 	Place: Guest,
 	Other: map[string]Place{
 		"namespaces": Host, "namespace owner": Host, "nested namespaces": Host, "network": Host, "control groups": Host,
-		"processes": Host, "memory": Host, "swap": Host, "socket buffers": Host, "processors": Host, "disk I/O": Host, "oom score": Host,
-		"user ids": Host, "group ids": Host, "process credentials": Host, "no_new_privs": Host, "sandbox filter": Host, "protected paths": Host,
+		"processes": Host, "memory": Host, "swap": Host, "socket buffers": Host, "processors": Host, "disk I/O": Host,
+		"oom score": Host,
+		"user ids":  Host, "group ids": Host, "process credentials": Host, "no_new_privs": Host, "sandbox filter": Host,
+		"protected paths":          Host,
 		"resource accounting user": Void, "security module": Void, "device rules": Void, "eBPF programs": Void,
 	},
 	Instead: map[string]string{

@@ -107,7 +107,10 @@ var known = []struct {
 		// From 1.9 on `crun features` is whole.
 		FastSince: Version{1, 9},
 	}},
-	{"runsc", Traits{KeepsStdio: true, Sandbox: "gvisor", State: "*_sandbox:*.state", Leaves: []string{"*_sandbox:*.lock", "runsc-*.sock"}, Pinned: "20260905", Boundary: gvisor}},
+	{"runsc", Traits{
+		KeepsStdio: true, Sandbox: "gvisor", State: "*_sandbox:*.state",
+		Leaves: []string{"*_sandbox:*.lock", "runsc-*.sock"}, Pinned: "20260905", Boundary: gvisor,
+	}},
 }
 
 // Names are those of the known delegates. Policy takes them by these names.

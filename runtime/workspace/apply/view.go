@@ -23,7 +23,9 @@ func Open(s workspace.Store, r *workspace.Record) (*View, error) {
 	}
 	return &View{
 		ID: r.ID, UID: r.UID, GID: r.GID, Upper: layers.Upper, Directory: layers.Lower, Live: layers.Live,
-		Journal: s.Journal(r), Applied: applied, Save: func(a map[string]int64) error { return s.SaveApplied(r, a) }, close: layers.Close,
+		Journal: s.Journal(r), Applied: applied, Save: func(a map[string]int64) error {
+			return s.SaveApplied(r, a)
+		}, close: layers.Close,
 	}, nil
 }
 

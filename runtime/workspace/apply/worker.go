@@ -117,7 +117,8 @@ func (w *worker) confine() error {
 		return errors.New("the directory belongs to root (remedy: chown it to the user who works in it)")
 	}
 	unix.Umask(0)
-	if err := errors.Join(syscall.Setgroups([]int{gid}), syscall.Setresgid(gid, gid, gid), syscall.Setresuid(uid, uid, uid)); err != nil {
+	if err := errors.Join(syscall.Setgroups([]int{gid}), syscall.Setresgid(gid, gid, gid),
+		syscall.Setresuid(uid, uid, uid)); err != nil {
 		return fmt.Errorf("becoming the directory's owner: %w", err)
 	}
 	if err := privileges.Keep(); err != nil {
@@ -152,8 +153,14 @@ func (w *worker) enterDomain() error {
 		return err
 	}
 	defer unix.Close(rules)
-	for fd, rights := range map[int]uint64{w.upper: read, w.dir: read | write | trees | truncate, w.journal: read | write | truncate} {
-		if err := landlock.AllowBeneath(rules, &unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}); err != nil {
+	for fd, rights := range map[int]uint64{
+		w.upper: read, w.dir: read | write | trees | truncate,
+		w.journal: read | write | truncate,
+	} {
+		if err := landlock.AllowBeneath(rules, &unix.LandlockPathBeneathAttr{
+			Allowed_access: rights,
+			Parent_fd:      int32(fd),
+		}); err != nil {
 			return err
 		}
 	}
@@ -166,7 +173,8 @@ func filter(pid int) []unix.SockFilter {
 	f.OwnSignals(pid)
 	f.Call(unix.SYS_KILL, cf.Arg(0), cf.Equal(uint32(pid), 0, 1), cf.Allow, cf.Errno(unix.EPERM))
 	return f.Only(slices.Concat([]uint32{
-		unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_MMAP, unix.SYS_DUP, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_LSEEK,
+		unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_MMAP, unix.SYS_DUP, unix.SYS_PREAD64, unix.SYS_PWRITE64,
+		unix.SYS_LSEEK,
 		unix.SYS_COPY_FILE_RANGE, unix.SYS_FTRUNCATE, unix.SYS_FSYNC, unix.SYS_SYNCFS, unix.SYS_GETDENTS64, unix.SYS_OPENAT2,
 		statCall, unix.SYS_MKDIRAT, unix.SYS_SYMLINKAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT2, unix.SYS_FCHMOD, unix.SYS_FCHMODAT,
 		unix.SYS_UTIMENSAT,

@@ -104,7 +104,8 @@ func gitMode(mode uint32) string {
 
 // pair writes the difference of two files of one type.
 func (d *Differ) pair(at string, was, is side) error {
-	if t := typeOf(was.mode | is.mode); was.there && typeOf(was.mode) == Dir || is.there && typeOf(is.mode) == Dir || t == Special && !was.there {
+	if t := typeOf(was.mode | is.mode); was.there && typeOf(was.mode) == Dir || is.there && typeOf(is.mode) == Dir ||
+		t == Special && !was.there {
 		return nil
 	}
 	if was.there && typeOf(was.mode) == Special {
@@ -224,7 +225,10 @@ func (d *Differ) text(s side) (text, why string) {
 
 // Lines counts the added and removed lines of a change of a text file; false for others.
 func (d *Differ) Lines(c *Change) (added, removed int, ok bool) {
-	was := side{there: c.Old.Ino != 0 && typeOf(c.Old.Mode) != Dir && typeOf(c.Old.Mode) != Special, mode: c.Old.Mode, src: Source{Path: c.Path}}
+	was := side{
+		there: c.Old.Ino != 0 && typeOf(c.Old.Mode) != Dir && typeOf(c.Old.Mode) != Special, mode: c.Old.Mode,
+		src: Source{Path: c.Path},
+	}
 	is := side{there: c.Kind != Deleted && (c.Type == File || c.Type == Link), mode: c.New.Mode, src: c.Source, link: c.Target}
 	var texts [2]string
 	for i, s := range []side{was, is} {

@@ -24,7 +24,8 @@ func (r *Review) Select(paths []string) ([]*Change, error) {
 		p = path.Clean(p)
 		found := false
 		for _, c := range r.Changes {
-			if p == "." || pathname.Within(c.Path, p) || c.Kind == Renamed && pathname.Within(c.From, p) || c.By != "" && pathname.Within(c.By, p) {
+			if p == "." || pathname.Within(c.Path, p) || c.Kind == Renamed && pathname.Within(c.From, p) ||
+				c.By != "" && pathname.Within(c.By, p) {
 				chosen[c], found = true, true
 			}
 		}

@@ -137,7 +137,10 @@ const StagingPrefix = ".agentjail-apply-"
 
 // Of compares a view's upper layer with the directory that it lies over.
 func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, error) {
-	w := &walker{ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), o: o, out: &Review{Moved: map[string]string{}}, gits: map[string]bool{}}
+	w := &walker{
+		ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), o: o, out: &Review{Moved: map[string]string{}},
+		gits: map[string]bool{},
+	}
 	w.bufs = [2][]byte{make([]byte, 128<<10), make([]byte, 128<<10)}
 	if err := w.dir(node{at: ".", upper: true, low: ".", merged: true}); err != nil {
 		return nil, err

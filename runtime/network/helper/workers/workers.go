@@ -108,7 +108,8 @@ var All = []Worker{
 	},
 	{
 		Name: "agentjail-enter", Part: Init, While: "for one run", Group: Jails,
-		Processor: "the jail's", Memory: "the jail's", Sockets: "one, to the sandbox", Files: "the jail's", Full: "out of memory it is killed, and the jail ends",
+		Processor: "the jail's", Memory: "the jail's", Sockets: "one, to the sandbox", Files: "the jail's",
+		Full: "out of memory it is killed, and the jail ends",
 	},
 	{
 		Name: "agentjail-enter", Part: Keeper, While: "for one run, and to reclaim what a killed sandbox left", Group: Callers,
@@ -128,8 +129,9 @@ var All = []Worker{
 	},
 	{
 		Name: "agentjail-journal", Part: Writer, While: "one for a host", Group: Service,
-		Processor: "with the reader", Memory: "with the reader", Sockets: "none but to systemd", Files: "`journal.size` for each jail; one open at a time",
-		Full: "events wait in the ring, and are left out and counted when that is full",
+		Processor: "with the reader", Memory: "with the reader", Sockets: "none but to systemd",
+		Files: "`journal.size` for each jail; one open at a time",
+		Full:  "events wait in the ring, and are left out and counted when that is full",
 	},
 }
 

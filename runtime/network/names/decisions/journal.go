@@ -27,7 +27,8 @@ const (
 // Open opens a jail's log for writing: its files, in the order of LogFiles.
 func Open(dir string) (files [len(LogFiles)]*os.File, err error) {
 	for i, name := range LogFiles {
-		if files[i], err = os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600); err != nil {
+		if files[i], err = os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK,
+			0o600); err != nil {
 			for _, f := range files[:i] {
 				f.Close()
 			}

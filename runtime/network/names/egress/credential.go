@@ -92,7 +92,10 @@ func (s *server) routed(name string) string {
 
 // misplaced returns the refusal of a placeholder in the wrong place.
 func misplaced(c *helperproto.Credential) error {
-	return &misuse{c.Name, &http1.Error{Status: 403, Reason: "the placeholder of credentials." + c.Name + " in another place than its header at its hosts"}}
+	return &misuse{c.Name, &http1.Error{
+		Status: 403,
+		Reason: "the placeholder of credentials." + c.Name + " in another place than its header at its hosts",
+	}}
 }
 
 // misuse is the refusal of a placeholder.

@@ -68,7 +68,8 @@ func (a *authority) certificate(host string) (*tls.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(leafLife),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
 	}, a.cert, key.Public(), a.key)
 	if err != nil {
 		return nil, err

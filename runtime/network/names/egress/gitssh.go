@@ -31,7 +31,10 @@ func (c *credentials) readSSHKeys(w *helperproto.Work, list []helperproto.Creden
 	var keys []SSHKey
 	for i := range list {
 		k := &list[i]
-		keys = append(keys, SSHKey{Name: k.Name, User: k.SSH.User, Repositories: k.SSH.Repositories, HostKeys: k.SSH.HostKeys, Private: k.Value.Reveal()})
+		keys = append(keys, SSHKey{
+			Name: k.Name, User: k.SSH.User, Repositories: k.SSH.Repositories, HostKeys: k.SSH.HostKeys,
+			Private: k.Value.Reveal(),
+		})
 		for at := range k.SSH.HostKeys {
 			if c.endpoints[at] != "" {
 				c.endpoints[at] += " "

@@ -127,7 +127,9 @@ func (in *inbound) asArrived(c *net.TCPConn) (e publish.Entry, rule string, ok b
 			return e, e.String(), true
 		}
 	}
-	return publish.Entry{At: to, Port: to.Port()}, publish.Engine, slices.ContainsFunc(in.engine, func(r publish.Range) bool { return r.Has(to.Port()) })
+	return publish.Entry{At: to, Port: to.Port()}, publish.Engine, slices.ContainsFunc(in.engine, func(r publish.Range) bool {
+		return r.Has(to.Port())
+	})
 }
 
 // socketsInside starts a thread that stays in the jail's namespace and makes sockets there. A

@@ -76,7 +76,8 @@ func makeAuthority(hosts []string) (cert string, pair []byte, err error) {
 		return "", nil, fmt.Errorf("a certificate authority: %w", err)
 	}
 	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return string(public), append(public[:len(public):len(public)], pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})...), nil
+	return string(public), append(public[:len(public):len(public)],
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})...), nil
 }
 
 // makeHostKey makes the key by which a jail recognises its helper. It returns the public key in the
@@ -95,5 +96,6 @@ func makeHostKey() (public string, private []byte, err error) {
 	for _, part := range [][]byte{[]byte(kind), pub} {
 		wire = append(binary.BigEndian.AppendUint32(wire, uint32(len(part))), part...)
 	}
-	return kind + " " + base64.StdEncoding.EncodeToString(wire), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), nil
+	return kind + " " + base64.StdEncoding.EncodeToString(wire),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), nil
 }

@@ -59,7 +59,8 @@ func (w *outbound) control(network, _ string, c syscall.RawConn) error {
 
 // small sets small buffers.
 func small(fd int) error {
-	return errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, smallBuffer), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, smallBuffer))
+	return errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, smallBuffer),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, smallBuffer))
 }
 
 // smallInside sets small buffers for a connection of the jail.

@@ -103,7 +103,9 @@ func (r *resolver) lookup(name string) ([]netip.Addr, error) {
 
 // dial connects to the first address that answers, among those that the rule allows. It dials
 // exactly the address that was checked.
-func (r *resolver) dial(set *netrules.Set, addrs []netip.Addr, port uint16, rule *netrules.Rule) (*net.TCPConn, netip.Addr, error) {
+func (r *resolver) dial(set *netrules.Set, addrs []netip.Addr, port uint16, rule *netrules.Rule) (*net.TCPConn,
+	netip.Addr, error,
+) {
 	var errs []error
 	ctx, cancel := context.WithTimeout(context.Background(), dialAll)
 	defer cancel()

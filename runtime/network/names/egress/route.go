@@ -217,7 +217,10 @@ func (f *flow) dialTLS(protocols ...string) (*tls.Conn, error) {
 	if up == nil {
 		return nil, nil
 	}
-	t := tls.Client(up, &tls.Config{ServerName: f.name, RootCAs: f.s.credentials.roots, MinVersion: tls.VersionTLS12, NextProtos: protocols})
+	t := tls.Client(up, &tls.Config{
+		ServerName: f.name, RootCAs: f.s.credentials.roots, MinVersion: tls.VersionTLS12,
+		NextProtos: protocols,
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
 	defer cancel()
 	if err := t.HandshakeContext(ctx); err != nil {

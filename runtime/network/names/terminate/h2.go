@@ -71,15 +71,18 @@ func serveHTTP2(c *egress.HTTP2Conn) {
 	}
 	defer s.server.Close()
 	s.proxy = &httputil.ReverseProxy{
-		Rewrite: s.rewrite, Transport: s.server, FlushInterval: -1, ErrorLog: discardLog, BufferPool: bufferPool{}, ErrorHandler: s.failed,
+		Rewrite: s.rewrite, Transport: s.server, FlushInterval: -1, ErrorLog: discardLog, BufferPool: bufferPool{},
+		ErrorHandler: s.failed,
 	}
 	one := &singleListener{conn: make(chan net.Conn, 1), ended: make(chan struct{})}
 	one.conn <- c.Client
 	own := &http.Server{
-		Handler: s, Protocols: protocols, MaxHeaderBytes: maxHeaders, ErrorLog: discardLog, IdleTimeout: http2IdleTime, ConnState: one.state,
+		Handler: s, Protocols: protocols, MaxHeaderBytes: maxHeaders, ErrorLog: discardLog, IdleTimeout: http2IdleTime,
+		ConnState: one.state,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: upWindow, MaxReceiveBufferPerStream: upStream,
-			SendPingTimeout: pingTime, PingTimeout: answerTime, WriteByteTimeout: stalledTime,
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: upWindow,
+			MaxReceiveBufferPerStream: upStream,
+			SendPingTimeout:           pingTime, PingTimeout: answerTime, WriteByteTimeout: stalledTime,
 		},
 	}
 	// If the server's connection is lost, requests in progress end, and the client is informed that

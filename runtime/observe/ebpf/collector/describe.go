@@ -22,22 +22,25 @@ const passed = journal.Ring0Passed
 // kinds of what is refused, by hook.
 var kinds = map[ebpf.Hook]journal.Kind{
 	ebpf.Socket: passed, ebpf.IOUring: passed, ebpf.Userfaultfd: passed, ebpf.Userns: passed, ebpf.Key: passed, ebpf.BPF: passed,
-	ebpf.Perf: passed, ebpf.Mount: passed, ebpf.Ptrace: journal.PtraceRefused, ebpf.Module: journal.ModuleRefused, ebpf.Exec: journal.ExecBlocked,
+	ebpf.Perf: passed, ebpf.Mount: passed, ebpf.Ptrace: journal.PtraceRefused, ebpf.Module: journal.ModuleRefused,
+	ebpf.Exec:  journal.ExecBlocked,
 	ebpf.Trace: journal.TraceBlocked, ebpf.Connect: journal.ConnectBlocked, ebpf.Bind: journal.BindBlocked,
 }
 
 // noted are the kinds of what is let through, and reported.
 var noted = map[ebpf.Hook]journal.Kind{
-	ebpf.Exec: journal.ProcessExec, ebpf.Trace: journal.ProcessTraced, ebpf.Connect: journal.ConnectTried, ebpf.Bind: journal.BindTried,
-	ebpf.OOM: journal.LimitOOM,
+	ebpf.Exec: journal.ProcessExec, ebpf.Trace: journal.ProcessTraced, ebpf.Connect: journal.ConnectTried,
+	ebpf.Bind: journal.BindTried,
+	ebpf.OOM:  journal.LimitOOM,
 }
 
 // describe is an event as the journal has it.
 func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 	uid := e.UID
 	out := journal.Event{
-		Time: journal.At(boot.Add(time.Duration(e.Time))), Source: journal.SourceEBPF, Pid: int(e.Pid), PPid: int(e.Parent), UID: &uid, Program: e.Program,
-		Target: e.Hook.String(),
+		Time: journal.At(boot.Add(time.Duration(e.Time))), Source: journal.SourceEBPF, Pid: int(e.Pid), PPid: int(e.Parent), UID: &uid,
+		Program: e.Program,
+		Target:  e.Hook.String(),
 	}
 	if count > 1 {
 		out.Count = count
@@ -69,7 +72,10 @@ func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 	case ebpf.OOM:
 		out.Target = ""
 	case ebpf.Socket:
-		out.Arguments = []string{fmt.Sprintf("family=%d", e.Args[0]>>32), fmt.Sprintf("type=%d", uint32(e.Args[0])), fmt.Sprintf("protocol=%d", e.Args[1])}
+		out.Arguments = []string{
+			fmt.Sprintf("family=%d", e.Args[0]>>32), fmt.Sprintf("type=%d", uint32(e.Args[0])),
+			fmt.Sprintf("protocol=%d", e.Args[1]),
+		}
 	case ebpf.BPF:
 		out.Arguments = []string{fmt.Sprintf("command=%d", e.Args[0])}
 	case ebpf.Module:

@@ -40,10 +40,12 @@ func writerFilter(pid int) []unix.SockFilter {
 	f.Call(unix.SYS_SOCKET, cf.Arg(0), cf.Equal(unix.AF_UNIX, 0, 1), cf.Allow, cf.Errno(unix.EAFNOSUPPORT))
 	ownMemory(f)
 	return f.Only(slices.Concat([]uint32{
-		unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_OPENAT, unix.SYS_NEWFSTATAT, unix.SYS_READLINKAT, unix.SYS_GETDENTS64, unix.SYS_LSEEK,
+		unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_OPENAT, unix.SYS_NEWFSTATAT, unix.SYS_READLINKAT, unix.SYS_GETDENTS64,
+		unix.SYS_LSEEK,
 		unix.SYS_PREAD64, unix.SYS_FLOCK, unix.SYS_FTRUNCATE, unix.SYS_FCHMOD, unix.SYS_FSYNC, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2,
 		unix.SYS_LINKAT, unix.SYS_UNLINKAT,
-		unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_CONNECT, unix.SYS_GETSOCKNAME, unix.SYS_GETPEERNAME, unix.SYS_SETSOCKOPT, unix.SYS_SENDTO,
+		unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_CONNECT, unix.SYS_GETSOCKNAME, unix.SYS_GETPEERNAME, unix.SYS_SETSOCKOPT,
+		unix.SYS_SENDTO,
 		unix.SYS_WAITID, unix.SYS_WAIT4, unix.SYS_STATFS, unix.SYS_PIDFD_OPEN,
 	}, olderCalls, cf.Runtime)...)
 }

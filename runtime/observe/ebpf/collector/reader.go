@@ -57,7 +57,10 @@ func Read(options string) error {
 		return errors.Join(err, out.status(Status{Error: err.Error()}))
 	}
 	defer set.Close()
-	if err := out.status(Status{Pinned: o.Pins != "", Programs: set.Programs, Acting: set.Acting(), Verdict: o.Verdict.Names()}); err != nil {
+	if err := out.status(Status{
+		Pinned: o.Pins != "", Programs: set.Programs, Acting: set.Acting(),
+		Verdict: o.Verdict.Names(),
+	}); err != nil {
 		return err
 	}
 	go out.count(set)

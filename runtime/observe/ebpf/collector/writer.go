@@ -95,7 +95,10 @@ type counted struct {
 }
 
 func newWriter(place journal.Place, o Options) *writer {
-	return &writer{place: place, logf: o.Logf, print: o.Print, jails: map[uint64]known{}, pending: map[uint64][]counted{}, lost: map[uint64]uint64{}}
+	return &writer{
+		place: place, logf: o.Logf, print: o.Print, jails: map[uint64]known{}, pending: map[uint64][]counted{},
+		lost: map[uint64]uint64{},
+	}
 }
 
 func (w *writer) status(s Status) {

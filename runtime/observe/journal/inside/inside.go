@@ -106,7 +106,10 @@ func Of(events []journal.Event, now time.Time) []byte {
 			}
 			pos = len(n.Denied)
 			at[key] = pos
-			n.Denied = append(n.Denied, Denial{Kind: e.Kind.String(), What: what, Errno: printable.Line(e.Errno, 20), Meaning: k.Meaning, Ask: ask(e, k)})
+			n.Denied = append(n.Denied, Denial{
+				Kind: e.Kind.String(), What: what, Errno: printable.Line(e.Errno, 20), Meaning: k.Meaning,
+				Ask: ask(e, k),
+			})
 		}
 		n.Denied[pos].Count += max(e.Count, 1)
 		n.Denied[pos].Last = printable.Line(e.Time, 40)
@@ -119,7 +122,10 @@ func ask(e *journal.Event, k *journal.KindInfo) string {
 	if strings.Contains(k.Remedy, "agentjail ") { // a command of the host's
 		return ""
 	}
-	own := journal.Event{Kind: e.Kind, Ring: e.Ring, Name: e.Name, Port: e.Port, Syscall: e.Syscall, Credential: e.Credential, Target: field(e)}
+	own := journal.Event{
+		Kind: e.Kind, Ring: e.Ring, Name: e.Name, Port: e.Port, Syscall: e.Syscall, Credential: e.Credential,
+		Target: field(e),
+	}
 	if own.Name == "" {
 		own.Name = e.Address
 	}

@@ -205,7 +205,10 @@ type sender struct {
 
 func newSender(to sdk.Exporter, onError func(error)) *sender {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &sender{to: to, onError: onError, records: make(chan sdk.Record, queue), closing: make(chan struct{}), done: make(chan struct{}), cancel: cancel}
+	s := &sender{
+		to: to, onError: onError, records: make(chan sdk.Record, queue), closing: make(chan struct{}),
+		done: make(chan struct{}), cancel: cancel,
+	}
 	go s.run(ctx)
 	return s
 }

@@ -93,7 +93,8 @@ func (j *followed) close() {
 }
 
 func (f *Follower) watch(path string) error {
-	_, err := unix.InotifyAddWatch(f.notify, path, unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_MOVED_FROM|unix.IN_DELETE|unix.IN_ONLYDIR)
+	_, err := unix.InotifyAddWatch(f.notify, path,
+		unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_MOVED_FROM|unix.IN_DELETE|unix.IN_ONLYDIR)
 	if err != nil {
 		return fmt.Errorf("watching %s: %w (remedy: fs.inotify.max_user_watches)", path, err)
 	}
@@ -125,7 +126,11 @@ func (f *Follower) Run(ctx context.Context, each func(journal.Event) error) erro
 
 // wait waits until something may have happened.
 func (f *Follower) wait() error {
-	fds := []unix.PollFd{{Fd: int32(f.notify), Events: unix.POLLIN}, {Fd: int32(f.quit[0]), Events: unix.POLLIN}, {Fd: int32(f.kmsg), Events: unix.POLLIN}}
+	fds := []unix.PollFd{
+		{Fd: int32(f.notify), Events: unix.POLLIN},
+		{Fd: int32(f.quit[0]), Events: unix.POLLIN},
+		{Fd: int32(f.kmsg), Events: unix.POLLIN},
+	}
 	if _, err := unix.Poll(fds, int(tick.Milliseconds())); err != nil && !errors.Is(err, unix.EINTR) {
 		return err
 	}

@@ -370,7 +370,8 @@ func seccomp(r auditRecord) journal.Event {
 
 func apparmor(r auditRecord) journal.Event {
 	e := journal.Event{
-		Kind: journal.ApparmorDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["profile"], Path: unhex(r.fields["name"]),
+		Kind: journal.ApparmorDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["profile"],
+		Path:   unhex(r.fields["name"]),
 		Target: strings.TrimSpace(r.fields["operation"] + " " + r.fields["denied_mask"]),
 	}
 	if c := r.fields["capname"]; c != "" {
@@ -384,7 +385,8 @@ func selinux(r auditRecord) journal.Event {
 	_, wanted, _ := strings.Cut(r.text, "{")
 	wanted, _, _ = strings.Cut(wanted, "}")
 	e := journal.Event{
-		Kind: journal.SelinuxDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["scontext"], Path: unhex(r.fields["name"]),
+		Kind: journal.SelinuxDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["scontext"],
+		Path:   unhex(r.fields["name"]),
 		Target: strings.TrimSpace(strings.TrimSpace(wanted)+" "+r.fields["tclass"]) + " of " + r.fields["tcontext"],
 	}
 	whose(&e, r)

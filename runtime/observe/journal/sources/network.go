@@ -58,7 +58,10 @@ var networkKinds = map[string][2]journal.Kind{
 func fromNetwork(e decisions.Event) []journal.Event {
 	var out []journal.Event
 	if e.Dropped > 0 {
-		out = append(out, journal.Event{Kind: journal.JournalLost, Time: e.Time, Source: journal.SourceNetwork, Dropped: uint64(e.Dropped)})
+		out = append(out, journal.Event{
+			Kind: journal.JournalLost, Time: e.Time, Source: journal.SourceNetwork,
+			Dropped: uint64(e.Dropped),
+		})
 	}
 	kinds, known := networkKinds[e.What]
 	if !known {
@@ -72,7 +75,8 @@ func fromNetwork(e decisions.Event) []journal.Event {
 		kind = journal.CredentialRefused
 	}
 	event := journal.Event{
-		Kind: kind, Time: e.Time, Source: journal.SourceNetwork, Name: e.Name, Port: e.Port, Address: e.Address, Rule: e.Rule, Reason: e.Reason,
+		Kind: kind, Time: e.Time, Source: journal.SourceNetwork, Name: e.Name, Port: e.Port, Address: e.Address, Rule: e.Rule,
+		Reason: e.Reason,
 		Remedy: e.Remedy, Credential: e.Credential, Sent: e.Sent, Got: e.Got, Millis: e.Millis,
 	}
 	if out = append(out, event); e.What == decisions.End && e.Credential != "" {

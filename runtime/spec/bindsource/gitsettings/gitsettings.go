@@ -20,13 +20,18 @@ const (
 
 // plain are sections whose settings control git's behaviour (git-config(1)).
 var plain = []string{
-	"advice", "alias", "am", "apply", "attr", "blame", "branch", "bundle", "checkout", "clean", "clone", "color", "column", "commit", "commitgraph",
-	"core", "delta", "diff", "difftool", "extensions", "feature", "fetch", "filter", "format", "fsck", "fsmonitor", "gc", "ghq", "gitk", "gpg",
+	"advice", "alias", "am", "apply", "attr", "blame", "branch", "bundle", "checkout", "clean", "clone", "color", "column", "commit",
+	"commitgraph",
+	"core", "delta", "diff", "difftool", "extensions", "feature", "fetch", "filter", "format", "fsck", "fsmonitor", "gc", "ghq",
+	"gitk", "gpg",
 	"grep", "gui", "help",
-	"i18n", "include", "includeif", "index", "init", "interactive", "lfs", "log", "mailinfo", "mailmap", "maintenance", "man", "merge", "mergetool", "notes",
-	"pack", "pager", "pretty", "protocol", "pull", "push", "rebase", "receive", "remote", "rerere", "revert", "safe", "sequence", "showbranch",
+	"i18n", "include", "includeif", "index", "init", "interactive", "lfs", "log", "mailinfo", "mailmap", "maintenance", "man",
+	"merge", "mergetool", "notes",
+	"pack", "pager", "pretty", "protocol", "pull", "push", "rebase", "receive", "remote", "rerere", "revert", "safe", "sequence",
+	"showbranch",
 	"splitindex", "ssh", "stash",
-	"status", "submodule", "tag", "tar", "trailer", "transfer", "uploadarchive", "uploadpack", "user", "versionsort", "web", "worktree",
+	"status", "submodule", "tag", "tar", "trailer", "transfer", "uploadarchive", "uploadpack", "user", "versionsort", "web",
+	"worktree",
 }
 
 // keys are those of sections that can also hold credentials.
@@ -34,8 +39,10 @@ var keys = map[string][]string{
 	"url":        {"insteadof", "pushinsteadof"},
 	"credential": {"helper", "username", "usehttppath", "interactive", "provider", "guiprompt", "autodetecttimeout"},
 	"http": {
-		"sslverify", "sslcainfo", "sslcapath", "sslbackend", "sslversion", "postbuffer", "lowspeedlimit", "lowspeedtime", "version", "followredirects",
-		"maxrequests", "minsessions", "noepsv", "proxy", "schannelcheckrevoke", "schannelusesslcainfo", "emptyauth", "savecookies", "usekeepalive",
+		"sslverify", "sslcainfo", "sslcapath", "sslbackend", "sslversion", "postbuffer", "lowspeedlimit", "lowspeedtime", "version",
+		"followredirects",
+		"maxrequests", "minsessions", "noepsv", "proxy", "schannelcheckrevoke", "schannelusesslcainfo", "emptyauth", "savecookies",
+		"usekeepalive",
 	},
 	"sendemail": {
 		"to", "cc", "from", "smtpserver", "smtpserverport", "smtpencryption", "confirm", "annotate", "chainreplyto", "thread",
@@ -117,7 +124,9 @@ func looksSecret(v string) bool {
 		}
 	}
 	for _, run := range opaque().FindAllString(v, -1) {
-		if strings.ContainsAny(run, "0123456789") && strings.ContainsFunc(run, func(r rune) bool { return r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' }) {
+		if strings.ContainsAny(run, "0123456789") && strings.ContainsFunc(run, func(r rune) bool {
+			return r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+		}) {
 			return true
 		}
 	}

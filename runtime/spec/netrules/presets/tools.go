@@ -120,7 +120,10 @@ func golang(h *host) []string {
 // pip reads the indexes of pip.
 func pip(h *host) []string {
 	index, extra := h.env("PIP_INDEX_URL"), strings.Fields(h.env("PIP_EXTRA_INDEX_URL"))
-	for _, name := range []string{h.home(".config/pip/pip.conf"), h.home(".pip/pip.conf"), "/etc/pip.conf", "/etc/xdg/pip/pip.conf"} {
+	for _, name := range []string{
+		h.home(".config/pip/pip.conf"), h.home(".pip/pip.conf"), "/etc/pip.conf",
+		"/etc/xdg/pip/pip.conf",
+	} {
 		settings(h.file(name), true, func(section, key, value string) {
 			if section != "global" && section != "install" {
 				return
@@ -160,7 +163,9 @@ func apt(h *host) []string {
 			out = append(out, deb822(h.file(name))...)
 		}
 	}
-	return slices.DeleteFunc(out, func(u string) bool { return !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://") })
+	return slices.DeleteFunc(out, func(u string) bool {
+		return !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "https://")
+	})
 }
 
 // oneLine reads "deb [options] URI suite component ...".
@@ -211,7 +216,8 @@ func deb822(text string) []string {
 		case "uris":
 			uris = append(uris, strings.Fields(value)...)
 		case "enabled":
-			enabled = !slices.Contains([]string{"no", "false", "off", "0", "without", "disable"}, strings.ToLower(strings.TrimSpace(value)))
+			enabled = !slices.Contains([]string{"no", "false", "off", "0", "without", "disable"},
+				strings.ToLower(strings.TrimSpace(value)))
 		}
 	}
 	end()

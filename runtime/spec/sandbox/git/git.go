@@ -27,31 +27,38 @@ type Call struct {
 
 // reading are commands that change nothing in a repository, whatever their arguments are.
 var reading = []string{
-	"annotate", "blame", "cat-file", "check-attr", "check-ignore", "check-mailmap", "check-ref-format", "cherry", "config", "count-objects",
-	"describe", "diff", "diff-files", "diff-index", "diff-tree", "fmt-merge-msg", "for-each-ref", "get-tar-commit-id", "grep", "help", "log",
+	"annotate", "blame", "cat-file", "check-attr", "check-ignore", "check-mailmap", "check-ref-format", "cherry", "config",
+	"count-objects",
+	"describe", "diff", "diff-files", "diff-index", "diff-tree", "fmt-merge-msg", "for-each-ref", "get-tar-commit-id", "grep",
+	"help", "log",
 	"ls-files", "ls-tree", "merge-base", "name-rev", "patch-id", "range-diff", "remote", "rev-list", "rev-parse", "shortlog", "show",
 	"show-branch", "show-ref", "status", "stripspace", "var", "verify-pack", "version", "whatchanged",
 }
 
 // writing are further commands of git's own.
 var writing = []string{
-	"add", "am", "apply", "archive", "bisect", "branch", "bundle", "checkout", "cherry-pick", "clean", "commit", "commit-tree", "fast-export",
-	"fast-import", "format-patch", "fsck", "gc", "hash-object", "init", "maintenance", "merge", "merge-tree", "mergetool", "mktree", "mv",
+	"add", "am", "apply", "archive", "bisect", "branch", "bundle", "checkout", "cherry-pick", "clean", "commit", "commit-tree",
+	"fast-export",
+	"fast-import", "format-patch", "fsck", "gc", "hash-object", "init", "maintenance", "merge", "merge-tree", "mergetool",
+	"mktree", "mv",
 	"notes", "prune", "read-tree", "rebase", "reflog", "repack", "replace", "rerere", "reset", "restore", "revert", "rm",
 	"sparse-checkout", "stash", "submodule", "switch", "symbolic-ref", "tag", "update-index", "update-ref", "worktree", "write-tree",
 }
 
 // networked are commands that speak to another machine, or with the person's passwords.
 var networked = []string{
-	"clone", "credential", "credential-cache", "credential-store", "cvsexportcommit", "cvsimport", "cvsserver", "daemon", "fetch", "fetch-pack",
-	"http-backend", "http-fetch", "http-push", "imap-send", "instaweb", "ls-remote", "p4", "pull", "push", "quiltimport", "remote-ext", "remote-fd",
+	"clone", "credential", "credential-cache", "credential-store", "cvsexportcommit", "cvsimport", "cvsserver", "daemon", "fetch",
+	"fetch-pack",
+	"http-backend", "http-fetch", "http-push", "imap-send", "instaweb", "ls-remote", "p4", "pull", "push", "quiltimport",
+	"remote-ext", "remote-fd",
 	"remote-ftp", "remote-ftps", "remote-http", "remote-https", "request-pull", "send-email", "send-pack", "svn",
 }
 
 // signing are commands that take -S (--gpg-sign), with those of their short options that take a
 // value.
 var signing = map[string]string{
-	"commit": "mFCct", "commit-tree": "mFp", "merge": "mFsX", "rebase": "CxXs", "cherry-pick": "mX", "revert": "mX", "am": "Cp", "pull": "sX", "push": "o",
+	"commit": "mFCct", "commit-tree": "mFp", "merge": "mFsX", "rebase": "CxXs", "cherry-pick": "mX", "revert": "mX", "am": "Cp",
+	"pull": "sX", "push": "o",
 }
 
 const (

@@ -70,7 +70,10 @@ func (p Person) run(git, input string, args ...string) (string, error) {
 	cmd := exec.Command(git, args...)
 	cmd.Dir, cmd.Stdin = "/", strings.NewReader(input)
 	// GIT_DIR: git does not read a repository in /.
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.Home, "GIT_DIR=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C"}
+	cmd.Env = []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.Home, "GIT_DIR=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+		"LC_ALL=C",
+	}
 	if uid := os.Geteuid(); uid == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: p.UID, Gid: p.GID, Groups: []uint32{}}}
 	}

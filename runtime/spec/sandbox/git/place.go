@@ -145,7 +145,8 @@ func (f *finder) linked(work, dotGit string) error {
 	text, err := readLink(dotGit)
 	to, ok := strings.CutPrefix(text, "gitdir: ")
 	if err != nil || !ok {
-		return refusal.New(refusal.Git, "%s names no git directory", dotGit).WithRemedy("look at the file: it should read `gitdir: DIRECTORY`")
+		return refusal.New(refusal.Git, "%s names no git directory",
+			dotGit).WithRemedy("look at the file: it should read `gitdir: DIRECTORY`")
 	}
 	gitDir, err := from(work, to)
 	if err != nil {
@@ -258,7 +259,8 @@ func (f *finder) add(dir string) error {
 		return fmt.Errorf("looking at %s: %w", dir, err)
 	}
 	if st.Uid != f.UID {
-		return refusal.New(refusal.Git, "%s belongs to uid %d, and %s to uid %d", dir, st.Uid, f.Start, f.UID).WithRemedy("a clone of your own: git clone --no-local")
+		return refusal.New(refusal.Git, "%s belongs to uid %d, and %s to uid %d", dir, st.Uid, f.Start,
+			f.UID).WithRemedy("a clone of your own: git clone --no-local")
 	}
 	f.Dirs = slices.DeleteFunc(f.Dirs, func(d string) bool { return pathname.Within(d, dir) })
 	f.Dirs = append(f.Dirs, dir)

@@ -11,14 +11,16 @@ import (
 // servingCalls are the system calls of a serving helper: those on sockets, and those of the Go
 // runtime. It cannot open files by name.
 var servingCalls = slices.Concat([]uint32{
-	unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_FTRUNCATE, unix.SYS_SPLICE, unix.SYS_PIPE2, unix.SYS_SENDFILE,
+	unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_FTRUNCATE, unix.SYS_SPLICE,
+	unix.SYS_PIPE2, unix.SYS_SENDFILE,
 	unix.SYS_CONNECT, unix.SYS_ACCEPT4, unix.SYS_GETSOCKNAME, unix.SYS_GETPEERNAME, unix.SYS_SETSOCKOPT, unix.SYS_GETSOCKOPT,
 	unix.SYS_SENDTO, unix.SYS_RECVFROM, unix.SYS_SENDMSG, unix.SYS_RECVMSG, unix.SYS_SHUTDOWN, unix.SYS_MMAP,
 }, cf.Runtime)
 
 // startingCalls are the further system calls of the helper's program until it has loaded Serving.
 var startingCalls = []uint32{
-	unix.SYS_SECCOMP, unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_LANDLOCK_RESTRICT_SELF, unix.SYS_PRCTL, unix.SYS_CAPSET, unix.SYS_PRLIMIT64,
+	unix.SYS_SECCOMP, unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_LANDLOCK_RESTRICT_SELF, unix.SYS_PRCTL, unix.SYS_CAPSET,
+	unix.SYS_PRLIMIT64,
 	unix.SYS_TGKILL, unix.SYS_DUP3,
 }
 
@@ -27,7 +29,8 @@ var startingCalls = []uint32{
 func ServingFilter(pid int) []unix.SockFilter {
 	f := beginFilter()
 	// Sockets of the two Internet families.
-	f.Call(unix.SYS_SOCKET, cf.Arg(0), cf.Equal(unix.AF_INET, 1, 0), cf.Equal(unix.AF_INET6, 0, 1), cf.Allow, cf.Errno(unix.EAFNOSUPPORT))
+	f.Call(unix.SYS_SOCKET, cf.Arg(0), cf.Equal(unix.AF_INET, 1, 0), cf.Equal(unix.AF_INET6, 0, 1), cf.Allow,
+		cf.Errno(unix.EAFNOSUPPORT))
 	f.OwnSignals(pid)
 	return f.Only(servingCalls...)
 }
@@ -38,9 +41,11 @@ func ServingFilter(pid int) []unix.SockFilter {
 func ActivationFilter() []unix.SockFilter {
 	f := beginFilter()
 	// Internet sockets, and netlink for route queries.
-	f.Call(unix.SYS_SOCKET, cf.Arg(0), cf.Equal(unix.AF_INET, 2, 0), cf.Equal(unix.AF_INET6, 1, 0), cf.Equal(unix.AF_NETLINK, 0, 1), cf.Allow,
+	f.Call(unix.SYS_SOCKET, cf.Arg(0), cf.Equal(unix.AF_INET, 2, 0), cf.Equal(unix.AF_INET6, 1, 0),
+		cf.Equal(unix.AF_NETLINK, 0, 1), cf.Allow,
 		cf.Errno(unix.EAFNOSUPPORT))
-	f.Call(unix.SYS_EXECVEAT, cf.Arg(0), cf.Equal(ProgramFD, 0, 3), cf.Arg(4), cf.Equal(unix.AT_EMPTY_PATH, 0, 1), cf.Allow, cf.Errno(unix.EPERM))
+	f.Call(unix.SYS_EXECVEAT, cf.Arg(0), cf.Equal(ProgramFD, 0, 3), cf.Arg(4), cf.Equal(unix.AT_EMPTY_PATH, 0, 1), cf.Allow,
+		cf.Errno(unix.EPERM))
 	return f.Only(slices.Concat(startingCalls, servingCalls)...)
 }
 

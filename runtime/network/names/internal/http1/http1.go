@@ -448,7 +448,9 @@ func printable(r rune) rune {
 // 101 (Status). If so, all later bytes are copied unchanged; otherwise Copy returns as if the
 // client had closed. An *Error means that a request was refused: only the part before the fault was
 // sent.
-func Copy(server io.Writer, client io.Reader, name string, port uint16, judged func(*Request) error, switched func() (bool, error)) error {
+func Copy(server io.Writer, client io.Reader, name string, port uint16, judged func(*Request) error,
+	switched func() (bool, error),
+) error {
 	r, m := NewReader(client, name, port), &merger{w: server}
 	err := r.requests(m, judged, switched)
 	if ferr := m.flush(); ferr != nil {

@@ -78,5 +78,6 @@ func steer(netns *os.File, program []byte, sockets map[uint32]syscall.Conn, maps
 			return -1, fmt.Errorf("adding a listener to a map of sockets: %w", err)
 		}
 	}
-	return bpfmap.Attach(program, unix.BPF_PROG_TYPE_SK_LOOKUP, unix.BPF_SK_LOOKUP, "agentjail_names", int(netns.Fd()), append([]int{m.FD()}, maps...)...)
+	return bpfmap.Attach(program, unix.BPF_PROG_TYPE_SK_LOOKUP, unix.BPF_SK_LOOKUP, "agentjail_names", int(netns.Fd()),
+		append([]int{m.FD()}, maps...)...)
 }

@@ -220,7 +220,9 @@ func original(c *net.TCPConn) (at netip.AddrPort, err error) {
 		return at, err
 	}
 	var name *unix.IPv6Mreq // of the size of a struct sockaddr_in and more
-	if cerr := raw.Control(func(fd uintptr) { name, err = unix.GetsockoptIPv6Mreq(int(fd), unix.IPPROTO_IP, unix.SO_ORIGINAL_DST) }); cerr != nil {
+	if cerr := raw.Control(func(fd uintptr) {
+		name, err = unix.GetsockoptIPv6Mreq(int(fd), unix.IPPROTO_IP, unix.SO_ORIGINAL_DST)
+	}); cerr != nil {
 		return at, cerr
 	}
 	if err != nil {

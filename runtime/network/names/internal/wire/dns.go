@@ -52,7 +52,10 @@ func AnswerDNS(query []byte, udp bool, lookup func(name string) (netip.Addr, boo
 	if err != nil || h.Response {
 		return nil
 	}
-	reply := dnsmessage.Header{ID: h.ID, Response: true, OpCode: h.OpCode, RecursionDesired: h.RecursionDesired, RecursionAvailable: true}
+	reply := dnsmessage.Header{
+		ID: h.ID, Response: true, OpCode: h.OpCode, RecursionDesired: h.RecursionDesired,
+		RecursionAvailable: true,
+	}
 	if h.OpCode != 0 {
 		reply.RCode = dnsmessage.RCodeNotImplemented
 		return buildReply(reply, nil, false, netip.Addr{})
@@ -146,7 +149,8 @@ func buildReply(h dnsmessage.Header, q *dnsmessage.Question, edns bool, addr net
 	if addr.IsValid() {
 		do(b.StartAnswers)
 		do(func() error {
-			return b.AResource(dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: dnsTTL}, dnsmessage.AResource{A: addr.As4()})
+			return b.AResource(dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: dnsTTL},
+				dnsmessage.AResource{A: addr.As4()})
 		})
 	}
 	if edns {
