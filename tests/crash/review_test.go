@@ -74,6 +74,10 @@ func TestKilledInReview(t *testing.T) {
 					t.Fatalf("%v: status %d\n%s", v, code, text)
 				}
 			}
+			// The clean-up is killed, too, where it comes so far.
+			for verb, point := range map[string]string{"delete --force " + id: "workspace.synced", "gc": "workspace.unmarked"} {
+				_, _ = agentjail(t, []string{"AGENTJAIL_TEST_CRASH=" + point}, strings.Fields(verb)...)
+			}
 			cleanUp(t, id)
 			env.Eventually(t, "the end of the layers", func() bool { return len(layersLeft(store, before...)) == 0 })
 			all := viewsOf(t, store)
