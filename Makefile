@@ -56,7 +56,7 @@ export BUDGET BEGAN
 # Whether gofmt and go vet have passed already in this run, as lint's part of it.
 VETTED ?=
 
-.PHONY: help build demo test test-beside test-here testlane modules vet preflight test-quick test-unit test-e2e test-neighbors test-kubernetes test-clients test-delegates test-docker test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
+.PHONY: help build demo test test-beside test-here testlane modules vet preflight test-quick test-unit test-e2e test-neighbors test-kubernetes test-clients test-delegates test-docker test-vm conformance load table prove bench boundaries bench-smoke fuzz lint bpf activator release deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -187,6 +187,10 @@ prove: ## prove every profile from the filter that libseccomp compiles, on both 
 bench: deps build ## compare agentjail with what it delegates to and with others; BENCH='-docs docs' writes docs/performance.md
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
 	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh hack/with-run.sh $(OUT)/bench -rounds $(BENCH_ROUNDS) -json $(OUT)/bench.json $(BENCH)
+
+boundaries: deps build ## compare chroot, nspawn, engines, jails and gVisor; BOUNDARIES='-docs docs' writes docs/boundaries.md
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/boundaries ./hack/bench/boundaries
+	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh hack/alone.sh $(OUT)/boundaries $(BOUNDARIES)
 
 bench-smoke: ## fail if agentjail takes about twice the time that it usually adds
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench

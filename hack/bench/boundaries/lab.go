@@ -154,13 +154,15 @@ func (l *lab) subjects() []subject {
 				"--timezone=off", "--machine=b" + token, "--directory=" + l.root,
 			}, args...)...)
 		}},
-		l.oci("runc", "/usr/sbin/runc", nil),
+		l.oci("runc", found("runc"), nil),
+		l.oci("crun", found("crun"), nil),
 		{name: "Docker", client: true, why: dockerWhy, command: named(docker), stop: dockerStop},
 		{name: "Podman", client: true, why: podmanWhy, command: named(podman), stop: podmanStop},
-		l.oci("agentjail", l.agentjail, nil),
+		l.jail("agentjail", found("runc")),
+		l.jail("agentjail, crun", found("crun")),
 		{name: "agentjail, Docker", client: true, why: dockerWhy, command: named(docker, "--runtime=agentjail"), stop: dockerStop},
 		l.oci("gVisor alone", l.runsc, []string{"--platform=systrap", "--network=none", "--overlay2=none", "--gofer-network-namespace=new"}),
-		l.behindGVisor(),
+		l.jail("agentjail, gVisor", l.runsc),
 		{name: "microVM (QEMU, agentjail in the guest)", why: "not run here; by hand: 2.6 s from power-on (emulated), 240 MiB"},
 		{name: "VM with an engine of its own", why: "not run here: `hack/vm` boots one for tests"},
 		{name: "Kata, krun", why: "not run here: no guest image"},
@@ -195,13 +197,19 @@ func (l *lab) oci(name, path string, flags []string) subject {
 	return s
 }
 
-// behindGVisor is agentjail with the policy for the sandbox.
-func (l *lab) behindGVisor() subject {
-	config := filepath.Join(l.dir, "config.toml")
-	err := os.WriteFile(config, fmt.Appendf(nil, "delegate = %q\n", l.runsc), 0o644)
-	s := l.oci("agentjail, gVisor", l.agentjail, []string{"--config", config})
-	if err != nil || l.runsc == "" {
-		s.why = "not run here: no runsc"
+// found is where a program is, or "".
+func found(program string) string {
+	path, _ := exec.LookPath(program)
+	return path
+}
+
+// jail is agentjail with the policy for a delegate.
+func (l *lab) jail(name, delegate string) subject {
+	config := filepath.Join(l.dir, filepath.Base(delegate)+".toml")
+	err := os.WriteFile(config, fmt.Appendf(nil, "delegate = %q\n", delegate), 0o644)
+	s := l.oci(name, l.agentjail, []string{"--config", config})
+	if err != nil || delegate == "" {
+		s.why = "not run here: no delegate"
 	}
 	return s
 }

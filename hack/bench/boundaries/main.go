@@ -1,15 +1,17 @@
 // Command boundaries compares what stands between a program and the host: plain chroot,
 // systemd-nspawn, runc, Docker, Podman, jails, and gVisor alone and below a jail. Each runs the
 // same file tree. Measured are the start of a command that ends at once, the memory of one that
-// waits, and which of some known ways out are stopped. What does not
-// run on this machine is named, with the reason.
+// waits, small files made and removed a second, the host's system calls that can be reached, what
+// is shown of the host, and which of some known ways out are stopped. What does not run on this
+// machine is named, with the reason. A second table compares jails with the delegates alone.
 //
-//	go run ./hack/bench/boundaries -docs docs    as root: writes the table into docs/boundaries.md
+//	make boundaries BOUNDARIES='-docs docs'    writes the tables into docs/boundaries.md
 package main
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,6 +26,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/hack/bench/boundaries/shown"
 	"agentjail.dev/tests/engine"
 )
 
@@ -62,7 +65,21 @@ type row struct {
 	start  time.Duration // the median
 	times  []time.Duration
 	memory uint64 // bytes
+	files  int    // a second, the median
+	rates  []int
+	calls  int // of the host's kernel; -1: not known
+	shown  int // of shown.Rows
 	tries  map[string]string
+}
+
+// stopped counts the ways out that end behind the boundary.
+func (r *row) stopped() (n int) {
+	for _, t := range tries {
+		if r.tries[t] == "stopped" {
+			n++
+		}
+	}
+	return n
 }
 
 // through is what the program that tries to leave prints when it has left.
@@ -93,7 +110,7 @@ func run(docs string, rounds int) error {
 	if err := l.starts(rows, rounds); err != nil {
 		return err
 	}
-	table := markdown(rows)
+	table := markdown(rows) + "\n" + compared(rows)
 	fmt.Print(table)
 	if docs == "" {
 		return nil
@@ -107,7 +124,8 @@ const reference = "runc"
 // markdown is the table.
 func markdown(rows []row) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| boundary | start | memory | %s |\n|---|---|---|%s\n", strings.Join(tries, " | "), strings.Repeat("---|", len(tries)))
+	fmt.Fprintf(&b, "| boundary | start | memory | files/s | system calls | shown, of %d | %s |\n|---|---|---|---|---|---|%s\n",
+		len(shown.Rows()), strings.Join(tries, " | "), strings.Repeat("---|", len(tries)))
 	var unit time.Duration
 	for _, r := range rows {
 		if r.name == reference {
@@ -116,16 +134,29 @@ func markdown(rows []row) string {
 	}
 	for _, r := range rows {
 		if r.why != "" {
-			fmt.Fprintf(&b, "| %s | %s |%s\n", r.name, r.why, strings.Repeat(" |", len(tries)+1))
+			fmt.Fprintf(&b, "| %s | %s |%s\n", r.name, r.why, strings.Repeat(" |", len(tries)+4))
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | ×%.2g | %s |", r.name, float64(r.start)/float64(max(unit, 1)), size(r.memory))
+		calls := "not known"
+		if r.calls >= 0 {
+			calls = strconv.Itoa(r.calls)
+		}
+		fmt.Fprintf(&b, "| %s | ×%.2g | %s | %d | %s | %d |", r.name, float64(r.start)/float64(max(unit, 1)), size(r.memory), rounded(r.files), calls, r.shown)
 		for _, t := range tries {
 			fmt.Fprintf(&b, " %s |", r.tries[t])
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// rounded keeps two digits: what is measured is no more exact.
+func rounded(n int) int {
+	unit := 1
+	for n/unit >= 100 {
+		unit *= 10
+	}
+	return n / unit * unit
 }
 
 func size(n uint64) string {
@@ -137,7 +168,7 @@ func size(n uint64) string {
 
 // What the program writes stands between these.
 const (
-	docsBegin = "<!-- measured: go run ./hack/bench/boundaries -docs docs -->\n"
+	docsBegin = "<!-- measured: make boundaries BOUNDARIES='-docs docs' -->\n"
 	docsEnd   = "<!-- /measured -->"
 )
 
@@ -157,8 +188,8 @@ func write(path, table string) error {
 // wait bounds a call.
 const wait = 60 * time.Second
 
-// starts measures the start of each subject in turn, round after round: the machine's load is
-// then that of all.
+// starts measures the start and the files of each subject in turn, round after round: the machine's
+// load is then that of all.
 func (l *lab) starts(rows []row, rounds int) error {
 	for i := range rounds {
 		for n := range rows {
@@ -173,12 +204,23 @@ func (l *lab) starts(rows []row, rounds int) error {
 			r.times = append(r.times, time.Since(began))
 			slices.Sort(r.times)
 			r.start = r.times[len(r.times)/2]
+			text, err := l.output(r.subject, fmt.Sprintf("3%d", i), "/escape", "files")
+			if err != nil {
+				return fmt.Errorf("%s: files: %w", r.name, err)
+			}
+			rate, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil {
+				return fmt.Errorf("%s: files: %w", r.name, err)
+			}
+			r.rates = append(r.rates, rate)
+			slices.Sort(r.rates)
+			r.files = r.rates[len(r.rates)/2]
 		}
 	}
 	return nil
 }
 
-// measure fills a row, but for the start.
+// measure fills a row, but for the start and the files.
 func (l *lab) measure(r *row) error {
 	for i, name := range tries {
 		out, err := l.output(r.subject, fmt.Sprintf("2%d", i), "/escape", name, l.marker, strconv.FormatUint(l.device, 10), strconv.Itoa(l.victim.Process.Pid))
@@ -191,9 +233,23 @@ func (l *lab) measure(r *row) error {
 			r.tries[name] = "by the machine"
 		}
 	}
-	var err error
-	r.memory, err = l.memory(r.subject)
-	return err
+	before := shown.Read()
+	out, err := l.output(r.subject, "40", "/escape", "shown")
+	if err != nil {
+		return fmt.Errorf("what is shown: %w", err)
+	}
+	var texts map[string]string
+	if err := json.Unmarshal([]byte(out), &texts); err != nil {
+		return fmt.Errorf("what is shown: %w", err)
+	}
+	after := shown.Read()
+	for path, text := range texts {
+		if shown.Host(before[path], text, after[path]) {
+			fmt.Fprintf(os.Stderr, "%s: shows %s\n", r.name, path)
+			r.shown++
+		}
+	}
+	return l.waiting(r)
 }
 
 func (l *lab) output(s subject, token string, args ...string) (string, error) {
@@ -210,9 +266,10 @@ func (l *lab) output(s subject, token string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// memory is the proportional share (proc_pid_smaps_rollup(5)) of all that a waiting command has
-// on the host.
-func (l *lab) memory(s subject) (uint64, error) {
+// waiting fills in what is measured of a command that waits: the proportional share of memory
+// (proc_pid_smaps_rollup(5)) of all that it has on the host, and the system calls.
+func (l *lab) waiting(r *row) error {
+	s := r.subject
 	ctx, cancel := context.WithCancel(context.Background())
 	token := l.token + "99"
 	cmd := s.command(ctx, token, "/bin/sh", "-c", "echo waits; sleep "+token)
@@ -220,7 +277,7 @@ func (l *lab) memory(s subject) (uint64, error) {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		cancel()
-		return 0, err
+		return err
 	}
 	defer func() {
 		if s.stop != nil {
@@ -230,18 +287,22 @@ func (l *lab) memory(s subject) (uint64, error) {
 		_ = cmd.Wait()
 	}()
 	if err := cmd.Start(); err != nil {
-		return 0, err
+		return err
 	}
 	if _, err := io.ReadFull(out, make([]byte, len("waits"))); err != nil {
-		return 0, fmt.Errorf("the command did not start: %w", err)
+		return fmt.Errorf("the command did not start: %w", err)
 	}
-	var sum uint64
-	for pid := range processesOf(cmd.Process.Pid, token) {
+	pids := processesOf(cmd.Process.Pid, token)
+	for pid := range pids {
 		if pid != cmd.Process.Pid || !s.client {
-			sum += pss(pid)
+			r.memory += pss(pid)
 		}
 	}
-	return sum, nil
+	if r.calls, err = behind(pids, token); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: system calls: %v\n", s.name, err)
+		r.calls = -1
+	}
+	return nil
 }
 
 // processesOf are a call's process and all below it, those with the token in their arguments,

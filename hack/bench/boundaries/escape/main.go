@@ -106,8 +106,15 @@ func read(path string) error {
 }
 
 func main() {
+	if len(os.Args) == 2 && looks[os.Args[1]] != nil {
+		if err := looks[os.Args[1]](); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) != 5 || tries[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: escape TRY MARKER DEVICE PID")
+		fmt.Fprintln(os.Stderr, "usage: escape TRY MARKER DEVICE PID | files | shown")
 		os.Exit(2)
 	}
 	device, _ := strconv.ParseUint(os.Args[3], 10, 64)
