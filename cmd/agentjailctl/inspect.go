@@ -11,7 +11,22 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/traits"
+	"agentjail.dev/runtime/state"
 )
+
+// lookInside has the guest's kernel of a jail in a sandbox checked from inside.
+func lookInside(c *cli.Context, r *inspect.Result, store state.Store, j *state.Jail) {
+	if traits.Of(j.Delegate).Sandbox == "" {
+		return
+	}
+	rt, err := newRuntime(c)
+	report := ""
+	if err == nil {
+		report, err = rt.Inside(&j.Brief)
+	}
+	r.Inside(store, j, report, err)
+}
 
 func inspectCommand() *cli.Command {
 	return &cli.Command{
@@ -36,6 +51,7 @@ func inspectCommand() *cli.Command {
 			} else if err != nil {
 				return err
 			}
+			lookInside(c, r, store, j)
 			if j.Journal != "" {
 				if err := journal.Of(&j.Brief).Log().Append(r.Events()...); err != nil {
 					fmt.Fprintf(c.App.ErrWriter, "agentjail: the findings are not in the journal: %v\n", err)

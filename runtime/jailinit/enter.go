@@ -31,6 +31,16 @@ const (
 	StepProgram = StepDir + "/step"
 )
 
+// Report is the argument of StepProgram, as the program to start, that has a guest's step print
+// what only the guest's kernel knows, and end. Each line has a kind and words. A process has its
+// number and ReportedStatus. A mount has "ro" or "rw", the type, the bytes of a tmpfs and the
+// quoted place. A device has "c" or "b", the numbers and the quoted path. An rlimit has its number
+// and both limits.
+const Report = "report"
+
+// ReportedStatus are the fields of proc_pid_status(5) that are reported of a process.
+var ReportedStatus = [...]string{"Seccomp", "NoNewPrivs", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}
+
 // Exit statuses of the step, as shells and engines use them.
 const (
 	ExitRefused       = 125

@@ -49,7 +49,7 @@ func TestDocker(t *testing.T) {
 	if r := run(engine.Busybox, "sh", "-c", "df -k /tmp | tail -1"); !strings.Contains(r.Stdout, "262144") {
 		t.Errorf("/tmp: %s", r)
 	}
-	id := d.Detached(runtime, engine.Busybox, "sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.1; done")
+	id := d.Detached(runtime, engine.Busybox, "sh", "-c", "echo begins; trap 'exit 3' TERM; while :; do sleep 0.1; done")
 	if r := d.Docker("exec", id, "sh", "-c", "cat /proc/version; exit 4"); r.Code != 4 || !strings.Contains(r.Stdout, "Linux version 4.") {
 		t.Errorf("exec: %s", r)
 	}
@@ -86,10 +86,27 @@ func TestDocker(t *testing.T) {
 	if in := inspect(t, id); !in.Holds {
 		t.Errorf("%+v", in)
 	}
+	if out := d.Must("logs", id); !strings.HasPrefix(out, "begins") {
+		t.Errorf("logs: %q", out)
+	}
+	d.Must("restart", "--time=5", id)
+	if r := d.Docker("exec", id, "cat", "/root/out"); r.Stdout != "from inside\n" && r.Code == 0 {
+		t.Errorf("after a restart: %s", r)
+	}
+	if again := strings.TrimSpace(d.Must("inspect", "--format", "{{.State.Running}} {{.State.Pid}}", id)); again == "true "+pid || !strings.HasPrefix(again, "true ") {
+		t.Errorf("restarted: %q, and before it was process %s", again, pid)
+	}
 	d.Must("stop", id)
 	if out := strings.TrimSpace(d.Must("wait", id)); out != "3" {
 		t.Errorf("stopped with status %s", out)
 	}
 	d.Remove(id)
+	env.Eventually(t, "nothing is left", func() bool { return len(left(id[:20])) == 0 })
+	id = d.Detached(runtime, engine.Busybox, "sleep", "1000")
+	d.Must("kill", id)
+	if out := strings.TrimSpace(d.Must("wait", id)); out != "137" {
+		t.Errorf("killed with status %s", out)
+	}
+	d.Must("rm", id)
 	env.Eventually(t, "nothing is left", func() bool { return len(left(id[:20])) == 0 })
 }

@@ -261,6 +261,12 @@ func TestInspect(t *testing.T) {
 				if f.Verdict == "BROKEN" {
 					t.Errorf("%s: %s", f.Name, f.Seen)
 				}
+				switch f.Name { // these are checked inside
+				case "seccomp", "capabilities", "bind mounts", "tmpfs", "device nodes", "rlimits":
+					if f.Verdict != "guest" || !strings.HasPrefix(f.Seen, "in the guest: ") {
+						t.Errorf("%s: %s, %s", f.Name, f.Verdict, f.Seen)
+					}
+				}
 			}
 			for name, want := range map[string]string{
 				"namespaces": "holds", "network": "holds", "processes": "holds", "oom score": "holds", "user ids": "holds", "process credentials": "holds",
@@ -276,6 +282,83 @@ func TestInspect(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRowsBreak: a row that the host holds at the sandbox's process is BROKEN when its protection is taken away there, and one of the
+// guest's when the bundle that it is compared with has less.
+func TestRowsBreak(t *testing.T) {
+	_, id := running(t, "--policy", "gvisor")
+	pid := inspect(t, id).Pid
+	group := func(file string) string {
+		for _, pattern := range []string{"/sys/fs/cgroup/*/agentjail-", "/sys/fs/cgroup/agentjail-"} {
+			if found, _ := filepath.Glob(pattern + id + "/" + file); len(found) > 0 {
+				return found[0]
+			}
+		}
+		return ""
+	}
+	for _, c := range []struct {
+		row string
+		// files are ways to take the protection away, by the version of control groups: the first that exists is written to.
+		files [][2]string
+	}{
+		{"processes", [][2]string{{group("pids.max"), "max"}}},
+		{"swap", [][2]string{{group("memory.memsw.limit_in_bytes"), "-1"}, {group("memory.swap.max"), "max"}}},
+		{"memory", [][2]string{{group("memory.limit_in_bytes"), "-1"}, {group("memory.max"), "max"}}},
+		{"processors", [][2]string{{group("cpu.cfs_quota_us"), "-1"}, {group("cpu.max"), "max 100000"}}},
+		{"oom score", [][2]string{{fmt.Sprintf("/proc/%d/oom_score_adj", pid), "0"}}},
+		{"control groups", [][2]string{{"/sys/fs/cgroup/pids/cgroup.procs", itoa(pid)}, {"/sys/fs/cgroup/cgroup.procs", itoa(pid)}}},
+	} {
+		done := false
+		for _, f := range c.files {
+			if _, err := os.Stat(f[0]); err != nil || f[0] == "" || done {
+				continue
+			}
+			if err := os.WriteFile(f[0], []byte(f[1]), 0); err != nil {
+				t.Fatalf("%s: %v", c.row, err)
+			}
+			done = true
+		}
+		if !done {
+			t.Logf("%s: this host has no such control group", c.row)
+			continue
+		}
+		in := inspect(t, id)
+		if v := in.verdict(c.row); v != "BROKEN" || in.Holds {
+			t.Errorf("%s: %s after the protection was taken away", c.row, v)
+		}
+	}
+	// The guest's: the record that the mounts are compared with is without one of them.
+	bundle := filepath.Join(record(t, id), "bundle/config.json")
+	text, err := os.ReadFile(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bundle, []byte(strings.Replace(string(text), `"destination":"/tmp"`, `"destination":"/tmp2"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if in := inspect(t, id); in.verdict("bind mounts") != "BROKEN" {
+		t.Errorf("a writable mount that the bundle has not: %+v", in)
+	}
+}
+
+// record is a jail's directory of state.
+func record(t *testing.T, id string) string {
+	t.Helper()
+	found, err := filepath.Glob("/run/agentjail/jails/*" + id)
+	if len(found) != 1 || err != nil {
+		t.Fatalf("%q, %v", found, err)
+	}
+	return found[0]
+}
+
+func (in *inspected) verdict(name string) string {
+	for _, f := range in.Findings {
+		if f.Name == name {
+			return f.Verdict
+		}
+	}
+	return "no such row"
 }
 
 // TestLost: a protection that a program of the host's takes away is seen, where a helper has it.
@@ -312,6 +395,28 @@ func TestSeenFromTheHost(t *testing.T) {
 		if r := engine.Run(t, bin, args...); r.Code == 0 || !strings.Contains(r.Stderr, "gvisor sandbox answers the jail's system calls") {
 			t.Error(r)
 		}
+	}
+}
+
+// TestAnnotations: no flag of the sandbox's that a bundle has in an annotation reaches it.
+func TestAnnotations(t *testing.T) {
+	b := engine.NewBundle(t, "/var/tmp")
+	id := b.ID()
+	b.Spec.Annotations = map[string]string{"dev.gvisor.flag.oci-seccomp": "false", "dev.gvisor.spec.mount.work.type": "bind", "other": "stays"}
+	b.Spec.Process.Args = []string{"true"}
+	b.Write(t)
+	c := engine.Caller{Path: bin, Args: []string{"--config", policy(t, ""), "--root", filepath.Join(b.Dir, "state")}}
+	if _, _, err := b.Call(t, c, "create", "--bundle", b.Dir, id); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _, _ = b.Call(t, c, "delete", "--force", id) })
+	dir := filepath.Join(engine.TempDir(t, "/var/tmp", "agentjail-export-"), "bundle")
+	if r := engine.Run(t, bin, "export", "--bundle", id, dir); r.Code != 0 {
+		t.Fatal(r)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil || strings.Contains(string(text), "dev.gvisor") || !strings.Contains(string(text), `"other"`) {
+		t.Errorf("%v: %s", err, text)
 	}
 }
 
@@ -366,6 +471,9 @@ func TestKilled(t *testing.T) {
 		kill(t, inspect(t, id).Pid)
 		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 137 {
 			t.Errorf("status %d, want 137", cmd.ProcessState.ExitCode())
+		}
+		if r := engine.Run(t, bin, "why", id, "Killed"); !strings.Contains(r.Stdout, "sandbox") {
+			t.Errorf("why: %s", r)
 		}
 		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
 	})

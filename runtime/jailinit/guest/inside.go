@@ -52,6 +52,16 @@ func Main() {
 	if len(program) == 0 {
 		fail(jailinit.ExitRefused, "agentjail: no program to start")
 	}
+	if isReport(o, program) {
+		text, err := report()
+		if err == nil {
+			_, err = os.Stdout.WriteString(text)
+		}
+		if err != nil {
+			fail(jailinit.ExitRefused, "agentjail: reporting: "+err.Error())
+		}
+		os.Exit(0)
+	}
 	path, status, why := lookup(program[0])
 	if status != 0 {
 		fail(status, why)
