@@ -8,22 +8,10 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
-	"agentjail.dev/tests/env"
 )
 
 func init() {
 	engine.Policies["agentjail-disk"] = "[root]\nbacking = \"disk\"\ndisk = \"256MiB\"\nsize = \"300MiB\"\n[limits]\nmemory = \"48MiB\"\n"
-}
-
-// disks lists the loop devices that are bound to roots of jails.
-func disks() (out []string) {
-	bound, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	for _, f := range bound {
-		if text, err := os.ReadFile(f); err == nil && strings.Contains(string(text), "/workspaces/#") {
-			out = append(out, string(text))
-		}
-	}
-	return out
 }
 
 // TestRootOnDisk: a jail whose root is on disk writes more than its memory there, up to root.disk; what engines do with a container's files
@@ -35,8 +23,8 @@ func TestRootOnDisk(t *testing.T) {
 	d := docker.For(t)
 	const rt = "--runtime=agentjail-disk"
 	id := d.Detached(rt, engine.Busybox, "sleep", "3600")
-	if len(disks()) != 1 {
-		t.Fatalf("loop devices: %q", disks())
+	if len(engine.DiskRoots()) != 1 {
+		t.Fatalf("loop devices: %q", engine.DiskRoots())
 	}
 	const large = "dd if=/dev/zero of=/large bs=1M count=180 2>&1 && sync && stat -c %s /large"
 	if out := sh(d, id, large); !strings.HasSuffix(out, "188743680") {
@@ -78,5 +66,5 @@ func TestRootOnDisk(t *testing.T) {
 		t.Errorf("inspect: %d, %s", code, text)
 	}
 	d.Must("rm", "-f", id)
-	env.Eventually(t, "the end of the loop device", func() bool { return len(disks()) == 0 })
+	engine.NoDiskRoots(t)
 }
