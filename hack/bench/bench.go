@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -37,6 +38,7 @@ type bench struct {
 	captured  *capture
 	root      *rootfs
 	made      int // bundles
+	cleanup   []func() error
 }
 
 // measures are what can be measured, in this order, by the names that -only takes.
@@ -57,6 +59,7 @@ var measures = []struct {
 	{"work", (*bench).work},
 	{"idle", (*bench).idleContainers},
 	{"shim", (*bench).shims},
+	{"disk", (*bench).disk},
 	{"names", (*bench).names},
 	{"connections", (*bench).connections},
 }
@@ -147,6 +150,9 @@ func (b *bench) close() error {
 			errs = append(errs, fmt.Errorf("agentjail gc: %w: %s", err, out))
 		}
 	}
+	for _, f := range b.cleanup {
+		errs = append(errs, f())
+	}
 	return errors.Join(append(errs, engine.RemoveBuilt())...)
 }
 
@@ -167,7 +173,7 @@ func (b *bench) subjectOf(root *rootfs, d delegate, k kind, id string, change fu
 		name: d.name + ", " + string(k), delegate: d.name, kind: k, id: id, bin: d.path,
 		bundle: dir, global: []string{"--root", dir + ".root"},
 	}
-	if k == jailed || k == jailedDocker || k == jailedNames {
+	if slices.Contains([]kind{jailed, jailedDocker, jailedNames, jailedDisk, jailedDirect, jailedView}, k) {
 		s.bin = d.agentjail
 		s.trace = dir + ".trace"
 		s.global = append(s.global, "--trace", s.trace)
@@ -177,6 +183,11 @@ func (b *bench) subjectOf(root *rootfs, d delegate, k kind, id string, change fu
 		if err != nil {
 			return nil, err
 		}
+		s.global = append(s.global, "--config", policy)
+	}
+	if policy, err := diskPolicy(k); err != nil {
+		return nil, err
+	} else if policy != "" {
 		s.global = append(s.global, "--config", policy)
 	}
 	return s, writeBundle(s.bundle, root, &b.captured.spec, change)

@@ -46,7 +46,7 @@ const (
 func atMost(ratio float64, text string) *target { return &target{ofRatio, ratio, text} }
 
 // pairs are all comparisons, in the order of the table.
-var pairs = slices.Concat(startPairs, steadyPairs, memoryPairs, namesPairs)
+var pairs = slices.Concat(startPairs, steadyPairs, memoryPairs, diskPairs, namesPairs)
 
 // startPairs are about starts: what agentjail costs beyond its delegate.
 var startPairs = []pair{

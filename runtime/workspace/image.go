@@ -325,7 +325,8 @@ func MountImage(path string, attr int) (*os.File, error) {
 	return tree, nil
 }
 
-func mountDevice(device *os.File, attr int) (*os.File, error) {
+// mountDevice mounts a loop device's file system, with further flags of ext4(5).
+func mountDevice(device *os.File, attr int, flags ...string) (*os.File, error) {
 	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("ext4: %w", err)
@@ -335,8 +336,10 @@ func mountDevice(device *os.File, attr int) (*os.File, error) {
 		return nil, err
 	}
 	// The kernel would zero the tables of inodes by holes (Documentation/admin-guide/ext4.rst).
-	if err := unix.FsconfigSetFlag(fs, "noinit_itable"); err != nil {
-		return nil, err
+	for _, flag := range append(flags, "noinit_itable") {
+		if err := unix.FsconfigSetFlag(fs, flag); err != nil {
+			return nil, err
+		}
 	}
 	if err := unix.FsconfigSetString(fs, "errors", "remount-ro"); err != nil {
 		return nil, err

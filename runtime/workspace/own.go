@@ -41,11 +41,11 @@ func (s Store) MountHome(image *os.File, attr int) (*os.File, error) {
 	return mountOwn(image, loopName, attr)
 }
 
-func mountOwn(image *os.File, name string, attr int) (*os.File, error) {
+func mountOwn(image *os.File, name string, attr int, flags ...string) (*os.File, error) {
 	device, err := bind(image, name)
 	if err != nil {
 		return nil, err
 	}
 	defer device.Close()
-	return mountDevice(device, attr)
+	return mountDevice(device, attr, flags...)
 }

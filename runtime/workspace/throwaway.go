@@ -53,7 +53,8 @@ func (s Store) ThrowAway(size, files int64, attr int) (*os.File, error) {
 		return nil, err
 	}
 	crash.Point("create.layer")
-	tree, err := mountOwn(image, rootName, attr)
+	// Without nobarrier its end would wait until the image is on the disk.
+	tree, err := mountOwn(image, rootName, attr, "nobarrier")
 	crash.Point("create.mounted")
 	return tree, err
 }

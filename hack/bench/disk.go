@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/workspace"
+	"agentjail.dev/tests/engine"
+)
+
+// Layers on disk.
+const (
+	jailedDisk   kind = "agentjail, root on disk"         // jailedDocker with its root's layer on disk
+	jailedDirect kind = "agentjail, a mounted repository" // jailedDocker with a directory that it writes to
+	jailedView   kind = "agentjail, a view"               // the same directory as a view
+)
+
+// diskPairs are about layers on disk: against a root in memory, and a directory that is written to.
+var diskPairs = []pair{
+	{"disk", "create to delete, root on disk against memory", side{kind: jailedDisk}, side{kind: jailedDocker}, nil, 0},
+	{"disk", "create to delete, a view against the directory", side{kind: jailedView}, side{kind: jailedDirect}, atMost(1.10, "at most 1.10"), 0},
+}
+
+// disk measures lives of jails with layers on disk, of the sizes that policy has by default.
+func (b *bench) disk(ctx context.Context) error {
+	if err := b.reachable(); err != nil {
+		return err
+	}
+	if err := workspace.CheckHost(); err != nil {
+		b.res.leftOut("layers on disk", err)
+		return nil
+	}
+	repo, err := b.repository()
+	if err != nil {
+		return err
+	}
+	mounted := func(s *specs.Spec) {
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/work", Type: "bind", Source: repo, Options: []string{"rbind", "rw"}})
+	}
+	return reaping(func() error {
+		var subjects []*subject
+		for _, d := range b.found {
+			for _, k := range []withChange{{jailedDocker, nil}, {jailedDisk, nil}, {jailedDirect, mounted}, {jailedView, mounted}} {
+				s, err := b.subject(d, k.kind, b.captured.id, k.change)
+				if err != nil {
+					return err
+				}
+				subjects = append(subjects, s)
+			}
+		}
+		return b.interleave(ctx, "disk", b.rounds, subjects, (*subject).lifecycle)
+	})
+}
+
+// repository makes a directory of an ordinary user's with the paths of a repository that are
+// protected in it.
+func (b *bench) repository() (string, error) {
+	dir := filepath.Join(filepath.Dir(b.e.Dir), filepath.Base(b.e.Dir)+"-repository")
+	for _, d := range []string{"", ".git", ".git/hooks", ".git/info", ".git/objects", ".git/refs", "src"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return "", err
+		}
+	}
+	for name, text := range map[string]string{".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n", "src/main.go": "package main\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return "", err
+		}
+	}
+	b.cleanup = append(b.cleanup, func() error { return os.RemoveAll(dir) })
+	return dir, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, 1000, 1000)
+	})
+}
+
+// diskPolicy writes the policy of a kind of subject; "" for one that needs none.
+func diskPolicy(k kind) (string, error) {
+	text, ok := map[kind]string{
+		jailedDisk: "root.backing = \"disk\"\n",
+		jailedView: "workspace.review = [\"/**\"]\n",
+	}[k]
+	if !ok {
+		return "", nil
+	}
+	bin, err := engine.BinDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(bin, fmt.Sprintf("disk-%d.toml", len(k)))
+	return path, os.WriteFile(path, []byte(text), 0o644)
+}
