@@ -24,6 +24,7 @@ import (
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/runccli/passthrough"
+	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/version"
 )
 
@@ -63,17 +64,25 @@ func run(argv []string) error {
 	if err != nil {
 		return err
 	}
-	if slices.Contains(looking, v.Name) {
-		if err := rootless.MustJoin(); err != nil {
-			return err
-		}
+	if err := join(v.Name, call.Args); err != nil {
+		return err
 	}
 	call.Ctx = context.Background()
 	return caller.Run(v, call)
 }
 
-// looking are runc's verbs that users call to look at containers.
-var looking = []string{"list", "ps", "state"}
+// join executes an ordinary user's call again where the user's jails are.
+func join(verb string, args []string) error {
+	switch {
+	case os.Geteuid() == 0 || rootless.Inside():
+		return nil
+	case verb == "list":
+		return rootless.MustEnter()
+	case len(args) > 0 && slices.Contains([]string{"ps", "state", "exec", "kill", "delete", "pause", "resume", "update", "events"}, verb):
+		return state.JoinAny(args[0])
+	}
+	return nil
+}
 
 // isCtlCommand reports whether a verb is agentjail's alone, and not one of runc's.
 func isCtlCommand(verb string) bool { return slices.Contains(runccli.CtlCommands, verb) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/urfave/cli/v2"
@@ -24,9 +25,12 @@ failure of agentjail's.`,
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print one line for each feature, also for what is fine, with the ring"}, jsonFlag,
 		},
 		Action: func(c *cli.Context) error {
-			// Without Podman the result is that of the calling user.
-			if _, err := rootless.Join(); err != nil {
-				return err
+			if os.Geteuid() != 0 && !rootless.Inside() {
+				fmt.Fprintf(c.App.ErrWriter, "agentjail: no sandbox without root: %v\n", rootless.Enter())
+				// Without Podman the result is that of the calling user.
+				if _, err := rootless.Join(); err != nil {
+					return err
+				}
 			}
 			r := check.Run(check.Options{PolicyPath: c.String("config"), PolicyName: runccli.PolicyName(os.Args[0])})
 			var err error

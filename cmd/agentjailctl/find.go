@@ -33,6 +33,9 @@ func openJail(c *cli.Context, name string) (journal.Place, *journal.Jail, *state
 	if j.Brief == nil {
 		return p, j, nil, nil
 	}
+	if err := j.Brief.Join(); err != nil {
+		return p, j, nil, err
+	}
 	record, err := p.Store.Load(j.Key)
 	return p, j, record, err
 }

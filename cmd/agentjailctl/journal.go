@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/kernel/printable"
-	"agentjail.dev/runtime/kernel/rootless"
 	programs "agentjail.dev/runtime/observe/ebpf/status"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
@@ -21,9 +20,6 @@ import (
 
 // place returns the directories of this user's jails and journals.
 func place(c *cli.Context) (journal.Place, error) {
-	if err := rootless.MustJoin(); err != nil {
-		return journal.Place{}, err
-	}
 	return journal.Here(configFile(c), runccli.PolicyName(os.Args[0]))
 }
 

@@ -58,7 +58,11 @@ func (k *kept) start() error {
 	if k.config != "" {
 		cmd.Args = append(cmd.Args, "--config", k.config)
 	}
-	cmd.Args = append(cmd.Args, "gc", k.id)
+	cmd.Args = append(cmd.Args, "gc")
+	if rootless.Inside() {
+		cmd.Args = append(cmd.Args, "--inner")
+	}
+	cmd.Args = append(cmd.Args, k.id)
 	cmd.Stdin, cmd.Dir, cmd.Env = of, "/", []string{"GOMAXPROCS=1"}
 	for _, name := range rootless.Variables {
 		if v, ok := os.LookupEnv(name); ok && rootless.Inside() {

@@ -26,8 +26,14 @@ func gcCommand() *cli.Command {
 	return &cli.Command{
 		Name: "gc", Usage: "reclaim what a crash left", ArgsUsage: "[CONTAINER...]",
 		Description: "Removes the state, host ids, mounts and control groups of jails whose\nprocesses are gone and which no engine will delete. Every create does the same\nfor a few jails. Of the journals of jails that were deleted, the newest stay (policy:\njournal.keep); views beyond policy's bounds are reported. With ids, only those\njails are looked at.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "inner", Hidden: true, Usage: "also end what is left in the user namespace of a sandbox without root"}},
 		Action: func(c *cli.Context) error {
-			if err := rootless.MustJoin(); err != nil {
+			if c.Bool("inner") {
+				if err := rootless.EndInner(); err != nil {
+					return err
+				}
+			}
+			if err := gcAsUser(c.Args().Slice()); err != nil {
 				return err
 			}
 			r, err := newRuntime(c)

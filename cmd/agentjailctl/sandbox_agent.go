@@ -20,6 +20,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/spec/bindsource"
@@ -116,7 +117,7 @@ func (a *agentRun) find(o *sandbox.Options, args []string) error {
 	}
 	program, err := agents.Find(a.Program, a.Dirs(os.Getenv("PATH"), home))
 	if err != nil {
-		return fmt.Errorf(`%w in PATH and the preset's places (remedy: %s; for one that only your shell finds: sudo env "PATH=$PATH" agentjail sandbox ...)`,
+		return fmt.Errorf(`%w in PATH and the preset's places (remedy: %s; for one that only your shell finds, with sudo: sudo env "PATH=$PATH" agentjail sandbox ...)`,
 			err, a.Install)
 	}
 	a.program, a.args, o.Args = program, args, []string{program.Path}
@@ -259,6 +260,9 @@ func (a *agentRun) prepare(o *sandbox.Options, create *lifecycle.CreateOptions, 
 		}
 	}
 	o.Args = append(o.Args, a.args...)
+	if a.home != homeEmpty && rootless.Inside() {
+		return errors.New("a home that is kept is a file system that only root can mount (remedy: --home empty, or sudo agentjail sandbox ...)")
+	}
 	if a.home != homeEmpty {
 		project, err := filepath.EvalSymlinks(o.Workspace)
 		if err != nil {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -92,6 +92,44 @@ func emptyRoot() (root string, shown []string, err error) {
 	return root, shown, errors.Join(os.Lchown(root, 1, 1), os.Chmod(root, 0o755))
 }
 
+// gcAsUser executes an ordinary user's gc again where it can end the processes of the jails that it
+// looks at: of each in the user namespace that the jail was made in, then in one of this call's.
+func gcAsUser(ids []string) error {
+	if os.Geteuid() == 0 || rootless.Inside() {
+		return nil
+	}
+	if len(ids) == 1 {
+		if err := state.JoinAny(ids[0]); err != nil {
+			return err
+		}
+		return rootless.MustEnter()
+	}
+	store, err := state.Default()
+	if err != nil {
+		return err
+	}
+	keys, err := store.Keys()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		b, err := store.Brief(key)
+		if err != nil || !b.Bound || b.CreatorAlive() || !store.Complete(b).InitAlive() {
+			continue
+		}
+		cmd := exec.Command(self, "gc", b.ID)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("reclaiming %s: %w", b.ID, err)
+		}
+	}
+	return rootless.MustEnter()
+}
+
 // sameLink makes a symbolic link like another one.
 func sameLink(from, at string) error {
 	to, err := os.Readlink(from)
@@ -113,31 +151,10 @@ func announceLess() {
 	if !rootless.Inside() {
 		return
 	}
-	var less []string
-	if l := withoutLimits(hostfacts.Read().Cgroup); l != "" {
-		less = append(less, l)
+	groups := ""
+	if !hostfacts.Read().Cgroup.V2 {
+		groups = " v1"
 	}
-	less = append(less, "no review of workspaces", "the machine's files can only be read")
-	fmt.Fprintf(os.Stderr, "agentjail: without root: %s\n", strings.Join(less, "; "))
-}
-
-// withoutLimits names the limits that the user's control groups cannot have; "" for none.
-func withoutLimits(c hostfacts.Cgroup) string {
-	var no []string
-	for _, l := range []struct {
-		have bool
-		name string
-	}{{c.Memory, "memory"}, {c.CPU, "processor"}, {c.Pids, "process"}} {
-		if !l.have {
-			no = append(no, l.name)
-		}
-	}
-	if len(no) == 0 {
-		return ""
-	}
-	why := "control groups are not delegated to you"
-	if !c.V2 {
-		why = "control groups v1 are not delegated"
-	}
-	return fmt.Sprintf("no %s limit (%s)", strings.Join(no, ", "), why)
+	fmt.Fprintf(os.Stderr, "agentjail: without root: no limit on memory and processors (control groups%s are not delegated); "+
+		"no review of workspaces; the machine's files can only be read\n", groups)
 }

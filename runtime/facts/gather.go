@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/facts/project"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/bindsource"
@@ -83,6 +84,9 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 	}
 	p.Policy = g.Policy
 	p.Facts = harden.Facts{ID: id, Host: HostFor(g.Policy.Delegate), Sandbox: traits.Of(g.Policy.Delegate).Sandbox, Unknown: b.Unknown, OwnBundle: g.PlainRoot}
+	if cg := &p.Facts.Host.Cgroup; g.PlainRoot && p.Facts.Host.Rootless && s.Linux != nil && s.Linux.CgroupsPath == "" {
+		*cg = hostfacts.Cgroup{V2: cg.V2} // the jail stays in its caller's groups
+	}
 	if err := harden.CheckRoot(s); err != nil {
 		return nil, err
 	}

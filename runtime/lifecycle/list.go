@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/state"
 )
 
@@ -88,6 +90,10 @@ func (r *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
 		if s, err := r.queryState(d, j); err == nil {
 			it.put("status", s.values["status"])
 			it.put("pid", s.values["pid"])
+		} else if rootless.Inside() {
+			// From the user namespace of this call, that of the jail cannot be entered.
+			it.set("status", map[bool]string{true: "running", false: "created"}[j.Started])
+			it.put("pid", json.RawMessage(strconv.Itoa(j.InitPid)))
 		}
 	}
 	return items, nil

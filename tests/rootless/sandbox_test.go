@@ -107,8 +107,78 @@ func TestRefusals(t *testing.T) {
 		{low, []string{"--workspace", "/etc", "--", "true"}, "belongs to another user"},
 		{low, []string{"--review", "--workspace", work, "--", "true"}, "only root can mount"},
 	} {
+		if r := c.u.agentjail(t, "check"); c.u == bare && !strings.Contains(r.Stderr, c.want) || c.u == low && r.Code != 0 {
+			t.Errorf("%s", r)
+		}
 		if r := c.u.agentjail(t, append([]string{"sandbox"}, c.args...)...); r.Code != 125 || !strings.Contains(r.Stderr, c.want) || r.Stdout != "" {
 			t.Errorf("%s", r)
+		}
+	}
+}
+
+// TestProtected: what programs of the user's run from a workspace cannot be written, and what is not there cannot be made.
+func TestProtected(t *testing.T) {
+	needs(t)
+	work := low.workspace(t)
+	for _, dir := range []string{".git", ".git/hooks", ".git/objects", ".git/refs"} {
+		own(t, low, filepath.Join(work, dir), "")
+	}
+	own(t, low, filepath.Join(work, ".git/HEAD"), "ref: refs/heads/main\n")
+	own(t, low, filepath.Join(work, ".git/config"), "[core]\n")
+	r := low.agentjail(t, "sandbox", "--workspace", work, "--", "sh", "-c", `
+		echo x >.git/hooks/pre-commit && echo made hook
+		echo x >>.git/config
+		mkdir -p .vscode; echo x >.vscode/tasks.json && echo made tasks
+		mv .git g && echo moved
+		echo ok >file`)
+	if r.Code != 0 || r.Stdout != "" {
+		t.Errorf("%s", r)
+	}
+	if text, err := os.ReadFile(filepath.Join(work, ".git/config")); err != nil || string(text) != "[core]\n" {
+		t.Errorf("git's settings on the host: %q, %v", text, err)
+	}
+	for path, want := range map[string]bool{"file": true, ".git/hooks/pre-commit": false, ".vscode": false, ".git": true} {
+		if _, err := os.Lstat(filepath.Join(work, path)); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// own makes a directory, or with a text a file, of a user's.
+func own(t testing.TB, u user, path, text string) {
+	t.Helper()
+	make := func() error { return os.Mkdir(path, 0o755) }
+	if text != "" {
+		make = func() error { return os.WriteFile(path, []byte(text), 0o644) }
+	}
+	if err := errors.Join(make(), os.Chown(path, u.uid, u.uid)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNames: a network by name has a resolver of its own, a port can be published, and nothing else leads out.
+func TestNames(t *testing.T) {
+	needs(t)
+	out := low.sandbox(t, "--allow", "example.org", "--", "sh", "-c", "getent ahostsv4 example.org | head -n 1; getent ahostsv4 example.com; true")
+	if !strings.HasPrefix(out, "127.64.") || strings.Count(out, "\n") != 1 {
+		t.Errorf("an address of the pool for the one name: %q", out)
+	}
+}
+
+// TestPolicy: an administrator's policy binds users, and none of theirs counts.
+func TestPolicy(t *testing.T) {
+	needs(t)
+	for _, c := range []struct {
+		owner int
+		want  string
+	}{{0, "on_loosen"}, {low.uid, "not to root"}} {
+		path := filepath.Join("/etc", fmt.Sprintf("agentjail-test-%d.toml", c.owner))
+		t.Cleanup(func() { os.Remove(path) })
+		if err := errors.Join(os.WriteFile(path, []byte("on_loosen = \"maybe\"\n"), 0o644), os.Chown(path, c.owner, c.owner)); err != nil {
+			t.Fatal(err)
+		}
+		if r := low.agentjail(t, "sandbox", "--config", path, "--", "true"); r.Code != 125 || !strings.Contains(r.Stderr, c.want) {
+			t.Errorf("of user %d: %s", c.owner, r)
 		}
 	}
 }

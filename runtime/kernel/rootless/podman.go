@@ -38,6 +38,19 @@ func Join() (bool, error) {
 	return false, nil
 }
 
+// MustEnter runs an ordinary user's call again in a user namespace with the ids that the user's
+// jails have: one of its own, or Podman's.
+func MustEnter() error {
+	if os.Geteuid() == 0 || Inside() {
+		return nil
+	}
+	err := Enter()
+	if there, jerr := Join(); there || jerr != nil {
+		return jerr
+	}
+	return fmt.Errorf("uid %d is not root: %w", os.Geteuid(), err)
+}
+
 // MustJoin is Join for calls that make no sense elsewhere.
 func MustJoin() error {
 	there, err := Join()

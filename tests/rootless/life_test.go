@@ -1,0 +1,241 @@
+package rootless
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
+)
+
+// running starts a sandbox that waits, and returns its command and its id.
+func (u user) running(t testing.TB, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	before := u.jails()
+	cmd := u.command(bin, append(append([]string{"sandbox"}, args...), "--", "sh", "-c", "echo ready; exec sleep 1000")...)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if n, err := out.Read(make([]byte, 16)); err != nil || n != len("ready\n") {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	for _, id := range u.jails() {
+		if !slices.Contains(before, id) {
+			return cmd, id
+		}
+	}
+	t.Fatal("a running sandbox has no record")
+	return nil, ""
+}
+
+// jails are the ids of the user's jails.
+func (u user) jails() []string {
+	names, _ := filepath.Glob(u.run() + "/agentjail/jails/*")
+	for i, n := range names {
+		_, names[i], _ = strings.Cut(filepath.Base(n), "-")
+	}
+	return names
+}
+
+// processes are those with an id of the user's.
+func (u user) processes() (out []string) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		var st unix.Stat_t
+		if unix.Stat(d, &st) != nil {
+			continue
+		}
+		if id := int(st.Uid); id == u.uid || id >= u.sub && id < u.sub+65536 {
+			args, _ := os.ReadFile(d + "/cmdline")
+			out = append(out, d+": "+strings.ReplaceAll(string(args), "\x00", " "))
+		}
+	}
+	return out
+}
+
+// nothingLeft waits until the user has neither jails nor processes.
+func (u user) nothingLeft(t testing.TB) {
+	t.Helper()
+	var left []string
+	if !env.Poll(env.Patience, func() bool { left = append(u.jails(), u.processes()...); return len(left) == 0 }) {
+		t.Fatalf("left of %s's:\n%s", u.name, strings.Join(left, "\n"))
+	}
+}
+
+// TestVerbs: the user's own calls find the user's jails, and act on them.
+func TestVerbs(t *testing.T) {
+	needs(t)
+	for _, u := range []user{low, higher} {
+		cmd, id := u.running(t, "--workspace", u.workspace(t))
+		for _, c := range []struct {
+			args []string
+			code int
+			want string
+		}{
+			{[]string{"ls", "--running"}, 0, id},
+			{[]string{"exec", id, "sh", "-c", "id -u; grep CapEff /proc/self/status"}, 0, fmt.Sprintf("%d\nCapEff:\t0000000000000000\n", u.uid)},
+			{[]string{"list"}, 0, "running"},
+			{[]string{"state", id}, 0, `"status": "running"`},
+			{[]string{"inspect", id}, 0, "0 BROKEN"},
+			{[]string{"why", id, "mount"}, 1, "mount: refused"},
+			{[]string{"denied", id}, 0, "no refusal was seen"},
+			{[]string{"receipt", id}, 0, "sleep 1000"},
+			{[]string{"gc"}, 0, ""},
+			{[]string{"kill", id, "TERM"}, 0, ""},
+		} {
+			r := u.agentjail(t, c.args...)
+			if c.want == "0 BROKEN" {
+				if strings.Contains(r.Stdout, "BROKEN") || !regexp.MustCompile(`[0-9]+ protections hold`).MatchString(r.Stdout) {
+					t.Errorf("%s", r)
+				}
+				continue
+			}
+			if r.Code != c.code || !strings.Contains(r.Stdout, c.want) {
+				t.Errorf("want %q: %s", c.want, r)
+			}
+		}
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 128+15 {
+			t.Errorf("status after kill: %d", code)
+		}
+		u.nothingLeft(t)
+		if r := u.agentjail(t, "receipt", id); r.Code != 0 || !strings.Contains(r.Stdout, "143") {
+			t.Errorf("of a jail that ended: %s", r)
+		}
+	}
+}
+
+// TestUsersApart: users neither see nor reach each other's jails, and root's not at all.
+func TestUsersApart(t *testing.T) {
+	needs(t)
+	_, mine := low.running(t)
+	_, theirs := other.running(t)
+	if r := low.agentjail(t, "ls"); strings.Contains(r.Stdout, theirs) || !strings.Contains(r.Stdout, mine) {
+		t.Errorf("%s", r)
+	}
+	for _, args := range [][]string{{"kill", theirs, "KILL"}, {"exec", theirs, "true"}, {"inspect", theirs}, {"receipt", theirs}} {
+		if r := low.agentjail(t, args...); r.Code == 0 {
+			t.Errorf("another user's jail: %s", r)
+		}
+	}
+	cmd := low.command(bin, "exec", theirs, "true")
+	cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+other.run())
+	if r := ran(t, cmd); r.Code == 0 {
+		t.Errorf("by another user's directory: %s", r)
+	}
+	if !slices.Contains(other.jails(), theirs) {
+		t.Error("another user's jail was ended")
+	}
+}
+
+// TestKilled kills sandbox, its keeper or both at some moment. Nothing is left: by itself where the keeper lives, else after gc.
+func TestKilled(t *testing.T) {
+	needs(t)
+	work := low.workspace(t)
+	for i := range 24 {
+		args := []string{"sandbox"}
+		if i%2 == 0 {
+			args = append(args, "--workspace", work)
+		}
+		cmd := low.command(bin, append(args, "--", "sh", "-c", "while :; do sleep 1; done")...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		env.AnyMoment(400 * time.Millisecond)
+		pid := cmd.Process.Pid
+		if i%3 == 2 {
+			_ = unix.Kill(pid, unix.SIGSTOP)
+			for _, k := range keepersOf(pid) {
+				_ = unix.Kill(k, unix.SIGKILL)
+			}
+		}
+		_ = unix.Kill(pid, unix.SIGKILL)
+		_ = cmd.Wait()
+		if i%3 == 2 {
+			if r := low.agentjail(t, "gc"); r.Code != 0 {
+				t.Fatalf("kill %d: %s", i, r)
+			}
+		}
+		t.Logf("kill %d, of its keeper too: %v", i, i%3 == 2)
+		if i%3 == 2 {
+			low.endDelegates()
+		}
+		low.nothingLeft(t)
+		if left, _ := os.ReadDir(work); len(left) > 0 {
+			t.Fatalf("kill %d: the workspace has %v", i, left)
+		}
+	}
+}
+
+// endDelegates kills first processes of the delegate's that have no parent: without control groups no record leads to one that a
+// delegate left which was killed with its caller and the keeper (docs/install/sandbox.md).
+func (u user) endDelegates() {
+	for _, p := range u.processes() {
+		dir, args, _ := strings.Cut(p, ": ")
+		status, _ := os.ReadFile(dir + "/status")
+		if strings.HasSuffix(strings.TrimSpace(args), " init") && strings.Contains(string(status), "PPid:\t1\n") {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+// keepersOf are the keepers that a sandbox has started.
+func keepersOf(pid int) (out []int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, l := range lists {
+		text, _ := os.ReadFile(l)
+		for c := range strings.FieldsSeq(string(text)) {
+			if args, _ := os.ReadFile("/proc/" + c + "/cmdline"); strings.HasPrefix(string(args), "agentjail-keeper\x00") {
+				n, _ := strconv.Atoi(c)
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// TestWithoutRuntimeDir: state is in a directory of /tmp, which no other user may have made.
+func TestWithoutRuntimeDir(t *testing.T) {
+	needs(t)
+	u := other
+	dir := fmt.Sprintf("/tmp/agentjail-%d", u.uid)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Rename(u.run(), u.run()+".away"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Rename(u.run()+".away", u.run()) })
+	call := func() (int, string) {
+		cmd := u.command(bin, "sandbox", "--", "true")
+		cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "XDG_RUNTIME_DIR=") })
+		r := ran(t, cmd)
+		return r.Code, r.Stderr
+	}
+	if code, errs := call(); code != 0 {
+		t.Fatalf("status %d: %s", code, errs)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil || st.Mode&0o7777 != 0o700 || int(st.Uid) != u.uid {
+		t.Errorf("%s: mode %o, owner %d, %v", dir, st.Mode&0o7777, st.Uid, err)
+	}
+	if err := os.Chown(dir, low.uid, low.uid); err != nil {
+		t.Fatal(err)
+	}
+	if code, errs := call(); code != 125 || !strings.Contains(errs, "not to you") {
+		t.Errorf("another user's directory: status %d: %s", code, errs)
+	}
+}
