@@ -35,6 +35,7 @@ network.approval = "prompt" wait for an answer when they want a name that no rul
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line (docs/journal.md)"},
 			&cli.BoolFlag{Name: "denied", Usage: "only what was refused, limits that were met, and alerts"},
 			&cli.BoolFlag{Name: "approve", Usage: "have names that no rule has wait for an answer, which is given here or by `agentjail network allow`"},
+			&cli.BoolFlag{Name: "command", Usage: "have the command network.approval_command of each jail's policy answer, in jails that have one"},
 			&cli.StringFlag{Name: "to", Usage: "write to `FILE`, unix:SOCKET or otlp:http://HOST:4318 (an OpenTelemetry collector) instead of standard output"},
 		},
 		Action: watch,
@@ -81,7 +82,8 @@ func watch(c *cli.Context) error {
 func askHere(ctx context.Context, c *cli.Context, write func(*journal.Event) error) (func(*journal.Event) error, error) {
 	out, isFile := c.App.Writer.(*os.File)
 	terminal := isFile && isTerminal(out) && c.String("to") == ""
-	if !terminal && !c.Bool("approve") {
+	byCommand := c.Bool("command")
+	if !terminal && !c.Bool("approve") && !byCommand {
 		return write, nil
 	}
 	r, err := existingRuntime()
@@ -95,7 +97,7 @@ func askHere(ctx context.Context, c *cli.Context, write func(*journal.Event) err
 		_, err := fmt.Fprintln(c.App.Writer, printable.Line(text, 0))
 		return err
 	}
-	interactive := terminal && isTerminal(os.Stdin) && !c.Bool("json")
+	interactive := terminal && !byCommand && isTerminal(os.Stdin) && !c.Bool("json")
 	wanted := c.Args().Slice()
 	q := &questions{
 		networks: r.Networks(), by: decider(), now: time.Now, attached: map[string]network.Attached{},
@@ -113,6 +115,9 @@ func askHere(ctx context.Context, c *cli.Context, write func(*journal.Event) err
 			}
 			return print(string(text))
 		},
+	}
+	if byCommand {
+		q.command, q.ctx = q.commandOf, ctx
 	}
 	go q.run(ctx)
 	if interactive {

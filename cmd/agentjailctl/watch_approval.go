@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/lifecycle/jailnet"
+	"agentjail.dev/runtime/network/names/approver"
 	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
 )
 
@@ -49,6 +51,10 @@ type questions struct {
 	print  func(*question) error
 	report func(string)
 	now    func() time.Time
+	// command returns the command that answers for a jail, nil for none; the field is nil where
+	// people answer. ctx ends commands.
+	command func(key string) []string
+	ctx     context.Context
 
 	mu       sync.Mutex
 	attached map[string]network.Attached
@@ -92,6 +98,9 @@ func (q *questions) attachAll() {
 		if err != nil || !q.wanted(j.ID) {
 			continue
 		}
+		if q.command != nil && q.command(key) == nil {
+			continue
+		}
 		a, err := q.networks.Attach(key)
 		if err != nil {
 			continue // not started yet, ended, or without approval
@@ -126,10 +135,41 @@ func (q *questions) follow(key string, j *state.Brief, a network.Attached) {
 			q.report(j.ID + ": its helper sends more than it may, and is left (remedy: agentjail inspect " + j.ID + ")")
 			return
 		}
+		if q.command != nil {
+			go q.answerBy(j, w)
+			continue
+		}
 		if q.add(j, w) != nil {
 			return
 		}
 	}
+}
+
+// commandOf returns the command of a jail's policy; nil for none.
+func (q *questions) commandOf(key string) []string {
+	n, err := q.networks.Store.Network(key)
+	if err != nil || n.Policy.Network.Approval != policy.ApprovalPrompt || len(n.Policy.Network.ApprovalCommand) == 0 {
+		return nil
+	}
+	return n.Policy.Network.ApprovalCommand
+}
+
+// answerBy has the jail's command answer.
+func (q *questions) answerBy(j *state.Brief, w network.Waiting) {
+	command := q.command(j.Key)
+	if command == nil {
+		return
+	}
+	v, err := approver.Decide(q.ctx, command, approver.Question{Jail: j.ID, Name: w.Name, Port: w.Port})
+	if err != nil {
+		q.report(fmt.Sprintf("%s: %v", j.ID, err))
+	}
+	ended, err := q.networks.Approve(j.Key, v, jailnet.Decider{Text: "the command " + command[0]})
+	if err != nil {
+		q.report(fmt.Sprintf("%s: %v", j.ID, err))
+		return
+	}
+	q.report(decided(j.ID, v, ended))
 }
 
 // add prints a question.

@@ -243,3 +243,50 @@ func TestApprovalOff(t *testing.T) {
 		}
 	}
 }
+
+// TestApprovalCommand: policy's command answers while `agentjail watch --command` runs, as a user without rights.
+func TestApprovalCommand(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	dir, err := os.MkdirTemp("/var/lib", "agentjail-names-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program := filepath.Join(dir, "decide")
+	text := "#!/bin/sh\nread -r q\ncase $q in *other.example.test*:443}) echo '{\"allow\":true}' ;; *:22}) exit 1 ;; *) echo no ;; esac\n"
+	if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j := made(t, n)
+	j.ownPolicy(t, prompting("approval_command = [\""+program+"\"]\n"))
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	if got, ok := j.in(t, "look", "other.example.test", "0"); ok {
+		t.Errorf("with nothing attached: %q", got)
+	}
+	w := &watcher{cmd: exec.Command(filepath.Join(filepath.Dir(j.bin), "agentjailctl"), "watch", "--command", j.id)}
+	w.cmd.Stderr = os.Stderr
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.end)
+	if got := <-j.later(t, "https", "other.example.test", "443"); got != "served other.example.test" {
+		t.Errorf("allowed: %q", got)
+	}
+	for _, port := range []string{"22", "7"} {
+		if got := <-j.later(t, "greeted", "other.example.test", port); !strings.Contains(got, "reset") {
+			t.Errorf("no answer, port %s: %q", port, got)
+		}
+	}
+	receipt, _ := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, "receipt", j.id)
+	for _, want := range []string{"other.example.test:443: allowed until the jail's end by the command " + program, "other.example.test:22: denied once by the command"} {
+		if !strings.Contains(receipt, want) {
+			t.Errorf("the receipt lacks %q:\n%s", want, receipt)
+		}
+	}
+}

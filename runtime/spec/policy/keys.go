@@ -132,6 +132,7 @@ var Keys = []Key{
 	{
 		"network.approval", "mode \"names\": \"prompt\": names without an entry wait for a decision (approval.md)", Approvals, later,
 	},
+	{Name: "network.approval_command", About: "decides on them for `agentjail watch --command`: a program's path and arguments (approval.md)"},
 	{
 		"network.publish", "mode \"names\": what jails may publish, as [ADDRESS:]PORT[-PORT]; 127.0.0.1 without ADDRESS; or " +
 			"engine[:PORT[-PORT]], as docker -p", nil, fewerEntries,

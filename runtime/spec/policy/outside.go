@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -36,6 +37,24 @@ func server(text string) (netip.AddrPort, error) {
 		return a, fmt.Errorf("%q is not ADDRESS[:PORT]", text)
 	}
 	return a, nil
+}
+
+// maxCommand bounds the words of network.approval_command.
+const maxCommand = 64
+
+// checkApproval checks the command that decides on names. Whether the program can be run is known
+// only where it is run.
+func (n Network) checkApproval() error {
+	c := n.ApprovalCommand
+	switch {
+	case len(c) == 0:
+		return nil
+	case !filepath.IsAbs(c[0]) || filepath.Clean(c[0]) != c[0]:
+		return fmt.Errorf("network.approval_command: %q is no clean absolute path of a program", c[0])
+	case len(c) > maxCommand:
+		return fmt.Errorf("network.approval_command: at most %d words", maxCommand)
+	}
+	return nil
 }
 
 func (n Network) mayPublish() (may, engine []publish.Range, err error) {

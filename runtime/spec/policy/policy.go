@@ -321,6 +321,9 @@ type Network struct {
 	// Approval is one of Approvals: whether a name that no rule has can be decided on while a
 	// jail of mode "names" waits. "" is ApprovalOff.
 	Approval string `toml:"approval" json:"approval,omitempty"`
+	// ApprovalCommand decides in place of a person, for `agentjail watch --command`: a program's
+	// absolute path and its arguments (package approver).
+	ApprovalCommand []string `toml:"approval_command" json:"approvalCommand,omitempty"`
 	// Publish are the ports that a jail of mode "names" may publish (runtime/spec/publish), and
 	// Published those that it does, by a container's annotation or the command line.
 	Publish   []string `toml:"publish" json:"publish,omitempty"`

@@ -99,7 +99,8 @@ var checks = map[string]func(Policy) error{
 		_, err := p.Network.Rules()
 		return err
 	},
-	"network.servers": func(p Policy) error { return p.Network.checkServers() },
+	"network.servers":          func(p Policy) error { return p.Network.checkServers() },
+	"network.approval_command": func(p Policy) error { return p.Network.checkApproval() },
 	"network.publish": func(p Policy) error {
 		_, _, err := p.Network.mayPublish()
 		return err
