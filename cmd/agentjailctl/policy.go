@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/facts/project"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -41,6 +42,7 @@ Exit status 0, 1 if no such policy exists or it has mistakes, 2 for a wrong comm
 line, 125 if the file cannot be read.`,
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`"}, config,
+				&cli.StringFlag{Name: "workspace", Usage: "narrowed by the " + policy.ProjectFile + " of `DIR`, as for a sandbox there"},
 				&cli.StringSliceFlag{Name: "tighten", Usage: "as with a container's annotation `KEY=VALUE`"},
 				jsonFlag,
 			},
@@ -126,6 +128,9 @@ func showPolicy(c *cli.Context) error {
 	} else if err != nil {
 		return err
 	}
+	if err := showProject(e, c.String("workspace")); err != nil {
+		return err
+	}
 	tighten, err := tightened(c.StringSlice("tighten"))
 	if err != nil {
 		return asUsage(err)
@@ -147,6 +152,27 @@ func showPolicy(c *cli.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// showProject narrows a policy by the file of a directory that is worked in; "" is none.
+func showProject(e *policy.Effective, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	p, err := project.Narrow(e.Policy, dir)
+	var mistakes policy.Problems
+	if errors.As(err, &mistakes) {
+		return asAnswer(err)
+	}
+	if err != nil {
+		return err
+	}
+	e.Change(filepath.Join(dir, policy.ProjectFile), p)
 	return nil
 }
 

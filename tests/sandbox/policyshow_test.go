@@ -1,0 +1,29 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPolicyShow: the values of a directory's own file are shown with their place, and one that gives more is an answer with status 1.
+func TestPolicyShow(t *testing.T) {
+	dir := t.TempDir()
+	show := func(text string) (int, string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, ".agentjail.toml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return ctl(t, "policy", "show", "--workspace", dir)
+	}
+	if code, out := show("limits.pids = 7\n"); code != 0 || !strings.Contains(out, "limits.pids = 7 # "+dir+"/.agentjail.toml\n") {
+		t.Errorf("%d: %s", code, out)
+	}
+	if code, out := show("limits.pids = 1000000\n"); code != 1 || !strings.Contains(out, "line 1") || !strings.Contains(out, "gives more") {
+		t.Errorf("%d: %s", code, out)
+	}
+	if code, out := ctl(t, "policy", "show", "--workspace", t.TempDir()); code != 0 || strings.Contains(out, ".agentjail.toml") {
+		t.Errorf("without a file: %d: %s", code, out)
+	}
+}
