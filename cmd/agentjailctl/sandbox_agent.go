@@ -212,6 +212,12 @@ func (a *agentRun) credential(p *policy.Policy) error {
 	if a == nil || a.Credential == nil {
 		return nil
 	}
+	if rootless.Inside() { // hardening drops the policy's, too
+		if a.key != "" {
+			return errors.New("--key without root: the key's file would be the user's, whose programs could read it (remedy: sudo agentjail sandbox ...)")
+		}
+		return nil
+	}
 	c := a.Credential
 	spec := c.Spec
 	field, _ := spec.Field()
@@ -299,6 +305,8 @@ func (a *agentRun) announce(o sandbox.Options, p policy.Policy) {
 	switch c := a.Credential; {
 	case a.keyed != "":
 		key = fmt.Sprintf("%s, set for %s outside of the jail; the agent has a placeholder", a.keyed, strings.Join(p.Credentials[a.keyed].Hosts, ", "))
+	case c != nil && rootless.Inside():
+		key = "none: there is none without root; the agent signs in itself"
 	case c != nil:
 		key = fmt.Sprintf("none: the agent signs in itself (a key: --key FILE, or %s)", strings.TrimPrefix(c.From, "file:"))
 	}

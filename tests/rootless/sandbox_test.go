@@ -182,3 +182,34 @@ func TestPolicy(t *testing.T) {
 		}
 	}
 }
+
+// TestAgent: an agent works with an empty home. What it cannot have without root is refused, or named before it starts.
+func TestAgent(t *testing.T) {
+	needs(t)
+	work, dir := high.workspace(t), filepath.Join(high.home(), "bin")
+	own(t, high, dir, "")
+	own(t, high, filepath.Join(dir, "claude"), "#!/bin/sh\n[ \"$1\" = --version ] && { echo '9.9.9 (Claude Code)'; exit; }\nid -u; echo x >made\n")
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(filepath.Join(dir, "claude"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, 125, "--home empty"},
+		{[]string{"--home", "empty", "--key", "/etc/hostname"}, 125, "--key without root"},
+		{[]string{"--home", "empty"}, 0, "there is no review without root"},
+	} {
+		cmd := high.command(bin, append([]string{"sandbox", "--agent", "claude", "--workspace", work}, c.args...)...)
+		cmd.Env = append(cmd.Env, "PATH="+dir+":/usr/bin:/bin:/usr/sbin")
+		r := ran(t, cmd)
+		if r.Code != c.code || !strings.Contains(r.Stderr, c.want) || c.code == 0 && r.Stdout != fmt.Sprintf("%d\n", high.uid) {
+			t.Errorf("%s", r)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(work, "made")); err != nil {
+		t.Error(err)
+	}
+}
