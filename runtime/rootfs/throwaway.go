@@ -51,7 +51,11 @@ func (s *stager) mountThrowAway(b plan.Bind, at string) error {
 	if err := os.Lchown(filepath.Join(dir, upper), int(st.Uid), int(st.Gid)); err != nil {
 		return err
 	}
-	if err := unix.Chmod(filepath.Join(dir, upper), st.Mode&0o1777); err != nil {
+	mode := st.Mode & 0o1777
+	if s.Sources[b.Index].Role == bindsource.EngineImage {
+		mode |= 0o200 // as the top of the jail's own root: Podman's images have 555 there
+	}
+	if err := unix.Chmod(filepath.Join(dir, upper), mode); err != nil {
 		return err
 	}
 	label, err := contextOption(s.Spec)

@@ -18,7 +18,7 @@ func TestImageMount(t *testing.T) {
 	eq(t, "the image", mustRun(p, append(mount, engine.Busybox, "sh", "-c", look)...), "0:0\n1000:1000\nonly for root of the image\nruns\nrefused\n0")
 	eq(t, "for another user", mustRun(p, append(mount, "-u", "1000", engine.Busybox, "sh", "-c", "cat /im/etc/image-secret 2>/dev/null || echo denied")...), "denied")
 	writable := []string{"--mount", "type=image,src=" + engine.Busybox + ",dst=/im,rw=true"}
-	const change = "echo new >/im/home/new; echo more >>/im/etc/image-secret; rm /im/bin/busybox; stat -c %u:%g /im/home/new /im/home/app; tail -n 1 /im/etc/image-secret; ls /im/bin/busybox 2>/dev/null || echo gone"
+	const change = "echo new >/im/new; echo more >>/im/etc/image-secret; rm /im/bin/busybox; stat -c %u:%g /im/new /im/home/app; tail -n 1 /im/etc/image-secret; ls /im/bin/busybox 2>/dev/null || echo gone"
 	for range 2 { // the image stays as it is
 		eq(t, "written to", mustRun(p, append(writable, engine.Busybox, "sh", "-c", "cat /im/etc/image-secret;"+change)...), "only for root of the image\n0:0\n1000:1000\nmore\ngone")
 	}
