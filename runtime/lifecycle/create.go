@@ -135,7 +135,9 @@ var creation = []struct {
 	{"harden", []func(*attempt) error{(*attempt).assignIDs, (*attempt).hardenSpec, (*attempt).recordDecisions}},
 	{"user namespace", []func(*attempt) error{(*attempt).openUserNS}},
 	{"stage", []func(*attempt) error{(*attempt).stageRoot}},
-	{"write", []func(*attempt) error{(*attempt).writeFilter, (*attempt).prepareNetwork, (*attempt).writeBundle, (*attempt).attachRoot}},
+	{"write", []func(*attempt) error{
+		(*attempt).writeFilter, (*attempt).prepareNetwork, (*attempt).writeBundle, (*attempt).attachRoot,
+	}},
 	{"delegate create", []func(*attempt) error{(*attempt).connectStdio, (*attempt).createContainer}},
 	{"settle", []func(*attempt) error{(*attempt).checkContainer}},
 }
@@ -255,7 +257,8 @@ func (r *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, 
 	j := &state.Jail{
 		Brief: state.Brief{
 			ID: o.ID, Key: key, DelegateRoot: r.Globals.Root, Delegate: d.Path,
-			Bundle: bundle, BootID: self.BootID, PIDNS: self.PIDNS, CreatorPid: self.Pid, CreatorStart: self.Start, Bound: o.Spec != nil, Stays: o.Init,
+			Bundle: bundle, BootID: self.BootID, PIDNS: self.PIDNS, CreatorPid: self.Pid, CreatorStart: self.Start,
+			Bound: o.Spec != nil, Stays: o.Init,
 			SystemdCgroup: r.Globals.SystemdCgroup, IDs: idmap.Map{Block: -1}, Userns: r.Policy.Userns,
 			PacketFilter: r.Policy.Network.Filter,
 		},

@@ -27,7 +27,8 @@ func canSkipDelegate(s *specs.Spec) bool {
 		return false
 	}
 	// Docker uses Prestart, which is over before start.
-	if h := s.Hooks; h != nil && len(h.CreateRuntime)+len(h.CreateContainer)+len(h.StartContainer)+len(h.Poststart)+len(h.Poststop) > 0 {
+	if h := s.Hooks; h != nil &&
+		len(h.CreateRuntime)+len(h.CreateContainer)+len(h.StartContainer)+len(h.Poststart)+len(h.Poststop) > 0 {
 		return false
 	}
 	return slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool {

@@ -74,7 +74,8 @@ func (s *stager) makeViews() error {
 		return err
 	}
 	s.viewsDev = st.Dev
-	for _, step := range []func() error{v.writeSys, v.copyFiles, v.copyTrust, v.copyInside, v.writeSingle, v.maskDirs, v.makeDevices} {
+	steps := []func() error{v.writeSys, v.copyFiles, v.copyTrust, v.copyInside, v.writeSingle, v.maskDirs, v.makeDevices}
+	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
@@ -86,7 +87,9 @@ func (s *stager) makeViews() error {
 // clone makes the file system read-only, and returns detached clones of the views, also with an
 // error.
 func (v *viewMaker) clone() (views []View, err error) {
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
+	attr := unix.MountAttr{
+		Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC,
+	}
 	if err := unix.MountSetattr(int(v.dir.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		return nil, fmt.Errorf("making it read-only: %w", err)
 	}

@@ -186,7 +186,8 @@ func (p *stack) options() (Result, error) {
 	var against []string
 	for _, o := range []struct{ level, option uint32 }{
 		{6, 31}, {6, 14}, {6, 19}, // TCP_ULP, TCP_MD5SIG, TCP_REPAIR
-		{0, 35}, {0, 39}, {0, 42}, {0, 46}, {0, 32}, {0, 4}, {0, 3}, // IP_ADD_MEMBERSHIP, ..SOURCE.., MCAST_JOIN_*, MULTICAST_IF, OPTIONS, HDRINCL
+		{0, 35}, {0, 39}, {0, 42}, {0, 46}, // IP_ADD_MEMBERSHIP, ..SOURCE.., MCAST_JOIN_*
+		{0, 32}, {0, 4}, {0, 3}, // MULTICAST_IF, OPTIONS, HDRINCL
 		{0, 64},                               // IPT_SO_SET_REPLACE
 		{41, 1}, {41, 20}, {41, 42}, {41, 46}, // IPV6_ADDRFORM, ADD_MEMBERSHIP, MCAST_JOIN_*
 		{1, 26}, {1, 50}, {1, 51}, {1, 52}, {1, 60}, {1, 61}, // SO_ATTACH_*, ZEROCOPY, TXTIME

@@ -52,7 +52,8 @@ func sealedRules(family uint8) []rule {
 
 // request returns the message that adds the rule.
 func (r rule) request(family uint8) message {
-	m := message{typ: unix.RTM_NEWRULE, flags: unix.NLM_F_CREATE, body: make([]byte, unix.SizeofRtMsg)} // struct fib_rule_hdr has the same layout
+	// struct fib_rule_hdr has the layout of struct rtmsg.
+	m := message{typ: unix.RTM_NEWRULE, flags: unix.NLM_F_CREATE, body: make([]byte, unix.SizeofRtMsg)}
 	m.body[0] = family
 	m.body[4] = uint8(r.table)
 	m.body[7] = r.action

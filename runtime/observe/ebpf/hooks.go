@@ -47,7 +47,8 @@ type Verdict uint32
 
 // Default refuses what ring 0 refuses in every profile, so that it is silent unless a filter
 // failed.
-const Default = Verdict(1<<Socket | 1<<IOUring | 1<<Userfaultfd | 1<<Userns | 1<<Key | 1<<BPF | 1<<Perf | 1<<Mount | 1<<Ptrace | 1<<Module)
+const Default = Verdict(1<<Socket | 1<<IOUring | 1<<Userfaultfd | 1<<Userns | 1<<Key | 1<<BPF |
+	1<<Perf | 1<<Mount | 1<<Ptrace | 1<<Module)
 
 // Names of the hooks that are refused.
 func (v Verdict) Names() []string {
