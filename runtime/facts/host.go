@@ -8,8 +8,8 @@ import (
 	"agentjail.dev/runtime/spec/traits"
 )
 
-// Host returns the host's facts. It first raises this process's hard limit on core files.
-func Host() hostfacts.Facts {
+// hostFacts returns the host's facts. It first raises this process's hard limit on core files.
+func hostFacts() hostfacts.Facts {
 	allowCoreOff()
 	return hostfacts.Read()
 }
@@ -17,7 +17,7 @@ func Host() hostfacts.Facts {
 // HostFor returns the host's facts for the jails of a delegate, by its name or path. What a sandbox
 // cannot apply to the jail's processes is not there for them.
 func HostFor(delegate string) hostfacts.Facts {
-	f := Host()
+	f := hostFacts()
 	if traits.Of(delegate).Sandbox != "" {
 		f.AppArmor, f.SELinux, f.Landlock, f.TimeNS = false, false, 0, false
 	}

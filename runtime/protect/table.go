@@ -184,9 +184,9 @@ var rebuilt = []string{
 	"site-packages",
 }
 
-// Names are the paths that Options.Unprotect can name beside absolute ones: those
+// tableNames are the paths that Options.Unprotect can name beside absolute ones: those
 // of the table and the directories on the way to them.
-func Names() []string {
+func tableNames() []string {
 	var out []string
 	for _, e := range Table {
 		for p := e.Path; p != "."; p = path.Dir(p) {
@@ -377,7 +377,7 @@ func unprotected(list []string, e *Entry, at string) bool {
 // CheckUnprotect refuses an entry that names no protected path: with a misspelt name, the
 // intended path would stay protected.
 func CheckUnprotect(list []string) error {
-	names := Names()
+	names := tableNames()
 	for _, u := range list {
 		if path.IsAbs(u) && path.Clean(u) == u && u != "/" {
 			continue

@@ -14,8 +14,8 @@ import (
 	"agentjail.dev/seccomp"
 )
 
-// Features returns the features of jails under a policy (OCI runtime-spec, features.md).
-func Features(r *lifecycle.Runtime) (*features.Features, error) {
+// readFeatures returns the features of jails under a policy (OCI runtime-spec, features.md).
+func readFeatures(r *lifecycle.Runtime) (*features.Features, error) {
 	d, err := delegate.Choose(r.Policy.Delegate, r.Store.Root)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func printFeatures(c *Call) error {
 	if err != nil {
 		return err
 	}
-	f, err := Features(r)
+	f, err := readFeatures(r)
 	if err != nil {
 		return err
 	}

@@ -206,7 +206,7 @@ func dockerLike(vsock, uring bool) *specs.LinuxSeccomp {
 }
 
 func TestKernelCTF(t *testing.T) {
-	all, err := KernelCTF()
+	all, err := kernelCTF()
 	if err != nil {
 		t.Fatal(err)
 	}

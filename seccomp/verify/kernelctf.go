@@ -32,10 +32,10 @@ type Way struct {
 	} `json:"args"`
 }
 
-// KernelCTF is the table of entry points that real exploits used, counted from
+// kernelCTF is the table of entry points that real exploits used, counted from
 // the metadata of the 100 public kernelCTF submissions of a 2026 snapshot.
 // Errors: none unless the embedded table is broken.
-func KernelCTF() ([]Entry, error) {
+func kernelCTF() ([]Entry, error) {
 	var t struct {
 		Entries []Entry `json:"entries"`
 	}
@@ -56,7 +56,7 @@ func OpenEntries(progs [][]bpf.Insn, arch string) ([]Entry, error) {
 }
 
 func (p *stack) openEntries() ([]Entry, error) {
-	entries, err := KernelCTF()
+	entries, err := kernelCTF()
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (p *stack) entries() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	all, err := KernelCTF()
+	all, err := kernelCTF()
 	if err != nil {
 		return Result{}, err
 	}

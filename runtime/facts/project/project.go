@@ -52,7 +52,7 @@ func Apply(p policy.Policy, spec *specs.Spec) (policy.Policy, error) {
 				Remedy: "the place of a mounted directory",
 			}
 		}
-		if p, err = Narrow(p, dir); err != nil {
+		if p, err = narrow(p, dir); err != nil {
 			return p, &refusal.Error{
 				Code: refusal.Project, Of: "the project's own policy", Why: err.Error(), Remedy: "correct the file, or remove it",
 			}
@@ -71,8 +71,8 @@ func source(spec *specs.Spec, place string) (string, error) {
 	return "", fmt.Errorf("nothing of the host is mounted at %s", place)
 }
 
-// Narrow narrows a policy by the file of a directory. Without the file it is the same policy.
-func Narrow(p policy.Policy, dir string) (policy.Policy, error) {
+// narrow narrows a policy by the file of a directory. Without the file it is the same policy.
+func narrow(p policy.Policy, dir string) (policy.Policy, error) {
 	path := filepath.Join(dir, policy.ProjectFile)
 	text, err := read(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -145,8 +145,8 @@ func parse(text []byte, path string) (out policy.Project, err error) {
 	return out, nil
 }
 
-// Program is the file name of the program that calls Work. It lies beside agentjail.
-const Program = "agentjailctl"
+// program is the file name of the program that calls Work. It lies beside agentjail.
+const program = "agentjailctl"
 
 // parser returns the path of the program. Tests have their own.
 var parser = func() (string, error) {
@@ -154,7 +154,7 @@ var parser = func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return trusted.Executable(filepath.Join(filepath.Dir(self), Program))
+	return trusted.Executable(filepath.Join(filepath.Dir(self), program))
 }
 
 // limited keeps the first bytes that are written.

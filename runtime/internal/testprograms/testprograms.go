@@ -9,17 +9,17 @@ import (
 	"path/filepath"
 )
 
-// Env names the environment variable of the directory that holds the programs, by their names below
+// env names the environment variable of the directory that holds the programs, by their names below
 // cmd/. hack/quick.sh sets it: the user that runs the tests there may be unable to read the module
 // or Go's caches. Where it is unset, Put builds them.
-const Env = "AGENTJAIL_TEST_PROGRAMS"
+const env = "AGENTJAIL_TEST_PROGRAMS"
 
 // Put makes the programs of these names in dir, an absolute path. They belong to the caller.
 func Put(dir string, names ...string) error {
-	if from := os.Getenv(Env); from != "" {
+	if from := os.Getenv(env); from != "" {
 		for _, name := range names {
 			if err := copyProgram(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
-				return fmt.Errorf("copying a program from %s: %w", Env, err)
+				return fmt.Errorf("copying a program from %s: %w", env, err)
 			}
 		}
 		return nil
@@ -31,7 +31,7 @@ func Put(dir string, names ...string) error {
 	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build (remedy: programs that were built before, in %s): %w\n%s", Env, err, out)
+		return fmt.Errorf("go build (remedy: programs that were built before, in %s): %w\n%s", env, err, out)
 	}
 	return nil
 }

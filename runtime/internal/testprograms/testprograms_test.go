@@ -15,7 +15,7 @@ func TestPut(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(from, "agentjail"), []byte("a program"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(Env, from)
+	t.Setenv(env, from)
 	if err := Put(to, "agentjail"); err != nil {
 		t.Fatal(err)
 	}

@@ -22,9 +22,9 @@ import (
 // Root is where hosts have their control groups.
 const Root = "/sys/fs/cgroup"
 
-// MaxRead bounds what is read of one file, in bytes: a list of some 130000
+// maxRead bounds what is read of one file, in bytes: a list of some 130000
 // processes.
-const MaxRead = 1 << 20
+const maxRead = 1 << 20
 
 // Version is that of the hierarchy which is mounted at a directory: 1, 2, or 0 where
 // none is. A variable for tests.
@@ -117,9 +117,9 @@ func Read(dir, file string) (string, error) {
 	}
 	defer unix.Close(fd)
 	b := make([]byte, 0, 512) // of most files it is enough
-	for len(b) <= MaxRead {
+	for len(b) <= maxRead {
 		b = slices.Grow(b, 1)
-		n, err := unix.Read(fd, b[len(b):min(cap(b), MaxRead+1)])
+		n, err := unix.Read(fd, b[len(b):min(cap(b), maxRead+1)])
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -130,7 +130,7 @@ func Read(dir, file string) (string, error) {
 		}
 		b = b[:len(b)+n]
 	}
-	return string(b[:bytes.LastIndexByte(b[:MaxRead], '\n')+1]), &os.PathError{Op: "read", Path: path, Err: ErrTooLong}
+	return string(b[:bytes.LastIndexByte(b[:maxRead], '\n')+1]), &os.PathError{Op: "read", Path: path, Err: ErrTooLong}
 }
 
 // Once is Read that reads each file once: for several questions about one moment.
@@ -156,9 +156,9 @@ var v1 = [...]string{
 	"rdma", "misc", "systemd",
 }
 
-// HierarchyOf are the controllers of the hierarchy of version 1 that a group is in, by
+// hierarchyOf are the controllers of the hierarchy of version 1 that a group is in, by
 // the place where hosts mount it. None are version 2's, and those of a group elsewhere.
-func HierarchyOf(dir string) []string {
+func hierarchyOf(dir string) []string {
 	rel, ok := pathname.Rel(dir, Root)
 	if !ok || allV2() {
 		return nil
@@ -178,7 +178,7 @@ var allV2 = sync.OnceValue(func() bool { return Version(Root) == 2 })
 // whose name it begins with. Looking for what cannot be there costs each start and
 // delete dozens of system calls.
 func CanHave(dir, file string) bool {
-	list := HierarchyOf(dir)
+	list := hierarchyOf(dir)
 	controller, _, _ := strings.Cut(file, ".")
 	return list == nil || slices.Contains(list, controller)
 }
@@ -187,7 +187,7 @@ func CanHave(dir, file string) bool {
 // version 2 one empty name. There is none in a hierarchy of version 2 that has no controllers,
 // beside those of version 1.
 func Counting(dir string) []string {
-	switch list := HierarchyOf(dir); {
+	switch list := hierarchyOf(dir); {
 	case list != nil:
 		return list
 	case strings.HasPrefix(dir, Root+"/unified/") && !allV2():

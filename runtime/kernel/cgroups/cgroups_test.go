@@ -100,7 +100,7 @@ func TestParse(t *testing.T) {
 func TestRead(t *testing.T) {
 	root := tree(t, map[string]string{
 		"v2/cgroup.controllers": "cpu memory\n", "v2/cgroup.procs": "7\n12\n0\n",
-		"large/cgroup.procs": strings.Repeat("1234567\n", MaxRead/8) + "9999999\n",
+		"large/cgroup.procs": strings.Repeat("1234567\n", maxRead/8) + "9999999\n",
 	})
 	if got, err := Controllers(root + "/v2"); err != nil || !slices.Equal(got, []string{"cpu", "memory"}) {
 		t.Errorf("%q, %v", got, err)
@@ -111,7 +111,7 @@ func TestRead(t *testing.T) {
 	if got, err := Procs(root + "/v2"); err != nil || !slices.Equal(got, []int{7, 12}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if got, err := Procs(root + "/large"); err != nil || len(got) != MaxRead/8 || got[len(got)-1] != 1234567 {
+	if got, err := Procs(root + "/large"); err != nil || len(got) != maxRead/8 || got[len(got)-1] != 1234567 {
 		t.Errorf("%d processes, %v", len(got), err)
 	}
 	if _, err := Read(root+"/large", "cgroup.procs"); !errors.Is(err, ErrTooLong) {
@@ -161,10 +161,10 @@ func TestCanHave(t *testing.T) {
 // TestReadBounds: files of no size, of more than one read, and of more than is read.
 func TestReadBounds(t *testing.T) {
 	dir := t.TempDir()
-	long := strings.Repeat("12345\n", MaxRead/6+10)
+	long := strings.Repeat("12345\n", maxRead/6+10)
 	for name, c := range map[string]struct{ text, want string }{
-		"empty": {"", ""}, "short": {"max\n", "max\n"}, "whole": {long[:MaxRead-4], long[:MaxRead-4]}, "exact": {long[:MaxRead], long[:MaxRead]},
-		"longer": {long, long[:strings.LastIndexByte(long[:MaxRead], '\n')+1]},
+		"empty": {"", ""}, "short": {"max\n", "max\n"}, "whole": {long[:maxRead-4], long[:maxRead-4]}, "exact": {long[:maxRead], long[:maxRead]},
+		"longer": {long, long[:strings.LastIndexByte(long[:maxRead], '\n')+1]},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)

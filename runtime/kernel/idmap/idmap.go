@@ -80,7 +80,7 @@ func checkEngines(pool Pool, ms []specs.LinuxIDMapping) error {
 		if overlap(e.HostID, e.Size, pool.First, pool.Count) {
 			return errors.New("reaches into agentjail's own pool (policy: userns.pool)")
 		}
-		if overlap(e.HostID, e.Size, ReservedFirst, ReservedSize) {
+		if overlap(e.HostID, e.Size, ReservedFirst, reservedSize) {
 			return errors.New("reaches into ids that no process may have")
 		}
 	}
@@ -194,7 +194,7 @@ func without(ms []specs.LinuxIDMapping, id uint32) []specs.LinuxIDMapping {
 func (m Map) Spare() uint32 {
 	id := m.spare()
 	if m.Block < 0 || m.HasHostUID(id) || m.HasHostGID(id) {
-		return ReservedFirst + ReservedSize - 1
+		return ReservedFirst + reservedSize - 1
 	}
 	return id
 }

@@ -27,14 +27,14 @@ func ForMount(jail []specs.LinuxIDMapping, owners ...Pair) (ms []specs.LinuxIDMa
 		}
 		ms = append(ms, specs.LinuxIDMapping{ContainerID: o.Disk, HostID: host, Size: 1})
 		cuts[o.Jail] = true
-		if own := ReservedFirst + o.Jail; o.Jail < ReservedSize && !onDisk(owners, own) {
+		if own := ReservedFirst + o.Jail; o.Jail < reservedSize && !onDisk(owners, own) {
 			free = append(free, own)
 		}
 	}
 	rest := ms
 	for _, o := range owners {
 		n := o.Disk - ReservedFirst
-		if o.Disk < ReservedFirst || n >= ReservedSize || cuts[n] {
+		if o.Disk < ReservedFirst || n >= reservedSize || cuts[n] {
 			continue
 		}
 		cuts[n] = true
@@ -62,7 +62,7 @@ func reservedHigh(jail []specs.LinuxIDMapping, e specs.LinuxIDMapping, cuts map[
 	for i := range e.Size {
 		n := (e.HostID + i) % RangeSize
 		_, known := lookup(jail, n)
-		if !known && n < ReservedSize && !cuts[n] && !cuts[e.ContainerID+i] {
+		if !known && n < reservedSize && !cuts[n] && !cuts[e.ContainerID+i] {
 			out = append(out, specs.LinuxIDMapping{ContainerID: ReservedFirst + n, HostID: e.HostID + i, Size: 1})
 			cuts[n] = true
 		}
@@ -76,7 +76,7 @@ func onDisk(owners []Pair, id uint32) bool {
 
 // reserved maps a range of the jail's to reserved ids, without the cuts.
 func reserved(e specs.LinuxIDMapping, cuts map[uint32]bool) []specs.LinuxIDMapping {
-	first, end := uint64(e.ContainerID), min(uint64(e.ContainerID)+uint64(e.Size), ReservedSize)
+	first, end := uint64(e.ContainerID), min(uint64(e.ContainerID)+uint64(e.Size), reservedSize)
 	var at []uint64
 	for c := range cuts {
 		if uint64(c) >= first && uint64(c) < end {

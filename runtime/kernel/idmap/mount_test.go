@@ -58,7 +58,7 @@ func TestForMount(t *testing.T) {
 			t.Errorf("%d: %v\n%s", owner, ok, Text(got))
 		}
 		host, _ = high.HostUID(other)
-		if disk, known := reverse(got, host); !known || disk < reserved || disk >= reserved+ReservedSize {
+		if disk, known := reverse(got, host); !known || disk < reserved || disk >= reserved+reservedSize {
 			t.Errorf("%d beside %d has %d on the disk", other, owner, disk)
 		}
 	}
@@ -113,16 +113,16 @@ func TestForMountIsBijective(t *testing.T) {
 			for _, o := range owners {
 				own = own || e.ContainerID == o.Disk && e.Size == 1
 			}
-			if !own && (e.ContainerID < reserved || uint64(e.ContainerID)+uint64(e.Size) > reserved+ReservedSize) {
+			if !own && (e.ContainerID < reserved || uint64(e.ContainerID)+uint64(e.Size) > reserved+reservedSize) {
 				t.Fatalf("%v of %v: ids on the disk that are not reserved:\n%s", owners, jail, Text(got))
 			}
 		}
 		want := uint64(0)
 		for _, e := range jail {
-			want += max(min(uint64(e.ContainerID)+uint64(e.Size), ReservedSize), uint64(e.ContainerID)) - uint64(e.ContainerID)
+			want += max(min(uint64(e.ContainerID)+uint64(e.Size), reservedSize), uint64(e.ContainerID)) - uint64(e.ContainerID)
 		}
 		for _, o := range owners {
-			if o.Jail >= ReservedSize {
+			if o.Jail >= reservedSize {
 				want++
 			}
 		}

@@ -16,7 +16,7 @@ const RangeSize = 1 << 16
 // foreign images and the usual range of Podman's --userns=auto.
 const (
 	ReservedFirst = 0x7fff0000
-	ReservedSize  = RangeSize - 1
+	reservedSize  = RangeSize - 1
 )
 
 // Pool is a run of host ids, divided into blocks of RangeSize.

@@ -204,18 +204,5 @@ func (p Place) Open(id string) (*Jail, error) {
 	return nil, fmt.Errorf("%q is the beginning of %d jails' ids: say more of it", id, len(prefix))
 }
 
-// Append appends to the journal of a jail that exists, for a program that knows its id or key: the
-// collector, a helper's owner. Nothing is written for a jail whose journal is off: ErrNone.
-func (p Place) Append(key string, events ...Event) error {
-	b, err := p.Store.Brief(key)
-	if err != nil {
-		return err
-	}
-	if b.Journal == "" {
-		return ErrNone
-	}
-	return Of(b).Log().Append(events...)
-}
-
 // Name distinguishes a jail from others with the same id: ID@TIME.
 func (j *Jail) Name() string { return j.ID + "@" + j.Born.Format(born) }

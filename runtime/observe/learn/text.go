@@ -10,11 +10,11 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// Dir is where lists of calls are kept by convention (seccomp.only).
-const Dir = "/etc/agentjail/seccomp"
+// profileDir is where lists of calls are kept by convention (seccomp.only).
+const profileDir = "/etc/agentjail/seccomp"
 
 // File is where a profile's list of calls goes by convention.
-func (r *Result) File() string { return path.Join(Dir, r.Name+".json") }
+func (r *Result) File() string { return path.Join(profileDir, r.Name+".json") }
 
 // PolicyText is what to write into the policy.
 func (r *Result) PolicyText(file string) string {

@@ -43,10 +43,10 @@ func (c Change) String() string { return c.Kind + " " + printable.Line(c.Path, 0
 // the jail's layer.
 type Below func(path string) bool
 
-// List lists the content of a jail's ephemeral layer, in order. below distinguishes changed files
+// list lists the content of a jail's ephemeral layer, in order. below distinguishes changed files
 // from new ones. What was last changed before since was there before the jail ran: agentjail made
 // it (package rootfs).
-func List(ctx context.Context, layer *os.File, below Below, since time.Time) ([]Change, error) {
+func list(ctx context.Context, layer *os.File, below Below, since time.Time) ([]Change, error) {
 	out := []Change{}
 	err := walk(ctx, int(layer.Fd()), func(e entry) error {
 		if e.later(since) {
@@ -86,8 +86,8 @@ func isOpaque(fd int) bool {
 	return false
 }
 
-// Layers reports by an overlay's lower layers, the topmost first, whether the image has a path.
-func Layers(layers []*os.File) Below {
+// layersBelow reports by an overlay's lower layers, the topmost first, whether the image has a path.
+func layersBelow(layers []*os.File) Below {
 	return func(name string) bool {
 		for _, l := range layers {
 			found, hidden := lookup(int(l.Fd()), name)

@@ -85,7 +85,7 @@ func TestList(t *testing.T) {
 	layers, upper, merged := overlay(t)
 	change(t, merged.Name())
 	list := func(below Below) string {
-		got, err := List(t.Context(), upper, below, time.Time{})
+		got, err := list(t.Context(), upper, below, time.Time{})
 		must(t, err)
 		var out []string
 		for _, c := range got {
@@ -95,7 +95,7 @@ func TestList(t *testing.T) {
 		return strings.Join(out, " ")
 	}
 	want := "A/again C/etc C/etc/hosts C/etc/passwd D/etc/shadow D/gone A/hidden A/link C/old A/old/new A/pipe"
-	if got := list(Layers(layers)); got != want {
+	if got := list(layersBelow(layers)); got != want {
 		t.Errorf("%s\nnot\n%s", got, want)
 	}
 	// Without the layers, what was replaced counts as made.
@@ -110,7 +110,7 @@ func TestListEnds(t *testing.T) {
 	change(t, merged.Name())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := List(ctx, upper, func(string) bool { return false }, time.Time{}); !errors.Is(err, context.Canceled) {
+	if _, err := list(ctx, upper, func(string) bool { return false }, time.Time{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -129,7 +129,7 @@ func TestExport(t *testing.T) {
 	big.Close()
 	var out bytes.Buffer
 	var left []string
-	must(t, Export(t.Context(), &out, merged, ids, func(path, _ string) { left = append(left, path) }))
+	must(t, export(t.Context(), &out, merged, ids, func(path, _ string) { left = append(left, path) }))
 	got := map[string]*tar.Header{}
 	r := tar.NewReader(&out)
 	for {

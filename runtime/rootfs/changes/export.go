@@ -31,10 +31,10 @@ type exporter struct {
 	warn  func(path, why string)
 }
 
-// Export writes a jail's whole root as a tar archive, with owners as the jail has them: the
+// export writes a jail's whole root as a tar archive, with owners as the jail has them: the
 // output of `docker export` for a container without a user namespace. root is the overlay without
 // the mounts in the jail. Export calls warn for each file that it left out.
-func Export(ctx context.Context, out io.Writer, root *os.File, ids idmap.Map, warn func(path, why string)) error {
+func export(ctx context.Context, out io.Writer, root *os.File, ids idmap.Map, warn func(path, why string)) error {
 	x := &exporter{ids: ids, out: tar.NewWriter(out), links: map[uint64]string{}, warn: warn}
 	if err := walk(ctx, int(root.Fd()), x.add); err != nil {
 		return err

@@ -57,7 +57,7 @@ func TestPrepared(t *testing.T) {
 	both := func(want ...Change) {
 		t.Helper()
 		got, _, err := First(t.Context(), layer, none, since, 100)
-		all, lerr := List(t.Context(), layer, none, since)
+		all, lerr := list(t.Context(), layer, none, since)
 		slices.SortFunc(all, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 		if err != nil || lerr != nil || !slices.Equal(got, want) || !slices.Equal(all, want) {
 			t.Errorf("%v, %v, %v, %v, want %v", got, err, all, lerr, want)

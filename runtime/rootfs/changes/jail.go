@@ -26,20 +26,20 @@ func OfJail(ctx context.Context, s state.Store, j *state.Jail) ([]Change, error)
 	}
 	defer closeAll(layers)
 	if len(layers) > 0 {
-		below = Layers(layers)
+		below = layersBelow(layers)
 	}
-	return List(ctx, layer, below, s.FirstAt(j.Key))
+	return list(ctx, layer, below, s.FirstAt(j.Key))
 }
 
 // ExportJail writes a running jail's root as a tar archive, with the jail's owners. warn is as of
-// Export.
+// export.
 func ExportJail(ctx context.Context, out io.Writer, j *state.Jail, warn func(path, why string)) error {
 	root, err := rootfs.OpenAttached(j.EngineRoot, j.EngineRootDev)
 	if err != nil {
 		return noView(j, err)
 	}
 	defer root.Close()
-	return Export(ctx, out, root, j.IDs, warn)
+	return export(ctx, out, root, j.IDs, warn)
 }
 
 // noView reports why there is nothing to look at.

@@ -43,8 +43,8 @@ func TakesValue(name string) (value, own bool) {
 	return own || slices.Contains(valued, name), own
 }
 
-// Read splits a command line without the program's name. Unknown options are left to the delegate.
-func Read(args []string) Call {
+// read splits a command line without the program's name. Unknown options are left to the delegate.
+func read(args []string) Call {
 	c := Call{Config: policy.DefaultPath}
 	for i := 0; i < len(args); i++ {
 		a := args[i]
@@ -101,7 +101,7 @@ func Exec(argv []string, policyName string, own func(verb string) bool) error {
 	if policyName == "" {
 		return nil // only a [policies.NAME] can pass through
 	}
-	c := Read(argv[1:])
+	c := read(argv[1:])
 	if own(c.Verb) {
 		return nil
 	}
@@ -118,7 +118,7 @@ func Exec(argv []string, policyName string, own func(verb string) bool) error {
 // Run is Exec for a process that continues: it runs the delegate with these standard files to its
 // end, and returns its exit status. done is false where Exec returns nil.
 func Run(args []string, policyName string, stdio [3]*os.File) (status int, done bool, err error) {
-	c := Read(args)
+	c := read(args)
 	d, err := c.delegate(policyName)
 	if err != nil {
 		return 1, true, fmt.Errorf("passing %s on: %w", c.Verb, err)
@@ -149,7 +149,7 @@ func (c Call) delegate(policyName string) (*delegate.Runtime, error) {
 	}
 	d, err := delegate.Choose(p.Delegate, store.Root)
 	if err == nil && c.Loud() {
-		Warn(c.Warning(), c)
+		warn(c.Warning(), c)
 	}
 	return d, err
 }

@@ -42,7 +42,7 @@ func TestRead(t *testing.T) {
 		if c.line == "--config" {
 			c.want.Config = ""
 		}
-		if got := Read(words(c.line)); !reflect.DeepEqual(got, c.want) {
+		if got := read(words(c.line)); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s\n got %+v\nwant %+v", c.line, got, c.want)
 		}
 	}
@@ -59,7 +59,7 @@ func TestTell(t *testing.T) {
 	} {
 		log := filepath.Join(t.TempDir(), "log")
 		c := Call{Verb: "run", ID: "a\n\"b", Log: log, LogFormat: format}
-		Warn(c.Warning(), c)
+		warn(c.Warning(), c)
 		text, err := os.ReadFile(log)
 		if err != nil {
 			t.Fatal(err)

@@ -14,11 +14,11 @@ import (
 	"agentjail.dev/runtime/kernel/printable"
 )
 
-// Warn writes a warning where the caller looks: to the engine's log, or to a terminal. Without
+// warn writes a warning where the caller looks: to the engine's log, or to a terminal. Without
 // either, standard error is a pipe of the caller, and must hold the delegate's output and nothing
 // else (the delegate's own tests compare it): then the warning goes to the host's log, and to
 // standard error only if there is none.
-func Warn(msg string, c Call) {
+func warn(msg string, c Call) {
 	msg = printable.Line(msg, 1024)
 	line := "agentjail: warning: " + strings.TrimPrefix(msg, "agentjail: ") + "\n"
 	switch {

@@ -91,7 +91,7 @@ func (s Set) Check() error {
 		for _, h := range c.Hosts {
 			key := h + " " + strings.ToLower(header)
 			if c.ForSSH() {
-				if key = Server(c.Endpoint(h)); len(c.Repositories) > 0 {
+				if key = serverName(c.Endpoint(h)); len(c.Repositories) > 0 {
 					continue // there may be a key for each
 				}
 				header = "of ssh"

@@ -17,8 +17,8 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// SSHPort is the default port of an ssh host.
-const SSHPort = 22
+// sshPort is the default port of an ssh host.
+const sshPort = 22
 
 // HostKeyFile is the file of the key by which a jail recognises its helper as the ssh server, in
 // the jail's directory of state. Only root can read it.
@@ -45,12 +45,12 @@ func (c Spec) Endpoint(host string) (name string, port uint16) {
 			return name, n
 		}
 	}
-	return name, SSHPort
+	return name, sshPort
 }
 
-// Server returns an endpoint in the form of known_hosts(5).
-func Server(name string, port uint16) string {
-	if port == SSHPort {
+// serverName returns an endpoint in the form of known_hosts(5).
+func serverName(name string, port uint16) string {
+	if port == sshPort {
 		return name
 	}
 	return "[" + name + "]:" + strconv.Itoa(int(port))
@@ -116,7 +116,7 @@ func (c Spec) HostKeys(host string) ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.KnownHosts, err)
 	}
-	server := Server(c.Endpoint(host))
+	server := serverName(c.Endpoint(host))
 	keys := hostKeys(string(text), server)
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%s has no key of %s (remedy: add the one that the server's owner publishes; patterns and certificate authorities are not read)", c.KnownHosts, server)
@@ -176,7 +176,7 @@ func (s Set) Servers() []string {
 	for _, name := range s.Names() {
 		if c := s[name]; c.ForSSH() {
 			for _, h := range c.Hosts {
-				out = append(out, Server(c.Endpoint(h)))
+				out = append(out, serverName(c.Endpoint(h)))
 			}
 		}
 	}

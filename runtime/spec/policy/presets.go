@@ -12,12 +12,12 @@ import (
 	"agentjail.dev/runtime/spec/netrules/presets"
 )
 
-// PresetDir is the administrator's directory of presets (network.allow = ["@NAME"]), as NAME.txt.
-const PresetDir = "/etc/agentjail/presets"
+// presetDir is the administrator's directory of presets (network.allow = ["@NAME"]), as NAME.txt.
+const presetDir = "/etc/agentjail/presets"
 
 // source knows the presets of this host: files of root's alone.
 func source() netrules.Presets {
-	return &presets.Source{Dir: roots(PresetDir), Root: roots("/"), Home: "root"}
+	return &presets.Source{Dir: roots(presetDir), Root: roots("/"), Home: "root"}
 }
 
 // roots is a directory of which only files are opened that only root can have written.

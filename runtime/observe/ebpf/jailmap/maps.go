@@ -135,5 +135,5 @@ func About(ns *os.File) (number, owner uint32, err error) {
 	return uint32(st.Ino), owner, nil
 }
 
-// Device is a device number of mountinfo as the kernel has it (MKDEV).
-func Device(major, minor uint32) uint32 { return major<<20 | minor&(1<<20-1) }
+// device is a device number of mountinfo as the kernel has it (MKDEV).
+func device(major, minor uint32) uint32 { return major<<20 | minor&(1<<20-1) }

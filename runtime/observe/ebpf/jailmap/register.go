@@ -44,7 +44,7 @@ func (r Registry) Register(dir, key string, pid int, block []string, devices []u
 	e := Entry{Owner: owner, Block: bits}
 	// The time is taken now rather than when create began: files staged since then are not the
 	// jail's, and nothing of the image has run.
-	if e.Born, err = Now(); err != nil {
+	if e.Born, err = now(); err != nil {
 		return err
 	}
 	if slices.Contains(block, "exec") {
@@ -106,7 +106,7 @@ func MountedDevices(bound []string, mounts []mountinfo.Mount) []uint32 {
 		major, minor, _ := strings.Cut(m.Dev, ":")
 		x, err1 := strconv.ParseUint(major, 10, 12)
 		y, err2 := strconv.ParseUint(minor, 10, 20)
-		if d := Device(uint32(x), uint32(y)); errors.Join(err1, err2) == nil && !slices.Contains(out, d) {
+		if d := device(uint32(x), uint32(y)); errors.Join(err1, err2) == nil && !slices.Contains(out, d) {
 			out = append(out, d)
 		}
 	}

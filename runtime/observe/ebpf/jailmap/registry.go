@@ -42,9 +42,9 @@ type Entry struct {
 	Devices []uint32 `json:"devices,omitempty"`
 }
 
-// Now is the time as the kernel sets it on files that change: that of the last tick, so that no
+// now is the time as the kernel sets it on files that change: that of the last tick, so that no
 // change comes before it.
-func Now() (int64, error) {
+func now() (int64, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t); err != nil {
 		return 0, fmt.Errorf("the time of files: %w", err)

@@ -57,10 +57,10 @@ func entry(t *testing.T, m *ebpf.Map, number uint32) (v Value, ok bool) {
 func TestRegistry(t *testing.T) {
 	r, m := pinned(t)
 	const number = 4026532215
-	if err := r.Add(number, "pause", Entry{Owner: 300000, Born: 10, Devices: []uint32{Device(8, 1)}}); err != nil {
+	if err := r.Add(number, "pause", Entry{Owner: 300000, Born: 10, Devices: []uint32{device(8, 1)}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Add(number, "work", Entry{Owner: 300000, Born: 20, Block: 1 << 10, Devices: []uint32{Device(8, 1), Device(8, 2)}}); err != nil {
+	if err := r.Add(number, "work", Entry{Owner: 300000, Born: 20, Block: 1 << 10, Devices: []uint32{device(8, 1), device(8, 2)}}); err != nil {
 		t.Fatal(err)
 	}
 	v, ok := entry(t, m, number)

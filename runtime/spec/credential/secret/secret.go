@@ -1,5 +1,5 @@
 // Package secret is a value that is never shown: code that prints, marshals or logs it gets
-// Redacted in its place. Only Reveal returns the value itself.
+// redacted in its place. Only Reveal returns the value itself.
 package secret
 
 import (
@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Redacted is printed in a value's place.
-const Redacted = "[redacted]"
+// redacted is printed in a value's place.
+const redacted = "[redacted]"
 
 // A Value is a secret. The zero value is empty.
 type Value struct{ text []byte }
@@ -26,16 +26,16 @@ func (v Value) Empty() bool { return len(v.text) == 0 }
 func (v Value) Wipe() { clear(v.text) }
 
 // String returns Redacted.
-func (v Value) String() string { return Redacted }
+func (v Value) String() string { return redacted }
 
 // GoString returns Redacted.
-func (v Value) GoString() string { return Redacted }
+func (v Value) GoString() string { return redacted }
 
 // Format prints Redacted for every verb.
-func (v Value) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, Redacted) }
+func (v Value) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
 
 // MarshalText returns Redacted, for JSON and other formats.
-func (v Value) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
+func (v Value) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // MarshalJSON returns Redacted as JSON.
-func (v Value) MarshalJSON() ([]byte, error) { return []byte(`"` + Redacted + `"`), nil }
+func (v Value) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }

@@ -87,7 +87,7 @@ func (s *Source) Preset(name string) ([]string, error) {
 	}
 	tool, ok := tools[name]
 	if !ok {
-		return nil, fmt.Errorf("there is none (remedy: one of %s, or a file %s.txt in the directory of presets)", strings.Join(Names(), ", "), name)
+		return nil, fmt.Errorf("there is none (remedy: one of %s, or a file %s.txt in the directory of presets)", strings.Join(names(), ", "), name)
 	}
 	h := &host{Source: s}
 	urls := tool.urls(h)
@@ -101,8 +101,8 @@ func (s *Source) Preset(name string) ([]string, error) {
 	return out, err
 }
 
-// Names lists the presets that this package knows, the tools' too.
-func Names() []string {
+// names lists the presets that this package knows, the tools' too.
+func names() []string {
 	files, _ := fs.Glob(embedded, "*.txt")
 	out := slices.Collect(maps.Keys(tools))
 	for _, f := range files {

@@ -11,7 +11,7 @@ import (
 
 // TestEmbedded: every file of this package parses, and names no registry of packages by its usual words.
 func TestEmbedded(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range names() {
 		if _, ok := tools[name]; ok {
 			continue
 		}
