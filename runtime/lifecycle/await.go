@@ -16,7 +16,7 @@ import (
 // first and the others from there, for which it must have power over that process. No process in a
 // jail has power over the init step. Before the init step the process is still the delegate's own,
 // with at most one filter, and the delegate's `start` does not wait for its end either. The step
-// adds a second filter. dir is the directory of the step's copies.
+// adds the inner filter. dir is the directory of the step's copies.
 //
 // awaitProgram polls: no event reports that a process becomes another program but inotify on the
 // program's file, and closing that takes 20 ms (a grace period of SRCU). The step needs some

@@ -344,7 +344,7 @@ func (m *maker) refused(e *journal.Event) {
 	if at == len(m.r.Denied) {
 		d := Denial{
 			Kind: e.Kind.String(), What: what, Rule: cmp.Or(e.Rule, e.Decided()), Reason: e.Reason, Remedy: e.Remedy, First: e.When(),
-			Blocked: e.Kind == journal.Ring0Passed,
+			RingPassed: e.Kind == journal.Ring0Passed,
 		}
 		if ring := m.ring(e.Ring); ring != nil {
 			d.Ring = ring.Name
@@ -387,8 +387,8 @@ func (m *maker) finish(events []journal.Event) {
 		r.Seconds = until.Sub(r.Began).Seconds()
 	}
 	slices.SortStableFunc(r.Denied, func(a, b Denial) int {
-		if a.Blocked != b.Blocked {
-			return map[bool]int{true: -1, false: 1}[a.Blocked]
+		if a.RingPassed != b.RingPassed {
+			return map[bool]int{true: -1, false: 1}[a.RingPassed]
 		}
 		return cmp.Compare(b.Count, a.Count)
 	})

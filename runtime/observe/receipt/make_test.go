@@ -124,7 +124,7 @@ func TestDenialsAreBounded(t *testing.T) {
 	if want := 2*3*maxGroups + 2; total != want || len(r.Denied) > maxGroups+10 {
 		t.Errorf("%d denied in %d groups, want %d", total, len(r.Denied), want)
 	}
-	if !r.Denied[0].Blocked {
+	if !r.Denied[0].RingPassed {
 		t.Errorf("the loudest is not the first: %+v", r.Denied[0])
 	}
 	if len(r.Events) > maxEvents || r.Omitted == 0 || r.Events[len(r.Events)-1].Kind != journal.JailTeardown.String() {

@@ -171,14 +171,14 @@ func (r *Receipt) denials() part {
 		p.add("nothing, as far as the journal knows")
 	}
 	for _, d := range r.Denied {
-		l := row{Cells: []string{strconv.Itoa(d.Count) + " x", d.Kind + ": " + d.What}, Loud: d.Blocked}
+		l := row{Cells: []string{strconv.Itoa(d.Count) + " x", d.Kind + ": " + d.What}, Loud: d.RingPassed}
 		note := func(name, value string) {
 			if value != "" {
 				l.Notes = append(l.Notes, name+value)
 			}
 		}
 		note("", d.Ring)
-		if d.Blocked {
+		if d.RingPassed {
 			note("", "PASSED the outer rings: an inner one refused it")
 		}
 		note("rule: ", d.Rule)

@@ -166,16 +166,17 @@ type Lost struct {
 
 // A Denial is what was refused, of one kind and rule.
 type Denial struct {
-	Kind    string    `json:"kind"`
-	Ring    string    `json:"ring,omitempty"`
-	What    string    `json:"what"`
-	Rule    string    `json:"rule,omitempty"`
-	Reason  string    `json:"reason,omitempty"`
-	Remedy  string    `json:"remedy,omitempty"`
-	Count   int       `json:"count"`
-	First   time.Time `json:"first"`
-	Last    time.Time `json:"last"`
-	Blocked bool      `json:"ringPassed,omitempty"` // an inner wall had to hold it: the loudest kind
+	Kind   string    `json:"kind"`
+	Ring   string    `json:"ring,omitempty"`
+	What   string    `json:"what"`
+	Rule   string    `json:"rule,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	Remedy string    `json:"remedy,omitempty"`
+	Count  int       `json:"count"`
+	First  time.Time `json:"first"`
+	Last   time.Time `json:"last"`
+	// RingPassed: a filter of ring 0 let it pass, and an eBPF program refused it. It is shown first.
+	RingPassed bool `json:"ringPassed,omitempty"`
 }
 
 // Used is what the jail used.
