@@ -31,9 +31,9 @@ const nftTable = "agentjail"
 // nftExpr is one expression of a rule: only the fields of its kind are set.
 type nftExpr struct {
 	kind string // "meta", "cmp", "payload", "bitwise", "immediate", "redir", "reject", "dynset", "lookup"
-	// key is, for meta, unix.NFT_META_*; reject: unix.NFT_REJECT_*; payload: unix.NFT_PAYLOAD_*, 0 is
-	// the network header; cmp: unix.NFT_CMP_*; dynset: unix.NFT_DYNSET_OP_*; lookup: 1 for what is not
-	// in the set.
+	// key is, for meta, unix.NFT_META_*; reject: unix.NFT_REJECT_*; payload: unix.NFT_PAYLOAD_*, 0
+	// is the network header; cmp: unix.NFT_CMP_*; dynset: unix.NFT_DYNSET_OP_*; lookup: 1 for what
+	// is not in the set.
 	key     uint32
 	data    []byte        // cmp: compared with this; bitwise: the mask; immediate: what is loaded, in place of a verdict
 	reg     uint32        // payload: where it goes, 0 is NFT_REG_1, which all others work on

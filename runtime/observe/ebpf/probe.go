@@ -18,8 +18,8 @@ type Ability string
 // Abilities.
 const (
 	Blocks Ability = "blocks" // programs refuse what jails request, and report it
-	// Watches: they only report executed programs and OOM kills, and refused system calls at a cost for
-	// the whole machine.
+	// Watches: they only report executed programs and OOM kills, and refused system calls at a cost
+	// for the whole machine.
 	Watches Ability = "watches"
 	Absent  Ability = "absent"
 )

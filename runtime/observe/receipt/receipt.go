@@ -175,7 +175,8 @@ type Denial struct {
 	Count  int       `json:"count"`
 	First  time.Time `json:"first"`
 	Last   time.Time `json:"last"`
-	// RingPassed: a filter of ring 0 let it pass, and an eBPF program refused it. It is shown first.
+	// RingPassed: a filter of ring 0 let it pass, and an eBPF program refused it. It is shown
+	// first.
 	RingPassed bool `json:"ringPassed,omitempty"`
 }
 

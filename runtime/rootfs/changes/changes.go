@@ -86,7 +86,8 @@ func isOpaque(fd int) bool {
 	return false
 }
 
-// layersBelow reports by an overlay's lower layers, the topmost first, whether the image has a path.
+// layersBelow reports by an overlay's lower layers, the topmost first, whether the image has a
+// path.
 func layersBelow(layers []*os.File) Below {
 	return func(name string) bool {
 		for _, l := range layers {
