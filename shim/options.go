@@ -73,7 +73,8 @@ func (n name) check() error {
 	if n.policy != "" && (len(n.policy) > 64 || !policyName.MatchString(n.policy)) {
 		return fmt.Errorf("policy %q: not the name of one (a file is the option config)", n.policy)
 	}
-	if n.config != "" && (!filepath.IsAbs(n.config) || filepath.Clean(n.config) != n.config || strings.ContainsAny(n.config, ":\x00\n")) {
+	if n.config != "" && (!filepath.IsAbs(n.config) || filepath.Clean(n.config) != n.config ||
+		strings.ContainsAny(n.config, ":\x00\n")) {
 		return fmt.Errorf("policy file %q: must be a clean absolute path without a colon", n.config)
 	}
 	return nil

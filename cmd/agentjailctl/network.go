@@ -45,7 +45,8 @@ func networkCommand() *cli.Command {
 // namedJail returns the jail that a call's CONTAINER names, whose network is by name.
 func namedJail(c *cli.Context, args int) (state.Store, *state.Jail, error) {
 	if c.NArg() != args {
-		return state.Store{}, nil, usage("%s needs %s: see `agentjail network %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
+		return state.Store{}, nil, usage("%s needs %s: see `agentjail network %s --help`", c.Command.Name, c.Command.ArgsUsage,
+			c.Command.Name)
 	}
 	store, j, err := existingJail(c, c.Args().First())
 	if err != nil {
@@ -183,7 +184,13 @@ func printEvent(c *cli.Context, e decisions.Event) error {
 	if e.What == decisions.Publish {
 		to = "from"
 	}
-	for _, part := range [][2]string{{"by", e.Rule}, {to, e.Address}, {"with", e.Credential}, {"because", e.Reason}, {"remedy:", e.Remedy}} {
+	for _, part := range [][2]string{
+		{"by", e.Rule},
+		{to, e.Address},
+		{"with", e.Credential},
+		{"because", e.Reason},
+		{"remedy:", e.Remedy},
+	} {
 		if part[1] != "" {
 			fmt.Fprintf(&b, " %s %s", part[0], part[1])
 		}

@@ -107,7 +107,8 @@ func pending(c *cli.Context) error {
 		return printJSON(c, waitingJSON{j.ID, append([]network.Waiting{}, waiting...)})
 	}
 	for _, w := range waiting {
-		fmt.Fprintf(c.App.Writer, "%s:%d waits %d s more: agentjail network allow %s %s:%d\n", w.Name, w.Port, w.Left, j.ID, w.Name, w.Port)
+		fmt.Fprintf(c.App.Writer, "%s:%d waits %d s more: agentjail network allow %s %s:%d\n", w.Name, w.Port, w.Left, j.ID,
+			w.Name, w.Port)
 	}
 	return nil
 }

@@ -58,15 +58,21 @@ agentjail's.
 			&cli.BoolFlag{Name: "direct", Usage: "an agent writes to workspaces at once; by default it writes to a view where that can be made"},
 			&cli.StringFlag{Name: "view", Usage: "go on in the view `NAME` of the first workspace, or make it"},
 			&cli.BoolFlag{Name: "read-only", Usage: "workspaces can only be read"},
-			&cli.StringFlag{Name: "agent", Usage: "run the agent `NAME` (" + strings.Join(agents.Names(), ", ") + ", or a preset in " + agents.DefaultDir + ") with the arguments"},
+			&cli.StringFlag{Name: "agent", Usage: "run the agent `NAME` (" + strings.Join(agents.Names(), ", ") + ", or a preset in " +
+				agents.DefaultDir + ") with the arguments"},
 			&cli.StringFlag{Name: "home", Usage: "the agent's `HOME`: kept for the project (default), empty, or reset"},
 			&cli.StringFlag{Name: "key", Usage: "the agent's key is in `FILE`, which only root can read"},
-			&cli.StringSliceFlag{Name: "volume", Aliases: []string{"v"}, Usage: "mount the directory or file SRC at DST, as `SRC:DST[:ro]`"},
+			&cli.StringSliceFlag{
+				Name: "volume", Aliases: []string{"v"},
+				Usage: "mount the directory or file SRC at DST, as `SRC:DST[:ro]`",
+			},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`, [policies.NAME] of the policy file"},
-			&cli.StringFlag{Name: "boundary", Usage: "run in the sandbox `NAME`, with a kernel of its own: " + strings.Join(boundaries(), ", ")},
+			&cli.StringFlag{Name: "boundary", Usage: "run in the sandbox `NAME`, with a kernel of its own: " +
+				strings.Join(boundaries(), ", ")},
 			&cli.StringFlag{Name: "config", Usage: "policy `FILE`; only root may be able to write it"},
-			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + strings.Join(policy.AnnotationNames(), ", ")},
+			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " +
+				strings.Join(policy.AnnotationNames(), ", ")},
 			&cli.StringSliceFlag{Name: "allow", Usage: "allow connections to `NAME[:PORT,...]`, instead of policy's names"},
 			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "publish a port of the jail, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
 			&cli.DurationFlag{Name: "timeout", Usage: "end the command after `TIME` (90s, 10m), by SIGTERM and ten seconds later by SIGKILL; the status is 124"},

@@ -21,7 +21,8 @@ import (
 func root(p *pass) {
 	_, size := p.pol.Root.Layer()
 	if p.pol.Root.OnDisk() && p.f.Host.Rootless {
-		p.addRefusal(refusal.New(refusal.Workspace, "a rootless engine cannot make a file system on disk").About("root.backing = %q", policy.RootDisk).
+		p.addRefusal(refusal.New(refusal.Workspace, "a rootless engine cannot make a file system on disk").About("root.backing = %q",
+			policy.RootDisk).
 			WithRemedy("start it as root, or root.backing = %q", policy.RootMemory))
 	}
 	p.change(rings.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer %s of %s, %d files", p.pol.Root.Where(),
@@ -50,10 +51,13 @@ var fsRules = map[string]fsRule{
 	"sysfs":   {at: "/sys", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: ownSys},
 	"cgroup":  {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: saidReadOnly},
 	"cgroup2": {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: saidReadOnly},
-	"devpts": {at: "/dev/pts", flags: []string{"nosuid", "noexec", "newinstance"}, keep: []string{"newinstance"}, data: map[string]dataRule{
-		"mode": octal(0o666), "ptmxmode": octal(0o666), "uid": ownUID, "gid": ownGID,
-		"max": func(_ *pass, v string) bool { n, err := strconv.ParseUint(v, 10, 31); return err == nil && n > 0 },
-	}, harden: capPty},
+	"devpts": {
+		at: "/dev/pts", flags: []string{"nosuid", "noexec", "newinstance"}, keep: []string{"newinstance"},
+		data: map[string]dataRule{
+			"mode": octal(0o666), "ptmxmode": octal(0o666), "uid": ownUID, "gid": ownGID,
+			"max": func(_ *pass, v string) bool { n, err := strconv.ParseUint(v, 10, 31); return err == nil && n > 0 },
+		}, harden: capPty,
+	},
 	"mqueue": {at: "/dev/mqueue", flags: []string{"nosuid", "noexec", "nodev"}},
 	"tmpfs": {flags: []string{"nosuid"}, keep: []string{"noswap", "tmpcopyup"}, data: map[string]dataRule{
 		// A set-id bit on a directory would pass a group on.
@@ -223,7 +227,9 @@ func tmpfsInodesFor(p *pass, m *specs.Mount, opts []string) int64 {
 // the delegate's writes there would go to the image's files (CVE-2019-16884).
 func essential(p *pass) {
 	for _, e := range []struct{ at, kind string }{{"/proc", "proc"}, {"/dev", "tmpfs"}} {
-		if !slices.ContainsFunc(p.spec.Mounts, func(m specs.Mount) bool { return path.Clean(m.Destination) == e.at && m.Type == e.kind }) {
+		if !slices.ContainsFunc(p.spec.Mounts, func(m specs.Mount) bool {
+			return path.Clean(m.Destination) == e.at && m.Type == e.kind
+		}) {
 			p.refuse(refusal.Spec, "config.json mounts no %s at %s", e.kind, e.at)
 		}
 	}

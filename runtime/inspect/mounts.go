@@ -225,7 +225,8 @@ func sizeAt(root *os.File, at string) uint64 {
 // jail's memory limit has to bound.
 func engineShm(m *mount, most uint64) bool {
 	n, err := tmpfsSize(m.Value("size"))
-	return path.Clean(m.Point) == "/dev/shm" && m.FS == "tmpfs" && m.Root == "/" && m.Has("noexec") && err == nil && n > 0 && n <= most
+	return path.Clean(m.Point) == "/dev/shm" && m.FS == "tmpfs" && m.Root == "/" && m.Has("noexec") && err == nil &&
+		n > 0 && n <= most
 }
 
 // A kernelRule reports how one of the kernel's own file systems may be mounted.

@@ -85,7 +85,10 @@ func notAtPath(q why.Question, err error) error {
 
 // PolicyWhy is Why for a policy without a jail.
 func PolicyWhy(p *policy.Policy, d network.Decision, arch string) (*why.Facts, error) {
-	filters, err := why.Alone(seccomp.Options{Profile: p.Seccomp.Profile, Arch: arch, Kill: p.Seccomp.OnViolation == "kill", Only: p.Seccomp.List})
+	filters, err := why.Alone(seccomp.Options{
+		Profile: p.Seccomp.Profile, Arch: arch, Kill: p.Seccomp.OnViolation == "kill",
+		Only: p.Seccomp.List,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +102,10 @@ func PolicyWhy(p *policy.Policy, d network.Decision, arch string) (*why.Facts, e
 		return nil, err
 	}
 	t := mode.Terms(d)
-	f.Network = why.Network{Mode: d.Mode, ByRules: t.ByRules, Joined: t.Resolver != "" && !t.ByRules, Nothing: t.Gives == "" && t.Resolver == ""}
+	f.Network = why.Network{
+		Mode: d.Mode, ByRules: t.ByRules, Joined: t.Resolver != "" && !t.ByRules,
+		Nothing: t.Gives == "" && t.Resolver == "",
+	}
 	if t.ByRules {
 		if f.Network.Rules, err = p.Network.Rules(); err != nil {
 			return nil, err
@@ -125,10 +131,16 @@ func policyPlace(p *policy.Policy) string {
 func policySigns(p *policy.Policy, n why.Network) []why.Sign {
 	ends := len(p.Credentials.Ended()) > 0
 	return []why.Sign{
-		{Sign: "network none", Shown: n.Nothing, Rules: true, Text: fmt.Sprintf("network.mode = %q: the jail has lo and nothing else", n.Mode)},
+		{
+			Sign: "network none", Shown: n.Nothing, Rules: true,
+			Text: fmt.Sprintf("network.mode = %q: the jail has lo and nothing else", n.Mode),
+		},
 		{Sign: "network names", Rules: !n.ByRules, Text: "the jail has a network by name"},
 		{Sign: "name", Rules: !n.ByRules, Text: "the jail has a network by name"},
-		{Sign: "kill", Shown: p.Seccomp.OnViolation == "kill", Rules: true, Text: fmt.Sprintf("seccomp.on_violation = %q", p.Seccomp.OnViolation)},
+		{
+			Sign: "kill", Shown: p.Seccomp.OnViolation == "kill", Rules: true,
+			Text: fmt.Sprintf("seccomp.on_violation = %q", p.Seccomp.OnViolation),
+		},
 		{Sign: "sentry", Rules: true},
 		{Sign: "tls end", Rules: !ends, Text: "a credential with tls = \"end\" is set"},
 	}
@@ -153,8 +165,10 @@ func signs(p *proc, d *demands) []why.Sign {
 		add("layer files", fs.Ffree < fs.Files/50, fs.Files > 0, "the layer has %d of %d files", fs.Files-fs.Ffree, fs.Files)
 	}
 	for _, at := range tmpfsOf(p) {
-		if fs, err := statfsIn(p, at); err == nil && fs.Blocks > 0 && (fs.Bfree < fs.Blocks/50 || fs.Files > 0 && fs.Ffree < fs.Files/50) {
-			add("tmpfs", true, true, "the tmpfs at %s is full: %d of %d KiB, %d of %d files", at, (fs.Blocks-fs.Bfree)*uint64(fs.Bsize)>>10,
+		if fs, err := statfsIn(p, at); err == nil && fs.Blocks > 0 &&
+			(fs.Bfree < fs.Blocks/50 || fs.Files > 0 && fs.Ffree < fs.Files/50) {
+			add("tmpfs", true, true, "the tmpfs at %s is full: %d of %d KiB, %d of %d files", at,
+				(fs.Blocks-fs.Bfree)*uint64(fs.Bsize)>>10,
 				fs.Blocks*uint64(fs.Bsize)>>10, fs.Files-fs.Ffree, fs.Files)
 			if fs.Bfree < fs.Blocks/50 {
 				out[len(out)-1].Remedies = fullTmpfs(d, at, fs.Blocks*uint64(fs.Bsize))
@@ -174,7 +188,10 @@ func SentrySigns(delegate string) []why.Sign {
 	if t.Sandbox == "" {
 		return nil
 	}
-	return []why.Sign{{Sign: "sentry", Shown: true, Text: "the jail was in a sandbox with a kernel of its own (" + t.Sandbox + "), and has ended"}}
+	return []why.Sign{{
+		Sign: "sentry", Shown: true,
+		Text: "the jail was in a sandbox with a kernel of its own (" + t.Sandbox + "), and has ended",
+	}}
 }
 
 // whyNetwork is what a jail's network is, for signs.
@@ -306,7 +323,10 @@ func pathIn(p *proc, d *demands, name string) (*why.Path, error) {
 
 // mountOf fills in the mount with an id.
 func (s *seen) mountOf(out *why.Path, id uint64) {
-	kinds := map[class]why.MountKind{rootMount: why.Layer, ownTmpfs: why.Tmpfs, kernelMount: why.Kernel, deviceMount: why.Device, hostMount: why.Host}
+	kinds := map[class]why.MountKind{
+		rootMount: why.Layer, ownTmpfs: why.Tmpfs, kernelMount: why.Kernel, deviceMount: why.Device,
+		hostMount: why.Host,
+	}
 	for i := range s.mounts {
 		m := &s.mounts[i]
 		if m.ID == strconv.FormatUint(id, 10) {

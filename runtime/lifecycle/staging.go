@@ -40,9 +40,11 @@ func (a *attempt) stageRoot() error {
 	// Staging takes mounts that lie in others out of the spec: the plan's indexes are true before.
 	j.Mounted = a.writableMounts()
 	st, err := rootfs.Stage(rootfs.Request{
-		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: a.res.Plan, Sources: in.Sources, Rootfs: in.Root, Mounts: in.Engine.Mounts, Rootless: in.Facts.Host.Rootless,
-		Needed: r.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || in.Facts.Host.SELinux,
-		Single: procfiles.Single(own, machine), Sys: procfiles.Sys(own, machine), UserNS: a.userns.made(), Ledger: r.Store.Ledger(), Key: j.Key,
+		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: a.res.Plan, Sources: in.Sources, Rootfs: in.Root, Mounts: in.Engine.Mounts,
+		Rootless: in.Facts.Host.Rootless,
+		Needed:   r.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || in.Facts.Host.SELinux,
+		Single: procfiles.Single(own, machine), Sys: procfiles.Sys(own, machine), UserNS: a.userns.made(), Ledger: r.Store.Ledger(),
+		Key:        j.Key,
 		Workspaces: r.layers(&j.Policy), Jail: j.ID, Reviewed: a.o.View, Journal: j.Journal,
 	})
 	if err != nil {

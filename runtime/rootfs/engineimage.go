@@ -90,7 +90,10 @@ func (s *stager) mountEngineImage(b plan.Bind, i engineImage, at string) error {
 	}
 	part := os.NewFile(uintptr(fd), i.inside)
 	defer part.Close()
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	attr := unix.MountAttr{
+		Attr_set:    unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Propagation: unix.MS_PRIVATE,
+	}
 	if b.NoExec {
 		attr.Attr_set |= unix.MOUNT_ATTR_NOEXEC
 	}

@@ -126,7 +126,10 @@ const (
 // Stage builds the jail's file tree. The calling goroutine must be locked to its thread. The
 // thread then lives in a mount namespace of its own and must not return to the Go scheduler.
 func Stage(r Request) (_ *Staged, err error) {
-	s := &stager{Request: r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
+	s := &stager{
+		Request: r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir),
+		userns: map[string]*os.File{},
+	}
 	defer s.close()
 	defer func() {
 		if err != nil {
@@ -179,7 +182,8 @@ func Stage(r Request) (_ *Staged, err error) {
 	}
 	r.Spec.Root.Path = s.root
 	return &Staged{
-		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev,
+		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views,
+		ViewsDev:  s.viewsDev,
 		Protected: s.protected, Reviews: s.reviews, attach: s.attach, outer: s.outer,
 	}, nil
 }
@@ -294,7 +298,8 @@ func (s *stager) mountDisk() error {
 
 // mountMemory mounts a tmpfs.
 func (s *stager) mountMemory() error {
-	opts := "mode=0711,size=" + strconv.FormatInt(int64(s.Plan.Root.Size), 10) + ",nr_inodes=" + strconv.FormatInt(s.Plan.Root.Inodes, 10)
+	opts := "mode=0711,size=" + strconv.FormatInt(int64(s.Plan.Root.Size), 10) + ",nr_inodes=" +
+		strconv.FormatInt(s.Plan.Root.Inodes, 10)
 	mount := func(opts string) error {
 		return unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts)
 	}

@@ -49,7 +49,8 @@ func (b Bounds) room(dir string, size int64, u use) error {
 }
 
 func (u use) noRoom(dir string, size, free int64) error {
-	return refusal.New(refusal.Workspace, "%s has %d MiB free, and the layer takes %d MiB", dir, free>>20, size>>20).About("%s", u.about).
+	return refusal.New(refusal.Workspace, "%s has %d MiB free, and the layer takes %d MiB", dir, free>>20,
+		size>>20).About("%s", u.about).
 		WithRemedy("%s", u.remedy)
 }
 

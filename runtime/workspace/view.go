@@ -110,7 +110,8 @@ func (s Store) nameFree(name string) error {
 	all, err := s.List()
 	for _, r := range all {
 		if r.Name == name {
-			return refusal.New(refusal.Workspace, "there is one of that name, of %s", r.Path).About("view %s", name).WithRemedy("agentjail workspace discard %s, or another name", name)
+			return refusal.New(refusal.Workspace, "there is one of that name, of %s", r.Path).About("view %s",
+				name).WithRemedy("agentjail workspace discard %s, or another name", name)
 		}
 	}
 	return err
@@ -143,7 +144,8 @@ func (r *Record) layout(image string) error {
 // `work` of an overlay, and a lock that the caller closes once the overlay is mounted.
 func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err error) {
 	if !r.Of(dir) {
-		return nil, nil, refusal.New(refusal.Workspace, "it is of %s, and this is another directory", r.Path).About("view %s", r.ID).WithRemedy("another name")
+		return nil, nil, refusal.New(refusal.Workspace, "it is of %s, and this is another directory", r.Path).About("view %s",
+			r.ID).WithRemedy("another name")
 	}
 	use, err := s.exclusive(r)
 	if err != nil {

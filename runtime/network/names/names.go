@@ -333,7 +333,12 @@ func confined(pid int) string {
 	if err != nil {
 		return err.Error()
 	}
-	for _, want := range [...][2]string{{"CapEff", "0000000000000000"}, {"CapPrm", "0000000000000000"}, {"NoNewPrivs", "1"}, {"Seccomp", "2"}} {
+	for _, want := range [...][2]string{
+		{"CapEff", "0000000000000000"},
+		{"CapPrm", "0000000000000000"},
+		{"NoNewPrivs", "1"},
+		{"Seccomp", "2"},
+	} {
 		if have := s.Field(want[0]); have != want[1] {
 			return fmt.Sprintf("process %d has %s %s, not %s", pid, want[0], have, want[1])
 		}

@@ -65,7 +65,8 @@ func launch(j network.Jail) (*helper.Record, error) {
 		return nil, err
 	}
 	setup := helperproto.Setup{
-		UID: j.HelperID, GID: j.HelperID, Owner: uint32(os.Geteuid()), Publishes: len(r.Publish) > 0, Authorities: len(r.Credentials) > 0,
+		UID: j.HelperID, GID: j.HelperID, Owner: uint32(os.Geteuid()), Publishes: len(r.Publish) > 0,
+		Authorities: len(r.Credentials) > 0,
 	}
 	o := helper.Options{
 		Dir: j.Dir, Name: program(j.Dir), Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Files: files[:], Netns: from,

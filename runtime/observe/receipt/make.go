@@ -41,7 +41,8 @@ type Now struct {
 func of(events []journal.Event, now Now) *Receipt {
 	m := &maker{
 		r:      &Receipt{Schema: schema, State: Unfinished, Made: now.Time},
-		groups: map[string]int{}, names: map[string]int{}, credentials: map[string]int{}, limits: map[string]int{}, programs: map[string]bool{},
+		groups: map[string]int{}, names: map[string]int{}, credentials: map[string]int{}, limits: map[string]int{},
+		programs: map[string]bool{},
 	}
 	for _, ring := range rings.All() {
 		m.r.Rings = append(m.r.Rings, Ring{Ring: ring, Name: ring.String()})
@@ -171,8 +172,9 @@ func (m *maker) created(e *journal.Event, d journal.Created) {
 	r.Began = e.When()
 	r.Identity = Identity{
 		ID: e.Jail, Policy: e.Policy, Command: e.Argv, Dir: e.Cwd, Config: e.Hash,
-		Name: d.Name, Image: d.Image, Engine: d.Engine, Root: d.Root, Bundle: d.Bundle, PolicyName: d.PolicyName, Filter: d.Seccomp, Delegate: d.Delegate,
-		User: d.User, Version: d.Version,
+		Name: d.Name, Image: d.Image, Engine: d.Engine, Root: d.Root, Bundle: d.Bundle, PolicyName: d.PolicyName, Filter: d.Seccomp,
+		Delegate: d.Delegate,
+		User:     d.User, Version: d.Version,
 	}
 	if d.Delegate != "" {
 		r.Identity.Boundary = traits.Of(d.Delegate).BoundaryName()
@@ -359,7 +361,8 @@ func (m *maker) refused(e *journal.Event) {
 func (m *maker) finish(events []journal.Event) {
 	r := m.r
 	shown := func(e *journal.Event) bool {
-		return e.Kind != journal.JailFiles && e.Kind != journal.JailMounted && e.Kind != journal.JailArrived && e.Kind != journal.SourceAbsent
+		return e.Kind != journal.JailFiles && e.Kind != journal.JailMounted && e.Kind != journal.JailArrived &&
+			e.Kind != journal.SourceAbsent
 	}
 	n := 0
 	for i := range events {
@@ -377,7 +380,8 @@ func (m *maker) finish(events []journal.Event) {
 			r.Omitted++
 			continue
 		}
-		r.Events = append(r.Events, Event{At: e.When(), Kind: e.Kind.String(), Text: story(e), Denied: e.Refused() || e.Verdict == journal.VerdictAlert})
+		r.Events = append(r.Events, Event{At: e.When(), Kind: e.Kind.String(), Text: story(e), Denied: e.Refused() ||
+			e.Verdict == journal.VerdictAlert})
 	}
 	if r.Began.IsZero() && len(r.Events) > 0 {
 		r.Began = r.Events[0].At

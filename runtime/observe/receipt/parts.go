@@ -250,7 +250,8 @@ func (l *Look) row(ring, when string) row {
 			words = append(words, fmt.Sprintf("%d %s", n.n, n.what))
 		}
 	}
-	out.Cells[2] = fmt.Sprintf("%s (%s)", cmp.Or(strings.Join(words, ", "), "nothing to change"), strings.TrimSuffix(l.By+", "+moment(l.At), ", "))
+	out.Cells[2] = fmt.Sprintf("%s (%s)", cmp.Or(strings.Join(words, ", "), "nothing to change"),
+		strings.TrimSuffix(l.By+", "+moment(l.At), ", "))
 	for _, b := range l.Broken {
 		out.Notes = append(out.Notes, "BROKEN: "+b)
 	}
@@ -267,7 +268,8 @@ func (r *Receipt) usage() part {
 		if n.Port != 0 {
 			name += ":" + strconv.Itoa(n.Port)
 		}
-		p.add("name", fmt.Sprintf("%s: %d connections, %s sent, %s received (rule: %s)", name, n.Count, size(n.Sent), size(n.Got), n.Rule))
+		p.add("name", fmt.Sprintf("%s: %d connections, %s sent, %s received (rule: %s)", name, n.Count, size(n.Sent),
+			size(n.Got), n.Rule))
 	}
 	for _, c := range u.Credentials {
 		p.add("credential", fmt.Sprintf("%s: %d times; the jail never had its value", c.Name, c.Count))

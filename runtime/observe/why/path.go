@@ -85,7 +85,10 @@ func (f *Facts) ofPath(text string) *Answer {
 		a.Ring = new(rings.Access)
 		a.Verdict, a.Errno, a.By = Depends, "EROFS", []string{"protected paths (binds.protect), by a read-only mount; Landlock"}
 		a.Rule, a.Why = p.Protected+" can be read and not written", "the host runs it by itself, or is led by it"
-		a.Remedies = []Remedy{{Write: fmt.Sprintf("binds.unprotect = [%q]", cmp.Or(p.OnHost, p.Protected)), Where: f.where(), Opens: "what the jail writes there may run on the host"}}
+		a.Remedies = []Remedy{{
+			Write: fmt.Sprintf("binds.unprotect = [%q]", cmp.Or(p.OnHost, p.Protected)), Where: f.where(),
+			Opens: "what the jail writes there may run on the host",
+		}}
 		a.Instead = "make the change on the host (docs/protected-paths.md)"
 	case p.Fixed != "":
 		a.Verdict, a.Errno, a.By = Depends, "EROFS", []string{"read-only paths"}
@@ -251,7 +254,10 @@ func (p *Path) writable() []Remedy {
 func sizeOf(n uint64) string { return units.BytesSize(float64(n)) }
 
 // notDevices are the directories of /dev, and its links, in which there are no devices.
-var notDevices = []string{"/dev/shm", "/dev/mqueue", "/dev/pts", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/log"}
+var notDevices = []string{
+	"/dev/shm", "/dev/mqueue", "/dev/pts", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr",
+	"/dev/log",
+}
 
 // missingDevice reports whether a path is a device's that jails do not have by themselves.
 func missingDevice(name string) bool {

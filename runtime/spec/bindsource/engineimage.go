@@ -51,7 +51,8 @@ func PodImage(path string, e Engine) string {
 func (s *Source) SetImage(root string, e Engine) error {
 	var own, st unix.Stat_t
 	inStorage := slices.ContainsFunc(e.Storage, func(dir string) bool { return pathname.Within(root, dir) })
-	if s.Role != Plain || !inStorage || unix.Lstat(root, &st) != nil || unix.Fstat(int(s.File.Fd()), &own) != nil || own.Dev != st.Dev {
+	if s.Role != Plain || !inStorage || unix.Lstat(root, &st) != nil || unix.Fstat(int(s.File.Fd()), &own) != nil ||
+		own.Dev != st.Dev {
 		return nil
 	}
 	var fs unix.Statfs_t

@@ -32,11 +32,15 @@ var annotations = []annotation{
 	{"root.size", "size of the ephemeral layer", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Root.Size, v) }},
 	{"root.disk", "the same, on disk", func(p *Policy, v string) (bool, error) { return lowerLayer(&p.Root.Disk, v) }},
 	{"root.inodes", "files in the ephemeral layer", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Root.Inodes, v) }},
-	{"tmpfs.size", "size of every other tmpfs without a size of its own", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Tmpfs.Size, v) }},
+	{"tmpfs.size", "size of every other tmpfs without a size of its own", func(p *Policy, v string) (bool, error) {
+		return lowerSize(&p.Tmpfs.Size, v)
+	}},
 	{"tmpfs.max", "largest size of every other tmpfs", func(p *Policy, v string) (bool, error) { return p.lowerMaxTmpfs(v) }},
 	{"limits.pids", "processes and threads", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Limits.Pids, v) }},
 	{"limits.memory", "memory", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Limits.Memory, v) }},
-	{"network.allow", "fewer names of network.allow, separated by semicolons", func(p *Policy, v string) (bool, error) { return p.Network.narrow(v) }},
+	{"network.allow", "fewer names of network.allow, separated by semicolons", func(p *Policy, v string) (bool, error) {
+		return p.Network.narrow(v)
+	}},
 	{"network.approval", "\"off\" in place of \"prompt\"", func(p *Policy, v string) (bool, error) {
 		if !slices.Contains(Approvals, v) {
 			return false, fmt.Errorf("%q is neither %q nor %q", v, ApprovalPrompt, ApprovalOff)
@@ -80,7 +84,9 @@ var annotations = []annotation{
 		WorkspaceAnnotation, "\"review\" for a view of each writable directory, or the destinations of those, separated by commas",
 		func(p *Policy, v string) (bool, error) { return p.Workspace.want(v) },
 	},
-	{"workspace.size", "size of each view's layer", func(p *Policy, v string) (bool, error) { return lowerLayer(&p.Workspace.Size, v) }},
+	{"workspace.size", "size of each view's layer", func(p *Policy, v string) (bool, error) {
+		return lowerLayer(&p.Workspace.Size, v)
+	}},
 	{"ebpf.block", "more actions that eBPF programs refuse, separated by commas", func(p *Policy, v string) (bool, error) { return p.EBPF.more(v) }},
 	// The file was followed before (runtime/facts/project).
 	{ProjectAnnotation, "places of mounts whose .agentjail.toml counts, separated by colons (policies.md)", func(_ *Policy, v string) (bool, error) {

@@ -164,7 +164,10 @@ func (a *approvals) sweep() {
 
 // specialLabels end names that a network of its own, a resolver or a search list gives a meaning
 // (RFC 6761, 6762, 7686, 8375, 9476; ICANN's "internal").
-var specialLabels = []string{"local", "localdomain", "internal", "intranet", "private", "lan", "home", "corp", "arpa", "invalid", "onion", "alt"}
+var specialLabels = []string{
+	"local", "localdomain", "internal", "intranet", "private", "lan", "home", "corp", "arpa", "invalid",
+	"onion", "alt",
+}
 
 // unfit returns the reason why a name never waits for a decision, or "": a search list or a host's
 // own network made it.

@@ -74,7 +74,10 @@ func (f *flow) aim(t wire.Target) error {
 	case netrules.Pool.Contains(t.Addr):
 		name, ok := f.s.pool.name(t.Addr)
 		if !ok {
-			f.name, v = t.Addr.String(), netrules.Verdict{Reason: fmt.Sprintf("%s stands for no name", t.Addr), Remedy: "look the name up first"}
+			f.name, v = t.Addr.String(), netrules.Verdict{
+				Reason: fmt.Sprintf("%s stands for no name", t.Addr),
+				Remedy: "look the name up first",
+			}
 			break
 		}
 		f.name = name

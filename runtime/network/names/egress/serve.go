@@ -49,8 +49,10 @@ func newServer(w *helperproto.Work, c *credentials, e *events, rt *routes) (*ser
 	slots := make(chan struct{}, maxConns)
 	out := &outbound{ports: w.Ports, crowded: func() bool { return len(slots) > fewConns }}
 	s := &server{
-		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()), resolver: newResolver(w, rt, out), events: e,
-		rate: newBucket(connBurst, perSecond()), queries: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(), credentials: c,
+		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()),
+		resolver: newResolver(w, rt, out), events: e,
+		rate: newBucket(connBurst, perSecond()), queries: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(),
+		credentials: c,
 	}
 	if w.Approval {
 		s.approvals = newApprovals(w.Search)
