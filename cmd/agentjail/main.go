@@ -78,7 +78,10 @@ func join(verb string, args []string) error {
 		return nil
 	case verb == "list":
 		return rootless.MustEnter()
-	case len(args) > 0 && slices.Contains([]string{"ps", "state", "exec", "kill", "delete", "pause", "resume", "update", "events"}, verb):
+	case len(args) > 0 && slices.Contains([]string{
+		"ps", "state", "exec", "kill", "delete", "pause", "resume", "update",
+		"events",
+	}, verb):
 		return state.JoinAny(args[0])
 	}
 	return nil

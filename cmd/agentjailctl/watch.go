@@ -133,7 +133,9 @@ func askHere(ctx context.Context, c *cli.Context, write func(*journal.Event) err
 // watchTo returns the writer of events, and the function that ends it.
 func watchTo(c *cli.Context) (write func(*journal.Event) error, end func() error, err error) {
 	if endpoint, ok := strings.CutPrefix(c.String("to"), "otlp:"); ok {
-		s, err := otlp.New(c.Context, endpoint, func(err error) { fmt.Fprintf(c.App.ErrWriter, "agentjail: the collector accepts no events: %v\n", err) })
+		s, err := otlp.New(c.Context, endpoint, func(err error) {
+			fmt.Fprintf(c.App.ErrWriter, "agentjail: the collector accepts no events: %v\n", err)
+		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("--to: %w", err)
 		}
@@ -143,7 +145,9 @@ func watchTo(c *cli.Context) (write func(*journal.Event) error, end func() error
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(e *journal.Event) error { return writeEvent(out, e, c.Bool("json")) }, func() error { _ = out.Close(); return nil }, nil
+	return func(e *journal.Event) error {
+		return writeEvent(out, e, c.Bool("json"))
+	}, func() error { _ = out.Close(); return nil }, nil
 }
 
 // watchFile returns the file, socket or standard output that events are written to.

@@ -83,7 +83,10 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 		return nil, err
 	}
 	p.Policy = g.Policy
-	p.Facts = harden.Facts{ID: id, Host: HostFor(g.Policy.Delegate), Sandbox: traits.Of(g.Policy.Delegate).Sandbox, Unknown: b.Unknown, OwnBundle: g.PlainRoot}
+	p.Facts = harden.Facts{
+		ID: id, Host: HostFor(g.Policy.Delegate), Sandbox: traits.Of(g.Policy.Delegate).Sandbox,
+		Unknown: b.Unknown, OwnBundle: g.PlainRoot,
+	}
 	if cg := &p.Facts.Host.Cgroup; g.PlainRoot && p.Facts.Host.Rootless && s.Linux != nil && s.Linux.CgroupsPath == "" {
 		*cg = hostfacts.Cgroup{V2: cg.V2} // the jail stays in its caller's groups
 	}
@@ -123,7 +126,8 @@ func (p *Gathered) followLabels() {
 	}
 	own := maps.Clone(p.Bundle.Spec.Annotations)
 	for name, v := range p.docker.Config.Labels {
-		if _, set := own[name]; set || !strings.HasPrefix(name, policy.AnnotationPrefix) || name == policy.AnnotationPrefix+policy.OwnerAnnotation {
+		if _, set := own[name]; set || !strings.HasPrefix(name, policy.AnnotationPrefix) ||
+			name == policy.AnnotationPrefix+policy.OwnerAnnotation {
 			continue
 		}
 		if own == nil {

@@ -224,7 +224,8 @@ func guestDevices(d *demands, g *guestReport) outcome {
 	for _, dev := range g.devices {
 		kind, rest, _ := strings.Cut(dev, " ")
 		number, name, _ := strings.Cut(rest, " ")
-		if id := kind + " " + number; id != guestFuse && !standardNode(id) && !slices.Contains(d.jail.Policy.Devices.Allow, path.Clean(name)) {
+		if id := kind + " " + number; id != guestFuse && !standardNode(id) &&
+			!slices.Contains(d.jail.Policy.Devices.Allow, path.Clean(name)) {
 			bad = append(bad, printable.Line(name, 0)+" is device "+kind+" "+number)
 		}
 	}

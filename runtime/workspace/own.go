@@ -18,7 +18,8 @@ func Fill(image *os.File, size int64, dir string, uid, gid uint32) error {
 	if err := image.Truncate(size); err != nil {
 		return err
 	}
-	if err := makeFS(image.Name(), size, size/bytesOfInode, fmt.Sprintf("%d:%d", uid, gid), append(journaled(size), "-d", dir)...); err != nil {
+	if err := makeFS(image.Name(), size, size/bytesOfInode, fmt.Sprintf("%d:%d", uid, gid),
+		append(journaled(size), "-d", dir)...); err != nil {
 		return err
 	}
 	// Afterwards: mkfs.ext4 zeroes what it needs empty by holes.

@@ -157,7 +157,8 @@ var Keys = []Key{
 		"journal.receipt", "\"full\": the receipt names up to 4096 files of the layer, not 256 (receipt.md)", []string{ReceiptBrief, ReceiptFull}, never,
 	},
 	{
-		"journal.inside", "a file in the jail with its own refusals: \"on\", or \"" + InsideAsk + "\" for containers that request it (receipt.md)",
+		"journal.inside", "a file in the jail with its own refusals: \"on\", or \"" + InsideAsk +
+			"\" for containers that request it (receipt.md)",
 		[]string{InsideOn, InsideAsk, InsideOff},
 		later,
 	},

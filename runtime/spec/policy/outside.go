@@ -140,7 +140,10 @@ func (n Network) Helped() (network.Rules, error) {
 	if err != nil {
 		return network.Rules{}, err
 	}
-	r := network.Rules{Mode: n.Mode, Allow: set.Entries(), Deny: set.Denied(), Publish: n.Publishes(), Approval: n.Approval == ApprovalPrompt}
+	r := network.Rules{
+		Mode: n.Mode, Allow: set.Entries(), Deny: set.Denied(), Publish: n.Publishes(),
+		Approval: n.Approval == ApprovalPrompt,
+	}
 	for _, text := range n.Servers {
 		s, err := server(text)
 		if err != nil {

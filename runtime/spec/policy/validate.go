@@ -40,7 +40,8 @@ func (p Policy) faults() (out []fault) {
 func (p Policy) check(k Key) error {
 	v := valueAt(reflect.ValueOf(p), k.Name)
 	if k.OneOf != nil && !slices.Contains(k.OneOf, v.String()) {
-		return fmt.Errorf("%s = %q: must be one of %s%s", k.Name, clipped(v.String()), strings.Join(k.OneOf, ", "), Suggestion(v.String(), k.OneOf))
+		return fmt.Errorf("%s = %q: must be one of %s%s", k.Name, clipped(v.String()), strings.Join(k.OneOf, ", "),
+			Suggestion(v.String(), k.OneOf))
 	}
 	if check := checks[k.Name]; check != nil {
 		return check(p)
@@ -57,7 +58,8 @@ var checks = map[string]func(Policy) error{
 		if p.Delegate == "auto" || slices.Contains(traits.Names(), p.Delegate) || filepath.IsAbs(p.Delegate) {
 			return nil
 		}
-		return fmt.Errorf("delegate = %q: must be auto, %s or an absolute path%s", clipped(p.Delegate), strings.Join(traits.Names(), ", "),
+		return fmt.Errorf("delegate = %q: must be auto, %s or an absolute path%s", clipped(p.Delegate),
+			strings.Join(traits.Names(), ", "),
 			Suggestion(p.Delegate, append(traits.Names(), "auto")))
 	},
 	"userns.ids":    func(p Policy) error { return p.Userns.checkIDs() },
