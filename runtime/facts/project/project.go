@@ -52,7 +52,7 @@ func Apply(p policy.Policy, spec *specs.Spec) (policy.Policy, error) {
 				Remedy: "the place of a mounted directory",
 			}
 		}
-		if p, err = narrow(p, dir); err != nil {
+		if p, err = Narrow(p, dir); err != nil {
 			return p, &refusal.Error{
 				Code: refusal.Project, Of: "the project's own policy", Why: err.Error(), Remedy: "correct the file, or remove it",
 			}
@@ -71,8 +71,8 @@ func source(spec *specs.Spec, place string) (string, error) {
 	return "", fmt.Errorf("nothing of the host is mounted at %s", place)
 }
 
-// narrow narrows a policy by the file of a directory. Without the file it is the same policy.
-func narrow(p policy.Policy, dir string) (policy.Policy, error) {
+// Narrow narrows a policy by the file of a directory. Without the file it is the same policy.
+func Narrow(p policy.Policy, dir string) (policy.Policy, error) {
 	path := filepath.Join(dir, policy.ProjectFile)
 	text, err := read(dir)
 	if errors.Is(err, os.ErrNotExist) {

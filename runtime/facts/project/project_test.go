@@ -100,7 +100,7 @@ func TestNarrow(t *testing.T) {
 			if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, 1000, 1000), c.make(filepath.Join(dir, policy.ProjectFile))); err != nil {
 				t.Fatal(err)
 			}
-			p, err := narrow(policy.Default(), dir)
+			p, err := Narrow(policy.Default(), dir)
 			switch pids := p.Limits.Pids; {
 			case c.want == "none" && (err != nil || pids != 1024), c.want == "" && (err != nil || pids != 7):
 				t.Errorf("%d, %v", pids, err)
