@@ -59,12 +59,22 @@ func (u user) processes() (out []string) {
 		if unix.Stat(d, &st) != nil {
 			continue
 		}
-		if id := int(st.Uid); id == u.uid || id >= u.sub && id < u.sub+65536 {
+		if id := int(st.Uid); id == u.uid || u.sub > 0 && id >= u.sub && id < u.sub+65536 {
 			args, _ := os.ReadFile(d + "/cmdline")
 			out = append(out, d+": "+strings.ReplaceAll(string(args), "\x00", " "))
 		}
 	}
 	return out
+}
+
+// endAll kills the user's processes.
+func (u user) endAll() {
+	for _, p := range u.processes() {
+		dir, _, _ := strings.Cut(p, ": ")
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
 }
 
 // nothingLeft waits until the user has neither jails nor processes.
