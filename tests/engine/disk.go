@@ -18,6 +18,7 @@ import (
 // hack/alone.sh has their directory in memory.
 func LayersOnDisk(t testing.TB) {
 	t.Helper()
+	NeedsRoot(t, "it mounts")
 	store := workspace.Of(state.Store{Root: state.DefaultRoot}).Dir
 	dir := TempDir(t, "/var/tmp", "agentjail-layers-")
 	if err := errors.Join(os.MkdirAll(store, 0o700), unix.Mount(dir, store, "", unix.MS_BIND, "")); err != nil {
