@@ -30,6 +30,9 @@ func Enter() error {
 // Make makes such a user namespace. newuidmap(1) and newgidmap(1) map its ids: they have the
 // privilege to, and check /etc/subuid and /etc/subgid.
 func Make() (*os.File, error) {
+	if err := forbidden("/proc"); err != nil {
+		return nil, err
+	}
 	uids, gids, err := Subordinate()
 	if err != nil {
 		return nil, err
@@ -46,6 +49,37 @@ func Make() (*os.File, error) {
 		}
 		return mapBy(mappers[1], pid, os.Getgid(), gids)
 	})
+}
+
+// settings are those by which a machine keeps ordinary users from user namespaces, or from the
+// privileges in them, with the value that does: user_namespaces(7), Debian's and Ubuntu's kernels.
+var settings = []struct {
+	file, value, remedy string
+	// unconfined limits it to processes that no AppArmor profile confines.
+	unconfined bool
+}{
+	{"sys/user/max_user_namespaces", "0", "sudo sysctl user.max_user_namespaces=15000", false},
+	{"sys/kernel/unprivileged_userns_clone", "0", "sudo sysctl kernel.unprivileged_userns_clone=1", false},
+	{
+		"sys/kernel/apparmor_restrict_unprivileged_userns", "1",
+		"sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for agentjail with the rule userns", true,
+	},
+}
+
+// forbidden returns an error where one of the settings keeps this process from a user namespace.
+func forbidden(proc string) error {
+	for _, s := range settings {
+		path := filepath.Join(proc, s.file)
+		if b, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(b)) != s.value {
+			continue
+		}
+		label, err := os.ReadFile(filepath.Join(proc, "self/attr/current"))
+		if s.unconfined && (err != nil || strings.Trim(string(label), "\x00\n") != "unconfined") {
+			continue
+		}
+		return fmt.Errorf("%s is %s: ordinary users have no user namespaces here (remedy: %s)", path, s.value, s.remedy)
+	}
+	return nil
 }
 
 // mapBy maps 0 to the user's own id, and the ids from 1 on to the subordinate ones.

@@ -1,6 +1,7 @@
 package rootless
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,6 +80,40 @@ func TestMaps(t *testing.T) {
 	for _, m := range append(uids, gids...) {
 		if m.ContainerID != m.HostID || m.Size == 0 {
 			t.Errorf("%+v does not map each id to itself", m)
+		}
+	}
+}
+
+// TestForbidden has the settings of machines that keep ordinary users from user namespaces.
+func TestForbidden(t *testing.T) {
+	for _, c := range []struct {
+		file, value, label, want string
+	}{
+		{"", "", "unconfined\n", ""},
+		{"sys/user/max_user_namespaces", "0\n", "", "user.max_user_namespaces=15000"},
+		{"sys/user/max_user_namespaces", "95000\n", "", ""},
+		{"sys/kernel/unprivileged_userns_clone", "0\n", "", "unprivileged_userns_clone=1"},
+		{"sys/kernel/unprivileged_userns_clone", "1\n", "", ""},
+		{"sys/kernel/apparmor_restrict_unprivileged_userns", "1\n", "unconfined\n", "the rule userns"},
+		{"sys/kernel/apparmor_restrict_unprivileged_userns", "1\n", "agentjail (unconfined)\n", ""},
+		{"sys/kernel/apparmor_restrict_unprivileged_userns", "1\n", "", ""},
+		{"sys/kernel/apparmor_restrict_unprivileged_userns", "0\n", "unconfined\n", ""},
+	} {
+		proc := t.TempDir()
+		for name, text := range map[string]string{c.file: c.value, "self/attr/current": c.label} {
+			path := filepath.Join(proc, name)
+			if name == "" || text == "" {
+				continue
+			}
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		switch err := forbidden(proc); {
+		case c.want == "" && err != nil:
+			t.Errorf("%+v: %v", c, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%+v: got %v", c, err)
 		}
 	}
 }
