@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,9 +68,9 @@ func findMkfs() (string, error) {
 	return mkfs, nil
 }
 
-// template returns an image without files, which is made once. Options that differ have different
-// kinds.
-func (s Store) template(kind string, size, files int64, options []string) (*os.File, error) {
+// template returns an image with these directories of root's alone, which is made once. Options and
+// directories that differ have different kinds.
+func (s Store) template(kind string, size, files int64, options, dirs []string) (*os.File, error) {
 	path := filepath.Join(s.Dir, fmt.Sprintf(".template-%s%d-%d", kind, size, files))
 	f, err := os.Open(path)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -82,6 +83,16 @@ func (s Store) template(kind string, size, files int64, options []string) (*os.F
 		return nil, err
 	}
 	defer made.Close()
+	if len(dirs) > 0 {
+		content := tmp + "-content"
+		defer os.RemoveAll(content)
+		for _, d := range dirs {
+			if err := os.MkdirAll(filepath.Join(content, d), 0o700); err != nil {
+				return nil, err
+			}
+		}
+		options = append(slices.Clip(options), "-d", content)
+	}
 	if err := errors.Join(made.Truncate(size), makeFS(tmp, size, files, "0:0", options...)); err != nil {
 		return nil, err
 	}
@@ -92,10 +103,10 @@ func (s Store) template(kind string, size, files int64, options []string) (*os.F
 	return os.Open(path)
 }
 
-// Allocate makes an image at a path, with all of its blocks: on a sparse one, writes would succeed
-// that a full disk of the host's then loses. The template's directory is the store's.
+// Allocate makes an image of a view at a path, with all of its blocks: on a sparse one, writes would
+// succeed that a full disk of the host's then loses. The directories of an overlay are in it. The template's directory is the store's.
 func (s Store) Allocate(path string, size, files int64) error {
-	from, err := s.template("", size, files, journaled(size))
+	from, err := s.template("view-", size, files, journaled(size), []string{upperDir, workDir})
 	if err != nil {
 		return fmt.Errorf("making the template of a layer: %w", err)
 	}

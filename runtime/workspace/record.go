@@ -7,7 +7,7 @@
 //	ID/image         the layer: an ext4 file system, allocated as a whole
 //	ID/applied.json  what apply has left in the directory
 //	ID/apply         the journal of an apply that works, or was cut off
-//	.template-…      images without files, by size
+//	.template-…      images that new ones are copied from, by kind and size
 //	.new-…           a view that is being made
 //
 // The layers of roots on disk are files without names there (ThrowAway).

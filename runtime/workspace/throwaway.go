@@ -35,7 +35,7 @@ func (s Store) ThrowAway(size, files int64, attr int) (*os.File, error) {
 	}
 	defer lock.Close()
 	// It is not read after a crash, and so has no journal.
-	template, err := s.template("root-", size, roundFiles(size, files), []string{"-O", features})
+	template, err := s.template("root-", size, roundFiles(size, files), []string{"-O", features}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("making the template of a layer: %w", err)
 	}

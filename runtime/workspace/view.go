@@ -62,9 +62,6 @@ func (s Store) Make(r *Record, dir *os.File) (err error) {
 		return err
 	}
 	crash.Point("workspace.image")
-	if err := r.layout(part.path(r.ID, imageFile)); err != nil {
-		return err
-	}
 	// Without a jail of its key, Sweep ends it.
 	r.State, r.Boot = Open, s.Boot
 	r.Since = filetime.Moment(openat.Proc(int(dir.Fd()))).UnixNano()
@@ -119,18 +116,11 @@ func (s Store) nameFree(name string) error {
 
 const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
-// layout makes the directories of a new image. The upper one shows as the view itself.
-func (r *Record) layout(image string) error {
-	tree, err := MountImage(image, mountFlags)
-	if err != nil {
+// layout makes the upper directory of an image that no jail has had yet show as the view's
+// directory: overlayfs makes a directory in `work` with its first mount.
+func (r *Record) layout(tree *os.File) error {
+	if err := unix.Faccessat(int(tree.Fd()), workDir+"/work", unix.F_OK, unix.AT_SYMLINK_NOFOLLOW); err != unix.ENOENT {
 		return err
-	}
-	defer tree.Close()
-	at := int(tree.Fd())
-	for _, d := range []string{upperDir, workDir} {
-		if err := unix.Mkdirat(at, d, 0o700); err != nil {
-			return fmt.Errorf("making %s: %w", d, err)
-		}
 	}
 	upper, err := openUpper(tree)
 	if err != nil {
@@ -180,7 +170,8 @@ func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err
 			tree.Close()
 		}
 	}()
-	if err = removeMark(tree); err != nil { // of a jail of this boot that was killed
+	// A mark is of a jail of this boot that was killed.
+	if err = errors.Join(removeMark(tree), r.layout(tree)); err != nil {
 		return nil, nil, err
 	}
 	r.State, r.Boot = Open, s.Boot
