@@ -22,7 +22,9 @@ const (
 // diskPairs are about layers on disk: against a root in memory, and a directory that is written to.
 var diskPairs = []pair{
 	{"disk", "create to delete, root on disk against memory", side{kind: jailedDisk}, side{kind: jailedDocker}, nil, 0},
-	{"disk", "create to delete, a view against the directory", side{kind: jailedView}, side{kind: jailedDirect}, atMost(1.10, "at most 1.10"), 0},
+	{"disk", "create to delete, a view against the directory", side{kind: jailedView}, side{kind: jailedDirect}, nil, 0},
+	{"disk-start", "create and start, root on disk against memory", side{kind: jailedDisk}, side{kind: jailedDocker}, nil, 0},
+	{"disk-start", "create and start, a view against the directory", side{kind: jailedView}, side{kind: jailedDirect}, atMost(1.10, "at most 1.10"), 0},
 }
 
 // disk measures lives of jails with layers on disk, of the sizes that policy has by default.
@@ -52,7 +54,10 @@ func (b *bench) disk(ctx context.Context) error {
 				subjects = append(subjects, s)
 			}
 		}
-		return b.interleave(ctx, "disk", b.rounds, subjects, (*subject).lifecycle)
+		if err := b.interleave(ctx, "disk", b.rounds, subjects, (*subject).lifecycle); err != nil {
+			return err
+		}
+		return b.interleave(ctx, "disk-start", b.rounds, subjects, (*subject).startOnly)
 	})
 }
 

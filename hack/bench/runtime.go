@@ -126,6 +126,13 @@ func (s *subject) lifecycle() (out sample, err error) {
 	return out, s.call(&out, "delete", s.id)
 }
 
+// startOnly runs the bundle once as lifecycle does. The time is that of create and start alone.
+func (s *subject) startOnly() (sample, error) {
+	out, err := s.lifecycle()
+	out.wall = out.verbs["create"] + out.verbs["start"]
+	return out, err
+}
+
 // wait waits for a container's first process. It became our child when the delegate ended, since
 // this program is a child subreaper (see reaping).
 func wait(pid int, ws *unix.WaitStatus, usage *unix.Rusage) error {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/tests/engine"
@@ -34,7 +35,10 @@ func newLab() (l *lab, err error) {
 	if l.dir, err = os.MkdirTemp("/var/tmp", "agentjail-boundaries-"); err != nil {
 		return nil, err
 	}
-	l.closers = append(l.closers, func() { os.RemoveAll(l.dir) })
+	l.closers = append(l.closers, func() {
+		_ = unix.Unmount(filepath.Join(l.root, "proc"), unix.MNT_DETACH) // what escape mounts in a chroot
+		os.RemoveAll(l.dir)
+	})
 	defer func() {
 		if err != nil {
 			l.close()
