@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -172,9 +173,23 @@ func (o *opened) notes() {
 		fmt.Fprintf(os.Stderr, "agentjail: jail %s has the view, and can go on changing it\n", printable.Line(o.record.Jail, 64))
 	}
 	if len(o.review.Git) > 0 {
-		fmt.Fprintf(os.Stderr, "agentjail: %s has changes, which are never applied. Commits come out as patches (BASE is your last commit):\n"+
-			"  agentjail git --view %s %s format-patch --stdout BASE.. > commits.patch\n", printable.Line(o.review.Git[0], 0), o.ID, printable.Line(o.record.Path, 0))
+		fmt.Fprintf(os.Stderr, "agentjail: changes in %s are never applied. Commits come out as patches (BASE is your last commit):\n"+
+			"  agentjail git --view %s %s format-patch --stdout BASE.. > commits.patch\n", someOf(o.review.Git), o.ID, printable.Line(o.record.Path, 0))
 	}
+}
+
+// someOf names the first paths of a list, and counts the others.
+func someOf(paths []string) string {
+	const most = 8
+	var names []string
+	for _, p := range paths[:min(len(paths), most)] {
+		names = append(names, printable.Line(p, 0))
+	}
+	text := strings.Join(names, ", ")
+	if more := len(paths) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func workspaceDiff(c *cli.Context) error {
