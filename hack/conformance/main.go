@@ -50,6 +50,7 @@ const (
 )
 
 func main() {
+	engine.IfJanitor()
 	var o options
 	suite := flag.String("suite", "all", "`NAME` of a suite ("+strings.Join(names(), ", ")+") or all")
 	flag.StringVar(&o.delegate, "delegate", "/usr/sbin/runc", "`PATH` of the OCI runtime that agentjail is compared with")

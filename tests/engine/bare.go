@@ -13,6 +13,7 @@ import (
 // MainBare runs a package's tests without an engine, with the runtime under test at *bin, and returns the exit code. why says for what the
 // tests need root.
 func MainBare(m *testing.M, why string, bin *string) int {
+	IfJanitor()
 	SuiteNeedsRoot(why)
 	var err error
 	if *bin, err = UnderTest(); err != nil {

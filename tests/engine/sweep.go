@@ -35,6 +35,7 @@ const janitorEnv = "AGENTJAIL_TEST_JANITOR"
 // The janitor waits until its standard input ends, that is until the program that started it is gone, even by kill -9
 // or by a panic in a test's goroutine, and removes what that program's engine left.
 func IfJanitor() {
+	janitorFirst = true
 	dir := os.Getenv(janitorEnv)
 	if dir == "" {
 		return
@@ -49,8 +50,14 @@ func IfJanitor() {
 	os.Exit(0)
 }
 
+// janitorFirst reports that this program has called IfJanitor.
+var janitorFirst bool
+
 // startJanitor starts the janitor for dir and returns the pipe that keeps it waiting.
 func startJanitor(dir string) (io.Closer, error) {
+	if !janitorFirst {
+		return nil, errors.New("the program does not begin with IfJanitor: its janitor would run the program again")
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
