@@ -64,7 +64,7 @@ func (l *Layers) Close() {
 func openDirectory(r *Record) (*os.File, error) {
 	dir, err := openat.File(unix.AT_FDCWD, r.Path, openat.NoLinks, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s, of which view %s is: %w", r.Path, r.ID, err)
+		return nil, fmt.Errorf("opening %s, of which view %s is: %w (remedy: bring it back, or agentjail workspace discard %s)", r.Path, r.ID, err, r.ID)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {

@@ -73,8 +73,13 @@ func (s Store) shared(r *Record) (*os.File, error) {
 	return use, err
 }
 
-// exclusive takes a view's lock, if no jail has the view and no reader reads it.
-func (s Store) exclusive(r *Record) (*os.File, error) {
+// exclusive takes a view's lock, if no jail has the view, no reader reads it, and no apply of it was
+// cut off.
+func (s Store) exclusive(r *Record) (*os.File, error) { return s.alone(r, false) }
+
+// alone is exclusive. With lost, the directory of the view is gone, and with it what an apply that
+// was cut off could be finished in.
+func (s Store) alone(r *Record, lost bool) (*os.File, error) {
 	use, err := flock(filepath.Join(s.Dir, r.ID), unix.LOCK_EX)
 	switch {
 	case errors.Is(err, errBusy):
@@ -85,7 +90,7 @@ func (s Store) exclusive(r *Record) (*os.File, error) {
 	case err != nil:
 		return nil, err
 	}
-	if _, err := os.Lstat(s.Journal(r)); err == nil {
+	if _, err := os.Lstat(s.Journal(r)); err == nil && !lost {
 		use.Close()
 		return nil, refusal.New(refusal.Workspace, "an apply of it was cut off").About("view %s", r.ID).
 			WithRemedy("agentjail gc, which finishes or undoes it")

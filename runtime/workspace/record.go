@@ -224,9 +224,14 @@ func (s Store) SaveApplied(r *Record, applied map[string]int64) error {
 	return atomicfile.Write(s.path(r.ID, appliedFile), data, 0o600)
 }
 
-// Discard removes a view. A view that a jail has is not removed.
+// Discard removes a view. A view that a jail has is not removed, nor one whose apply was cut off,
+// as long as its directory is there.
 func (s Store) Discard(r *Record) error {
-	use, err := s.exclusive(r)
+	dir, err := openDirectory(r)
+	if err == nil {
+		dir.Close()
+	}
+	use, err := s.alone(r, errors.Is(err, os.ErrNotExist))
 	if err != nil {
 		return err
 	}

@@ -79,5 +79,10 @@ func TestStore(t *testing.T) {
 	if applied, err := s.Applied(r); err != nil || applied["new"] == 0 || applied["."] == 0 {
 		t.Errorf("recorded: %v %v", applied, err)
 	}
+	// Where the directory is gone, nothing can be finished: the view is removed on request.
+	must(t, errors.Join(os.Mkdir(s.Journal(r), 0o700), os.Rename(dir, dir+"-moved")))
+	if _, err := RecoverAll(t.Context(), s); err == nil || !strings.Contains(err.Error(), "workspace discard "+r.ID) {
+		t.Errorf("without its directory: %v", err)
+	}
 	must(t, s.Discard(r))
 }
