@@ -54,6 +54,7 @@ func promised(n *node, handler string) *promise.Engine {
 			return r
 		},
 		Ask:    promise.Ask,
+		Lacks:  promise.PodsLack,
 		Places: []string{filepath.Join(n.State(), "io.containerd.runtime.v2.task", criNamespace, "%s")},
 	}
 }

@@ -17,6 +17,11 @@ import (
 // views is the name of the promise about views.
 const views = "what a jail writes to a directory under review stays in a view of it"
 
+// PodsLack is what a pod's container is not promised.
+var PodsLack = map[string]string{
+	views: "a pod gets no directory of the node's to write to, unless policy allows it: tests/kubernetes shows its views",
+}
+
 // ViewAnnotations request a small view of each writable directory of a container, as annotations or labels.
 var ViewAnnotations = []string{"dev.agentjail.workspace=review", "dev.agentjail.workspace.size=32MiB"}
 
