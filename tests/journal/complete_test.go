@@ -23,6 +23,7 @@ type shower struct {
 
 // elsewhere are the kinds of refusals that the run does not have. The kernel's records are of kernels that this machine is not.
 var elsewhere = map[string]shower{
+	"approval.denied":    {"a person decides", []string{"tests/names TestApproval"}},
 	"jail.refused":       {"there is no jail then", []string{"tests/journal TestReach"}},
 	"publish.refused":    {"somebody outside has to connect", []string{"tests/names TestPublish", "runtime/observe/journal/sources TestNetwork"}},
 	"credential.refused": {"it takes a server", []string{"tests/names TestCredentials", "runtime/observe/journal/sources TestNetwork"}},

@@ -181,7 +181,9 @@ func TestApproval(t *testing.T) {
 		t.Errorf("it was asked for %s", line)
 	default:
 	}
-	j.hasDecisions(t)
+	j.hasDecisions(t,
+		"approval.allowed other.example.test:443 value until the jail's end", "approval.allowed other.example.test:22 value once",
+		"approval.denied other.example.test:22", "approval.allowed other.example.test:7 value for 1h0m0s")
 	// A new helper begins without decisions, and the watcher is attached to it again.
 	j.killHelper(t)
 	j.decides(t, "restart")
@@ -202,14 +204,11 @@ func TestApproval(t *testing.T) {
 }
 
 // hasDecisions looks for the decisions in the journal and the receipt.
-func (j *jail) hasDecisions(t *testing.T) {
+func (j *jail) hasDecisions(t *testing.T, decisions ...string) {
 	t.Helper()
 	ctl := filepath.Join(filepath.Dir(j.bin), "agentjailctl")
 	text, _ := j.ctl(t, ctl, nil, "journal", j.id)
-	for _, want := range []string{
-		"approval.allowed other.example.test:443 value until the jail's end", "approval.allowed other.example.test:22 value once",
-		"approval.denied other.example.test:22", "approval.allowed other.example.test:7 value for 1h0m0s",
-	} {
+	for _, want := range decisions {
 		if !strings.Contains(text, want) {
 			t.Errorf("the journal lacks %q:\n%s", want, text)
 		}
