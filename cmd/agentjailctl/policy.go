@@ -183,7 +183,7 @@ func notFollowed(ignored []policy.Ignored) error {
 	for _, i := range ignored {
 		all = append(all, fmt.Sprintf("--tighten %s=%s: %s", strings.TrimPrefix(i.Name, policy.AnnotationPrefix), i.Value, i.Why))
 	}
-	return errors.New(strings.Join(all, "; "))
+	return errors.New(strings.Join(all, "; ") + " (remedy: `agentjail policy show` prints the policy's values)")
 }
 
 // followProjects has the files of workspaces count that have one (policy.ProjectFile).

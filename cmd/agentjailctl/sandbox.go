@@ -69,7 +69,7 @@ agentjail's.
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`, [policies.NAME] of the policy file"},
 			&cli.StringFlag{Name: "boundary", Usage: "run in the sandbox `NAME`, with a kernel of its own: " +
-				strings.Join(boundaries(), ", ")},
+				strings.Join(traits.BoundaryNames(), ", ")},
 			&cli.StringFlag{Name: "config", Usage: "policy `FILE`; only root may be able to write it"},
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " +
 				strings.Join(policy.AnnotationNames(), ", ")},
@@ -198,14 +198,6 @@ func sandboxRuntime(c *cli.Context, tighten map[string]string, agent *agentRun) 
 	return r, nil
 }
 
-// boundaries are the names that --boundary takes.
-func boundaries() (out []string) {
-	for _, n := range traits.Sandboxes() {
-		out = append(out, traits.Of(n).Sandbox)
-	}
-	return out
-}
-
 // sandboxPrefix begins the ids of sandboxes.
 const sandboxPrefix = "sandbox-"
 
@@ -248,7 +240,9 @@ func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 		}
 		o.Volumes = append(o.Volumes, v)
 	}
-	o.Env = environment(c.StringSlice("env"))
+	if o.Env, err = environment(c.StringSlice("env")); err != nil {
+		return o, err
+	}
 	addGit(&o)
 	args := c.Args().Slice()
 	if agent != nil {
@@ -364,10 +358,13 @@ func whose(o *sandbox.Options, workspace string) error {
 }
 
 // environment returns variables. Those without a value have this process's.
-func environment(given []string) []string {
-	var out []string
+func environment(given []string) (out []string, err error) {
 	for _, e := range given {
-		if !strings.Contains(e, "=") {
+		name, _, set := strings.Cut(e, "=")
+		if name == "" {
+			return nil, fmt.Errorf("--env %q has no name (remedy: --env NAME=VALUE, or --env NAME)", e)
+		}
+		if !set {
 			v, ok := os.LookupEnv(e)
 			if !ok {
 				continue
@@ -376,7 +373,7 @@ func environment(given []string) []string {
 		}
 		out = append(out, e)
 	}
-	return out
+	return out, nil
 }
 
 // tightened returns the annotations of --tighten.
@@ -386,7 +383,7 @@ func tightened(given []string) (map[string]string, error) {
 	for _, t := range given {
 		k, v, ok := strings.Cut(t, "=")
 		if !ok {
-			return nil, fmt.Errorf("--tighten %q: must be KEY=VALUE", t)
+			return nil, fmt.Errorf("--tighten %q: must be KEY=VALUE (remedy: such as --tighten limits.memory=512m)", t)
 		}
 		if before, twice := out[policy.AnnotationPrefix+k]; twice && before != v && k != policy.OwnerAnnotation {
 			return nil, fmt.Errorf("--tighten %s: given as %q and as %q (remedy: give one)", k, before, v)

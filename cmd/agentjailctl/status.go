@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -81,12 +82,23 @@ func withStatuses(c *cli.Command) {
 		if err := countArguments(c); err != nil {
 			return statused(err, runs)
 		}
-		return statused(action(c), runs)
+		return statused(hinted(c, action(c)), runs)
 	}
 	for _, sub := range c.Subcommands {
 		withStatuses(sub)
 	}
 }
+
+// hinted adds the command's help to the error of a command line that has no hint of its own.
+func hinted(c *cli.Context, err error) error {
+	var wrong *usageError
+	if !errors.As(err, &wrong) || hint.MatchString(err.Error()) {
+		return err
+	}
+	return usage("%w: see `%s --help`", err, c.Command.HelpName)
+}
+
+var hint = regexp.MustCompile("remedy: |did you mean|see `")
 
 // unknownOption names the option that is most like an unknown one. Other errors stay.
 func unknownOption(c *cli.Command, err error) error {
@@ -157,7 +169,7 @@ func run(app *cli.App, args []string) error {
 	err := app.Run(flagsFirst(app, args))
 	var noTopic cli.ExitCoder
 	if errors.As(err, &noTopic) {
-		err = asUsage(err) // help of what does not exist
+		err = usage("%w: see `agentjail --help`", err) // help of what does not exist
 	}
 	return statused(err, false)
 }

@@ -133,55 +133,6 @@ func TestTighten(t *testing.T) {
 	}
 }
 
-// TestMistakes: what the caller wrote and cannot be followed ends the call before the command.
-func TestMistakes(t *testing.T) {
-	file := func(text string) string {
-		path := filepath.Join(t.TempDir(), "policy.toml")
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	for _, c := range []struct {
-		args []string
-		errs []string
-	}{
-		{[]string{"--tighten", "nonsense=1"}, []string{"unknown", "root.size"}},
-		{[]string{"--tighten", "limits.memroy=1g"}, []string{`did you mean "limits.memory"?`}},
-		{[]string{"--tighten", "limits.memory=lots"}, []string{"limits.memory", "lots", "not a size", "512m"}},
-		{[]string{"--tighten", "limits.memory=1t"}, []string{"limits.memory", "tighter"}},
-		{[]string{"--tighten", "limits.memory"}, []string{"KEY=VALUE"}},
-		{[]string{"--tighten", "seccomp.profile=none"}, []string{`"strict"`}},
-		{[]string{"--config", "/nonexistent.toml"}, []string{"/nonexistent.toml", "no such file"}},
-		{[]string{"--policy", "nosuch"}, []string{"no such policy", "[policies.nosuch]"}},
-		{[]string{"--policy", "my.toml"}, []string{"--config"}},
-		{[]string{"--config", file("[policies.agents]\n"), "--policy", "agnts"}, []string{`did you mean "agents"?`}},
-		{[]string{"--config", file("limts.memory = \"1g\"\n")}, []string{"line 1", "limts.memory", `did you mean "limits.memory"?`}},
-		{[]string{"--config", file("\n\n[policies.a.limits]\npid = 5\n"), "--policy", "a"}, []string{"line 4", "limits.pid", "limits.pids"}},
-		{[]string{"--config", file("[policies.a]\n\nlimits.pids = \"many\"\n"), "--policy", "a"}, []string{"line 3", "string", "whole number"}},
-		{[]string{"--config", file("limits.memory = \"lots\"\n")}, []string{"line 1", "not a size"}},
-		{[]string{"--config", file("network.mode = \"name\"\n")}, []string{"network.mode", "names"}},
-		{[]string{"--publish", "eighty"}, []string{"--publish", "eighty"}},
-		{[]string{"--allow", "https://example.org/x"}, []string{"--allow", "example.org"}},
-		{[]string{"--workspace", "/nonexistent"}, []string{"/nonexistent", "no such file"}},
-		{[]string{"--nonsense"}, []string{"nonsense"}},
-	} {
-		code, out, errs := sandbox(t, append(c.args, "--", "echo", "it ran")...)
-		if code != 125 || out != "" {
-			t.Errorf("%q: status %d, %q, %q", c.args, code, out, errs)
-		}
-		for _, want := range c.errs {
-			if !strings.Contains(errs, want) {
-				t.Errorf("%q: %q does not have %q", c.args, errs, want)
-			}
-		}
-	}
-	// Another policy's mistakes are not this one's.
-	if code, out, errs := sandbox(t, "--config", file("[policies.a]\nlimits.pids = \"many\"\nnonsense = 1\n[policies.b]\nlimits.pids = 77\n"), "--policy", "b", "--", "echo", "it ran"); code != 0 || out != "it ran\n" {
-		t.Errorf("beside a wrong policy: %d, %q, %q", code, out, errs)
-	}
-}
-
 // TestProject: a workspace's own policy file narrows the sandbox, and refuses it where it has a
 // mistake or gives more.
 func TestProject(t *testing.T) {

@@ -85,5 +85,5 @@ func named(jails []*Jail, name string) (*Jail, error) {
 			return nil, fmt.Errorf("%q is the name of %d jails: write an id (agentjail ls)", name, len(found))
 		}
 	}
-	return nil, fmt.Errorf("%q: %w, and there is no journal of it (agentjail ls lists all; what a policy with passthrough made is no jail)", name, state.ErrNotFound)
+	return nil, fmt.Errorf("%q: %w, and there is no journal of it (remedy: agentjail ls lists all; what a policy with passthrough made is no jail)", name, state.ErrNotFound)
 }

@@ -164,6 +164,9 @@ func (r *Rule) target(text string, deny bool) error {
 // splitTarget splits a target into the host and the text of its ports. An IPv6 address stays in its
 // brackets.
 func splitTarget(text string) (host, ports string, hasPorts bool, err error) {
+	if _, _, url := strings.Cut(text, "://"); url {
+		return "", "", false, errors.New("a URL (remedy: the name alone, as in example.org or example.org:443)")
+	}
 	if strings.HasPrefix(text, "[") {
 		end := strings.IndexByte(text, ']')
 		if end < 0 {

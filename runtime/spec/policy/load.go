@@ -122,7 +122,11 @@ func (f *file) policy(name string) (Policy, map[string]setting, error) {
 		}
 	}
 	if problems == nil && name != "" && builtins[name] == nil && !slices.Contains(f.policies, name) {
-		return p, from, fmt.Errorf("%w: %s has no [policies.%s]%s", ErrNoPolicy, f.path, name, Suggestion(name, f.policies))
+		hint := Suggestion(name, f.policies)
+		if hint == "" {
+			hint = " (remedy: add that table)"
+		}
+		return p, from, fmt.Errorf("%w: %s has no [policies.%s]%s", ErrNoPolicy, f.path, name, hint)
 	}
 	if from["passthrough"].policy == "" && p.Passthrough {
 		problems = append(problems, from["passthrough"].problem(errors.New(

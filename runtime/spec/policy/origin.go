@@ -129,7 +129,7 @@ func (p *Policy) OwnersCredentials(more credential.Set) error {
 func (p *Policy) OwnersBoundary(name string) error {
 	delegate := traits.Bounded(name)
 	if delegate == "" {
-		return fmt.Errorf("no delegate has the boundary %q", name)
+		return fmt.Errorf("no delegate has the boundary %q (remedy: one of %s)", name, strings.Join(traits.BoundaryNames(), ", "))
 	}
 	if traits.Of(p.Delegate).Sandbox != name {
 		p.Delegate = delegate

@@ -122,6 +122,14 @@ func Auto() []string { return names(func(t Traits) bool { return t.Sandbox == ""
 // Sandboxes are those with a boundary of their own.
 func Sandboxes() []string { return names(func(t Traits) bool { return t.Sandbox != "" }) }
 
+// BoundaryNames are the names of their boundaries.
+func BoundaryNames() (out []string) {
+	for _, name := range Sandboxes() {
+		out = append(out, Of(name).Sandbox)
+	}
+	return out
+}
+
 // Bounded is the delegate with the boundary of this name, or "".
 func Bounded(sandbox string) string {
 	for _, n := range names(func(t Traits) bool { return sandbox != "" && t.Sandbox == sandbox }) {
