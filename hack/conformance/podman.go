@@ -15,9 +15,9 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// podmanFiles are the files of Podman's system tests that are run. Most others try its command line,
-// storage, services, registries or systemd; those that also run containers (cp, build, events,
-// health checks, networks, play kube) have no rows for their differences yet.
+// podmanFiles are the files of Podman's system tests that are run. Most others try its command
+// line, storage, services, registries or systemd; those that also run containers (cp, build,
+// events, health checks, networks, play kube) have no rows for their differences yet.
 var podmanFiles = []string{
 	"001-basic.bats", "030-run.bats", "032-sig-proxy.bats", "035-logs.bats", "037-runlabel.bats", "040-ps.bats",
 	"045-start.bats", "050-stop.bats", "055-rm.bats", "060-mount.bats", "075-exec.bats", "080-pause.bats",

@@ -103,8 +103,9 @@ func (s Store) template(kind string, size, files int64, options, dirs []string) 
 	return os.Open(path)
 }
 
-// Allocate makes an image of a view at a path, with all of its blocks: on a sparse one, writes would
-// succeed that a full disk of the host's then loses. The directories of an overlay are in it. The template's directory is the store's.
+// Allocate makes an image of a view at a path, with all of its blocks: on a sparse one, writes
+// would succeed that a full disk of the host's then loses. The directories of an overlay are in it.
+// The template's directory is the store's.
 func (s Store) Allocate(path string, size, files int64) error {
 	from, err := s.template("view-", size, files, journaled(size), []string{upperDir, workDir})
 	if err != nil {

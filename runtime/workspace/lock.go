@@ -73,8 +73,8 @@ func (s Store) shared(r *Record) (*os.File, error) {
 	return use, err
 }
 
-// exclusive takes a view's lock, if no jail has the view, no reader reads it, and no apply of it was
-// cut off.
+// exclusive takes a view's lock, if no jail has the view, no reader reads it, and no apply of it
+// was cut off.
 func (s Store) exclusive(r *Record) (*os.File, error) { return s.alone(r, false) }
 
 // alone is exclusive. With lost, the directory of the view is gone, and with it what an apply that
