@@ -4,7 +4,7 @@ package seccomp
 
 var profiles = [...]profile{
 	{
-		name: "debug", about: "The default profile and what debuggers need on top: tracing and the memory of other processes, within the jail.", extends: "default", budget: 184,
+		name: "debug", about: "The default profile and what debuggers need on top: tracing and the memory of other processes, within the jail.", extends: "default", budget: 185,
 		allow: []group{
 			{names: []string{"ptrace"}, rule: "ptrace", why: "gdb, strace, delve, LeakSanitizer"},
 			{names: []string{"process_vm_readv", "process_vm_writev"}, why: "strace, delve and py-spy read and change a traced program's memory"},
@@ -16,7 +16,7 @@ var profiles = [...]profile{
 		},
 	},
 	{
-		name: "default", about: "Agent work: shells, git, python, node, compilers, package managers and servers on lo.", extends: "", budget: 180,
+		name: "default", about: "Agent work: shells, git, python, node, compilers, package managers and servers on lo.", extends: "", budget: 181,
 		allow: []group{
 			{names: []string{"read", "write", "close", "fstat", "lseek", "pread64", "pwrite64", "readv", "writev"}, why: "file and pipe I/O of every program"},
 			{names: []string{"pwritev"}, why: "node's fs.writev: tsc, vite"},
@@ -70,7 +70,7 @@ var profiles = [...]profile{
 			{names: []string{"setuid", "setgid", "setresuid", "setresgid", "setgroups"}, why: "su, apt, servers dropping root"},
 			{names: []string{"getpriority", "setpriority"}, why: "nice, node's os.setPriority"},
 			{names: []string{"prlimit64"}, rule: "prlimit64", why: "ulimit, every runtime's stacks"},
-			{names: []string{"getrusage", "sysinfo", "uname"}, why: "make, free"},
+			{names: []string{"getrusage", "sysinfo", "times", "uname"}, why: "make, free; the C library cannot report that times is refused"},
 			{names: []string{"kill", "tkill", "tgkill", "restart_syscall", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigsuspend", "rt_sigpending", "rt_sigtimedwait", "sigaltstack", "signalfd4"}, why: "signals: shells, go, java, musl's raise"},
 			{names: []string{"pause", "alarm"}, arch: "amd64", why: "musl's pause; timeout, perl"},
 			{names: []string{"timer_create"}, rule: "timer_create", why: "timeout, python"},
@@ -102,12 +102,12 @@ var profiles = [...]profile{
 			{names: []string{"openat2", "faccessat2", "fchmodat2", "renameat2"}, errno: "ENOSYS", why: "libc and runtimes fall back to the older call; the flags of openat2 lie in memory"},
 			{names: []string{"seccomp"}, errno: "ENOSYS", why: "thousands of filters freed at once stop Linux 6.9 and later; libseccomp then tries prctl, which refuses too"},
 			{names: []string{"epoll_pwait2", "preadv2", "pwritev2", "rseq", "membarrier", "pidfd_open", "pidfd_send_signal", "sched_getattr"}, errno: "ENOSYS", why: "probed by libc and runtimes, which do without"},
-			{names: []string{"fadvise64", "sync_file_range", "mlock", "munlock", "get_mempolicy", "set_mempolicy", "pkey_alloc", "times", "utimes", "personality"}, arch: "amd64", errno: "ENOSYS", why: "hints and look-ups that programs try and do without"},
-			{names: []string{"fadvise64", "sync_file_range", "mlock", "munlock", "get_mempolicy", "set_mempolicy", "pkey_alloc", "times", "personality"}, arch: "arm64", errno: "ENOSYS", why: "hints and look-ups that programs try and do without"},
+			{names: []string{"fadvise64", "sync_file_range", "mlock", "munlock", "get_mempolicy", "set_mempolicy", "pkey_alloc", "utimes", "personality"}, arch: "amd64", errno: "ENOSYS", why: "hints and look-ups that programs try and do without"},
+			{names: []string{"fadvise64", "sync_file_range", "mlock", "munlock", "get_mempolicy", "set_mempolicy", "pkey_alloc", "personality"}, arch: "arm64", errno: "ENOSYS", why: "hints and look-ups that programs try and do without"},
 		},
 	},
 	{
-		name: "server", about: "The default profile and what postgres, nginx and chromium need on top: System V shared memory, sendfile, filters of their own.", extends: "default", budget: 188,
+		name: "server", about: "The default profile and what postgres, nginx and chromium need on top: System V shared memory, sendfile, filters of their own.", extends: "default", budget: 189,
 		allow: []group{
 			{names: []string{"prctl"}, rule: "prctl-filters", why: "names, no_new_privs, a sandbox of its own"},
 			{names: []string{"seccomp"}, rule: "seccomp", why: "a sandbox of its own: chromium, codex, sshd"},
@@ -167,7 +167,7 @@ var profiles = [...]profile{
 		},
 	},
 	{
-		name: "tools", about: "The default profile without sockets: shells, coreutils, git, compilers, python and node that work on files and connect to nothing, not over lo either.", extends: "default", budget: 165,
+		name: "tools", about: "The default profile without sockets: shells, coreutils, git, compilers, python and node that work on files and connect to nothing, not over lo either.", extends: "default", budget: 166,
 		refuse: []group{
 			{names: []string{"socket"}, errno: "EAFNOSUPPORT", why: "no family: resolvers and loggers take that for a kernel without it"},
 			{names: []string{"bind", "listen", "accept", "accept4", "connect", "getpeername", "setsockopt", "sendto", "sendmsg", "sendmmsg"}, errno: "ENOSYS", why: "the only sockets are pairs, which node and rust use as pipes; no descriptors are sent over them"},
