@@ -22,37 +22,17 @@ import (
 
 var bin string
 
-// ownEnv reports that this process has mounts of its own.
-const ownEnv = "AGENTJAIL_TEST_ENDS"
-
 // stateDirs are the directories in which agentjail keeps state.
 var stateDirs = []string{"/run/agentjail", "/var/lib/agentjail", "/var/log/agentjail"}
 
 func TestMain(m *testing.M) {
 	engine.SuiteNeedsRoot("it runs jails")
-	if os.Getenv(ownEnv) == "" {
-		os.Exit(inOwnMounts())
-	}
+	engine.InOwnMounts()
 	if err := ownState(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(engine.MainBare(m, "it runs jails", &bin))
-}
-
-// inOwnMounts runs the tests in a mount namespace.
-func inOwnMounts() int {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), ownEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
-	err := cmd.Run()
-	var ended *exec.ExitError
-	if err != nil && !errors.As(err, &ended) {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return cmd.ProcessState.ExitCode()
 }
 
 // ownState mounts empty directories where agentjail's state is.

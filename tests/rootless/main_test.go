@@ -37,14 +37,9 @@ var (
 
 var users = []user{low, other, high, higher, bare}
 
-// ownEnv reports that this process has mounts of its own.
-const ownEnv = "AGENTJAIL_TEST_ROOTLESS"
-
 func TestMain(m *testing.M) {
 	engine.SuiteNeedsRoot("it makes users")
-	if os.Getenv(ownEnv) == "" {
-		os.Exit(inOwnMounts())
-	}
+	engine.InOwnMounts()
 	if err := furnish(); err != nil {
 		fmt.Fprintln(os.Stderr, "rootless:", err)
 		os.Exit(1)
@@ -52,21 +47,6 @@ func TestMain(m *testing.M) {
 	code := engine.MainBare(m, "it makes users", &bin)
 	os.RemoveAll(accounts)
 	os.Exit(code)
-}
-
-// inOwnMounts runs the tests in a mount namespace.
-func inOwnMounts() int {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), ownEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
-	err := cmd.Run()
-	var ended *exec.ExitError
-	if err != nil && !errors.As(err, &ended) {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return cmd.ProcessState.ExitCode()
 }
 
 // accounts is the directory of the tests' account files.
