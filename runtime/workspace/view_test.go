@@ -261,23 +261,28 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestRoomAgain: an ended view that no longer fits on the disk is refused by name, and takes up nothing more.
-func TestRoomAgain(t *testing.T) {
-	_, _, lower, _ := begun(t, "")
-	dir := t.TempDir()
-	if err := unix.Mount("none", dir, "tmpfs", 0, "size=20m"); err != nil {
+// begunOnSmall is a view that a jail has, on a disk with little more room than it takes.
+func begunOnSmall(t *testing.T) (s Store, r *Record, lower, tree *os.File) {
+	t.Helper()
+	_, _, lower, _ = begun(t, "")
+	s = Store{Dir: t.TempDir(), Boot: "this"}
+	if err := unix.Mount("none", s.Dir, "tmpfs", 0, "size=20m"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	s := Store{Dir: dir, Boot: "this"}
-	r := &Record{Name: "x", Key: "k", Size: size, Files: 1000}
+	t.Cleanup(func() { _ = unix.Unmount(s.Dir, unix.MNT_DETACH) })
+	r = &Record{Name: "x", Key: "k", Size: size, Files: 1000}
 	if err := s.Make(r, lower); err != nil {
 		t.Fatal(err)
 	}
-	tree := begin(t, s, r, lower)
+	return s, r, lower, begin(t, s, r, lower)
+}
+
+// TestRoomAgain: an ended view that no longer fits on the disk is refused by name, and takes up nothing more.
+func TestRoomAgain(t *testing.T) {
+	s, r, lower, tree := begunOnSmall(t)
 	write(t, tree, "new")
 	tree.Close()
-	filler := filepath.Join(dir, "filler")
+	filler := filepath.Join(s.Dir, "filler")
 	err := errors.Join(s.End("k"), os.WriteFile(filler, make([]byte, 8<<20), 0o600))
 	if err != nil {
 		t.Fatal(err)
@@ -294,19 +299,8 @@ func TestRoomAgain(t *testing.T) {
 
 // TestFullHost: what a jail writes is kept where the host's disk gets full meanwhile.
 func TestFullHost(t *testing.T) {
-	_, _, lower, _ := begun(t, "")
-	dir := t.TempDir()
-	if err := unix.Mount("none", dir, "tmpfs", 0, "size=20m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	s := Store{Dir: dir, Boot: "this"}
-	r := &Record{Name: "x", Key: "k", Size: size, Files: 1000}
-	if err := s.Make(r, lower); err != nil {
-		t.Fatal(err)
-	}
-	tree := begin(t, s, r, lower)
-	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 32<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+	s, r, _, tree := begunOnSmall(t)
+	if err := os.WriteFile(filepath.Join(s.Dir, "filler"), make([]byte, 32<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the host's disk is not full: %v", err)
 	}
 	text := []byte(strings.Repeat("what the jail wrote\n", 1<<16))
