@@ -55,11 +55,7 @@ func decide(c *cli.Context, allow bool) error {
 	case c.IsSet("for") && (v.For <= 0 || v.For > network.MaxFor):
 		return usage("--for must be more than 0 and at most %s", network.MaxFor)
 	}
-	_, j, err := namedJail(c, 2)
-	if err != nil {
-		return err
-	}
-	r, err := existingRuntime()
+	r, j, err := namedRuntime(c, 2)
 	if err != nil {
 		return err
 	}
@@ -91,11 +87,7 @@ type waitingJSON struct {
 }
 
 func pending(c *cli.Context) error {
-	_, j, err := namedJail(c, 1)
-	if err != nil {
-		return err
-	}
-	r, err := existingRuntime()
+	r, j, err := namedRuntime(c, 1)
 	if err != nil {
 		return err
 	}

@@ -32,11 +32,7 @@ func networkRestartCommand() *cli.Command {
 		Description: "`agentjail inspect` reports the helper of such a jail as BROKEN: the jail reaches nothing.\nExact names of its rules keep their addresses. Without --force a running\nhelper is left alone.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "end a helper that runs, and with it the jail's connections"}},
 		Action: func(c *cli.Context) error {
-			_, j, err := namedJail(c, 1)
-			if err != nil {
-				return err
-			}
-			r, err := existingRuntime()
+			r, j, err := namedRuntime(c, 1)
 			if err != nil {
 				return err
 			}
@@ -55,13 +51,19 @@ func existingRuntime() (*lifecycle.Runtime, error) {
 	return &lifecycle.Runtime{Store: store, Log: caller.Log}, err
 }
 
+// namedRuntime is namedJail with the runtime for that jail.
+func namedRuntime(c *cli.Context, args int) (*lifecycle.Runtime, *state.Jail, error) {
+	_, j, err := namedJail(c, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := existingRuntime()
+	return r, j, err
+}
+
 func networkReload(c *cli.Context) error {
 	if !c.Bool("all") {
-		_, j, err := namedJail(c, 1)
-		if err != nil {
-			return err
-		}
-		r, err := existingRuntime()
+		r, j, err := namedRuntime(c, 1)
 		if err != nil {
 			return err
 		}
