@@ -186,7 +186,7 @@ prove: ## prove every profile from the filter that libseccomp compiles, on both 
 
 bench: deps build ## compare agentjail with what it delegates to and with others; BENCH='-docs docs' writes docs/performance.md
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
-	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh hack/with-run.sh $(OUT)/bench -rounds $(BENCH_ROUNDS) -json $(OUT)/bench.json $(BENCH)
+	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh hack/alone.sh --disk $(OUT)/bench -rounds $(BENCH_ROUNDS) -json $(OUT)/bench.json $(BENCH)
 
 boundaries: deps build ## compare chroot, nspawn, engines, jails and gVisor; BOUNDARIES='-docs docs' writes docs/boundaries.md
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/boundaries ./hack/bench/boundaries
@@ -194,7 +194,7 @@ boundaries: deps build ## compare chroot, nspawn, engines, jails and gVisor; BOU
 
 bench-smoke: ## fail if agentjail takes about twice the time that it usually adds
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
-	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh $(OUT)/bench -smoke
+	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh hack/alone.sh --disk $(OUT)/bench -smoke
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s)
 	@git grep -o '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | { status=0; while IFS=: read -r file f; do \

@@ -2,7 +2,9 @@
 # Runs a command whose agentjail is alone on the machine: with records, ledgers, settings, journals, named network namespaces,
 # pinned programs and host ids of its own. What other jails leave, sweep or reclaim meanwhile is not the command's, and what the command's jails do is not theirs.
 #
-#   hack/alone.sh COMMAND [ARGUMENT...]
+#   hack/alone.sh [--disk] COMMAND [ARGUMENT...]
+#
+# All of it is in memory; with --disk what a host has on disk is on disk, for measurements.
 #
 # It first ends and removes what runs left that were killed: jails, empty control groups, directories of an hour ago. Nothing is removed
 # while another run lives.
@@ -10,6 +12,11 @@
 # Put it behind hack/with-cgroups.sh. An ordinary user has directories of their own as it is.
 set -eu
 
+disk=
+if [ "$1" = --disk ]; then
+	disk=yes
+	shift
+fi
 [ "$(id -u)" = 0 ] || exec "$@"
 # The run of ids before agentjail's default pool, which systemd's list has as unused, too (UIDS-GIDS.md).
 first=1879048192 ids=134217728
@@ -18,7 +25,7 @@ export AGENTJAIL_POOL=$first:$ids
 # lives reports whether a run does: go or a test program has the ids above in its environment.
 lives() {
 	for environment in $(grep -laz "^AGENTJAIL_POOL=$AGENTJAIL_POOL\$" /proc/[0-9]*/environ 2>/dev/null); do
-		case $(cat "${environment%/environ}/comm" 2>/dev/null) in go | *.te* | conformance* | neighbors) return 0 ;; esac
+		case $(cat "${environment%/environ}/comm" 2>/dev/null) in go | *.te* | bench | boundaries | conformance* | neighbors) return 0 ;; esac
 	done
 	return 1
 }
@@ -40,11 +47,23 @@ reclaim
 # Where mounts are shared (systemd makes them so), those of the command are, too, but with no one else.
 shared=
 ! grep -q '^[^ ]* [^ ]* [^ ]* / / .* shared:' /proc/self/mountinfo || shared=yes
+run=exec
+if [ -n "$disk" ]; then
+	run=
+	disk=$(mktemp -d /var/tmp/agentjail-alone-XXXXXX)
+	trap 'rm -rf --one-file-system "$disk"' EXIT
+fi
 # shellcheck disable=SC2016 # for the inner shell
-exec unshare --mount --propagation private sh -euc '
+$run unshare --mount --propagation private sh -euc '
 	while read -r dir mode; do
 		mkdir -p -m "$mode" "$dir"
-		mount -t tmpfs -o "mode=$mode,nosuid,nodev" agentjail "$dir"
+		case $2$dir in
+		/var/tmp/*/var/*)
+			mkdir -p -m "$mode" "$2$dir"
+			mount --bind "$2$dir" "$dir"
+			;;
+		*) mount -t tmpfs -o "mode=$mode,nosuid,nodev" agentjail "$dir" ;;
+		esac
 	done <<-END
 	/run/agentjail 711
 	/run/agentjail-journal 755
@@ -55,5 +74,5 @@ exec unshare --mount --propagation private sh -euc '
 	END
 	if mountpoint -q /sys/fs/bpf; then mount -t bpf -o mode=700 bpf /sys/fs/bpf; fi
 	[ -z "$1" ] || mount --make-rshared /
-	shift
-	exec "$@"' sh "$shared" "$@"
+	shift 2
+	exec "$@"' sh "$shared" "$disk" "$@"
