@@ -20,14 +20,19 @@ func lsCommand() *cli.Command {
 that is known; a sandbox has its command there. Of jails that ended the journal is left
 (policy: journal.keep). REFUSED counts the journal's refusals: agentjail denied ID.
 
-Commands take an id, its unique beginning, a name, or ID@TIME for one of several.`,
+Commands take an id, its unique beginning, a name, or ID@TIME for one of several.
+JSON has all jails.`,
 		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "all jails that ended, not only the last 20"},
 			&cli.BoolFlag{Name: "running", Aliases: []string{"r"}, Usage: "only jails that were not deleted"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
 		},
 		Action: runLs,
 	}
 }
+
+// endedRows is how many jails that ended are listed. The usage of --all has the number.
+const endedRows = 20
 
 // jailRow is a jail of the list.
 type jailRow struct {
@@ -53,10 +58,15 @@ func runLs(c *cli.Context) error {
 	if hidesRoots() {
 		fmt.Fprintln(c.App.ErrWriter, "agentjail: root's jails are hidden from this user, and not in this list (remedy: sudo agentjail ls)")
 	}
-	rows := []jailRow{}
+	rows, ended := []jailRow{}, 0
 	for _, j := range jails {
-		if j.Brief == nil && c.Bool("running") {
-			continue
+		if j.Brief == nil {
+			if c.Bool("running") {
+				continue
+			}
+			if ended++; ended > endedRows && !c.Bool("all") && !c.Bool("json") {
+				continue
+			}
 		}
 		rows = append(rows, rowOf(j))
 	}
@@ -81,7 +91,13 @@ func runLs(c *cli.Context) error {
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if more := ended - endedRows; more > 0 && !c.Bool("all") {
+		fmt.Fprintf(c.App.ErrWriter, "agentjail: %s ended before these (agentjail ls --all)\n", printable.Count(more, "jail"))
+	}
+	return nil
 }
 
 func rowOf(j *journal.Jail) jailRow {
