@@ -14,12 +14,12 @@ import (
 )
 
 var (
-	// ErrDisabled means that the running kernel has no AppArmor, or that it is switched off.
-	ErrDisabled = errors.New("this kernel runs without AppArmor (boot with lsm=…,apparmor, or make the profile optional in agentjail's config)")
-	// ErrNoInterface means that AppArmor is on but cannot be spoken to.
-	ErrNoInterface = errors.New("AppArmor's files are missing (mount securityfs: mount -t securityfs securityfs /sys/kernel/security)")
-	// ErrNoParser means that profiles cannot be compiled here.
-	ErrNoParser = errors.New("apparmor_parser is missing (install the package apparmor)")
+	// errDisabled means that the running kernel has no AppArmor, or that it is switched off.
+	errDisabled = errors.New("this kernel runs without AppArmor (boot with lsm=…,apparmor, or make the profile optional in agentjail's config)")
+	// errNoInterface means that AppArmor is on but cannot be spoken to.
+	errNoInterface = errors.New("AppArmor's files are missing (mount securityfs: mount -t securityfs securityfs /sys/kernel/security)")
+	// errNoParser means that profiles cannot be compiled here.
+	errNoParser = errors.New("apparmor_parser is missing (install the package apparmor)")
 )
 
 // system is where the host's things are; tests put their own in place.
@@ -50,7 +50,7 @@ func (s system) loaded(name string) (bool, error) {
 	}
 	modes, err := s.modes(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, ErrNoInterface
+		return false, errNoInterface
 	}
 	return slices.ContainsFunc(modes, func(m string) bool { return m == "enforce" || m == "kill" }), err
 }

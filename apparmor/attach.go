@@ -36,7 +36,7 @@ func (s system) attachedTo(program string) ([]Attached, error) {
 	dir := filepath.Join(s.securityfs, "policy/profiles")
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNoInterface
+		return nil, errNoInterface
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read AppArmor profiles: %w", err)

@@ -71,7 +71,7 @@ func TestAttachedTo(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(s.securityfs, "policy")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.attachedTo(crun); !errors.Is(err, ErrNoInterface) {
+	if _, err := s.attachedTo(crun); !errors.Is(err, errNoInterface) {
 		t.Errorf("without securityfs: %v", err)
 	}
 	if _, err := s.attachedTo(crun + "-gone"); !errors.Is(err, fs.ErrNotExist) {

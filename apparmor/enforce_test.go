@@ -27,7 +27,7 @@ import (
 func TestEnforcement(t *testing.T) {
 	switch {
 	case !Enabled():
-		t.Skip(ErrDisabled)
+		t.Skip(errDisabled)
 	case os.Geteuid() != 0:
 		t.Skip("needs root: loads a profile")
 	}

@@ -33,7 +33,7 @@ var host = system{
 //
 // When nothing is to do it reads two small files. Otherwise it runs apparmor_parser, which takes
 // some tenths of a second; several processes at once wait for each other and load once. It fails
-// with ErrDisabled, ErrNoInterface or ErrNoParser in its chain, or with the parser's own words.
+// where AppArmor or its parser is missing, or with the parser's own words.
 // Needs root in the host's initial user namespace (CAP_MAC_ADMIN).
 func Ensure(ctx context.Context, p Params) (changed bool, err error) {
 	return host.ensure(ctx, p)
@@ -41,7 +41,7 @@ func Ensure(ctx context.Context, p Params) (changed bool, err error) {
 
 func (s system) ensure(ctx context.Context, p Params) (bool, error) {
 	if !s.isEnabled() {
-		return false, ErrDisabled
+		return false, errDisabled
 	}
 	if p.ABI == "" {
 		p.ABI = s.abi()
@@ -156,7 +156,7 @@ var Run = (*exec.Cmd).Run
 // load has the parser compile and load the text, under a lock, and notes what it did.
 func (s system) load(ctx context.Context, name, source, text string) error {
 	if _, err := os.Stat(filepath.Join(s.securityfs, ".replace")); err != nil {
-		return ErrNoInterface
+		return errNoInterface
 	}
 	parser, err := s.parser()
 	if err != nil {
@@ -215,7 +215,7 @@ func (s system) parser() (string, error) {
 	if refused != nil {
 		return "", refused
 	}
-	return "", ErrNoParser
+	return "", errNoParser
 }
 
 // lock takes an exclusive lock on path and stops when ctx ends.

@@ -154,10 +154,10 @@ func TestEnsureImpossible(t *testing.T) {
 		want   error
 		text   string
 	}{
-		"no AppArmor":   {func(t *testing.T, s *system) { s.enabled += "x" }, ErrDisabled, ""},
-		"switched off":  {func(t *testing.T, s *system) { write(t, s.enabled, "N\n") }, ErrDisabled, ""},
-		"no securityfs": {func(t *testing.T, s *system) { s.securityfs += "x" }, ErrNoInterface, ""},
-		"no parser":     {func(t *testing.T, s *system) { s.parsers = s.parsers[:1] }, ErrNoParser, ""},
+		"no AppArmor":   {func(t *testing.T, s *system) { s.enabled += "x" }, errDisabled, ""},
+		"switched off":  {func(t *testing.T, s *system) { write(t, s.enabled, "N\n") }, errDisabled, ""},
+		"no securityfs": {func(t *testing.T, s *system) { s.securityfs += "x" }, errNoInterface, ""},
+		"no parser":     {func(t *testing.T, s *system) { s.parsers = s.parsers[:1] }, errNoParser, ""},
 		"parser fails": {func(t *testing.T, s *system) {
 			write(t, filepath.Join(filepath.Dir(s.enabled), "fail"), "")
 		}, nil, "AppArmor parser error at line 3"},

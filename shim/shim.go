@@ -24,8 +24,8 @@ import (
 	"agentjail.dev/runtime/lifecycle"
 )
 
-// Runtime is the shim's name in containerd's configuration.
-const Runtime = "io.containerd.agentjail.v2"
+// runtimeName is the shim's name in containerd's configuration.
+const runtimeName = "io.containerd.agentjail.v2"
 
 // Main is the shim's program. version is agentjail's.
 func Main(version string) {
@@ -52,7 +52,7 @@ func Main(version string) {
 		var events *publisher
 		register(&events)
 		socket := ownSocket()
-		shim.RunShim(ctx, &program{Shim: manager.NewShimManager(Runtime), version: version})
+		shim.RunShim(ctx, &program{Shim: manager.NewShimManager(runtimeName), version: version})
 		// Of a group's shim, the file in the bundle that holds the address of the socket may be
 		// gone by now.
 		if c.action == "" && socket != "" {
@@ -64,7 +64,7 @@ func Main(version string) {
 		return
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v", Runtime, err)
+		fmt.Fprintf(os.Stderr, "%s: %v", runtimeName, err)
 		os.Exit(1)
 	}
 }
@@ -112,7 +112,7 @@ func (p *program) Info(ctx context.Context, in io.Reader) (*types.RuntimeInfo, e
 	if err != nil {
 		return nil, fmt.Errorf("reading the options: %w", err)
 	}
-	info := &types.RuntimeInfo{Name: Runtime, Version: &types.RuntimeVersion{Version: p.version}}
+	info := &types.RuntimeInfo{Name: runtimeName, Version: &types.RuntimeVersion{Version: p.version}}
 	var a anypb.Any
 	if len(data) > 0 {
 		if err := proto.Unmarshal(data, &a); err != nil {

@@ -73,7 +73,7 @@ func start(ctx context.Context, c commandLine, in io.Reader, out io.Writer) erro
 			return fmt.Errorf("noting the directory of sockets: %w", err)
 		}
 	}
-	res, err := manager.NewShimManager(Runtime).Start(namespaces.WithNamespace(ctx, c.namespace), params)
+	res, err := manager.NewShimManager(runtimeName).Start(namespaces.WithNamespace(ctx, c.namespace), params)
 	if err != nil {
 		return err
 	}

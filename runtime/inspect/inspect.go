@@ -79,9 +79,9 @@ type Result struct {
 // ErrNotRunning means that there is no process to look at.
 var ErrNotRunning = errors.New("jail is not running")
 
-// ErrNotStarted means that the first process still waits for start: the network
+// errNotStarted means that the first process still waits for start: the network
 // is sealed and the filter set only then.
-var ErrNotStarted = errors.New("jail waits for start")
+var errNotStarted = errors.New("jail waits for start")
 
 // What an exec is making has the delegate's own rights for a moment, until it
 // has become a process of the jail: a protection that seems broken is looked at again.
@@ -90,8 +90,8 @@ const (
 	lookWait = 100 * time.Millisecond
 )
 
-// Jail inspects a running jail. ErrNotRunning and ErrNotStarted are in the
-// error's chain where there is nothing to look at yet or any more.
+// Jail inspects a running jail. ErrNotRunning is in the error's chain where
+// there is nothing to look at any more.
 func Jail(s state.Store, j *state.Jail) (*Result, error) {
 	if err := running(s, j); err != nil {
 		return nil, err
@@ -122,12 +122,12 @@ func running(s state.Store, j *state.Jail) error {
 	case j.Elsewhere():
 		return fmt.Errorf("%s: %w", j.ID, state.ErrElsewhere)
 	case j.InitPid == 0 && j.CreatorAlive():
-		return fmt.Errorf("%s: %w: it is being made", j.ID, ErrNotStarted)
+		return fmt.Errorf("%s: %w: it is being made", j.ID, errNotStarted)
 	case !j.InitAlive():
 		return fmt.Errorf("%s: %w: its processes have ended, and with them every protection (its report is in %s)", j.ID, ErrNotRunning,
 			filepath.Join(s.Dir(j.Key), "report.json"))
 	case !j.Started:
-		return fmt.Errorf("%s: %w: its network is sealed and its system call filter set only then", j.ID, ErrNotStarted)
+		return fmt.Errorf("%s: %w: its network is sealed and its system call filter set only then", j.ID, errNotStarted)
 	}
 	return nil
 }

@@ -158,11 +158,15 @@ func runJail(t *testing.T, verb, bundle string) *state.Jail {
 		}
 	})
 	start(t, exec.Command(program, args...), verb == "run")
-	found, err := store.Find(id)
+	found, err := store.WithID(id)
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%d jails, %v", len(found), err)
 	}
-	return found[0]
+	j, err := store.Load(found[0].Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
 }
 
 // start runs a program that leaves a container behind and, if ready, waits for
@@ -456,7 +460,7 @@ func TestHostileName(t *testing.T) {
 
 func TestNotRunning(t *testing.T) {
 	created := runJail(t, "create", bundleOf(t, "sleep 100", nil))
-	if _, err := Jail(store, created); !errors.Is(err, ErrNotStarted) {
+	if _, err := Jail(store, created); !errors.Is(err, errNotStarted) {
 		t.Errorf("a jail that waits for start: %v", err)
 	}
 	ended := runJail(t, "run", bundleOf(t, "echo ready", nil))

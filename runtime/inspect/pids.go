@@ -10,7 +10,7 @@ import (
 
 // Pids lists the processes of a running jail, the first one first: those in its
 // mount namespace, which no process in the jail can leave. Errors: ErrNotRunning
-// or ErrNotStarted, and a /proc that cannot be read.
+// or that it waits for start, and a /proc that cannot be read.
 func Pids(s state.Store, j *state.Jail) ([]int, error) {
 	if err := running(s, j); err != nil {
 		return nil, err

@@ -145,11 +145,11 @@ func (l Ledger) partialFiles() ([]string, error) {
 	return filepath.Glob(filepath.Join(l.Dir, "*"+suffix+".*.tmp"))
 }
 
-// Make makes the missing placeholders among the paths of a directory, for the jail of that key. A
+// create makes the missing placeholders among the paths of a directory, for the jail of that key. A
 // file that has appeared since the search stays, and a placeholder whose directory vanishes
 // meanwhile is left out. source is the directory's path on the host. denied are the placeholders
 // that no user of the jail could make.
-func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []CreatedPlaceholder, err error) {
+func (l Ledger) create(key string, root *os.File, source string, paths []Path) (denied []CreatedPlaceholder, err error) {
 	t := tree{root: root, mounts: true}
 	absent := slices.ContainsFunc(paths, func(p Path) bool { return p.Treatment == Placeholder })
 	keys, err := l.keys()

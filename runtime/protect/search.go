@@ -208,7 +208,7 @@ func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, erro
 		if err != nil {
 			return nil, err
 		}
-		denied, err := l.Make(key, root, o.Source, f.Paths)
+		denied, err := l.create(key, root, o.Source, f.Paths)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ func (j *Brief) Dead() bool {
 	if j.BootID != BootID() {
 		return true
 	}
-	if !j.Creator().Gone() {
+	if !j.creator().Gone() {
 		return false
 	}
 	if j.Bound {

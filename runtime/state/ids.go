@@ -15,8 +15,8 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// ErrPoolFull means that every block of the pool is in use.
-var ErrPoolFull = errors.New("no free range of host ids")
+// errPoolFull means that every block of the pool is in use.
+var errPoolFull = errors.New("no free range of host ids")
 
 // Allocate takes a free block of the pool for the jail. A block is a directory
 // whose members are the jails that use it. It appears with its first member in
@@ -53,7 +53,7 @@ func (s Store) Allocate(p policy.Userns, key string) (idmap.Map, error) {
 			return idmap.Map{}, fmt.Errorf("allocating host ids: %w", err)
 		}
 	}
-	return idmap.Map{}, fmt.Errorf("%w: all %d blocks of userns.pool are taken (remedy: `agentjail gc`, or a larger pool)", ErrPoolFull, n)
+	return idmap.Map{}, fmt.Errorf("%w: all %d blocks of userns.pool are taken (remedy: `agentjail gc`, or a larger pool)", errPoolFull, n)
 }
 
 // Share adds the jail to the users of another's block. It fails when the other

@@ -499,35 +499,6 @@ func (s Store) Keys() ([]string, error) {
 	return readNames(filepath.Join(s.Root, "jails"))
 }
 
-// Find returns the jails with this id, or whose id begins so, in any delegate
-// root.
-func (s Store) Find(id string) ([]*Jail, error) {
-	keys, err := s.Keys()
-	if err != nil {
-		return nil, err
-	}
-	var exact, prefix []*Jail
-	for _, k := range keys {
-		_, name, _ := strings.Cut(k, "-")
-		if strings.HasPrefix(k, newPrefix) || !strings.HasPrefix(name, id) {
-			continue
-		}
-		j, err := s.Load(k)
-		if err != nil {
-			continue // being made or removed
-		}
-		if j.ID == id {
-			exact = append(exact, j)
-		} else {
-			prefix = append(prefix, j)
-		}
-	}
-	if len(exact) > 0 {
-		return exact, nil
-	}
-	return prefix, nil
-}
-
 // KeysOf returns the keys of jails with this id, in any delegate root, also of those that are just
 // being made.
 func (s Store) KeysOf(id string) ([]string, error) {
@@ -599,18 +570,18 @@ func (j *Brief) process(pid int, start uint64) Process {
 // Init returns the jail's first process, with number 0 while there is none.
 func (j *Brief) Init() Process { return j.process(j.InitPid, j.InitStart) }
 
-// Creator returns the process that makes or made the jail.
-func (j *Brief) Creator() Process { return j.process(j.CreatorPid, j.CreatorStart) }
+// creator returns the process that makes or made the jail.
+func (j *Brief) creator() Process { return j.process(j.CreatorPid, j.CreatorStart) }
 
 // Elsewhere reports that the jail was made in another PID namespace: none of its processes is known
 // here.
-func (j *Brief) Elsewhere() bool { return j.Creator().Elsewhere() }
+func (j *Brief) Elsewhere() bool { return j.creator().Elsewhere() }
 
 // InitAlive reports whether the jail's first process runs.
 func (j *Brief) InitAlive() bool { return !j.Ended && j.Init().Alive() }
 
 // CreatorAlive reports whether the process that is making the jail still runs.
-func (j *Brief) CreatorAlive() bool { return j.Creator().Alive() }
+func (j *Brief) CreatorAlive() bool { return j.creator().Alive() }
 
 // bootID caches BootID.
 var bootID atomic.Pointer[string]

@@ -99,7 +99,7 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 	if err := s.Create(e); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Allocate(u, e.Key); !errors.Is(err, ErrPoolFull) {
+	if _, err := s.Allocate(u, e.Key); !errors.Is(err, errPoolFull) {
 		t.Fatalf("a full pool gave a range: %v", err)
 	}
 	// A range that two jails use is free when both have left.
@@ -113,7 +113,7 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 	if err := s.Create(f); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Allocate(u, f.Key); !errors.Is(err, ErrPoolFull) {
+	if _, err := s.Allocate(u, f.Key); !errors.Is(err, errPoolFull) {
 		t.Fatalf("a range in use was allocated: %v", err)
 	}
 	if err := s.Release(u, maps[0], e.Key); err != nil {

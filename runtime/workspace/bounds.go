@@ -74,7 +74,7 @@ func (b Bounds) Home(dir string, size int64) error { return b.room(dir, size, aH
 // device refuses one more loop device than jails may have. Until the result is closed, no other
 // call of device on this machine returns.
 func (b Bounds) device(u use) (*os.File, error) {
-	if err := CheckLoop(); err != nil {
+	if err := checkLoop(); err != nil {
 		return nil, fmt.Errorf("%s: %w", u.about, err)
 	}
 	lock, err := os.Open(loopControl)

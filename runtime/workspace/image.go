@@ -103,10 +103,10 @@ func (s Store) template(kind string, size, files int64, options, dirs []string) 
 	return os.Open(path)
 }
 
-// Allocate makes an image of a view at a path, with all of its blocks: on a sparse one, writes
+// allocate makes an image of a view at a path, with all of its blocks: on a sparse one, writes
 // would succeed that a full disk of the host's then loses. The directories of an overlay are in it.
 // The template's directory is the store's.
-func (s Store) Allocate(path string, size, files int64) error {
+func (s Store) allocate(path string, size, files int64) error {
 	from, err := s.template("view-", size, files, journaled(size), []string{upperDir, workDir})
 	if err != nil {
 		return fmt.Errorf("making the template of a layer: %w", err)
@@ -258,8 +258,8 @@ func eachBound(f func(*os.File, *unix.LoopInfo64) bool) error {
 	return nil
 }
 
-// CheckLoop refuses a host without loop devices.
-func CheckLoop() error {
+// checkLoop refuses a host without loop devices.
+func checkLoop() error {
 	if _, err := os.Lstat(loopControl); err != nil {
 		return refusal.New(refusal.Workspace, "this machine has no loop devices: %v", err).WithRemedy("modprobe loop")
 	}
@@ -268,7 +268,7 @@ func CheckLoop() error {
 
 // CheckHost refuses a host on which no image can be made and mounted.
 func CheckHost() error {
-	if err := CheckLoop(); err != nil {
+	if err := checkLoop(); err != nil {
 		return err
 	}
 	_, err := findMkfs()
@@ -277,7 +277,7 @@ func CheckHost() error {
 
 // bind binds an image to a free loop device, which has a name and is released with its last user.
 func bind(image *os.File, name string) (*os.File, error) {
-	if err := CheckLoop(); err != nil {
+	if err := checkLoop(); err != nil {
 		return nil, err
 	}
 	control, err := os.OpenFile(loopControl, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -307,9 +307,9 @@ func bind(image *os.File, name string) (*os.File, error) {
 	return nil, errors.New("binding a loop device: others were faster 64 times")
 }
 
-// MountImage mounts an image, detached. An image that is mounted already has the same file system
+// mountImage mounts an image, detached. An image that is mounted already has the same file system
 // then, with the same content at any time.
-func MountImage(path string, attr int) (*os.File, error) {
+func mountImage(path string, attr int) (*os.File, error) {
 	image, err := os.OpenFile(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

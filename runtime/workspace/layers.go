@@ -42,7 +42,7 @@ func (s Store) OpenLayers(r *Record) (_ *Layers, err error) {
 		return nil, err
 	}
 	l.Live = now.State == Open
-	if l.tree, err = MountImage(s.path(r.ID, imageFile), mountFlags); err != nil {
+	if l.tree, err = mountImage(s.path(r.ID, imageFile), mountFlags); err != nil {
 		return nil, err
 	}
 	if l.Upper, err = openUpper(l.tree); err != nil {

@@ -270,8 +270,8 @@ func (s Store) Held(all []*Record) int64 {
 	return sum
 }
 
-// Used returns when a jail had a view last: it began or ended then.
-func (s Store) Used(r *Record) time.Time {
+// used returns when a jail had a view last: it began or ended then.
+func (s Store) used(r *Record) time.Time {
 	fi, err := os.Lstat(s.path(r.ID, recordFile))
 	if err != nil {
 		return r.Began()
@@ -285,7 +285,7 @@ func (s Store) Used(r *Record) time.Time {
 func (s Store) Expired(all []*Record, age time.Duration, size int64) (out []*Record) {
 	held, used := s.Held(all), map[*Record]time.Time{}
 	for _, r := range all {
-		used[r] = s.Used(r)
+		used[r] = s.used(r)
 	}
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b *Record) int { return used[a].Compare(used[b]) })

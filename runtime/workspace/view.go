@@ -58,7 +58,7 @@ func (s Store) Make(r *Record, dir *os.File) (err error) {
 	}
 	defer os.RemoveAll(part.Dir)
 	crash.Point("workspace.directory")
-	if err := s.Allocate(part.path(r.ID, imageFile), r.Size, r.Files); err != nil {
+	if err := s.allocate(part.path(r.ID, imageFile), r.Size, r.Files); err != nil {
 		return err
 	}
 	crash.Point("workspace.image")
@@ -162,7 +162,7 @@ func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err
 	if err := s.reallocate(s.path(r.ID, imageFile), r.Size); err != nil {
 		return nil, nil, err
 	}
-	if tree, err = MountImage(s.path(r.ID, imageFile), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
+	if tree, err = mountImage(s.path(r.ID, imageFile), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
 		return nil, nil, err
 	}
 	defer func() {
@@ -231,7 +231,7 @@ func (s Store) End(key string) error {
 }
 
 func (s Store) end(r *Record) error {
-	tree, err := MountImage(s.path(r.ID, imageFile), mountFlags)
+	tree, err := mountImage(s.path(r.ID, imageFile), mountFlags)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func TestMountedTogether(t *testing.T) {
 		trees, errs := make([]*os.File, 8), make([]error, 8)
 		var wait sync.WaitGroup
 		for i := range trees {
-			wait.Go(func() { trees[i], errs[i] = MountImage(s.path(r.ID, imageFile), mountFlags) })
+			wait.Go(func() { trees[i], errs[i] = mountImage(s.path(r.ID, imageFile), mountFlags) })
 		}
 		wait.Wait()
 		devs := map[uint64]bool{}

@@ -149,13 +149,20 @@ func record(t *testing.T, c *engine.CT, id string) *state.Jail {
 }
 
 // records are agentjail's of all tasks of a daemon.
-func records(t *testing.T, c *engine.CT) []*state.Jail {
+func records(t *testing.T, c *engine.CT) (out []*state.Jail) {
 	t.Helper()
-	all, err := state.Store{Root: state.DefaultRoot}.Find("")
+	store := state.Store{Root: state.DefaultRoot}
+	keys, err := store.Keys()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(all, func(j *state.Jail) bool { return !pathname.Below(j.Bundle, c.Dir) })
+	for _, key := range keys {
+		// What begins with a dot, or cannot be read, is being made or removed.
+		if j, err := store.Load(key); err == nil && key[0] != '.' && pathname.Below(j.Bundle, c.Dir) {
+			out = append(out, j)
+		}
+	}
+	return out
 }
 
 // gone checks that nothing is left of any task: processes, mounts, control groups, agentjail's state, sockets.

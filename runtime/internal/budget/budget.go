@@ -12,8 +12,8 @@ type Bucket struct {
 	at   time.Time
 }
 
-// Fill adds what has come since it was last called, up to the burst.
-func (b *Bucket) Fill(o Budget, now time.Time) {
+// fill adds what has come since it was last called, up to the burst.
+func (b *Bucket) fill(o Budget, now time.Time) {
 	if b.at.IsZero() {
 		b.Left = o.Burst
 	} else {
@@ -24,7 +24,7 @@ func (b *Bucket) Fill(o Budget, now time.Time) {
 
 // Take fills the bucket and takes n bytes out of it, or none where there are fewer.
 func (b *Bucket) Take(o Budget, n int64, now time.Time) bool {
-	b.Fill(o, now)
+	b.fill(o, now)
 	if b.Left < n {
 		return false
 	}

@@ -91,7 +91,7 @@ func Controllers(dir string) ([]string, error) {
 // Procs are the processes in a group; where MaxRead does not hold all, the first ones.
 func Procs(dir string) ([]int, error) {
 	text, err := Read(dir, "cgroup.procs")
-	if errors.Is(err, ErrTooLong) {
+	if errors.Is(err, errTooLong) {
 		err = nil
 	}
 	var out []int
@@ -103,11 +103,11 @@ func Procs(dir string) ([]int, error) {
 	return out, err
 }
 
-// ErrTooLong means that a file has more than MaxRead bytes.
-var ErrTooLong = errors.New("longer than what is read")
+// errTooLong means that a file has more than MaxRead bytes.
+var errTooLong = errors.New("longer than what is read")
 
 // Read is the text of a group's file. Its errors are of package os, or wrap
-// ErrTooLong: then the text is the first whole lines. It uses system calls: the
+// errTooLong: then the text is the first whole lines. It uses system calls: the
 // first os.File of a process sets up epoll.
 func Read(dir, file string) (string, error) {
 	path := filepath.Join(dir, file)
@@ -130,7 +130,7 @@ func Read(dir, file string) (string, error) {
 		}
 		b = b[:len(b)+n]
 	}
-	return string(b[:bytes.LastIndexByte(b[:maxRead], '\n')+1]), &os.PathError{Op: "read", Path: path, Err: ErrTooLong}
+	return string(b[:bytes.LastIndexByte(b[:maxRead], '\n')+1]), &os.PathError{Op: "read", Path: path, Err: errTooLong}
 }
 
 // Once is Read that reads each file once: for several questions about one moment.

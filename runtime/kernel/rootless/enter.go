@@ -19,7 +19,7 @@ import (
 // user and the ids from 1 on are the user's subordinate ones, and of a mount namespace of that. The
 // process stays the same. Enter returns only errors.
 func Enter() error {
-	ns, err := Make()
+	ns, err := makeUsers()
 	if err != nil {
 		return err
 	}
@@ -27,13 +27,13 @@ func Enter() error {
 	return EnterIn(ns)
 }
 
-// Make makes such a user namespace. newuidmap(1) and newgidmap(1) map its ids: they have the
+// makeUsers makes such a user namespace. newuidmap(1) and newgidmap(1) map its ids: they have the
 // privilege to, and check /etc/subuid and /etc/subgid.
-func Make() (*os.File, error) {
+func makeUsers() (*os.File, error) {
 	if err := forbidden("/proc"); err != nil {
 		return nil, err
 	}
-	uids, gids, err := Subordinate()
+	uids, gids, err := subordinate()
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func forbidden(proc string) error {
 }
 
 // mapBy maps 0 to the user's own id, and the ids from 1 on to the subordinate ones.
-func mapBy(program string, pid, own int, ranges []Range) error {
+func mapBy(program string, pid, own int, ranges []idRange) error {
 	args := []string{strconv.Itoa(pid), "0", strconv.Itoa(own), "1"}
 	at := uint32(1)
 	for _, r := range ranges {

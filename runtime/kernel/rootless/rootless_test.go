@@ -22,7 +22,7 @@ func stat(t *testing.T, path string) *unix.Stat_t {
 // Inside a user namespace the kernel reports whose a file is: see TestRootlessPolicy in
 // tests/podman. Here, whoever can open a file as its owner does.
 func TestForeign(t *testing.T) {
-	if os.Getuid() == Overflow {
+	if os.Getuid() == overflow {
 		t.Skip("needs another user than nobody, whose own files cannot be told from those of foreign ids")
 	}
 	file := filepath.Join(t.TempDir(), "file")
@@ -33,7 +33,7 @@ func TestForeign(t *testing.T) {
 	if err := Foreign(file, st); err == nil || !strings.Contains(err.Error(), "belongs to the user who runs") {
 		t.Errorf("one's own: %v", err)
 	}
-	st.Uid = Overflow
+	st.Uid = overflow
 	if err := Foreign(file, st); err == nil || !strings.Contains(err.Error(), "belongs to an id of the user") {
 		t.Errorf("nobody's by name, and one's own: %v", err)
 	}

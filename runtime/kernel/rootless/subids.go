@@ -12,7 +12,7 @@ import (
 )
 
 // A Range is a run of subordinate ids of a user (subuid(5)).
-type Range struct{ First, Count uint32 }
+type idRange struct{ First, Count uint32 }
 
 // leastIDs is how many subordinate ids a sandbox needs: its root and the groups of a system below
 // 1000, such as tty's, have one each.
@@ -21,10 +21,10 @@ const leastIDs = 1000
 // most bounds the subordinate ids that are mapped. A jail has no more users.
 const mostIDs = 65536
 
-// Subordinate returns the calling user's subordinate users and groups, as /etc/subuid and
+// subordinate returns the calling user's subordinate users and groups, as /etc/subuid and
 // /etc/subgid list them by the user's name or id. The error for a user who has too few has the
 // remedy.
-func Subordinate() (uids, gids []Range, err error) {
+func subordinate() (uids, gids []idRange, err error) {
 	id := strconv.Itoa(os.Getuid())
 	name := id
 	if u, err := user.LookupId(id); err == nil {
@@ -38,18 +38,18 @@ func Subordinate() (uids, gids []Range, err error) {
 	}
 	if total(uids) < leastIDs || total(gids) < leastIDs {
 		return nil, nil, fmt.Errorf("%s has %d subordinate users and %d groups in /etc/subuid and /etc/subgid, and a jail needs %d of each (remedy: %s)",
-			name, total(uids), total(gids), leastIDs, AddIDs(name))
+			name, total(uids), total(gids), leastIDs, addIDs(name))
 	}
 	return uids, gids, nil
 }
 
-// AddIDs is the command by which root adds subordinate ids for a user.
-func AddIDs(name string) string {
+// addIDs is the command by which root adds subordinate ids for a user.
+func addIDs(name string) string {
 	return "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 " + name +
 		", with a range that no other line of /etc/subuid has"
 }
 
-func rangesIn(path, name, id string) ([]Range, error) {
+func rangesIn(path, name, id string) ([]idRange, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -63,7 +63,7 @@ func rangesIn(path, name, id string) ([]Range, error) {
 
 // readRanges reads the ranges of a user, at most mostIDs ids. A line that is none is left out, as
 // newuidmap(1) does.
-func readRanges(r io.Reader, name, id string) (out []Range, err error) {
+func readRanges(r io.Reader, name, id string) (out []idRange, err error) {
 	left := uint32(mostIDs)
 	lines := bufio.NewScanner(r)
 	for lines.Scan() && left > 0 {
@@ -78,13 +78,13 @@ func readRanges(r io.Reader, name, id string) (out []Range, err error) {
 		}
 		n := uint32(min(count, uint64(left), 1<<32-1-first))
 		if n > 0 {
-			out, left = append(out, Range{uint32(first), n}), left-n
+			out, left = append(out, idRange{uint32(first), n}), left-n
 		}
 	}
 	return out, lines.Err()
 }
 
-func total(ranges []Range) (n uint32) {
+func total(ranges []idRange) (n uint32) {
 	for _, r := range ranges {
 		n += r.Count
 	}

@@ -25,8 +25,8 @@ import (
 	"agentjail.dev/runtime/kernel/rootless"
 )
 
-// ErrUntrusted is wrapped by refusals that are about ownership or permissions.
-var ErrUntrusted = errors.New("not only root can change it")
+// errUntrusted is wrapped by refusals that are about ownership or permissions.
+var errUntrusted = errors.New("not only root can change it")
 
 // maxLinks is the kernel's own limit (path_resolution(7)).
 const maxLinks = 40
@@ -35,7 +35,7 @@ const maxLinks = 40
 type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
-func (r *refusal) Unwrap() error { return ErrUntrusted }
+func (r *refusal) Unwrap() error { return errUntrusted }
 
 func refuse(format string, args ...any) error {
 	return &refusal{fmt.Sprintf(format, args...)}

@@ -27,7 +27,7 @@ func TestExecutable(t *testing.T) {
 	if base, err = filepath.EvalSymlinks(base); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Executable(base); errors.Is(err, ErrUntrusted) {
+	if _, err := Executable(base); errors.Is(err, errUntrusted) {
 		t.Skipf("no root-owned place for the test: %v", err)
 	}
 	must := func(err error) {
@@ -102,7 +102,7 @@ func TestExecutable(t *testing.T) {
 		if tt.want != "" {
 			want = filepath.Join(base, tt.want)
 		}
-		if got != want || (err == nil) != (tt.want != "") || errors.Is(err, ErrUntrusted) != tt.untrusted {
+		if got != want || (err == nil) != (tt.want != "") || errors.Is(err, errUntrusted) != tt.untrusted {
 			t.Errorf("%s: %q, %v", tt.path, got, err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// ErrNoApproval means that names without a rule cannot be decided on in a jail.
-var ErrNoApproval = errors.New("in it no name can be approved (policy: network.approval = \"prompt\", for new jails)")
+// errNoApproval means that names without a rule cannot be decided on in a jail.
+var errNoApproval = errors.New("in it no name can be approved (policy: network.approval = \"prompt\", for new jails)")
 
 // A Decider is who decides on a name.
 type Decider struct {
@@ -33,14 +33,14 @@ func (n Networks) approving(key string) (*state.Brief, modes.Approving, error) {
 	}
 	mode, ok := m.(modes.Approving)
 	if !ok || !m.Terms(j.Network).ByRules {
-		return nil, nil, ErrNoApproval
+		return nil, nil, errNoApproval
 	}
 	r, err := n.rulesOf(j)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case !r.Approval:
-		return nil, nil, ErrNoApproval
+		return nil, nil, errNoApproval
 	case !j.InitAlive():
 		return nil, nil, errors.New("it has ended")
 	}
@@ -74,8 +74,8 @@ func (n Networks) Waiting(key string) ([]network.Waiting, error) {
 	return mode.Waiting(n.Of(j))
 }
 
-// Attach attaches this process to a running jail as one that can decide. It returns ErrNoApproval
-// for a jail in which nothing can be decided.
+// Attach attaches this process to a running jail as one that can decide. It fails for
+// a jail in which nothing can be decided.
 func (n Networks) Attach(key string) (network.Attached, error) {
 	j, mode, err := n.approving(key)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"agentjail.dev/runtime/spec/rings"
 )
 
-// Version is the schema's, in each event. A field keeps its meaning within a version; new ones may
+// version is the schema's, in each event. A field keeps its meaning within a version; new ones may
 // come.
-const Version = 1
+const version = 1
 
 // Bounds of an event, in characters, and of its line, in bytes.
 const (
@@ -186,7 +186,7 @@ func (e *Event) Complete() error {
 	if k.Name == "" {
 		return fmt.Errorf("%d is no kind of event", e.Kind)
 	}
-	e.Version = Version
+	e.Version = version
 	if k.Ring != Varies {
 		e.Ring = k.Ring
 	}

@@ -32,8 +32,8 @@ type Filters struct {
 	Where string
 }
 
-// Options are those of the profile alone.
-func (f *Filters) Options() seccomp.Options {
+// options are those of the profile alone.
+func (f *Filters) options() seccomp.Options {
 	return seccomp.Options{Profile: f.Profile, Arch: f.Arch, Kill: f.Kill, Only: f.List}
 }
 
@@ -219,7 +219,7 @@ func (f *Filters) rule(a *Answer, c *Call) {
 // engine's own filter.
 func (f *Filters) narrowed(a *Answer, c *Call, p bpf.Partial, own verdict) error {
 	if f.List != nil {
-		listed, err := Alone(f.Options())
+		listed, err := Alone(f.options())
 		if err != nil {
 			return err
 		}
@@ -334,7 +334,7 @@ func (f *Filters) section() (*specs.LinuxSeccomp, error) {
 		}
 		return c.section, nil
 	}
-	return seccomp.OCI(f.Options())
+	return seccomp.OCI(f.options())
 }
 
 // against compares what the jail has with a profile. Of two profiles the answer is kept.

@@ -16,7 +16,7 @@ import (
 )
 
 // A Call is a runtime's command line, as far as this package parses it.
-type Call struct {
+type call struct {
 	// Args are for the delegate, without its name.
 	Args []string
 	// Verb is "" for a call that has none, such as --version.
@@ -44,8 +44,8 @@ func TakesValue(name string) (value, own bool) {
 }
 
 // read splits a command line without the program's name. Unknown options are left to the delegate.
-func read(args []string) Call {
-	c := Call{Config: policy.DefaultPath}
+func read(args []string) call {
+	c := call{Config: policy.DefaultPath}
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		if a == "-" || !strings.HasPrefix(a, "-") {
@@ -85,11 +85,11 @@ func read(args []string) Call {
 // makes are the verbs that make a container.
 var makes = []string{"create", "run", "restore"}
 
-// Loud reports whether the call gets a warning.
-func (c Call) Loud() bool { return slices.Contains(makes, c.Verb) }
+// loud reports whether the call gets a warning.
+func (c call) loud() bool { return slices.Contains(makes, c.Verb) }
 
-// Warning returns the text of the warning.
-func (c Call) Warning() string {
+// warning returns the text of the warning.
+func (c call) warning() string {
 	return fmt.Sprintf("agentjail: passthrough: nothing is hardened, this container is no jail (%s %s)", c.Verb, c.ID)
 }
 
@@ -135,7 +135,7 @@ func Run(args []string, policyName string, stdio [3]*os.File) (status int, done 
 
 // delegate returns the delegate that a call is passed to, or nil for a call that is not passed on.
 // It logs the warning that the call is passed on.
-func (c Call) delegate(policyName string) (*delegate.Runtime, error) {
+func (c call) delegate(policyName string) (*delegate.Runtime, error) {
 	if policyName == "" {
 		return nil, nil // only a [policies.NAME] can pass through
 	}
@@ -148,8 +148,8 @@ func (c Call) delegate(policyName string) (*delegate.Runtime, error) {
 		return nil, err
 	}
 	d, err := delegate.Choose(p.Delegate, store.Root)
-	if err == nil && c.Loud() {
-		warn(c.Warning(), c)
+	if err == nil && c.loud() {
+		warn(c.warning(), c)
 	}
 	return d, err
 }

@@ -17,24 +17,24 @@ import (
 func TestRead(t *testing.T) {
 	for _, c := range []struct {
 		line string
-		want Call
+		want call
 	}{
-		{"", Call{}},
-		{"--version", Call{Args: words("--version")}},
-		{"create x", Call{Args: words("create x"), Verb: "create", ID: "x"}},
+		{"", call{}},
+		{"--version", call{Args: words("--version")}},
+		{"create x", call{Args: words("create x"), Verb: "create", ID: "x"}},
 		{
 			"--root /r --log /l --log-format json --systemd-cgroup create --bundle b --config c x",
-			Call{Args: words("--root /r --log /l --log-format json --systemd-cgroup create --bundle b --config c x"), Verb: "create", ID: "x", Log: "/l", LogFormat: "json"},
+			call{Args: words("--root /r --log /l --log-format json --systemd-cgroup create --bundle b --config c x"), Verb: "create", ID: "x", Log: "/l", LogFormat: "json"},
 		},
-		{"--config /p --trace /t --debug run -d x", Call{Args: words("--debug run -d x"), Verb: "run", ID: "x", Config: "/p"}},
-		{"-config=/p --log=/l -trace=/t state x", Call{Args: words("--log=/l state x"), Verb: "state", ID: "x", Config: "/p", Log: "/l"}},
+		{"--config /p --trace /t --debug run -d x", call{Args: words("--debug run -d x"), Verb: "run", ID: "x", Config: "/p"}},
+		{"-config=/p --log=/l -trace=/t state x", call{Args: words("--log=/l state x"), Verb: "state", ID: "x", Config: "/p", Log: "/l"}},
 		// A value that looks like a verb, an option, or agentjail's own.
-		{"--root create --log --config --config /p list", Call{Args: words("--root create --log --config list"), Verb: "list", Config: "/p", Log: "--config"}},
-		{"--cgroup-manager cgroupfs --config /p run x", Call{Args: words("--cgroup-manager cgroupfs run x"), Verb: "run", ID: "x", Config: "/p"}},
-		{"--config", Call{}},
-		{"--root", Call{Args: words("--root")}},
-		{"-- create x", Call{Args: words("-- create x")}},
-		{"exec x --config y", Call{Args: words("exec x --config y"), Verb: "exec", ID: "y"}},
+		{"--root create --log --config --config /p list", call{Args: words("--root create --log --config list"), Verb: "list", Config: "/p", Log: "--config"}},
+		{"--cgroup-manager cgroupfs --config /p run x", call{Args: words("--cgroup-manager cgroupfs run x"), Verb: "run", ID: "x", Config: "/p"}},
+		{"--config", call{}},
+		{"--root", call{Args: words("--root")}},
+		{"-- create x", call{Args: words("-- create x")}},
+		{"exec x --config y", call{Args: words("exec x --config y"), Verb: "exec", ID: "y"}},
 	} {
 		if c.want.Config == "" {
 			c.want.Config = policy.DefaultPath
@@ -58,8 +58,8 @@ func TestTell(t *testing.T) {
 		"text": ` level=warning msg="agentjail: passthrough: nothing is hardened, this container is no jail (run a\\x0a\"b)"` + "\n",
 	} {
 		log := filepath.Join(t.TempDir(), "log")
-		c := Call{Verb: "run", ID: "a\n\"b", Log: log, LogFormat: format}
-		warn(c.Warning(), c)
+		c := call{Verb: "run", ID: "a\n\"b", Log: log, LogFormat: format}
+		warn(c.warning(), c)
 		text, err := os.ReadFile(log)
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // either, standard error is a pipe of the caller, and must hold the delegate's output and nothing
 // else (the delegate's own tests compare it): then the warning goes to the host's log, and to
 // standard error only if there is none.
-func warn(msg string, c Call) {
+func warn(msg string, c call) {
 	msg = printable.Line(msg, 1024)
 	line := "agentjail: warning: " + strings.TrimPrefix(msg, "agentjail: ") + "\n"
 	switch {
@@ -32,7 +32,7 @@ func warn(msg string, c Call) {
 }
 
 // toLog adds an entry to the engine's log, in the form of the delegate's own.
-func toLog(msg string, c Call) bool {
+func toLog(msg string, c call) bool {
 	path := strings.TrimPrefix(c.Log, "file:") // crun's form
 	if path == "" || strings.HasPrefix(path, "journald:") || strings.HasPrefix(path, "syslog:") {
 		return false

@@ -7,7 +7,7 @@ import (
 // With returns the intersection of two sets: each target that a rule of both sets has, with the
 // ports of both. An option is kept if every rule of both sets that shares a name and a port has the
 // option, since any of these rules may decide. A target that one set denies is denied. Entries
-// beyond MaxEntries are left out.
+// beyond maxEntries are left out.
 func (s *Set) With(o *Set) (*Set, error) {
 	deny := s.Denied()
 	for _, d := range o.Denied() {
@@ -25,7 +25,7 @@ func (s *Set) With(o *Set) (*Set, error) {
 			}
 			s.strictest(&r)
 			o.strictest(&r)
-			if text := r.String(); !seen[text] && len(allow)+len(deny) < MaxEntries {
+			if text := r.String(); !seen[text] && len(allow)+len(deny) < maxEntries {
 				seen[text] = true
 				allow = append(allow, text)
 			}

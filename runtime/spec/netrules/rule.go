@@ -14,8 +14,8 @@ import (
 
 // Limits of parsing. They bound memory and the length of reports.
 const (
-	// MaxEntries bounds the rules of a set, presets included.
-	MaxEntries = 4096
+	// maxEntries bounds the rules of a set, presets included.
+	maxEntries = 4096
 	maxText    = 512 // bytes of one entry
 	maxPorts   = 16  // of one entry
 )

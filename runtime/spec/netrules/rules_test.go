@@ -223,7 +223,7 @@ func TestPresets(t *testing.T) {
 	if s.Allowed("github.com") || s.Match("github.com", 80).OK || !s.Allowed("a.example") {
 		t.Error("a denied preset denies its names at every port")
 	}
-	if _, err := Parse(slices.Repeat([]string{"a.example"}, MaxEntries+1), nil, nil); err == nil {
+	if _, err := Parse(slices.Repeat([]string{"a.example"}, maxEntries+1), nil, nil); err == nil {
 		t.Error("no limit of entries")
 	}
 }

@@ -97,8 +97,8 @@ func (s *Set) add(text string, deny bool) error {
 }
 
 func (s *Set) add1(text, preset string, deny bool) error {
-	if len(s.allow)+len(s.deny) == MaxEntries {
-		return fmt.Errorf("more than %d entries", MaxEntries)
+	if len(s.allow)+len(s.deny) == maxEntries {
+		return fmt.Errorf("more than %d entries", maxEntries)
 	}
 	r, err := ParseEntry(text, deny && preset == "")
 	if err != nil {
@@ -317,15 +317,6 @@ func (s *Set) Digest() string {
 		_, _ = io.WriteString(h, "\n")
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// Presets returns the presets that the set was made with, so that another process can parse the
-// same lists.
-func (s *Set) Presets() Table {
-	if s == nil {
-		return nil
-	}
-	return s.presets
 }
 
 func texts(rules []*Rule) []string {

@@ -42,7 +42,7 @@ var annotations = []annotation{
 		return p.Network.narrow(v)
 	}},
 	{"network.approval", "\"off\" in place of \"prompt\"", func(p *Policy, v string) (bool, error) {
-		if !slices.Contains(Approvals, v) {
+		if !slices.Contains(approvalModes, v) {
 			return false, fmt.Errorf("%q is neither %q nor %q", v, ApprovalPrompt, ApprovalOff)
 		}
 		if v == ApprovalOff {

@@ -49,7 +49,7 @@ func TestKeys(t *testing.T) {
 		}
 		return out
 	}
-	want, have := fields(reflect.TypeFor[Policy](), ""), KeyNames()
+	want, have := fields(reflect.TypeFor[Policy](), ""), keyNames()
 	slices.Sort(want)
 	slices.Sort(have)
 	if !slices.Equal(want, have) {

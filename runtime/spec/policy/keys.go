@@ -130,7 +130,7 @@ var Keys = []Key{
 	{"network.deny", "mode \"names\": what may not, whatever network.allow has", nil, moreEntries},
 	{Name: "network.servers", About: "mode \"names\": the name servers, as ADDRESS[:PORT]; none: the host's"},
 	{
-		"network.approval", "mode \"names\": \"prompt\": names without an entry wait for a decision (approval.md)", Approvals, later,
+		"network.approval", "mode \"names\": \"prompt\": names without an entry wait for a decision (approval.md)", approvalModes, later,
 	},
 	{Name: "network.approval_command", About: "decides on them for `agentjail watch --command`: a program's path and arguments (approval.md)"},
 	{
@@ -187,8 +187,8 @@ func keyOf(name string) (Key, bool) {
 	return Keys[i], true
 }
 
-// KeyNames lists the names of Keys.
-func KeyNames() []string {
+// keyNames lists the names of Keys.
+func keyNames() []string {
 	var out []string
 	for _, k := range Keys {
 		out = append(out, k.Name)

@@ -16,7 +16,7 @@ type Origin struct {
 	// Path and Name are those that Load was called with.
 	Path string `json:"path"`
 	Name string `json:"name,omitempty"`
-	// Allow is the owner's own list in place of the file's (AllowNames).
+	// Allow is the owner's own list in place of the file's (allowNames).
 	Allow []string `json:"allow,omitempty"`
 	// Credentials are the owner's own besides the file's.
 	Credentials credential.Set `json:"credentials,omitempty"`
@@ -96,14 +96,14 @@ func (n Network) Common(o Network) (Network, error) {
 	return n, err
 }
 
-// OwnersNames is Network.AllowNames for a list that holds when the policy is read again, too.
+// OwnersNames is Network.allowNames for a list that holds when the policy is read again, too.
 func (p *Policy) OwnersNames(list []string) error {
 	if p.Origin != nil {
 		o := *p.Origin
 		o.Allow = list
 		p.Origin = &o
 	}
-	return p.Network.AllowNames(list)
+	return p.Network.allowNames(list)
 }
 
 // OwnersCredentials adds credentials, also to the policy that is read again. Those of a name that

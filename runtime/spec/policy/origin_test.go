@@ -108,7 +108,7 @@ func sameRules(t *testing.T, a, b Policy) bool {
 
 // TestDiffers: every setting is compared, but the rules.
 func TestDiffers(t *testing.T) {
-	for _, key := range KeyNames() {
+	for _, key := range keyNames() {
 		a, b := Default(), Default()
 		f := valueAt(reflect.ValueOf(&b).Elem(), key)
 		switch f.Kind() {

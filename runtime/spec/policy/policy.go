@@ -296,8 +296,8 @@ const (
 	ApprovalOff    = "off"    // such a name is refused
 )
 
-// Approvals are all values of network.approval, the loosest first.
-var Approvals = []string{ApprovalPrompt, ApprovalOff}
+// approvalModes are all values of network.approval, the loosest first.
+var approvalModes = []string{ApprovalPrompt, ApprovalOff}
 
 // NetworkModes are all that network.mode can be (runtime/network/modes).
 var NetworkModes = []string{NetworkNone, NetworkEngine, NetworkNames}
@@ -342,9 +342,9 @@ func (n Network) Rules() (*netrules.Set, error) {
 // Nothing has a jail reach nothing but lo, whatever Mode was.
 func (n *Network) Nothing() { *n = Network{Mode: NetworkNone, Filter: n.Filter, Approval: ApprovalOff} }
 
-// AllowNames lets a jail reach these names and no others, whatever the value of Mode; names of
+// allowNames lets a jail reach these names and no others, whatever the value of Mode; names of
 // Deny stay denied.
-func (n *Network) AllowNames(entries []string) error {
+func (n *Network) allowNames(entries []string) error {
 	n.Mode, n.Allow = NetworkNames, entries
 	if _, err := n.Rules(); err != nil {
 		return err
@@ -352,7 +352,7 @@ func (n *Network) AllowNames(entries []string) error {
 	return n.expand()
 }
 
-// narrow is AllowNames for a container, whose names Allow must cover.
+// narrow is allowNames for a container, whose names Allow must cover.
 func (n *Network) narrow(text string) (bool, error) {
 	if n.Mode != NetworkNames {
 		return false, nil

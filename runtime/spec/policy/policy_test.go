@@ -126,7 +126,7 @@ func get(t *testing.T, p Policy, key string) any {
 // TestEveryKey sets each key, in the file and in a profile, and finds its value
 // and nothing else changed.
 func TestEveryKey(t *testing.T) {
-	all := KeyNames()
+	all := keyNames()
 	if len(all) != len(others) {
 		t.Errorf("%d keys, and %d in the test", len(all), len(others))
 	}

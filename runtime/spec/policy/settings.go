@@ -100,7 +100,7 @@ func (f *file) walk(policy, key string, v any, lines lines, at ...string) {
 			}
 			return
 		default:
-			f.problem(policy, key, line, unknownKey(key, key, KeyNames()))
+			f.problem(policy, key, line, unknownKey(key, key, keyNames()))
 			return
 		}
 		f.settings = append(f.settings, setting{policy, key, v, f.path, line})

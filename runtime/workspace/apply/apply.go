@@ -56,8 +56,8 @@ type Result struct {
 // it was.
 var ErrConflicts = errors.New("nothing was applied: there are conflicts (remedy: --each applies the other files, or name paths)")
 
-// ErrBusy means that another apply works in the directory.
-var ErrBusy = errors.New("another apply works in the directory (remedy: try again when it has ended)")
+// errBusy means that another apply works in the directory.
+var errBusy = errors.New("another apply works in the directory (remedy: try again when it has ended)")
 
 // Lock locks a directory against another apply in it, until the result is closed.
 func Lock(directory *os.File) (*os.File, error) {
@@ -68,7 +68,7 @@ func Lock(directory *os.File) (*os.File, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		if err == unix.EWOULDBLOCK {
-			return nil, ErrBusy
+			return nil, errBusy
 		}
 		return nil, fmt.Errorf("locking the directory: %w", err)
 	}
@@ -91,7 +91,7 @@ func planned(plan *Plan, left, conflicts []Problem) *Result {
 }
 
 // Run applies chosen changes. The caller holds Lock since before the review, and has called
-// Recover.
+// recoverJournal.
 func (v *View) Run(ctx context.Context, r *review.Review, chosen []*review.Change, o Options) (*Result, error) {
 	plan, left, conflicts := newPlan(r, chosen, v.Live, o)
 	out := planned(plan, left, conflicts)
@@ -144,9 +144,9 @@ func (v *View) makeJournal() error {
 	return nil
 }
 
-// Recover finishes an apply that was cut off; done reports that all of it was done, and pending
-// that there was one.
-func (v *View) Recover(ctx context.Context) (out *Result, done, pending bool, err error) {
+// recoverJournal finishes an apply that was cut off; done reports that all of it was done, and
+// pending that there was one.
+func (v *View) recoverJournal(ctx context.Context) (out *Result, done, pending bool, err error) {
 	out = &Result{Applied: []string{}}
 	journal, err := os.OpenFile(v.Journal, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -176,8 +176,8 @@ func (v *View) Recover(ctx context.Context) (out *Result, done, pending bool, er
 	return out, res.Done, true, err
 }
 
-// Pending reports whether a journal's apply was cut off.
-func Pending(journal string) bool {
+// isPending reports whether a journal's apply was cut off.
+func isPending(journal string) bool {
 	_, err := os.Lstat(journal)
 	return err == nil
 }

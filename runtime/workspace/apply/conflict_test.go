@@ -113,7 +113,7 @@ func TestFullDisk(t *testing.T) {
 	if res, err := p.apply(t, Options{}); err == nil || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("%+v: %v", res, err)
 	}
-	if got := list(t, p.dir); got != before || Pending(p.view.Journal) {
+	if got := list(t, p.dir); got != before || isPending(p.view.Journal) {
 		t.Errorf("the directory is\n%s\nnot\n%s", got, before)
 	}
 	must(t, unix.Mount("none", p.top, "", unix.MS_REMOUNT, "size=30m"))
@@ -133,7 +133,7 @@ func TestOthersStaging(t *testing.T) {
 	if res, err := p.apply(t, Options{}); err == nil || !strings.Contains(err.Error(), "remove it") {
 		t.Errorf("%+v: %v", res, err)
 	}
-	if got := list(t, p.dir); got != before || Pending(p.view.Journal) {
+	if got := list(t, p.dir); got != before || isPending(p.view.Journal) {
 		t.Errorf("the directory is\n%s\nnot\n%s", got, before)
 	}
 	must(t, os.RemoveAll(p.dir+"/"+review.StagingPrefix+"test"))
@@ -153,14 +153,14 @@ func TestUnfinished(t *testing.T) {
 	must(t, unix.Mount("none", small, "tmpfs", 0, "nr_inodes=4")) // itself, the journal, and two files of it
 	t.Cleanup(func() { _ = unix.Unmount(small, unix.MNT_DETACH) })
 	p.view.Journal = small + "/journal"
-	if res, err := p.apply(t, Options{}); err == nil || !strings.Contains(err.Error(), "agentjail gc") || len(res.Applied) > 0 || !Pending(p.view.Journal) {
+	if res, err := p.apply(t, Options{}); err == nil || !strings.Contains(err.Error(), "agentjail gc") || len(res.Applied) > 0 || !isPending(p.view.Journal) {
 		t.Errorf("%+v: %v", res, err)
 	}
 	must(t, unix.Mount("none", small, "", unix.MS_REMOUNT, "nr_inodes=20"))
-	if _, done, pending, err := p.view.Recover(t.Context()); err != nil || !done || !pending {
+	if _, done, pending, err := p.view.recoverJournal(t.Context()); err != nil || !done || !pending {
 		t.Errorf("done %v, pending %v: %v", done, pending, err)
 	}
-	if got := list(t, p.dir); got != view || Pending(p.view.Journal) {
+	if got := list(t, p.dir); got != view || isPending(p.view.Journal) {
 		t.Errorf("the directory is\n%s\nnot\n%s", got, view)
 	}
 }

@@ -42,7 +42,7 @@ func victim() int {
 	lock, err := Lock(p.view.Directory)
 	must(&t, err)
 	defer lock.Close()
-	if _, _, _, err := p.view.Recover(t.Context()); err != nil {
+	if _, _, _, err := p.view.recoverJournal(t.Context()); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -150,7 +150,7 @@ func killedAt(t *testing.T, what, point string, finish ...string) (first, last b
 		must(t, p.close())
 		return false, false
 	}
-	if !Pending(p.view.Journal) && strings.HasPrefix(point, "apply") {
+	if !isPending(p.view.Journal) && strings.HasPrefix(point, "apply") {
 		t.Errorf("%s: no journal", point)
 	}
 	for _, f := range finish {
@@ -162,7 +162,7 @@ func killedAt(t *testing.T, what, point string, finish ...string) (first, last b
 	if got != view && got != old {
 		t.Errorf("%s: the directory is\n%s\nneither\n%s\nnor\n%s", point, got, old, view)
 	}
-	if Pending(p.view.Journal) {
+	if isPending(p.view.Journal) {
 		t.Errorf("%s: the journal stays", point)
 	}
 	must(t, p.load())

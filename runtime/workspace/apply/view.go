@@ -64,7 +64,7 @@ func RecoverAll(ctx context.Context, s workspace.Store) (lines []string, err err
 	all, err := s.List()
 	errs := []error{err}
 	for _, r := range all {
-		if !Pending(s.Journal(r)) {
+		if !isPending(s.Journal(r)) {
 			continue
 		}
 		line, err := recoverOne(ctx, s, r)
@@ -85,14 +85,14 @@ func recoverOne(ctx context.Context, s workspace.Store, r *workspace.Record) (st
 	}
 	defer v.Close()
 	lock, err := Lock(v.Directory)
-	if errors.Is(err, ErrBusy) { // it was not cut off, or another call finishes it
+	if errors.Is(err, errBusy) { // it was not cut off, or another call finishes it
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
 	defer lock.Close()
-	out, done, pending, err := v.Recover(ctx)
+	out, done, pending, err := v.recoverJournal(ctx)
 	if err != nil || !pending {
 		return "", err
 	}

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// Patience is how long the command may take.
-	Patience = 5 * time.Second
+	// patience is how long the command may take.
+	patience = 5 * time.Second
 	// maxAnswer bounds the answer, in bytes.
 	maxAnswer = 4 << 10
 	// unprivileged is the user and group of root's command: the kernel's overflow id, which owns
@@ -44,7 +44,7 @@ type Question struct {
 }
 
 // An Answer is the output of the command. Unknown fields are an error.
-type Answer struct {
+type answer struct {
 	// Allow has to be there.
 	Allow *bool `json:"allow"`
 	// Once limits the decision to one connection, and For ("30m") to a time; neither is until the
@@ -76,7 +76,7 @@ func decode(text []byte) (v network.Approval, err error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	var a Answer
+	var a answer
 	if err := d.Decode(&a); err != nil {
 		return v, err
 	}
@@ -108,7 +108,7 @@ func run(ctx context.Context, command []string, q Question) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, command[1:]...)
 	var out limited
@@ -134,7 +134,7 @@ func run(ctx context.Context, command []string, q Question) ([]byte, error) {
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("it has not ended after %v", Patience)
+		return nil, fmt.Errorf("it has not ended after %v", patience)
 	case err != nil:
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 			if got != c.want || v.Name != q.Name || v.Port != q.Port || (err == nil) != (c.why == "") || err != nil && !strings.Contains(err.Error(), c.why) {
 				t.Errorf("%s, %v; want %s, %s", got, err, c.want, c.why)
 			}
-			if c.what == "slow" && time.Since(begun) > 10*Patience {
+			if c.what == "slow" && time.Since(begun) > 10*patience {
 				t.Errorf("it took %v", time.Since(begun))
 			}
 		})

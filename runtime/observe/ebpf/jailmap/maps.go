@@ -14,9 +14,9 @@ import (
 // MapName is the name of the map that is pinned, in the directory of a build.
 const MapName = "registered"
 
-// ErrUnseen means that no programs know of a jail: none are pinned, or their map takes nothing from
+// errUnseen means that no programs know of a jail: none are pinned, or their map takes nothing from
 // this process.
-var ErrUnseen = errors.New("no eBPF programs know of the jail")
+var errUnseen = errors.New("no eBPF programs know of the jail")
 
 // Value is struct registration of src/programs.c.
 type Value struct {
@@ -70,11 +70,11 @@ func (m *maps) close() {
 // put writes an entry. It fails where no map has it afterwards.
 func (m *maps) put(s Space) error {
 	if len(m.open) == 0 {
-		return ErrUnseen
+		return errUnseen
 	}
 	for _, one := range m.open {
 		if err := one.Put(s.Number, s.Value()); err != nil {
-			return fmt.Errorf("%w: %w", ErrUnseen, err)
+			return fmt.Errorf("%w: %w", errUnseen, err)
 		}
 	}
 	return nil

@@ -53,9 +53,9 @@ func (r Registry) Register(dir, key string, pid int, block []string, devices []u
 	if err := atomicfile.WriteNew(filepath.Join(dir, spaceFile), []byte(strconv.FormatUint(uint64(number), 10)), 0o600); err != nil {
 		return err
 	}
-	err = r.Add(number, key, e)
+	err = r.add(number, key, e)
 	switch {
-	case !errors.Is(err, ErrUnseen):
+	case !errors.Is(err, errUnseen):
 		return err
 	case len(block) == 0:
 		return nil // inspect reports it
@@ -126,5 +126,5 @@ func (r Registry) Unregister(dir, key string) error {
 	if err != nil {
 		return nil // cut short by a crash, before anything was registered
 	}
-	return r.Remove(uint32(number), key)
+	return r.remove(uint32(number), key)
 }

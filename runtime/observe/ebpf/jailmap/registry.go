@@ -100,9 +100,9 @@ func (r Registry) store() uint64 {
 	return h.Sum64()
 }
 
-// Add registers a jail in the user namespace of that number. An error of the map is ErrUnseen: the
+// add registers a jail in the user namespace of that number. An error of the map is errUnseen: the
 // jail is in the registry all the same.
-func (r Registry) Add(number uint32, key string, e Entry) error {
+func (r Registry) add(number uint32, key string, e Entry) error {
 	if len(e.Devices) > maxDevices {
 		return fmt.Errorf("directories of %d file systems are mounted, and the eBPF programs know %d", len(e.Devices), maxDevices)
 	}
@@ -129,9 +129,9 @@ func (r Registry) Add(number uint32, key string, e Entry) error {
 	return maps.put(space)
 }
 
-// Remove takes a jail out of the registry: with its last one, a user namespace is the overflow
+// remove takes a jail out of the registry: with its last one, a user namespace is the overflow
 // user's.
-func (r Registry) Remove(number uint32, key string) error {
+func (r Registry) remove(number uint32, key string) error {
 	maps, err := r.open()
 	if err != nil {
 		return err

@@ -57,10 +57,10 @@ func entry(t *testing.T, m *ebpf.Map, number uint32) (v Value, ok bool) {
 func TestRegistry(t *testing.T) {
 	r, m := pinned(t)
 	const number = 4026532215
-	if err := r.Add(number, "pause", Entry{Owner: 300000, Born: 10, Devices: []uint32{device(8, 1)}}); err != nil {
+	if err := r.add(number, "pause", Entry{Owner: 300000, Born: 10, Devices: []uint32{device(8, 1)}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Add(number, "work", Entry{Owner: 300000, Born: 20, Block: 1 << 10, Devices: []uint32{device(8, 1), device(8, 2)}}); err != nil {
+	if err := r.add(number, "work", Entry{Owner: 300000, Born: 20, Block: 1 << 10, Devices: []uint32{device(8, 1), device(8, 2)}}); err != nil {
 		t.Fatal(err)
 	}
 	v, ok := entry(t, m, number)
@@ -71,13 +71,13 @@ func TestRegistry(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Number != number || all[0].Value() != v {
 		t.Errorf("all: %+v, %v", all, err)
 	}
-	if err := r.Remove(number, "work"); err != nil {
+	if err := r.remove(number, "work"); err != nil {
 		t.Fatal(err)
 	}
 	if v, ok := entry(t, m, number); !ok || v.Block != 0 || v.Born != 10 {
 		t.Errorf("of one of them: %+v, %v", v, ok)
 	}
-	if err := r.Remove(number, "pause"); err != nil {
+	if err := r.remove(number, "pause"); err != nil {
 		t.Fatal(err)
 	}
 	if v, ok := entry(t, m, number); ok {
@@ -93,7 +93,7 @@ func TestRegistry(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := r.Add(3, "lives", Entry{}); err != nil {
+	if err := r.add(3, "lives", Entry{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Sweep(); err != nil {
@@ -111,7 +111,7 @@ func TestRegistry(t *testing.T) {
 }
 
 // TestUnseen: without a map, or with a full one, or one of another layout, a jail is registered for
-// a collector to come, and its maker gets ErrUnseen.
+// a collector to come, and its maker gets errUnseen.
 func TestUnseen(t *testing.T) {
 	r, m := pinned(t)
 	for n := range uint32(16) {
@@ -122,14 +122,14 @@ func TestUnseen(t *testing.T) {
 	without := r
 	without.Pins = filepath.Join(r.Root, "none")
 	for name, r := range map[string]Registry{"no map": without, "a full map": r} {
-		if err := r.Add(100, name, Entry{Block: 1}); !errors.Is(err, ErrUnseen) {
+		if err := r.add(100, name, Entry{Block: 1}); !errors.Is(err, errUnseen) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if all, err := r.All(); err != nil || len(all) != 1 || all[0].Block != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if err := r.Add(5, "many", Entry{Devices: make([]uint32, maxDevices+1)}); err == nil || errors.Is(err, ErrUnseen) {
+	if err := r.add(5, "many", Entry{Devices: make([]uint32, maxDevices+1)}); err == nil || errors.Is(err, errUnseen) {
 		t.Errorf("more devices than the programs know: %v", err)
 	}
 	other, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 60, MaxEntries: 16})
@@ -143,7 +143,7 @@ func TestUnseen(t *testing.T) {
 	if err := other.Pin(filepath.Join(r.Pins, "build", MapName)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Add(6, "layout", Entry{}); !errors.Is(err, ErrUnseen) {
+	if err := r.add(6, "layout", Entry{}); !errors.Is(err, errUnseen) {
 		t.Errorf("a map of another layout: %v", err)
 	}
 }

@@ -26,8 +26,8 @@ type Program struct {
 	Dirs  []string
 }
 
-// ErrNoProgram is wrapped where no directory has the program.
-var ErrNoProgram = errors.New("there is no such program")
+// errNoProgram is wrapped where no directory has the program.
+var errNoProgram = errors.New("there is no such program")
 
 // Bounds of a package's description, of the first line of a script, and of a package's
 // dependencies.
@@ -80,7 +80,7 @@ func lookUp(name string, dirs []string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s: %w", name, ErrNoProgram)
+	return "", fmt.Errorf("%s: %w", name, errNoProgram)
 }
 
 // interpreterOf returns the program that executes a script: the argument of env(1), or a path; ""

@@ -172,14 +172,14 @@ func signs(command string, args []string) bool {
 	return false
 }
 
-// Unsigned reports whether the arguments turn off signing by a setting for a command that makes a
+// unsigned reports whether the arguments turn off signing by a setting for a command that makes a
 // commit or a tag.
-func (c Call) Unsigned() bool {
+func (c Call) unsigned() bool {
 	return slices.Contains(c.Args, "--no-gpg-sign") || slices.Contains(c.Args, "--no-sign")
 }
 
-// SignedBy is the person's setting that has the command sign; "" for none.
-func (c Call) SignedBy() string {
+// signedBy is the person's setting that has the command sign; "" for none.
+func (c Call) signedBy() string {
 	switch {
 	case c.Command == "tag":
 		return "tag.gpgSign"

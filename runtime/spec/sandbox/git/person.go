@@ -39,9 +39,9 @@ func Caller(getenv func(string) string) Person {
 	return p
 }
 
-// Setting reads a setting of the person's own files, with included files; "" for none. It runs as
+// setting reads a setting of the person's own files, with included files; "" for none. It runs as
 // that user, who can have links in them, and outside of any repository.
-func (p Person) Setting(git, key string) (string, error) {
+func (p Person) setting(git, key string) (string, error) {
 	if p.Home == "" {
 		return "", nil
 	}
@@ -94,17 +94,17 @@ func (p Person) run(git, input string, args ...string) (string, error) {
 // the person's own settings would sign, since the jail has no key: the person has to request an
 // unsigned commit.
 func (p Person) Signature(git string, c Call) (name, mail string, err error) {
-	if name, err = p.Setting(git, "user.name"); err != nil {
+	if name, err = p.setting(git, "user.name"); err != nil {
 		return "", "", err
 	}
-	if mail, err = p.Setting(git, "user.email"); err != nil {
+	if mail, err = p.setting(git, "user.email"); err != nil {
 		return "", "", err
 	}
-	key := c.SignedBy()
-	if key == "" || c.Unsigned() {
+	key := c.signedBy()
+	if key == "" || c.unsigned() {
 		return name, mail, nil
 	}
-	sign, err := p.Setting(git, key)
+	sign, err := p.setting(git, key)
 	if on, isBool := map[string]bool{"true": true, "yes": true, "on": true, "1": true}[strings.ToLower(sign)]; isBool && on {
 		return "", "", refusal.New(refusal.Git, "your own settings have it signed (%s), and the jail has no key", key).
 			WithRemedy("add --no-gpg-sign (git tag: --no-sign), and sign in a clone that is yours alone: `git clone --no-local DIR NEW`")
