@@ -60,6 +60,8 @@ var measures = []struct {
 	{"idle", (*bench).idleContainers},
 	{"shim", (*bench).shims},
 	{"disk", (*bench).disk},
+	{"views", (*bench).views},
+	{"apply", (*bench).applies},
 	{"names", (*bench).names},
 	{"connections", (*bench).connections},
 }

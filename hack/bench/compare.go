@@ -40,13 +40,15 @@ const (
 	// ofOwnCPU is what agentjail's create itself takes of a processor, in milliseconds, and no
 	// difference at all.
 	ofOwnCPU quantity = "own CPU at create"
+	// ofFirst is the median of the first side.
+	ofFirst quantity = "value"
 )
 
 // atMost is a target for the ratio.
 func atMost(ratio float64, text string) *target { return &target{ofRatio, ratio, text} }
 
 // pairs are all comparisons, in the order of the table.
-var pairs = slices.Concat(startPairs, steadyPairs, memoryPairs, diskPairs, namesPairs)
+var pairs = slices.Concat(startPairs, steadyPairs, memoryPairs, diskPairs, viewPairs, namesPairs)
 
 // startPairs are about starts: what agentjail costs beyond its delegate.
 var startPairs = []pair{
@@ -155,7 +157,7 @@ func (p pair) of(a, b *measured) comparison {
 	if a.Delegate != b.Delegate {
 		c.Delegate += " : " + b.Delegate
 	}
-	if a.Variant == b.Variant && a.Variant != p.what {
+	if a.Variant == b.Variant && !strings.Contains(p.what, a.Variant) {
 		c.Variant = a.Variant
 	}
 	if a.CPU != 0 && b.CPU != 0 {
@@ -163,7 +165,7 @@ func (p pair) of(a, b *measured) comparison {
 	}
 	if t := p.target; t != nil {
 		c.Of, c.Most, c.Target = t.of, t.most, t.text
-		c.Value = map[quantity]float64{ofRatio: c.Ratio.Value, ofDifference: c.Difference.Value, ofOwnCPU: a.OwnCPU["create"]}[t.of]
+		c.Value = map[quantity]float64{ofRatio: c.Ratio.Value, ofDifference: c.Difference.Value, ofOwnCPU: a.OwnCPU["create"], ofFirst: a.Median.Value}[t.of]
 		met := c.Value <= t.most
 		c.Met = &met
 	}

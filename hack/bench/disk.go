@@ -36,7 +36,7 @@ func (b *bench) disk(ctx context.Context) error {
 		b.res.leftOut("layers on disk", err)
 		return nil
 	}
-	repo, err := b.repository()
+	repo, err := b.repository("life")
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (b *bench) disk(ctx context.Context) error {
 
 // repository makes a directory of an ordinary user's with the paths of a repository that are
 // protected in it.
-func (b *bench) repository() (string, error) {
-	dir := filepath.Join(filepath.Dir(b.e.Dir), filepath.Base(b.e.Dir)+"-repository")
+func (b *bench) repository(name string) (string, error) {
+	dir := filepath.Join(filepath.Dir(b.e.Dir), filepath.Base(b.e.Dir)+"-"+name)
 	for _, d := range []string{"", ".git", ".git/hooks", ".git/info", ".git/objects", ".git/refs", "src"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return "", err

@@ -33,6 +33,19 @@ var steadyPairs = []pair{
 // running makes a container of every kind over each delegate that sleeps on a root, and has f
 // measure them. cpus are the processors that it may use, "" for all.
 func (b *bench) running(root *rootfs, cpus string, kinds []kind, f func([]*subject) error) error {
+	var changed []withChange
+	for _, k := range kinds {
+		c := withChange{kind: k}
+		if k == bare || k == jailed {
+			c.change = noFilter
+		}
+		changed = append(changed, c)
+	}
+	return b.runningChanged(root, cpus, changed, f)
+}
+
+// runningChanged is running of kinds with changed bundles.
+func (b *bench) runningChanged(root *rootfs, cpus string, kinds []withChange, f func([]*subject) error) error {
 	own := b.root
 	b.root = root
 	defer func() { b.root = own }()
@@ -46,9 +59,9 @@ func (b *bench) running(root *rootfs, cpus string, kinds []kind, f func([]*subje
 		for _, d := range b.found {
 			for _, k := range kinds {
 				id := fmt.Sprintf("bench-steady-%d", b.made)
-				s, err := b.subject(d, k, id, func(s *specs.Spec) {
-					if k == bare || k == jailed {
-						noFilter(s)
+				s, err := b.subject(d, k.kind, id, func(s *specs.Spec) {
+					if k.change != nil {
+						k.change(s)
 					}
 					b.sleeping(s, id)
 					if s.Linux.Resources.CPU == nil {
@@ -219,28 +232,32 @@ func (b *bench) loop(s *subject, group string) ([]reading, error) {
 	return readings(out)
 }
 
-// unpackWork unpacks the tests' image with toolchains, which is made the first time (minutes; see
+// workRoot is the tests' image with toolchains, which is made the first time (minutes; see
 // engine.WorkTar).
-func unpackWork(dir string) (*rootfs, error) {
+func (b *bench) workRoot() (*rootfs, error) {
+	lower := filepath.Join(b.dir, "toolchains")
+	r := &rootfs{dir: b.dir, lowers: []string{filepath.Base(lower)}}
+	if _, err := os.Stat(lower); err == nil {
+		return r, nil
+	}
 	tar, err := engine.WorkTar()
 	if err != nil {
 		return nil, err
 	}
-	r := &rootfs{dir: dir, lowers: []string{"toolchains"}}
-	lower := filepath.Join(dir, "toolchains")
-	if err := os.Mkdir(lower, 0o755); err != nil {
+	part := lower + ".part"
+	if err := os.Mkdir(part, 0o755); err != nil {
 		return nil, err
 	}
-	if out, err := exec.Command("tar", "-x", "--numeric-owner", "-C", lower, "-f", tar).CombinedOutput(); err != nil {
+	if out, err := exec.Command("tar", "-x", "--numeric-owner", "-C", part, "-f", tar).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("unpack the image of toolchains: %w: %s", err, out)
 	}
 	for _, f := range dockersFiles {
-		at := filepath.Join(lower, f)
+		at := filepath.Join(part, f)
 		if _, err := os.Lstat(at); errors.Is(err, os.ErrNotExist) {
 			if err := os.WriteFile(at, nil, 0o644); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return r, nil
+	return r, os.Rename(part, lower)
 }

@@ -67,11 +67,11 @@ EOF`, `python3 s.py`},
 	},
 }
 
-// script is what runs a task, for bash: its output is dropped, and the time that it took is printed
+// script is what runs a task in a directory, for bash: its output is dropped, and the time that it took is printed
 // in milliseconds, and what of it the processors worked, which other programs on the machine change
 // less.
-func (t task) script(prepare bool) string {
-	dir := "/tmp/bench-" + strings.ReplaceAll(t.name, " ", "-")
+func (t task) script(in string, prepare bool) string {
+	dir := in + "/bench-" + strings.ReplaceAll(t.name, " ", "-")
 	if prepare {
 		return fmt.Sprintf("set -e; export HOME=/tmp; mkdir %s; cd %s\n%s", dir, dir, t.prepare)
 	}
@@ -86,7 +86,7 @@ awk '{ printf "%%.1f\t%s\n%%.1f\t%s, processor time\n", $1 * 1000, ($2 + $3) * 1
 
 // work measures what agents do.
 func (b *bench) work(ctx context.Context) error {
-	root, err := unpackWork(b.dir)
+	root, err := b.workRoot()
 	if err != nil {
 		b.res.leftOut("real work", err)
 		return nil
@@ -98,26 +98,38 @@ func (b *bench) work(ctx context.Context) error {
 	defer func() { b.found = all }()
 	return b.running(root, "", []kind{bare, bareDocker, jailedDocker}, func(subjects []*subject) error {
 		for _, s := range subjects {
-			for _, t := range tasks {
-				if _, err := b.output(s, "/bin/bash", "-c", t.script(true)); err != nil {
-					return fmt.Errorf("make %s ready: %w", t.name, err)
-				}
+			if err := b.makeReady(s, "/tmp", tasks); err != nil {
+				return err
 			}
 		}
 		return b.steadyRounds(ctx, "work", "ms", min(b.rounds, workRounds), subjects, func(s *subject) ([]reading, error) {
-			var out []reading
-			for _, t := range tasks {
-				text, err := b.output(s, "/bin/bash", "-c", t.script(false))
-				if err != nil {
-					return nil, err
-				}
-				got, err := readings(text)
-				if err != nil {
-					return nil, err
-				}
-				out = append(out, got...)
-			}
-			return out, nil
+			return b.doTasks(s, "/tmp", tasks)
 		})
 	})
+}
+
+// makeReady prepares tasks in a directory of a container.
+func (b *bench) makeReady(s *subject, in string, tasks []task) error {
+	for _, t := range tasks {
+		if _, err := b.output(s, "/bin/bash", "-c", t.script(in, true)); err != nil {
+			return fmt.Errorf("make %s ready: %w", t.name, err)
+		}
+	}
+	return nil
+}
+
+// doTasks measures tasks in a directory of a container.
+func (b *bench) doTasks(s *subject, in string, tasks []task) (out []reading, err error) {
+	for _, t := range tasks {
+		text, err := b.output(s, "/bin/bash", "-c", t.script(in, false))
+		if err != nil {
+			return nil, err
+		}
+		got, err := readings(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, got...)
+	}
+	return out, nil
 }

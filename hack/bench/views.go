@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/workspace"
+)
+
+// What a review and an apply are held against.
+const (
+	reviewDiff  kind = "workspace diff"
+	reviewApply kind = "workspace apply"
+	plainCopy   kind = "cp -a"
+)
+
+// viewPairs are about work in a view and its way into the directory. Processor time is that of the
+// programs, which other work on the machine changes less.
+var viewPairs = []pair{
+	inView("git status", ", processor time", 1.3),
+	inView("find", ", processor time", 1.3),
+	inView("grep", ", processor time", 1.5),
+	inView("untar", ", processor time", 1.5),
+	inView("npm ci", "", 1.05),
+	{"views", "in a view against the directory", side{kind: jailedView}, side{kind: jailedDirect}, nil, 0},
+	{"apply", "diff of 50,000 new files", side{kind: reviewDiff}, side{kind: plainCopy}, &target{ofFirst, 3000, "at most 3 s"}, 0},
+	{"apply", "apply of 50,000 new files against cp -a", side{kind: reviewApply}, side{kind: plainCopy}, atMost(1.3, "at most 1.30"), 0},
+}
+
+// inView compares a task in a view with the same in the directory.
+func inView(name, of string, most float64) pair {
+	return pair{
+		"views", "in a view: " + name + of, side{jailedView, "", name + of}, side{jailedDirect, "", name + of},
+		atMost(most, fmt.Sprintf("at most %.2f", most)), 0,
+	}
+}
+
+// viewTasks are done in a mounted directory of 10,000 files. What they make, the last one removes.
+var viewTasks = []task{
+	{
+		"git status", `git init -q r; cd r; for d in $(seq 100); do mkdir d$d; for f in $(seq 100); do echo line{1..100} $d $f > d$d/f$f; done; done
+git -c gc.auto=0 add .; git -c user.email=a@example.org -c user.name=a -c gc.auto=0 commit -qm one`,
+		`cd r; for i in 1 2 3 4 5; do git status --short || exit 1; done`,
+	},
+	{"find", "", `for i in $(seq 20); do find ../bench-git-status/r -size +100k || exit 1; done`},
+	{"grep", "", `for i in 1 2 3 4 5; do ! grep -rF absent ../bench-git-status/r || exit 1; done`},
+	{"untar", `tar -cf files.tar -C ../bench-git-status/r --exclude=.git .`, `mkdir new; tar -xf files.tar -C new`},
+	{
+		"npm ci", `mkdir app; deps=; for p in $(seq 60); do mkdir -p pack/package/lib; for i in $(seq 30); do echo "module.exports = $p + $i" > pack/package/lib/f$i.js; done
+echo "{\"name\":\"p$p\",\"version\":\"1.0.0\"}" > pack/package/package.json; tar -C pack -czf p$p.tgz package; deps="$deps,\"p$p\":\"file:../p$p.tgz\""; done
+echo "{\"name\":\"app\",\"version\":\"1.0.0\",\"dependencies\":{${deps#,}}}" > app/package.json; cd app
+npm install --package-lock-only --offline --no-audit --no-fund --no-update-notifier`,
+		`cd app && npm ci --offline --no-audit --no-fund --no-update-notifier`,
+	},
+	{"rm -rf", "", `rm -rf ../bench-untar/new ../bench-npm-ci/app/node_modules`},
+}
+
+// views measures work in a view, and in a directory of the same content that is mounted directly.
+func (b *bench) views(ctx context.Context) error {
+	if err := workspace.CheckHost(); err != nil {
+		b.res.leftOut("views", err)
+		return nil
+	}
+	root, err := b.workRoot()
+	if err != nil {
+		b.res.leftOut("work in a view", err)
+		return nil
+	}
+	direct, err := b.repository("direct")
+	if err != nil {
+		return err
+	}
+	mounted := func(dir string) func(*specs.Spec) {
+		return func(s *specs.Spec) {
+			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/work", Type: "bind", Source: dir, Options: []string{"rbind", "rw"}})
+		}
+	}
+	all := b.found
+	b.found = all[:1] // as in work
+	defer func() { b.found = all }()
+	kinds := []withChange{{jailedDirect, mounted(direct)}}
+	if err := b.runningChanged(root, "", kinds, func(s []*subject) error { return b.makeReady(s[0], "/work", viewTasks) }); err != nil {
+		return err
+	}
+	reviewed := direct + "-reviewed"
+	b.cleanup = append(b.cleanup, func() error { return errors.Join(b.discardViews(reviewed), os.RemoveAll(reviewed)) })
+	if out, err := exec.Command("cp", "-a", direct, reviewed).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy the directory: %w: %s", err, out)
+	}
+	kinds = append(kinds, withChange{jailedView, mounted(reviewed)})
+	return b.runningChanged(root, "", kinds, func(subjects []*subject) error {
+		return b.steadyRounds(ctx, "views", "ms", min(b.rounds, workRounds), subjects, func(s *subject) ([]reading, error) {
+			return b.doTasks(s, "/work", viewTasks)
+		})
+	})
+}
+
+// discardViews removes the views of a directory.
+func (b *bench) discardViews(dir string) error {
+	all, err := workspace.Store{Dir: "/var/lib/agentjail/workspaces"}.List()
+	errs := []error{err}
+	for _, r := range all {
+		if r.Path == dir {
+			errs = append(errs, b.ctl(nil, "workspace", "discard", r.ID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ctl runs a command of agentjail's for people. With took, it adds the time to that; status 1 of a
+// diff is no error.
+func (b *bench) ctl(took *[]float64, args ...string) error {
+	cmd := exec.Command(b.agentjail, args...)
+	unix.Sync() // what was written before is no cost of it
+	start := time.Now()
+	out, err := cmd.CombinedOutput()
+	if took != nil {
+		*took = append(*took, ms(time.Since(start)))
+	}
+	if err != nil && (args[1] != "diff" || cmd.ProcessState.ExitCode() != 1) {
+		return fmt.Errorf("agentjail %v: %w: %.400s", args, err, out)
+	}
+	return nil
+}
+
+// applyRounds is how often 50,000 files are applied.
+const applyRounds = 5
+
+// applies measures the review of a view with 50,000 new files, their apply, and a copy of them.
+func (b *bench) applies(ctx context.Context) error {
+	if err := workspace.CheckHost(); err != nil {
+		b.res.leftOut("views", err)
+		return nil
+	}
+	dir, err := b.repository("apply")
+	if err != nil {
+		return err
+	}
+	b.cleanup = append(b.cleanup, func() error { return b.discardViews(dir) })
+	const write = `for d in $(seq 500); do mkdir -p many/$d; for f in $(seq 100); do echo "file $f of directory $d" > many/$d/$f; done; done`
+	many, copied := filepath.Join(dir, "many"), filepath.Join(dir, "copied")
+	took := map[kind]*[]float64{reviewDiff: {}, reviewApply: {}, plainCopy: {}}
+	rounds := min(b.rounds, applyRounds)
+	b.say("apply: %d rounds", rounds)
+	for range rounds {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := errors.Join(
+			b.ctl(nil, "sandbox", "--workspace", dir, "--review", "--view", "bench-apply", "--", "sh", "-c", write),
+			b.ctl(took[reviewDiff], "workspace", "diff", "bench-apply"),
+			b.ctl(took[reviewApply], "workspace", "apply", "bench-apply"),
+		); err != nil {
+			return err
+		}
+		unix.Sync()
+		start := time.Now()
+		if out, err := exec.Command("cp", "-a", many, copied).CombinedOutput(); err != nil {
+			return fmt.Errorf("copy the files: %w: %s", err, out)
+		}
+		*took[plainCopy] = append(*took[plainCopy], ms(time.Since(start)))
+		if err := errors.Join(os.RemoveAll(many), os.RemoveAll(copied), b.discardViews(dir)); err != nil {
+			return err
+		}
+	}
+	for _, k := range []kind{reviewDiff, reviewApply, plainCopy} {
+		b.res.addValues(measured{Measure: "apply", Delegate: "agentjail", Kind: k, Unit: "ms", Samples: *took[k]})
+	}
+	return nil
+}
