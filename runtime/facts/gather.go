@@ -24,6 +24,7 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
 )
 
 // A Gatherer gathers the facts about bundles.
@@ -87,6 +88,8 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 		ID: id, Host: HostFor(g.Policy.Delegate), Sandbox: traits.Of(g.Policy.Delegate).Sandbox,
 		Unknown: b.Unknown, OwnBundle: g.PlainRoot,
 	}
+	major, minor := workspace.Of(g.Store).Disk()
+	p.Facts.LayerDisk = harden.Disk{Major: int64(major), Minor: int64(minor)}
 	if cg := &p.Facts.Host.Cgroup; g.PlainRoot && p.Facts.Host.Rootless && s.Linux != nil && s.Linux.CgroupsPath == "" {
 		*cg = hostfacts.Cgroup{V2: cg.V2} // the jail stays in its caller's groups
 	}

@@ -43,6 +43,8 @@ type Facts struct {
 	Nodes map[string]Node
 	// Joins describes the namespaces that the incoming spec joins by path.
 	Joins map[specs.LinuxNamespaceType]Join
+	// LayerDisk is the disk that layers on disk are on: the root's, and views'.
+	LayerDisk Disk
 	// ParentQuota is the processor time of the parent control groups, where the kernel refuses a
 	// larger quota.
 	ParentQuota CPUQuota
@@ -63,6 +65,9 @@ type Facts struct {
 	// policy has no key for ssh.
 	HostKey string
 }
+
+// A Disk is a block device, by its numbers; 0:0 is none.
+type Disk struct{ Major, Minor int64 }
 
 // CPUQuota is processor time in microseconds per period; a quota of 0 is none.
 type CPUQuota struct {

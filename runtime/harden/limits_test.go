@@ -1,6 +1,7 @@
 package harden
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -267,5 +268,46 @@ func TestThrottles(t *testing.T) {
 		`"throttleWriteBpsDevice":[{"major":8,"minor":16,"rate":209715200},{"major":8,"minor":16,"rate":5},{"major":8,"minor":0,"rate":209715200}]}`
 	if got := jsonOf(t, res.Spec.Linux.Resources.BlockIO); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestThrottledLayers: the disk of the root's layer and of views, too, where there are any.
+func TestThrottledLayers(t *testing.T) {
+	for _, c := range []struct {
+		change func(*policy.Policy)
+		source string
+		want   []int64 // majors
+	}{
+		{func(*policy.Policy) {}, "", nil},
+		{func(*policy.Policy) {}, "/home/dev/project", []int64{8}},
+		{func(p *policy.Policy) { p.Root.Backing = policy.RootDisk }, "", []int64{7}},
+		{func(p *policy.Policy) { p.Root.Backing = policy.RootDisk }, "/home/dev/project", []int64{8, 7}},
+		{func(p *policy.Policy) { p.Workspace.Review = []string{"/home/**"} }, "/home/dev/project", []int64{8, 7}},
+		{func(p *policy.Policy) { p.Workspace.Review = []string{"/home/**"} }, "", nil},
+	} {
+		s, pol := small(), policy.Default()
+		if c.source != "" {
+			s = mount(specs.Mount{Destination: "/work", Type: "bind", Source: c.source, Options: []string{"rbind"}})
+		}
+		c.change(&pol)
+		f := testFacts(s)
+		f.LayerDisk = Disk{Major: 7, Minor: 1}
+		res, _, err := Harden(s, pol, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := res.Spec.Linux.Resources.BlockIO
+		if b == nil {
+			b = &specs.LinuxBlockIO{}
+		}
+		for _, list := range [][]specs.LinuxThrottleDevice{b.ThrottleReadBpsDevice, b.ThrottleWriteBpsDevice} {
+			var got []int64
+			for _, d := range list {
+				got = append(got, d.Major)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%q, root %s, review %q: %v, not %v", c.source, pol.Root.Backing, pol.Workspace.Review, got, c.want)
+			}
+		}
 	}
 }

@@ -17,36 +17,41 @@ const (
 	writeRates = resources + "blockIO.throttleWriteBpsDevice"
 )
 
-const usable = "limits.io_read, limits.io_write: the disk behind a writable mount stays usable"
-
-// disk is a block device, by its numbers.
-type disk struct{ major, minor int64 }
+const usable = "limits.io_read, limits.io_write: the disk behind a writable mount or a layer stays usable"
 
 // throttles bounds the jail's reads and writes, in bytes per second, on the disks behind its
-// writable bind mounts.
+// writable bind mounts and its layers.
 func throttles(p *pass, r *specs.LinuxResources) {
 	rd, wr := uint64(p.pol.Limits.IORead), uint64(p.pol.Limits.IOWrite)
 	if rd == 0 && wr == 0 {
 		return
 	}
-	var disks []disk
-	writable := false
+	var disks []Disk
+	writable := p.pol.Root.OnDisk()
+	add := func(d Disk) {
+		if d.Major != 0 && !slices.Contains(disks, d) {
+			disks = append(disks, d)
+		}
+	}
 	for _, b := range p.plan.Binds {
 		if b.ReadOnly || b.Copy || b.Storage == plan.StorageThrowAway {
 			continue
 		}
 		writable = true
 		f := p.f.Sources[b.Index]
-		d := disk{int64(f.DiskMajor), int64(f.DiskMinor)}
-		if d.major != 0 && !slices.Contains(disks, d) {
-			disks = append(disks, d)
+		add(Disk{int64(f.DiskMajor), int64(f.DiskMinor)})
+		if b.Storage == plan.StorageReview {
+			add(p.f.LayerDisk)
 		}
+	}
+	if p.pol.Root.OnDisk() {
+		add(p.f.LayerDisk)
 	}
 	switch {
 	case !writable || len(disks) == 0:
 		return
 	case !p.f.Host.Cgroup.IO:
-		p.missing(rings.Resources, resources+"blockIO", "the host cannot throttle disks: writable mounts are as fast as the disk")
+		p.missing(rings.Resources, resources+"blockIO", "the host cannot throttle disks: writable mounts and layers on disk are as fast as the disk")
 		return
 	}
 	if r.BlockIO == nil {
@@ -64,11 +69,11 @@ func throttles(p *pass, r *specs.LinuxResources) {
 
 // throttle holds one disk to a rate; every entry of that disk, since the last
 // one counts.
-func throttle(p *pass, field string, list *[]specs.LinuxThrottleDevice, d disk, rate uint64) {
+func throttle(p *pass, field string, list *[]specs.LinuxThrottleDevice, d Disk, rate uint64) {
 	found := false
 	for i := range *list {
 		t := &(*list)[i]
-		if t.Major != d.major || t.Minor != d.minor {
+		if t.Major != d.Major || t.Minor != d.Minor {
 			continue
 		}
 		found = true
@@ -76,9 +81,9 @@ func throttle(p *pass, field string, list *[]specs.LinuxThrottleDevice, d disk, 
 	}
 	if !found {
 		t := specs.LinuxThrottleDevice{Rate: rate}
-		t.Major, t.Minor = d.major, d.minor
+		t.Major, t.Minor = d.Major, d.Minor
 		*list = append(*list, t)
-		p.bound(field, "", fmt.Sprintf("%s/s on %d:%d", policy.Size(rate), d.major, d.minor), usable)
+		p.bound(field, "", fmt.Sprintf("%s/s on %d:%d", policy.Size(rate), d.Major, d.Minor), usable)
 	}
 }
 

@@ -195,7 +195,7 @@ func ioLimit(d *demands, s *seen) outcome {
 	case len(bad) > 0:
 		return brokenList(want, bad)
 	case len(good) == 0:
-		return holds("no disk behind a writable mount")
+		return holds("no disk behind a writable mount or a layer")
 	}
 	return holds("%s", strings.Join(good, ", "))
 }

@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/bindsource"
 )
 
 // sizeOfGroup is that of ext4's groups of blocks, each of which has the same number of inodes, and
@@ -81,6 +82,15 @@ func (s Store) CheckDisk() error {
 func (s Store) Free() (dir string, free int64, err error) {
 	dir, fs, err := s.fileSystem()
 	return dir, int64(fs.Bavail) * fs.Bsize, err
+}
+
+// Disk returns the numbers of the disk that layers are on, as bindsource.DiskOf.
+func (s Store) Disk() (major, minor uint32) {
+	var st unix.Stat_t
+	if dir, _, err := s.fileSystem(); err != nil || unix.Stat(dir, &st) != nil {
+		return 0, 0
+	}
+	return bindsource.DiskOf(st.Dev)
 }
 
 func (s Store) fileSystem() (dir string, fs unix.Statfs_t, err error) {

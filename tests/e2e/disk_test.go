@@ -2,11 +2,14 @@ package e2e
 
 import (
 	"archive/tar"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/tests/engine"
 )
 
@@ -64,6 +67,10 @@ func TestRootOnDisk(t *testing.T) {
 	text, code = agentjail(t, "inspect", id)
 	if code != 0 || !strings.Contains(text, "layer on disk of 2") {
 		t.Errorf("inspect: %d, %s", code, text)
+	}
+	major, minor := workspace.Of(state.Store{Root: state.DefaultRoot}).Disk()
+	if want := fmt.Sprintf("writing %d:%d at 200 MiB/s", major, minor); major != 0 && !strings.Contains(text, want) {
+		t.Errorf("inspect is without %q:\n%s", want, text)
 	}
 	d.Must("rm", "-f", id)
 	engine.NoDiskRoots(t)

@@ -170,9 +170,7 @@ func (s *Source) look(e Engine) error {
 		s.Kind = Device
 	}
 	s.UID, s.GID = st.Uid, st.Gid
-	if maj := unix.Major(st.Dev); maj != 0 {
-		s.DiskMajor, s.DiskMinor = wholeDisk(maj, unix.Minor(st.Dev))
-	}
+	s.DiskMajor, s.DiskMinor = DiskOf(st.Dev)
 	var fs unix.Statfs_t
 	if unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
 		s.Room = int64(fs.Blocks) * fs.Bsize
@@ -247,8 +245,13 @@ func (s *Source) lookAtMounts(e Engine) (err error) {
 	return err
 }
 
-// wholeDisk is the disk of a partition: control groups throttle disks.
-func wholeDisk(major, minor uint32) (uint32, uint32) {
+// DiskOf returns the numbers of the disk that a file system's device is, or is a partition of:
+// control groups throttle disks. They are 0 for a file system on none.
+func DiskOf(dev uint64) (major, minor uint32) {
+	major, minor = unix.Major(dev), unix.Minor(dev)
+	if major == 0 {
+		return 0, 0
+	}
 	dir := fmt.Sprintf("/sys/dev/block/%d:%d", major, minor)
 	if unix.Access(dir+"/partition", unix.F_OK) != nil {
 		return major, minor

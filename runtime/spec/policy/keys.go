@@ -73,7 +73,7 @@ var Keys = []Key{
 	{"limits.memory", "at most three quarters of the host's", nil, lowerBound},
 	{"limits.swap", "beyond memory", nil, lowerValue},
 	{"limits.cpus", "processors; 0 sets no bound", nil, lowerBound},
-	{"limits.io_read", "per second, on each disk behind a writable mount", nil, lowerBound},
+	{"limits.io_read", "per second, on each disk behind a writable mount or a layer on disk", nil, lowerBound},
 	{"limits.io_write", "as io_read", nil, lowerBound},
 	{"limits.nofile", "open files of each process (host-limits.md)", nil, lowerBound},
 	{"limits.memlock", "locked memory of each process", nil, lowerBound},
