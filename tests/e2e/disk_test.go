@@ -69,7 +69,7 @@ func TestRootOnDisk(t *testing.T) {
 		t.Errorf("inspect: %d, %s", code, text)
 	}
 	major, minor := workspace.Of(state.Store{Root: state.DefaultRoot}).Disk()
-	if want := fmt.Sprintf("writing %d:%d at 200 MiB/s", major, minor); major != 0 && !strings.Contains(text, want) {
+	if want := fmt.Sprintf("writing %d:%d at 200MiB/s", major, minor); major != 0 && !strings.Contains(text, want) {
 		t.Errorf("inspect is without %q:\n%s", want, text)
 	}
 	d.Must("rm", "-f", id)

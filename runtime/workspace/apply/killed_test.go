@@ -144,6 +144,7 @@ func killedAt(t *testing.T, what, point string, finish ...string) (first, last b
 			view = old
 		}
 	}
+	merged := list(t, p.merged)
 	p.unmount(t)
 	must(t, p.save())
 	if !p.run(t, bin, what, point) {
@@ -187,8 +188,8 @@ func killedAt(t *testing.T, what, point string, finish ...string) (first, last b
 		}
 	}
 	p.mount(t)
-	if got := list(t, p.merged); what == "apply" && got != view {
-		t.Errorf("%s: the view is\n%s\nnot\n%s", point, got, view)
+	if got := list(t, p.merged); got != merged {
+		t.Errorf("%s: the view is\n%s\nnot\n%s", point, got, merged)
 	}
 	p.unmount(t)
 	must(t, p.close())
