@@ -38,7 +38,9 @@ var viewPairs = []pair{
 // inView compares a task in a view with the same in the directory.
 func inView(name, of string, most float64) pair {
 	return pair{
-		"views", "in a view: " + name + of, side{jailedView, "", name + of}, side{jailedDirect, "", name + of},
+		"views", "in a view: " + name + of,
+		side{jailedView, "", name + of},
+		side{jailedDirect, "", name + of},
 		atMost(most, fmt.Sprintf("at most %.2f", most)), 0,
 	}
 }
