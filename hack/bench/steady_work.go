@@ -67,9 +67,9 @@ EOF`, `python3 s.py`},
 	},
 }
 
-// script is what runs a task in a directory, for bash: its output is dropped, and the time that it took is printed
-// in milliseconds, and what of it the processors worked, which other programs on the machine change
-// less.
+// script is what runs a task in a directory, for bash: its output is dropped, and the time that it
+// took is printed in milliseconds, and what of it the processors worked, which other programs on
+// the machine change less.
 func (t task) script(in string, prepare bool) string {
 	dir := in + "/bench-" + strings.ReplaceAll(t.name, " ", "-")
 	if prepare {

@@ -111,24 +111,36 @@ func (b *bench) discardViews(dir string) error {
 	errs := []error{err}
 	for _, r := range all {
 		if r.Path == dir {
-			errs = append(errs, b.ctl(nil, "workspace", "discard", r.ID))
+			errs = append(errs, b.ctl(new(times), "workspace", "discard", r.ID))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// ctl runs a command of agentjail's for people. With took, it adds the time to that; status 1 of a
-// diff is no error.
-func (b *bench) ctl(took *[]float64, args ...string) error {
-	cmd := exec.Command(b.agentjail, args...)
+// ctl runs a command of agentjail's for people. Status 1 of a diff is no error.
+func (b *bench) ctl(took *times, args ...string) error {
+	err := took.run(b.agentjail, args...)
+	if ended := (*exec.ExitError)(nil); args[1] == "diff" && errors.As(err, &ended) && ended.ExitCode() == 1 {
+		return nil
+	}
+	return err
+}
+
+// times are those of several runs of a program, in milliseconds.
+type times struct{ wall, cpu []float64 }
+
+// run runs a program and adds its times.
+func (t *times) run(program string, args ...string) error {
+	cmd := exec.Command(program, args...)
 	unix.Sync() // what was written before is no cost of it
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
-	if took != nil {
-		*took = append(*took, ms(time.Since(start)))
+	if err == nil || cmd.ProcessState != nil {
+		t.wall = append(t.wall, ms(time.Since(start)))
+		t.cpu = append(t.cpu, ms(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()))
 	}
-	if err != nil && (args[1] != "diff" || cmd.ProcessState.ExitCode() != 1) {
-		return fmt.Errorf("agentjail %v: %w: %.400s", args, err, out)
+	if err != nil {
+		return fmt.Errorf("%s %v: %w: %.400s", program, args, err, out)
 	}
 	return nil
 }
@@ -149,7 +161,7 @@ func (b *bench) applies(ctx context.Context) error {
 	b.cleanup = append(b.cleanup, func() error { return b.discardViews(dir) })
 	const write = `for d in $(seq 500); do mkdir -p many/$d; for f in $(seq 100); do echo "file $f of directory $d" > many/$d/$f; done; done`
 	many, copied := filepath.Join(dir, "many"), filepath.Join(dir, "copied")
-	took := map[kind]*[]float64{reviewDiff: {}, reviewApply: {}, plainCopy: {}}
+	took := map[kind]*times{reviewDiff: {}, reviewApply: {}, plainCopy: {}}
 	rounds := min(b.rounds, applyRounds)
 	b.say("apply: %d rounds", rounds)
 	for range rounds {
@@ -157,24 +169,19 @@ func (b *bench) applies(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err := errors.Join(
-			b.ctl(nil, "sandbox", "--workspace", dir, "--review", "--view", "bench-apply", "--", "sh", "-c", write),
+			b.ctl(new(times), "sandbox", "--workspace", dir, "--review", "--view", "bench-apply", "--", "sh", "-c", write),
 			b.ctl(took[reviewDiff], "workspace", "diff", "bench-apply"),
 			b.ctl(took[reviewApply], "workspace", "apply", "bench-apply"),
+			took[plainCopy].run("cp", "-a", many, copied),
 		); err != nil {
 			return err
 		}
-		unix.Sync()
-		start := time.Now()
-		if out, err := exec.Command("cp", "-a", many, copied).CombinedOutput(); err != nil {
-			return fmt.Errorf("copy the files: %w: %s", err, out)
-		}
-		*took[plainCopy] = append(*took[plainCopy], ms(time.Since(start)))
 		if err := errors.Join(os.RemoveAll(many), os.RemoveAll(copied), b.discardViews(dir)); err != nil {
 			return err
 		}
 	}
 	for _, k := range []kind{reviewDiff, reviewApply, plainCopy} {
-		b.res.addValues(measured{Measure: "apply", Delegate: "agentjail", Kind: k, Unit: "ms", Samples: *took[k]})
+		b.res.addValues(measured{Measure: "apply", Delegate: "agentjail", Kind: k, Unit: "ms", CPU: median(took[k].cpu), Samples: took[k].wall})
 	}
 	return nil
 }
