@@ -28,7 +28,7 @@ func loadAll(t *testing.T, s system, profiles ...loadedProfile) {
 	write(t, filepath.Join(s.securityfs, "profiles"), list.String())
 }
 
-// TestAttachedTo: what the kernel's list says of a program's path, and whether a jail's start
+// TestAttachedTo: what the kernel's list states of a program's path, and whether a jail's start
 // leaves it.
 func TestAttachedTo(t *testing.T) {
 	bin := t.TempDir()

@@ -22,7 +22,7 @@ import (
 
 // TestEnforcement loads a profile and lets root with every capability try what it forbids, and what
 // it must not forbid. It needs a kernel with AppArmor and apparmor_parser, and skips elsewhere.
-// Every deed is also done unconfined: one that fails there too says nothing and is left out, with a
+// Every deed is also done unconfined: one that fails there too states nothing and is left out, with a
 // line in the log.
 func TestEnforcement(t *testing.T) {
 	switch {

@@ -137,7 +137,7 @@ func TestTighterIncoming(t *testing.T) {
 			t.Errorf("%s: %s has rules %+v, want %+v", c.name, c.call, r, c.want)
 		}
 		if all := strings.Join(notes, "\n"); !strings.Contains(all, c.note) {
-			t.Errorf("%s: notes %q do not say %q", c.name, all, c.note)
+			t.Errorf("%s: notes %q do not state %q", c.name, all, c.note)
 		}
 	}
 }

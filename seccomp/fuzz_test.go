@@ -34,7 +34,7 @@ func allowsCall(f *specs.LinuxSeccomp, name string, args [6]uint64) bool {
 }
 
 // ruleMatches reads one rule as runc does: conditions on one argument are
-// alternatives. What cannot be read counts as unreadable says.
+// alternatives. What cannot be read counts as unreadable states.
 func ruleMatches(conds []specs.LinuxSeccompArg, args [6]uint64, unreadable bool) bool {
 	all, any, twice := true, false, false
 	for i, c := range conds {
@@ -68,7 +68,7 @@ func ruleMatches(conds []specs.LinuxSeccompArg, args [6]uint64, unreadable bool)
 	return all || twice && any
 }
 
-// FuzzIntersect feeds arbitrary JSON as the incoming filter. Whatever it says,
+// FuzzIntersect feeds arbitrary JSON as the incoming filter. Whatever it states,
 // the result allows no call that either filter refuses, never io_uring, stays
 // with our architecture, and does not change when intersected again.
 func FuzzIntersect(f *testing.F) {

@@ -12,7 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// The table that programs use is what the files say.
+// The table that programs use is what the files state.
 func TestGenerated(t *testing.T) {
 	type fileGroup struct {
 		Names                  []string
@@ -92,7 +92,7 @@ func TestEntries(t *testing.T) {
 			}
 		}
 		if p, err := load(profile); err != nil || p.about == "" {
-			t.Errorf("%s: nothing is said about it", profile)
+			t.Errorf("%s: nothing is stated about it", profile)
 		}
 	}
 	musl := allowed(t, "default", "amd64")
@@ -196,7 +196,7 @@ func TestOCI(t *testing.T) {
 	}
 }
 
-// What the argument rules say, call by call, as seen from a program.
+// What the argument rules state, call by call, as seen from a program.
 func TestRules(t *testing.T) {
 	f, err := OCI(Options{Arch: "amd64"})
 	if err != nil {

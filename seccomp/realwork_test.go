@@ -224,7 +224,7 @@ func TestDocsWork(t *testing.T) {
 	for profile, n := range runs {
 		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %s \| .* \| %d of %d \|$`, profile, n, of))
 		if !row.Match(text) {
-			t.Errorf("docs/seccomp.md does not say that %s lets run %d of %d", profile, n, of)
+			t.Errorf("docs/seccomp.md does not state that %s lets run %d of %d", profile, n, of)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestSetAlgebra(t *testing.T) {
 				}
 			}
 			if sub == outside || sep == both {
-				t.Fatalf("%+v and %+v: within %v, apart %v; members say outside %v, both %v", a, b, sub, sep, outside, both)
+				t.Fatalf("%+v and %+v: within %v, apart %v; members state outside %v, both %v", a, b, sub, sep, outside, both)
 			}
 		}
 	}

@@ -96,7 +96,7 @@ func TestNormalise(t *testing.T) {
 	}
 }
 
-// A name comes back as it went, and none that is not ours says anything.
+// A name comes back as it went, and none that is not ours states anything.
 func TestNames(t *testing.T) {
 	for _, n := range []name{{}, {policy: "strict"}, {config: "/a/b"}, {"x.y-z", "/a/b"}} {
 		if got := parseName(n.String()); got != n {

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// exitsAsPassed is what a TestMain says to end a suite of which nothing ran. It is in two parts, so
+// exitsAsPassed is what a TestMain states to end a suite of which nothing ran. It is in two parts, so
 // that this file does not have it.
 const exitsAsPassed = "os.Exit" + "(0)"
 
-// TestNoSilentPass: no suite below tests ends as one that passed without saying that it skipped its
+// TestNoSilentPass: no suite below tests ends as one that passed without stating that it skipped its
 // tests (tests/engine.SuiteNeedsRoot does).
 func TestNoSilentPass(t *testing.T) {
 	n := 0

@@ -14,7 +14,7 @@ var grants = []string{
 	"binds.allow", "binds.root =", "binds.setid =", "in binds.unprotect", "devices.allow", "apparmor.required = false", "landlock.required = false", "network.filter =",
 }
 
-// TestRemediesNameWhatTheyOpen: a message that advises a setting that gives a jail more says in the
+// TestRemediesNameWhatTheyOpen: a message that advises a setting that gives a jail more states in the
 // same breath what that opens: an advice is followed as it stands.
 func TestRemediesNameWhatTheyOpen(t *testing.T) {
 	n := 0
@@ -39,7 +39,7 @@ func TestRemediesNameWhatTheyOpen(t *testing.T) {
 			if granted := grantIn(text); granted != "" {
 				n++
 				if _, after, _ := strings.Cut(text, granted); !strings.Contains(after, "which ") {
-					t.Errorf("%s: %q advises %s and does not say what it opens (\"..., which opens ...\")", set.Position(lit.Pos()), text, granted)
+					t.Errorf("%s: %q advises %s and does not state what it opens (\"..., which opens ...\")", set.Position(lit.Pos()), text, granted)
 				}
 			}
 			return true

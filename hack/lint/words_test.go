@@ -49,6 +49,13 @@ func TestPlainWords(t *testing.T) {
 		words, wide := ofGo(t, file.path, nil)
 		add(file.rel, words, wide)
 	}
+	for _, file := range append(goFiles(t, everywhere, true, 500, "hack/tools"), goFiles(t, []string{"tests"}, false, 50)...) {
+		if file.rel == self {
+			continue
+		}
+		words, _ := ofGo(t, file.path, nil)
+		add(file.rel, append(words, ofNames(t, file.path, nil)...), nil)
+	}
 	for _, rel := range pages(t) {
 		text, err := os.ReadFile(filepath.Join(top, rel))
 		if err != nil {
@@ -69,9 +76,15 @@ func TestPlainWords(t *testing.T) {
 	}
 }
 
+// self is this file, which quotes the words.
+const self = "hack/lint/words_test.go"
+
 // room is the row of the table that counts a file.
 func room(rel string) string {
 	p := strings.Split(rel, "/")
+	if strings.HasSuffix(rel, "_test.go") || p[0] == "tests" {
+		return "tests"
+	}
 	if len(p) > 2 && (p[0] == "runtime" || p[0] == "cmd") {
 		return p[0] + "/" + p[1]
 	}
@@ -140,6 +153,25 @@ func ofGo(t *testing.T, path string, src []byte) (words, wide []string) {
 		return true
 	})
 	return words, wide
+}
+
+// spoken are words of speech within a test's name.
+var spoken = regexp.MustCompile(`(Tell|Tells|Told|Say|Says|Said|Ask|Asks|Asked|Lend|Lent|Whoever)([A-Z0-9_]|$)`)
+
+// ofNames lists the tests of a file whose names have words of speech.
+func ofNames(t *testing.T, path string, src any) (names []string) {
+	t.Helper()
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, path, src, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(fn.Name.Name, "Test") && spoken.MatchString(fn.Name.Name) {
+			names = append(names, fmt.Sprintf("%d: %s", set.Position(fn.Pos()).Line, fn.Name.Name))
+		}
+	}
+	return names
 }
 
 // tooWide reports whether a line is a comment alone, of which some would have to be on the next.
@@ -214,6 +246,10 @@ func TestFindsWords(t *testing.T) {
 	}
 	if len(wide) != 1 || !strings.HasPrefix(wide[0], "10:") {
 		t.Errorf("wide comments: %q", wide)
+	}
+	names := "package p\n\nfunc TestItTells() {}\n\nfunc TestAskedTwice() {}\n\nfunc TestTask() {}\n\nfunc Says() {}\n"
+	if got := ofNames(t, "p_test.go", names); len(got) != 2 {
+		t.Errorf("names: %q", got)
 	}
 	page := "It asks.\n\n```\nask\n```\n\n`tell` is a key.\nThe other says `x`.\n"
 	if got := ofPage(page); len(got) != 2 {

@@ -90,7 +90,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestDefaultConfig: the packages' policy file says nothing, and uncommented the default.
+// TestDefaultConfig: the packages' policy file states nothing, and uncommented the default.
 func TestDefaultConfig(t *testing.T) {
 	text := defaultConfig()
 	p, err := policy.Parse(text, "config.toml", "")

@@ -116,7 +116,7 @@ func TestMachineStaysDown(t *testing.T) {
 	}
 }
 
-// TestKernelFailed: the watcher notices what a kernel says of its own failure, and takes nothing
+// TestKernelFailed: the watcher notices what a kernel states of its own failure, and takes nothing
 // else for it.
 func TestKernelFailed(t *testing.T) {
 	for console, want := range map[string]string{

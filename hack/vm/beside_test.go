@@ -130,7 +130,7 @@ func TestMonitorAppears(t *testing.T) {
 	}
 }
 
-// TestTurns: beside other tests one machine is up at a time; without them nobody waits.
+// TestTurns: beside other tests one machine is up at a time; without them no process waits.
 func TestTurns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "beside")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -93,7 +93,7 @@ func TestEnginesNetwork(t *testing.T) {
 		}
 		got := joins["network"]
 		// These jails share the host's user namespace, which no jail does: nothing but the network
-		// tells of them.
+		// reports them.
 		if held := got.Pinned || got.Mode == policy.NetworkEngine; held != c.engine || c.engine && got.Jail != c.jail || got.Pinned && got.Jail != "" {
 			t.Errorf("%s: %+v", c.name, got)
 		}

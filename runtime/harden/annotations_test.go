@@ -32,7 +32,7 @@ func TestSteeringAnnotations(t *testing.T) {
 				t.Errorf("%s reaches the delegate: %v", spelling, res.Spec.Annotations)
 			}
 			if found := find(rep, report.Dropped, "annotations[*"); len(found) != 1 || !strings.Contains(found[0].Why, "it steers the delegate: ") {
-				t.Errorf("%s: the report says %v", spelling, found)
+				t.Errorf("%s: the report states %v", spelling, found)
 			}
 		}
 	}

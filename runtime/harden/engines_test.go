@@ -78,7 +78,7 @@ func TestNamedGrants(t *testing.T) {
 		for _, c := range rep.Of(report.Denied) {
 			got = append(got, c.Field)
 			if c.Why == "" || c.Was == "" {
-				t.Errorf("%s: %+v says too little", name, c)
+				t.Errorf("%s: %+v states too little", name, c)
 			}
 		}
 		slices.Sort(got)
@@ -249,7 +249,7 @@ func TestPathsAreASuperset(t *testing.T) {
 			t.Errorf("%s is writable", p)
 		}
 	}
-	// What tells of the host, but not what jails have views of.
+	// What reports the host, but not what jails have views of.
 	for _, p := range []string{
 		"schedstat", "softirqs", "interrupts", "zoneinfo", "buddyinfo", "pagetypeinfo", "diskstats", "partitions", "slabinfo", "vmallocinfo",
 		"pressure", "locks", "timer_list", "sched_debug", "modules", "kallsyms", "iomem", "ioports", "devices", "consoles", "crypto", "filesystems", "cmdline",

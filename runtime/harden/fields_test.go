@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// handlers says, for every field of the specification, which step looks at it
+// handlers states, for every field of the specification, which step looks at it
 // and why no value of it loosens a jail. A new version of the specification
 // fails TestEveryFieldIsLookedAt until somebody has thought about its fields.
 var handlers = map[string]string{

@@ -19,7 +19,7 @@ import (
 )
 
 // looser compares a hardened spec with the incoming one and with policy, and
-// says in which dimensions it grants more than either. It is written from the
+// states in which dimensions it grants more than either. It is written from the
 // specification and from what delegates do with it, apart from the code that it
 // judges.
 func looser(in *specs.Spec, res *Result, pol policy.Policy, f Facts) []string {

@@ -45,7 +45,7 @@ func TestMountOwner(t *testing.T) {
 				t.Errorf("%s: the report lacks %q:\n%s", c.name, says, text)
 			}
 		}
-		// Without such a mount there is nothing to say.
+		// Without such a mount there is nothing to state.
 		s.Mounts = s.Mounts[:len(s.Mounts)-1]
 		f.Sources = f.Sources[:len(s.Mounts)]
 		if _, rep, err = Harden(s, policy.Default(), f); err != nil || strings.Contains(reportText(rep), "owned by") {

@@ -58,7 +58,7 @@ func check(t *testing.T, in *specs.Spec, pol policy.Policy, f Facts) (passed boo
 	return true
 }
 
-// given holds that a filter made before hardening, of what Effective.Filter says,
+// given holds that a filter made before hardening, of what Effective.Filter states,
 // makes the same jail as one that hardening makes.
 func given(t *testing.T, in *specs.Spec, pol policy.Policy, f Facts, res *Result) {
 	t.Helper()

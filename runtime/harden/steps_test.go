@@ -655,7 +655,7 @@ func TestDevices(t *testing.T) {
 			t.Errorf("%s: lost %v", c.name, rep.Of(report.Denied))
 		}
 	}
-	// Standard devices can be used and not made, whatever the bundle says.
+	// Standard devices can be used and not made, whatever the bundle states.
 	res, _ := jail(t, with(func(s *specs.Spec) {
 		s.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}}
 	}))
@@ -814,7 +814,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestLandlock: a kernel without a Landlock that serves is said to be one, or
+// TestLandlock: a kernel without a Landlock that serves is stated to be one, or
 // stops the start.
 func TestLandlock(t *testing.T) {
 	for _, c := range []struct {

@@ -71,11 +71,11 @@ func TestUsersEngine(t *testing.T) {
 	}
 	for _, field := range []string{"linux.uidMappings", "linux.resources.pids", "linux.resources.memory", "linux.resources.cpu", "mounts[/work]"} {
 		if !missing[field] {
-			t.Errorf("%s is not said to be missing: %v", field, missing)
+			t.Errorf("%s is not stated to be missing: %v", field, missing)
 		}
 	}
 	if rep.Of(report.Denied) == nil {
-		t.Error("the devices are not said to be lost")
+		t.Error("the devices are not stated to be lost")
 	}
 	pol := policy.Default()
 	pol.OnLoosen = policy.LoosenRefuse

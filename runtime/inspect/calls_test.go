@@ -32,7 +32,7 @@ func TestCountCalls(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %+v", arch, got, err, want.A)
 		}
 	}
-	// A record without a filter, or with a damaged one, only has less to say.
+	// A record without a filter, or with a damaged one, only has less to state.
 	path := filepath.Join(t.TempDir(), "filter")
 	for _, raw := range []string{"", "damaged", strings.Repeat("x", 16)} {
 		if err := os.WriteFile(path, []byte(raw), 0o600); err != nil {

@@ -567,7 +567,7 @@ func TestDamages(t *testing.T) {
 				t.Errorf("%s: %s; want %s with %q", f.Verdict, f.Seen, x.want, x.says)
 			}
 			if f.Verdict != Holds && f.Want == "" {
-				t.Error("it does not say what should be")
+				t.Error("it does not state what should be")
 			}
 			if broken := f.Verdict == Broken; broken && r.Holds {
 				t.Error("the jail as a whole holds")

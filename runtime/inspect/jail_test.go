@@ -43,7 +43,7 @@ var build = sync.OnceValues(func() (string, error) {
 
 // The main thread stays the main goroutine's: a thread that a test leaves in
 // another namespace ends with its goroutine, but the main thread never does, and
-// what /proc/self says is of the main thread.
+// what /proc/self states is of the main thread.
 func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
@@ -138,10 +138,10 @@ func init() { runtime.LockOSThread() }
 
 var store = state.Store{Root: state.DefaultRoot}
 
-// jailNumber tells the jails of one test program apart.
+// jailNumber distinguishes the jails of one test program.
 var jailNumber int
 
-// runJail makes a jail and returns its record. Scripts say "ready" when they
+// runJail makes a jail and returns its record. Scripts state "ready" when they
 // run, so that nothing has to be waited for by the clock.
 func runJail(t *testing.T, verb, bundle string) *state.Jail {
 	t.Helper()
@@ -190,7 +190,7 @@ func start(t *testing.T, cmd *exec.Cmd, ready bool) {
 	if err == nil && ready {
 		var line string
 		if line, err = bufio.NewReader(said).ReadString('\n'); err == nil && line != "ready\n" {
-			err = fmt.Errorf("it says %q", line)
+			err = fmt.Errorf("it states %q", line)
 		}
 	}
 	if err != nil {

@@ -51,7 +51,7 @@ func TestParseStatus(t *testing.T) {
 			t.Errorf("a status without %s is taken", field)
 		}
 	}
-	// What is not said is not there: absence must not look like protection.
+	// What is not stated is not there: absence must not look like protection.
 	p, err = parseStatus(strings.NewReplacer("NoNewPrivs:\t1\n", "", "Seccomp:\t2\n", "").Replace(statusText))
 	if err != nil || p.noNewPrivs || p.seccomp == 2 {
 		t.Errorf("unsaid protections: %+v, %v", p, err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What containerd prints of its configuration, by release; FILE stands for what the file says of
+// What containerd prints of its configuration, by release; FILE stands for what the file states of
 // runc.
 const (
 	oldDump = `version = 2

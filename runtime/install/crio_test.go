@@ -20,7 +20,7 @@ func crioOptions(t *testing.T, names ...string) Options {
 	return o
 }
 
-// crioApplied makes a plan for CRI-O true, and returns it with what it says.
+// crioApplied makes a plan for CRI-O true, and returns it with what it states.
 func crioApplied(t *testing.T, o Options) (*Plan, Result) {
 	t.Helper()
 	p, err := NewPlan(CRIO, o)
@@ -38,7 +38,7 @@ func TestCRIO(t *testing.T) {
 	o := crioOptions(t, "agentjail", "agentjail-net")
 	want := crioHead + crioText("agentjail", "/usr/local/bin/agentjail") + "\n" + crioText("agentjail-net", "/usr/local/bin/agentjail-net")
 	if _, r := crioApplied(t, o); !strings.Contains(strings.Join(r.Messages, ""), "systemctl reload crio") {
-		t.Errorf("it says %q", r.Messages)
+		t.Errorf("it states %q", r.Messages)
 	}
 	is := func(want string) {
 		t.Helper()

@@ -183,7 +183,7 @@ func TestRealDocker(t *testing.T) {
 	}
 }
 
-// TestRealDockerMissedReload: the file says it, the daemon does not know it yet.
+// TestRealDockerMissedReload: the file states it, the daemon does not know it yet.
 func TestRealDockerMissedReload(t *testing.T) {
 	trustAll(t)
 	d := startDocker(t, true)
@@ -207,7 +207,7 @@ func TestRealDockerMissedReload(t *testing.T) {
 		if p, err = NewPlan(Docker, o); err != nil {
 			t.Fatal(err)
 		}
-		// A daemon that says nothing at all in that time is told, and not waited for.
+		// A daemon that states nothing at all in that time is told, and not waited for.
 		if r, err = p.Apply(context.Background()); err != nil || !strings.Contains(r.Daemon.Detail, "cannot be asked") || o.Timeout > time.Minute {
 			break
 		}

@@ -162,7 +162,7 @@ func TestWrittenFileGoes(t *testing.T) {
 		dir := t.TempDir()
 		o := Options{Config: filepath.Join(dir, "daemon.json"), PIDFile: filepath.Join(dir, "pid"), Runtimes: []Runtime{{"agentjail", "/usr/bin/agentjail"}}, Default: def}
 		for _, undo := range []bool{false, true} {
-			// What is at the default path may be removed: nobody else keeps it for an engine's
+			// What is at the default path may be removed: no one else keeps it for an engine's
 			// flag.
 			if o.Undo = undo; undo {
 				o.Default = ""

@@ -28,7 +28,7 @@ func TestEveryFieldTravels(t *testing.T) {
 	for _, v := range []reflect.Value{reflect.ValueOf(*o), reflect.ValueOf(o.Landlock)} {
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
-				t.Errorf("the sample says nothing of %s.%s", v.Type(), v.Type().Field(i).Name)
+				t.Errorf("the sample states nothing of %s.%s", v.Type(), v.Type().Field(i).Name)
 			}
 		}
 	}

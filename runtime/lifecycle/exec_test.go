@@ -73,7 +73,7 @@ func TestUmaskOf(t *testing.T) {
 	}
 }
 
-// TestExecHandsOver: what the delegate is told of an exec, its status, and that
+// TestExecHandsOver: what the delegate gets of an exec, its status, and that
 // nothing is left behind. A script is the delegate, and the test itself the jail's
 // first process.
 func TestExecHandsOver(t *testing.T) {

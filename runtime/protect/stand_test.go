@@ -209,7 +209,7 @@ func TestHostsPrograms(t *testing.T) {
 		{"git checkout -qf; git reset -q --hard", true},
 		{"git add -A; git status --porcelain | grep -v unt || :", true},
 		{"find . -type d -empty -delete", true},
-		{"git clean -ffdxq", false}, // what these take is told of by the jail's watch
+		{"git clean -ffdxq", false}, // what these take is reported by the jail's watch
 		{"git stash -aq", false},
 	} {
 		l := newLedger(t)

@@ -26,7 +26,7 @@ func image(t *testing.T, more ...string) string {
 }
 
 // TestOwnerMapping: a mounted directory's owner on the host is the jail's process
-// user, and nobody else is anybody.
+// user, and no one else is anybody.
 func TestOwnerMapping(t *testing.T) {
 	for _, uid := range []int{1000, 0, 4711} {
 		t.Run(fmt.Sprint("directory of ", uid), func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestSubmounts(t *testing.T) {
 				t.Errorf("below a read-only directory: %v", err)
 			}
 		})
-		// procfs cannot be idmapped: the directory comes alone, and that is said.
+		// procfs cannot be idmapped: the directory comes alone, and that is stated.
 		must(t, unix.Mount("proc", proj+"/proc", "proc", 0, ""))
 		r = request(t, image(t), bindMount(proj, "/work", "rbind"))
 		r.Needed = []string{proj + "/proc"} // for the last of these
@@ -394,7 +394,7 @@ func TestImageLinks(t *testing.T) {
 }
 
 // TestNodes: a device that policy allows is there for the jail's user to open,
-// with the mode and the owner that the spec says.
+// with the mode and the owner that the spec states.
 func TestNodes(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		r := request(t, image(t))
@@ -438,7 +438,7 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-// TestNothingLeft: mounts of a failed and of a finished jail are nobody else's,
+// TestNothingLeft: mounts of a failed and of a finished jail are no one else's,
 // and end with the thread (onThread compares).
 func TestNothingLeft(t *testing.T) {
 	asRoot(t)

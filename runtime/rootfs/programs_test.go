@@ -103,7 +103,7 @@ func TestPasswordLinks(t *testing.T) {
 	}
 }
 
-// TestOverrides: dpkg's list has what is to be installed without set-id bits; what an image says of a path stays.
+// TestOverrides: dpkg's list has what is to be installed without set-id bits; what an image states of a path stays.
 func TestOverrides(t *testing.T) {
 	for _, c := range []struct{ name, has, want string }{
 		{"none", "", "root root 755 /bin/mount\n"},
@@ -137,7 +137,7 @@ func TestOverrides(t *testing.T) {
 	want(t, "what a full list lacks", string(missingOverrides(full)), "")
 }
 
-// TestSwitchersNoted: the report says that an entry point cannot change its user, where the image has what does it and the
+// TestSwitchersNoted: the report states that an entry point cannot change its user, where the image has what does it and the
 // container starts as root.
 func TestSwitchersNoted(t *testing.T) {
 	for _, c := range []struct {

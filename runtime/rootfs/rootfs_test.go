@@ -43,7 +43,7 @@ func engineRoot(t *testing.T, n int, name func(i int) string) (merged string, la
 }
 
 // TestLayers stages images of few and of many layers, with short and with long
-// names: what the top layer says shows, the engine's own additions show, owners
+// names: what the top layer states shows, the engine's own additions show, owners
 // are the jail's, and writing reaches no layer.
 func TestLayers(t *testing.T) {
 	short := func(i int) string { return strconv.Itoa(i) }
@@ -58,7 +58,7 @@ func TestLayers(t *testing.T) {
 			onThread(t, func(t *testing.T) {
 				merged, layers := engineRoot(t, c.n, c.names)
 				// mountinfo shows the short names, relative to a directory that
-				// nobody knows, so the absolute ones are said here.
+				// nobody knows, so the absolute ones are stated here.
 				r := request(t, merged)
 				s := &stager{Request: *r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
 				defer s.close()

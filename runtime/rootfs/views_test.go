@@ -98,7 +98,7 @@ func TestViewNotKernels(t *testing.T) {
 }
 
 // TestNoHostInMounts: what the jail gets from its root, its files and its device
-// nodes says nothing of where they are on the host, nor how large the host is.
+// nodes states nothing of where they are on the host, nor how large the host is.
 func TestNoHostInMounts(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		merged, _ := engineRoot(t, 2, func(i int) string { return string(rune('a' + i)) })

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestProcess: of a recorded process is said what is known, and nothing of one of another PID
+// TestProcess: of a recorded process is stated what is known, and nothing of one of another PID
 // namespace.
 func TestProcess(t *testing.T) {
 	self, err := Recorded(os.Getpid())

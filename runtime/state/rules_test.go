@@ -12,7 +12,7 @@ import (
 	"agentjail.dev/runtime/spec/credential"
 )
 
-// TestRules: rules that have changed are in the policy's place, whatever the record says, and are
+// TestRules: rules that have changed are in the policy's place, whatever the record states, and are
 // never passed over.
 func TestRules(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -117,6 +117,6 @@ func TestVerdictsCoverRun(t *testing.T) {
 		}
 	}
 	if passed < 1000 {
-		t.Errorf("only %d of 20000 explorations were exact: they say too little", passed)
+		t.Errorf("only %d of 20000 explorations were exact: they state too little", passed)
 	}
 }

@@ -161,8 +161,8 @@ func arguments(r *rand.Rand, s *specs.LinuxSeccomp, name string) (out [6]uint64)
 	return out
 }
 
-// What a profile says is what its program answers.
-func TestSaysTheSame(t *testing.T) {
+// What a profile states is what its program answers.
+func TestSameVerdict(t *testing.T) {
 	each(t, func(t *testing.T, s *specs.LinuxSeccomp, _, goarch string, _ bool) {
 		prog := compile(t, s)
 		r := rand.New(rand.NewPCG(1, 2))
@@ -178,7 +178,7 @@ func TestSaysTheSame(t *testing.T) {
 				args := arguments(r, s, name)
 				want, got := says(s, name, args), run(t, prog, &bpf.Data{NR: nr, Arch: audit, Args: args})
 				if want != got {
-					t.Fatalf("%s%#x: %#x, the section says %#x", name, args, got, want)
+					t.Fatalf("%s%#x: %#x, the section states %#x", name, args, got, want)
 				}
 				verdicts[got] = true
 			}
@@ -303,7 +303,7 @@ func TestRandomSections(t *testing.T) {
 			nr, _ := abi.Number(name, "amd64")
 			args := arguments(r, s, name)
 			if want, got := says(s, name, args), run(t, prog, &bpf.Data{NR: nr, Arch: bpf.ArchX86_64, Args: args}); want != got {
-				t.Fatalf("section %d: %s%#x: %#x, the section says %#x\n%+v", seed, name, args, got, want, s)
+				t.Fatalf("section %d: %s%#x: %#x, the section states %#x\n%+v", seed, name, args, got, want, s)
 			}
 		}
 	}

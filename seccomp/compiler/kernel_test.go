@@ -128,7 +128,7 @@ func filtered(what string) {
 	os.Exit(0)
 }
 
-// The kernel takes both filters and answers as they say.
+// The kernel takes both filters and answers as they state.
 func TestKernel(t *testing.T) {
 	if err := unix.Prctl(unix.PR_GET_SECCOMP, 0, 0, 0, 0); errors.Is(err, unix.EINVAL) {
 		t.Skip("this kernel has no seccomp")

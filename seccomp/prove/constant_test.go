@@ -59,7 +59,7 @@ func checkConstant(t *testing.T, profile, arch string, filters [][]bpf.Insn, doc
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := map[string]bool{} // in the outer filter whatever the profile says
+	plain := map[string]bool{} // in the outer filter whatever the profile states
 	calls, err := seccomp.EntryCalls(arch)
 	if err != nil {
 		t.Fatal(err)

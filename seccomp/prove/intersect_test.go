@@ -291,20 +291,20 @@ func checkIntersect(t testing.TB, g gen, ours, incoming *specs.LinuxSeccomp, cal
 		args := g.args(name, ours, incoming, both)
 		vo, vq, vr := verdict(t, o, name, args), verdict(t, q, name, args), verdict(t, r, name, args)
 		if rank(vo) > 0 && declared(ours, name, args) || rank(vq) > 0 && declared(incoming, name, args) {
-			continue // libseccomp compiled an input filter tighter than its rules say
+			continue // libseccomp compiled an input filter tighter than its rules state
 		}
 		if rank(vr) == 0 && (rank(vo) > 0 || rank(vq) > 0) {
-			t.Fatalf("%s%#x passes (%#x): ours says %#x, incoming %#x\nours %s\nincoming %s\nresult %s",
+			t.Fatalf("%s%#x passes (%#x): ours states %#x, incoming %#x\nours %s\nincoming %s\nresult %s",
 				name, args, vr, vo, vq, show(onlyCall(ours, name)), show(onlyCall(incoming, name)), show(onlyCall(both, name)))
 		}
 		if (rank(vo) > 2 || rank(vq) > 2) && rank(vr) < max(rank(vo), rank(vq)) {
-			t.Fatalf("%s%#x answers %#x: ours says %#x, incoming %#x\nours %s\nincoming %s\nresult %s",
+			t.Fatalf("%s%#x answers %#x: ours states %#x, incoming %#x\nours %s\nincoming %s\nresult %s",
 				name, args, vr, vo, vq, show(onlyCall(ours, name)), show(onlyCall(incoming, name)), show(onlyCall(both, name)))
 		}
 		if rank(vr) > 0 && rank(vo) == 0 && rank(vq) == 0 {
 			tighter++
 			if len(notes) == 0 && !random { // rules that contradict each other are not noted for ours
-				t.Fatalf("%s%#x is refused (%#x) though both allow it, and no note says so\nours %s\nincoming %s\nresult %s",
+				t.Fatalf("%s%#x is refused (%#x) though both allow it, and no note reports it\nours %s\nincoming %s\nresult %s",
 					name, args, vr, show(onlyCall(ours, name)), show(onlyCall(incoming, name)), show(onlyCall(both, name)))
 			}
 		}

@@ -75,7 +75,7 @@ func TestTreeAgrees(t *testing.T) {
 	}
 }
 
-// What the table of package abi says is what libseccomp knows.
+// What the table of package abi states is what libseccomp knows.
 func TestNumbers(t *testing.T) {
 	for arch, scmp := range map[string]libseccomp.ScmpArch{"amd64": libseccomp.ArchAMD64, "arm64": libseccomp.ArchARM64} {
 		same := 0
@@ -85,7 +85,7 @@ func TestNumbers(t *testing.T) {
 				continue // newer than this library
 			}
 			if got, _ := abi.Number(name, arch); int64(got) != int64(nr) {
-				t.Errorf("%s on %s: %d, libseccomp says %d", name, arch, got, nr)
+				t.Errorf("%s on %s: %d, libseccomp states %d", name, arch, got, nr)
 			}
 			same++
 		}
@@ -97,7 +97,7 @@ func TestNumbers(t *testing.T) {
 
 // stacked holds the outer filter, as a delegate's libseccomp compiles it with
 // what the init step needs added, together with the second against what the
-// second says: the first may only let more pass.
+// second states: the first may only let more pass.
 func stacked(t *testing.T, g gen, filter *specs.LinuxSeccomp, names []string, rounds int) {
 	t.Helper()
 	arch := map[specs.Arch]string{specs.ArchX86_64: "amd64", specs.ArchAARCH64: "arm64"}[filter.Architectures[0]]
@@ -123,7 +123,7 @@ func stacked(t *testing.T, g gen, filter *specs.LinuxSeccomp, names []string, ro
 				t.Fatal(err)
 			}
 			if alone, err := bpf.Run(second, d); err != nil || both != alone {
-				t.Fatalf("%s%#x: both filters say %#x, the second %#x, %v\n%s", name, d.Args, both, alone, err, show(onlyCall(filter, name)))
+				t.Fatalf("%s%#x: both filters state %#x, the second %#x, %v\n%s", name, d.Args, both, alone, err, show(onlyCall(filter, name)))
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func stacked(t *testing.T, g gen, filter *specs.LinuxSeccomp, names []string, ro
 	}
 }
 
-// What a program in a jail meets is what its profile says, to the errno, for
+// What a program in a jail meets is what its profile states, to the errno, for
 // all calls.
 func TestStacked(t *testing.T) {
 	for _, profile := range seccomp.Profiles() {

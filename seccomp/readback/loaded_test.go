@@ -83,7 +83,7 @@ func TestFilters(t *testing.T) {
 			t.Helper()
 			fmt.Fprintln(in, text)
 			if got, err := lines.ReadString('\n'); got != text+"\n" || err != nil {
-				t.Fatalf("the child says %q, %v", got, err)
+				t.Fatalf("the child states %q, %v", got, err)
 			}
 		}
 		say("up") // cat runs

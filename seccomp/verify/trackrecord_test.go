@@ -75,8 +75,8 @@ func (r *record) openIn(progs [][]bpf.Insn, arch string) (map[string]bool, error
 }
 
 // TestTrackRecord: of each vulnerability of the list the entry point is out of
-// reach, as the compiled filters or a named test say, or it is named as open.
-// The page in docs is what the data says.
+// reach, as the compiled filters or a named test state, or it is named as open.
+// The page in docs is what the data states.
 func TestTrackRecord(t *testing.T) {
 	data, err := os.ReadFile("testdata/trackrecord.json")
 	if err != nil {
@@ -128,7 +128,7 @@ func TestTrackRecord(t *testing.T) {
 		}
 	}
 	if have, err := os.ReadFile(trackRecordPage); err != nil || string(have) != page {
-		t.Errorf("the page is not what the data says: go test ./seccomp/verify -run TestTrackRecord -update (%v)", err)
+		t.Errorf("the page is not what the data states: go test ./seccomp/verify -run TestTrackRecord -update (%v)", err)
 	}
 
 	// The table can count: what lets everything pass has every entry of a filter open.
@@ -145,7 +145,7 @@ func TestTrackRecord(t *testing.T) {
 
 const filterLayer = "system call filter"
 
-// checkEntry holds an entry against what it says.
+// checkEntry holds an entry against what it states.
 func checkEntry(t *testing.T, e recordEntry, open bool) {
 	t.Helper()
 	for _, w := range e.Ways {
@@ -159,7 +159,7 @@ func checkEntry(t *testing.T, e recordEntry, open bool) {
 	case e.Layer == filterLayer && (len(e.Ways) == 0 || open):
 		t.Errorf("%s: passes the filter", e.Name)
 	case e.Open != "" && !open:
-		t.Errorf("%s: is said to be open, and is not", e.Name)
+		t.Errorf("%s: is stated to be open, and is not", e.Name)
 	case e.Layer != filterLayer && e.Open == "" && e.Inside == "" && (err != nil || !strings.Contains(string(text), "func "+function+"(")):
 		t.Errorf("%s: no test %q (%v)", e.Name, e.Test, err)
 	case (e.Open != "") != (e.Layer == ""):

@@ -29,7 +29,7 @@ type client struct {
 	work bool
 	// jail is the runtime that is compared with runc, engine.Name if "".
 	jail string
-	// byName marks a use that names the runtime itself, as $RUNTIME says. For the others it is Docker's default, and they know nothing of it.
+	// byName marks a use that names the runtime itself, as $RUNTIME states. For the others it is Docker's default, and they know nothing of it.
 	byName bool
 	// heavy marks what takes too long for every run: CLIENTS=all runs it.
 	heavy bool
@@ -46,7 +46,7 @@ type client struct {
 // update has runc's output written to the files that tests compare with.
 var update = flag.Bool("update", false, "write what clients print under runc to testdata/*/want")
 
-// TestClients: each client does under runc what its file says, and the same in jails.
+// TestClients: each client does under runc what its file states, and the same in jails.
 func TestClients(t *testing.T) {
 	if !engine.UnderTestIsAgentjail() {
 		t.Skip("the runtime under test is not agentjail")
@@ -87,7 +87,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// problems are where two outputs differ other than the list says.
+// problems are where two outputs differ other than the list states.
 func problems(want, got string, differs []workloads.Difference) (out []string) {
 	problem, unmet := workloads.Compare(want, got, differs)
 	if problem != "" {

@@ -66,7 +66,7 @@ func (c *plainContainerd) data() string {
 	return filepath.Join(nerdctlData, fmt.Sprintf("%x", sum[:4]))
 }
 
-// allowLogger has the shim run nerdctl as the logger of its containers, as docs/engines.md says.
+// allowLogger has the shim run nerdctl as the logger of its containers, as docs/engines.md states.
 func (c *plainContainerd) allowLogger(bin string) error {
 	program, err := filepath.EvalSymlinks(filepath.Join(bin, "nerdctl"))
 	if err != nil {

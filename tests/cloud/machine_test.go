@@ -12,7 +12,7 @@ import (
 
 const verdictFile = "/var/log/agentjail-host.verdict"
 
-// TestCloudInit: cloud-init took the user data without an error, and the machine is what they say. What it needs of the network is in the
+// TestCloudInit: cloud-init took the user data without an error, and the machine is what they state. What it needs of the network is in the
 // machine's image, and the address of the package that of a file.
 func TestCloudInit(t *testing.T) {
 	if os.Getenv(madeEnv) == "" {
@@ -81,7 +81,7 @@ func hardened(t *testing.T) {
 	}
 }
 
-// compatibility: what docs/compatibility.md says holds of a container that nobody asked to be a jail, with the programs of the package.
+// compatibility: what docs/compatibility.md states holds of a container that nobody asked to be a jail, with the programs of the package.
 func compatibility(t *testing.T) {
 	if path := must(t, "sh", "-c", "command -v agentjail"); path != "/usr/bin/agentjail" {
 		t.Errorf("agentjail is %s", path)

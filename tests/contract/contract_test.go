@@ -53,7 +53,7 @@ func TestContract(t *testing.T) {
 	t.Logf("what every jail is, by engine:\n%s", &m)
 }
 
-// TestControl: a container of runc alone keeps none of the promises, but those that say why it does. A question that is not answered there
+// TestControl: a container of runc alone keeps none of the promises, but those that state why it does. A question that is not answered there
 // shows nothing, and so fails.
 func TestControl(t *testing.T) {
 	s := promise.NewSubject(t, control(t))
@@ -72,7 +72,7 @@ func TestControl(t *testing.T) {
 			case errors.Is(err, promise.ErrNoAnswer):
 				t.Error(err)
 			case p.Plain != "" && err != nil:
-				t.Errorf("%s, it is said, but: %v", p.Plain, err)
+				t.Errorf("%s, it is stated, but: %v", p.Plain, err)
 			case p.Plain == "" && err == nil:
 				t.Error("holds without agentjail")
 			default:

@@ -90,7 +90,7 @@ func TestErrorsReachTheEngine(t *testing.T) {
 				t.Errorf("not one clean line:\n%q", text)
 			}
 			if !strings.Contains(text, c.says) {
-				t.Errorf("the message does not say %q:\n%s", c.says, text)
+				t.Errorf("the message does not state %q:\n%s", c.says, text)
 			}
 			// The engine's log ends with the same as JSON.
 			raw, _ := os.ReadFile(log)
@@ -128,7 +128,7 @@ func TestUnknownWordsAreRefused(t *testing.T) {
 			want = 2 // no verb of runc's
 		}
 		if code != want || len(strings.Split(strings.TrimSpace(text), "\n")) != 1 {
-			t.Errorf("%v: status %d, said %q", args, code, text)
+			t.Errorf("%v: status %d, printed %q", args, code, text)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (p *pod) forward(port int, send []byte) (answer, failure string) {
 	// Both channels of a port begin with its number.
 	for i, text := range out[:2] {
 		if len(text) < 2 || int(binary.LittleEndian.Uint16(text)) != port {
-			p.t.Fatalf("channel %d says %q", i, text)
+			p.t.Fatalf("channel %d states %q", i, text)
 		}
 	}
 	return string(out[0][2:]), string(out[1][2:])
@@ -55,7 +55,7 @@ func TestPortForward(t *testing.T) {
 				t.Errorf("%s: answer %q, failure %q", handler, answer, failure)
 			}
 			if _, failure := p.forward(port+1, nil); failure == "" {
-				t.Errorf("%s: nobody listens on the next port, and no failure is told", handler)
+				t.Errorf("%s: no process listens on the next port, and no failure is told", handler)
 			}
 		}
 	})

@@ -129,7 +129,7 @@ func TestInstallKeepsSettings(t *testing.T) {
 	}
 }
 
-// TestImports: what runtime/install knows of how releases import. Before 2.0, an imported file replaces what the main file says of a
+// TestImports: what runtime/install knows of how releases import. Before 2.0, an imported file replaces what the main file states of a
 // plugin; from then on it is merged, and no release reads what a file does not import.
 func TestImports(t *testing.T) {
 	for program, versions := range containerds(t) {

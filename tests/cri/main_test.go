@@ -50,7 +50,7 @@ type node struct {
 	*engine.Containerd
 	runtimeapi.RuntimeServiceClient
 	conn *grpc.ClientConn
-	// cgroups is the control group below which all pods lie; bySystemd says that systemd makes those.
+	// cgroups is the control group below which all pods lie; bySystemd states that systemd makes those.
 	cgroups   string
 	bySystemd bool
 }
@@ -194,7 +194,7 @@ func register(c *engine.Containerd, agentjail, containerd string) error {
 	for _, says := range []string{": changed", ": nothing to change"} {
 		out, err := exec.Command(agentjail, args...).CombinedOutput()
 		if err != nil || !bytes.Contains(out, []byte(says)) {
-			return fmt.Errorf("agentjail %q says %q, not %q: %w", args, out, says, err)
+			return fmt.Errorf("agentjail %q states %q, not %q: %w", args, out, says, err)
 		}
 	}
 	return c.Start()

@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// dial connects to a pod from the node's side of the bridge, as the kubelet's probes do, and returns what the other side says.
+// dial connects to a pod from the node's side of the bridge, as the kubelet's probes do, and returns what the other side states.
 func (n *node) dial(address string) (string, error) { return n.tell(address, "") }
 
 // tell is dial for a server that is told something first.

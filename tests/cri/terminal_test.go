@@ -23,7 +23,7 @@ func TestPodTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := string(out[1]); !strings.HasPrefix(got, "/dev/pts/") || !strings.HasSuffix(got, "\r\nall\r\n") {
-			t.Errorf("exec with a terminal says %q", got)
+			t.Errorf("exec with a terminal states %q", got)
 		}
 		attach, err := c.Attach(callContext(t), &runtimeapi.AttachRequest{ContainerId: c.id, Stdin: true, Stdout: true, Tty: true})
 		if err != nil {
@@ -34,7 +34,7 @@ func TestPodTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := string(out[1]); !strings.Contains(got, "/dev/pts/0\r\n42\r\n") {
-			t.Errorf("attached, the shell says %q", got)
+			t.Errorf("attached, the shell states %q", got)
 		}
 		env.Eventually(t, "the shell's end", func() bool {
 			s, err := c.ContainerStatus(callContext(t), &runtimeapi.ContainerStatusRequest{ContainerId: c.id})

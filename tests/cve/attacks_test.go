@@ -82,7 +82,7 @@ func image(t *testing.T, programs, links map[string]string, changes ...string) s
 // above is a path from a working directory outside the container to a file of the host.
 func above(path string) string { return strings.Repeat("../", 20) + path[1:] }
 
-// said is all that a command told, for the report.
+// printed is all that a command told, for the report.
 func result(r engine.Result) string {
 	return fmt.Sprintf("exit code %d: %s %s", r.Code, r.Stdout, r.Stderr)
 }

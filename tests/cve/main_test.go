@@ -1,6 +1,6 @@
 // Package cve makes the attempts of known exploits against container runtimes, as those prepare them: by the content of
 // the image, by arguments, by configuration. In a jail none reaches the host, whichever delegate makes it; and so that
-// this says something, each is seen to succeed where nothing holds it: under an old runc that has the holes
+// this states something, each is seen to succeed where nothing holds it: under an old runc that has the holes
 // (hack/tools/vulnerable), or in a container that is given what the exploit needs.
 //
 // Every attempt aims at files and processes that the tests made and at nothing else of the machine.

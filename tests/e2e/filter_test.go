@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// proved is what `agentjail seccomp prove --json` says.
+// proved is what `agentjail seccomp prove --json` states.
 type proved []struct {
 	Profile string
 	Of      string

@@ -73,14 +73,14 @@ func sh(d *engine.T, id, script string) string {
 	return d.Must("exec", id, "sh", "-c", script)
 }
 
-// shEnds runs a shell command that ends the container it runs in. Its exit code says nothing: the container's end may kill
+// shEnds runs a shell command that ends the container it runs in. Its exit code states nothing: the container's end may kill
 // the command first, and the engine forget it before the client asks. What the test waits for next shows that it arrived.
 func shEnds(d *engine.T, id, script string) {
 	d.Helper()
 	d.Docker("exec", id, "sh", "-c", script)
 }
 
-// awaitSleeps waits until n processes of a container have executed sleep. An engine says that a process is started while
+// awaitSleeps waits until n processes of a container have executed sleep. An engine states that a process is started while
 // that still is the init step, which has the program's arguments after its own name, or docker-init, which loses signals
 // before it has a child.
 func awaitSleeps(d *engine.T, id string, n int) {
@@ -106,7 +106,7 @@ func decode[A any](d *engine.T, text string) A {
 	d.Helper()
 	var a A
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		d.Fatalf("the probe said no JSON: %v\n%s", err, text)
+		d.Fatalf("the probe printed no JSON: %v\n%s", err, text)
 	}
 	return a
 }

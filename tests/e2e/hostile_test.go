@@ -168,7 +168,7 @@ func writableMounts(d *engine.T, id string) []string {
 	return at
 }
 
-// TestRemoveEverything: the jail loses its own files, and nobody else loses anything.
+// TestRemoveEverything: the jail loses its own files, and no one else loses anything.
 func TestRemoveEverything(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
@@ -228,7 +228,7 @@ func TestSeesOthers(t *testing.T) {
 		put(t, p, canary+"\n", 0o666, 0)
 		t.Cleanup(func() { os.Remove(p) })
 	}
-	// What the jail's own files tell of paths on the host is tried too: layers of images, the neighbour's root.
+	// What the jail's own files reveal of paths on the host is tried too: layers of images, the neighbour's root.
 	var hostPaths []string
 	pid := inspect(d, n.id, "{{.State.Pid}}")
 	for line := range strings.SplitSeq(content(t, "/proc/"+pid+"/mountinfo"), "\n") {

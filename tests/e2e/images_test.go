@@ -23,7 +23,7 @@ type entryPoint struct {
 	ask     string   // asks the running server, by docker exec, until it serves
 	answer  string
 	profile string // the jail that it needs, if not the default
-	// says is what stands in the log when a jail is started as the image says; "" means that it serves.
+	// says is what stands in the log when a jail is started as the image states; "" means that it serves.
 	says string
 	// remedy are docker's options with which it serves.
 	remedy []string
@@ -96,7 +96,7 @@ func buildEntryImage(t *testing.T) {
 }
 
 // TestEntryPoints: the entry points of the ten most used images start under runc as they are, and in a jail as the table
-// says: as they are, or with the user that they would become. A volume and a directory of a person's serve as their data.
+// states: as they are, or with the user that they would become. A volume and a directory of a person's serve as their data.
 func TestEntryPoints(t *testing.T) {
 	needAgentjail(t)
 	buildEntryImage(t)
@@ -165,7 +165,7 @@ func (e entryPoint) serves(d *engine.T, runtime string, options, volume []string
 	}
 }
 
-// fails tests that a jail as the image says logs the message that people search for, and does not serve.
+// fails tests that a jail as the image states logs the message that people search for, and does not serve.
 func (e entryPoint) fails(d *engine.T, runtime string) {
 	d.Helper()
 	id := e.start(d, runtime, nil)
@@ -180,7 +180,7 @@ func (e entryPoint) fails(d *engine.T, runtime string) {
 		}
 		if inspect(d, id, "{{.State.Running}}") == "false" {
 			if r = d.Docker("logs", id); !strings.Contains(r.Stdout+r.Stderr, e.says) {
-				d.Fatalf("%s as its image says ends otherwise: %s, want %q", e.image, r, e.says)
+				d.Fatalf("%s as its image states ends otherwise: %s, want %q", e.image, r, e.says)
 			}
 		}
 		return false

@@ -57,7 +57,7 @@ func TestUptime(t *testing.T) {
 	// Not an assertion on speed: less than half of the host's age, and the host is older than any start of a jail.
 	for name, v := range map[string]float64{"CLOCK_BOOTTIME": c.Boottime, "CLOCK_MONOTONIC": c.Monotonic, "/proc/uptime": uptime} {
 		if v > host/2 || v < 0 {
-			t.Errorf("%s says %.1f s, the host %.1f s", name, v, host)
+			t.Errorf("%s states %.1f s, the host %.1f s", name, v, host)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// agentjail runs one of agentjail's own commands and returns what it says and its exit code.
+// agentjail runs one of agentjail's own commands and returns what it states and its exit code.
 func agentjail(t testing.TB, args ...string) (string, int) {
 	t.Helper()
 	path, err := engine.UnderTest()
@@ -121,7 +121,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestCheck: this machine runs jails, so the check has to say that it can.
+// TestCheck: this machine runs jails, so the check has to state that it can.
 func TestCheck(t *testing.T) {
 	needAgentjail(t)
 	out, code := agentjail(t, "check")

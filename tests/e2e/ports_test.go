@@ -115,7 +115,7 @@ func TestDockerPublish(t *testing.T) {
 		}
 		d.Must("restart", "-t", "0", id)
 		env.Eventually(d, "the server", func() bool { return echoed(d, d.Must("port", id, "7000")) == nil })
-		// Nobody else can be given the address there, as on the default network, where other tests have servers.
+		// No one else can be given the address there, as on the default network, where other tests have servers.
 		d.Must("network", "connect", second, id)
 		to := inspect(d, id, "{{(index .NetworkSettings.Networks \""+second+"\").IPAddress}}") + ":7000"
 		// Not at once: the kernel remembers for a while that nobody had that address, which was requested above.
@@ -172,7 +172,7 @@ func TestDockerPublishHelperKilled(t *testing.T) {
 	}
 }
 
-// TestDockerPublishNowhere: where Docker has made no network, the report says that its ports do not answer; where policy publishes none,
+// TestDockerPublishNowhere: where Docker has made no network, the report states that its ports do not answer; where policy publishes none,
 // none answers.
 func TestDockerPublishNowhere(t *testing.T) {
 	needAgentjail(t)

@@ -238,7 +238,7 @@ func TestHiddenPaths(t *testing.T) {
 	has(t, "the host's file", content(t, filepath.Join(dir, ".env")), "secret .env")
 }
 
-// TestInspectProtected: inspect counts protected paths, and tells of one that the host has replaced, which takes the mount
+// TestInspectProtected: inspect counts protected paths, and reports one that the host has replaced, which takes the mount
 // with it.
 func TestInspectProtected(t *testing.T) {
 	needAgentjail(t)

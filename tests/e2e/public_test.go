@@ -12,7 +12,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// TestPublicFiles: what people mount of the host's configuration is there in a jail, as a read-only copy, and says no
+// TestPublicFiles: what people mount of the host's configuration is there in a jail, as a read-only copy, and states no
 // more than it is meant to.
 func TestPublicFiles(t *testing.T) {
 	needAgentjail(t)

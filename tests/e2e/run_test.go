@@ -146,7 +146,7 @@ func TestRunTerminal(t *testing.T) {
 	// The new size travels through docker: ask until it is there.
 	term.Type("until probe winsize | grep -q '101.*41'; do :; done; echo resized-$((1+1))\n")
 	term.ExpectAtSize(41, 101, "resized-2")
-	// The program that is interrupted says itself that it runs: an interrupt that finds its process between fork and setpgid(2) is lost,
+	// The program that is interrupted states itself that it runs: an interrupt that finds its process between fork and setpgid(2) is lost,
 	// and the shell waits on.
 	term.Type("sh -c 'echo sleeping-$((1+1)); exec sleep 1000'\n")
 	term.Expect("sleeping-2")

@@ -48,7 +48,7 @@ func TestScattered(t *testing.T) {
 	}
 	pid, err := strconv.Atoi(string(text))
 	if err != nil || unix.Kill(pid, 0) != nil {
-		t.Errorf("the pid file says %q: %v", text, err)
+		t.Errorf("the pid file states %q: %v", text, err)
 	}
 	if _, err := os.Stat(filepath.Join(state, id)); err != nil {
 		t.Errorf("the delegate's record: %v", err)

@@ -167,7 +167,7 @@ func TestCallersDir(t *testing.T) {
 	t.Cleanup(func() { call("delete", id, "--force") })
 	call("run", id, "--detach", "--pid-file", "pid")
 	if pid := content(t, filepath.Join(b.Dir, "pid")); !strings.Contains(call("state", id), `"pid": `+pid) {
-		t.Errorf("the pid file says %s: %s", pid, call("state", id))
+		t.Errorf("the pid file states %s: %s", pid, call("state", id))
 	}
 	call("exec", "--detach", "--pid-file", "exec-pid", id, "sleep", "1")
 	if content(t, filepath.Join(b.Dir, "exec-pid")) == "" {

@@ -57,7 +57,7 @@ func TestStandardFilesKeepTheirOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "said\n" {
-		t.Errorf("the jail said %q, %v", text, err)
+		t.Errorf("the jail printed %q, %v", text, err)
 	}
 	for _, p := range []string{null, file} {
 		fi, err := os.Stat(p)

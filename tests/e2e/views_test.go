@@ -127,7 +127,7 @@ func hostText(name string) string {
 	return string(buf[:n])
 }
 
-// TestNothingOfTheHost reads every file that is known to tell of the host, in a jail and on the host: what is the same is
+// TestNothingOfTheHost reads every file that is known to reveal the host, in a jail and on the host: what is the same is
 // told. The score of gVisor, which has a kernel of its own, is 44 of 46.
 func TestNothingOfTheHost(t *testing.T) {
 	d := d(t)
@@ -238,8 +238,8 @@ func TestNamesWritable(t *testing.T) {
 	eq(t, "with the network of another jail", joined, "x")
 }
 
-// TestInspectTells: agentjail inspect lists what stays, and a mounted directory with it.
-func TestInspectTells(t *testing.T) {
+// TestInspectReports: agentjail inspect lists what stays, and a mounted directory with it.
+func TestInspectReports(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	stays := 0

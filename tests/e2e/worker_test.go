@@ -93,7 +93,7 @@ func TestOwnerNamed(t *testing.T) {
 				t.Errorf("the first process's user: %s", r)
 			}
 			if rep := reportOf(t, id); !strings.Contains(rep, c.why) || !strings.Contains(rep, "owned by uid 1000, gid 1000") {
-				t.Errorf("the report does not say that %s named the owner: %s", c.why, rep)
+				t.Errorf("the report does not state that %s named the owner: %s", c.why, rep)
 			}
 			out, code := agentjail(t, "inspect", id)
 			if code != 0 || !strings.Contains(out, "mounted at /w, writable: belongs to uid 1000, gid 1000") || !strings.Contains(out, "exec as uid 0") {
@@ -103,7 +103,7 @@ func TestOwnerNamed(t *testing.T) {
 	}
 }
 
-// TestOwnerNotNamed: where nobody is named, another user's exec has others' rights, and is told of in the report, once.
+// TestOwnerNotNamed: where nobody is named, another user's exec has others' rights, and is in the report, once.
 func TestOwnerNotNamed(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
@@ -128,7 +128,7 @@ func TestOwnerNotNamed(t *testing.T) {
 	}
 }
 
-// TestOwnerHostile: what an image or a caller says of the owner that names nobody of the jail's is reported, and the first
+// TestOwnerHostile: what an image or a caller states of the owner that names nobody of the jail's is reported, and the first
 // process's user owns.
 func TestOwnerHostile(t *testing.T) {
 	for name, labels := range map[string][]string{

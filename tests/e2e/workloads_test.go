@@ -83,7 +83,7 @@ func places(w workloads.Work) []place {
 	return []place{{user: w.User}}
 }
 
-// String says the place in messages.
+// String states the place in messages.
 func (p place) String() string {
 	where := "in its layer"
 	if p.workspace {
@@ -103,7 +103,7 @@ func (p place) directory(t *testing.T, owner uint32) string {
 }
 
 // TestWorkloadFiles finds out how many open files each program of the list needs, of the powers of four up to what a jail
-// gets: docs/host-limits.md has what it says. It takes long and judges little, so that WORKLOADS=files requests it.
+// gets: docs/host-limits.md has what it states. It takes long and judges little, so that only WORKLOADS=files runs it.
 func TestWorkloadFiles(t *testing.T) {
 	if os.Getenv("WORKLOADS") != "files" {
 		t.Log("not run, as it takes long and holds no protection: WORKLOADS=files runs it")
@@ -174,6 +174,6 @@ func compareWork(t *testing.T, w workloads.Work, p place, jail, want, got string
 		return // the list is about the work's own user
 	}
 	for _, d := range unmet {
-		t.Errorf("%s does not differ as the list says: runc %q, jail %q (%s)", jail, d.Runc, d.Jail, d.Why)
+		t.Errorf("%s does not differ as the list states: runc %q, jail %q (%s)", jail, d.Runc, d.Jail, d.Why)
 	}
 }

@@ -131,8 +131,8 @@ func found[V any](t *testing.T, text string) map[string]V {
 	return got
 }
 
-// stays runs a shell's script in a jail that stays until the returned function is called, which returns what the jail said, and with an error
-// what the runtime said. The collector finds a jail by its record: events that it reads when that is gone belong to no jail.
+// stays runs a shell's script in a jail that stays until the returned function is called, which returns what the jail printed, and with an error
+// what the runtime printed. The collector finds a jail by its record: events that it reads when that is gone belong to no jail.
 func stays(t *testing.T, b *engine.Bundle, c engine.Caller, script string) (end func() (string, error)) {
 	t.Helper()
 	b.Spec.Process.Args = []string{"sh", "-c", script + "\nstatus=$?; read -r end; exit $status"}
@@ -261,12 +261,12 @@ func (c *collector) await(t *testing.T, what string, holds func() bool) {
 		select {
 		case <-c.more:
 		case <-end:
-			t.Fatalf("not within %v: %s; %d events; it said:\n%s", env.Patience, what, len(c.events), said)
+			t.Fatalf("not within %v: %s; %d events; it printed:\n%s", env.Patience, what, len(c.events), said)
 		}
 		select {
 		case <-c.done:
 			if !holds() {
-				t.Fatalf("the collector ended before: %s; it said:\n%s", what, c.said.String())
+				t.Fatalf("the collector ended before: %s; it printed:\n%s", what, c.said.String())
 			}
 			return
 		default:
@@ -274,7 +274,7 @@ func (c *collector) await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// kill ends the collector as a crash would. Its reader, which holds the other end of what it says, ends with it, and so do programs that are
+// kill ends the collector as a crash would. Its reader, which holds the other end of what it states, ends with it, and so do programs that are
 // not pinned.
 func (c *collector) kill(t *testing.T) {
 	t.Helper()
@@ -357,7 +357,7 @@ var walled = []string{"io_uring", "AF_VSOCK socket", "nf_tables", "keyring", "us
 // through.
 var offered = []string{"io_uring", "nf_tables", "keyring"}
 
-// TestWall: with both filters away, the programs refuse what they would have refused, report it as nothing else, touch nobody else, and go
+// TestWall: with both filters away, the programs refuse what they would have refused, report it as nothing else, touch no one else, and go
 // on when the collector is killed.
 func TestWall(t *testing.T) {
 	can, err := ebpf.Probe()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// MainBare runs a package's tests without an engine, with the runtime under test at *bin, and returns the exit code. why says for what the
+// MainBare runs a package's tests without an engine, with the runtime under test at *bin, and returns the exit code. why states for what the
 // tests need root.
 func MainBare(m *testing.M, why string, bin *string) int {
 	IfJanitor()

@@ -29,7 +29,7 @@ func ModuleRoot() (string, error) {
 }
 
 // Build compiles a package of this module into a static binary at out, as make build does, with
-// what DelegateEnv and PoolEnv say. Go's own cache makes a second call quick.
+// what DelegateEnv and PoolEnv state. Go's own cache makes a second call quick.
 func Build(pkg, out string, flags ...string) error {
 	root, err := ModuleRoot()
 	if err != nil {

@@ -120,7 +120,7 @@ func (b *Bundle) Command(ctx context.Context, c Caller, args ...string) *exec.Cm
 	return cmd
 }
 
-// Call runs one verb of a runtime to its end and returns what it and the container said.
+// Call runs one verb of a runtime to its end and returns what it and the container printed.
 func (b *Bundle) Call(t testing.TB, c Caller, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	b.Write(t)
@@ -136,7 +136,7 @@ func (b *Bundle) Call(t testing.TB, c Caller, args ...string) (stdout, stderr st
 	return said(t, out), said(t, errOut), err
 }
 
-// tempFile is for what a command says: a container inherits it, and must not keep a pipe open.
+// tempFile is for what a command states: a container inherits it, and must not keep a pipe open.
 func tempFile(t testing.TB, base string) *os.File {
 	t.Helper()
 	f, err := os.CreateTemp(base, "out-")
@@ -165,7 +165,7 @@ func (b *Bundle) ID() string {
 
 var containers atomic.Int64
 
-// Run runs the container to its end and returns what the container said, and with an error what the runtime said.
+// Run runs the container to its end and returns what the container printed, and with an error what the runtime printed.
 func (b *Bundle) Run(t testing.TB, c Caller) (string, error) {
 	t.Helper()
 	id := b.ID()

@@ -195,7 +195,7 @@ func (c *Containerd) Ctr(ctx context.Context, args ...string) Result {
 	return RunCommand(ctx, c.Command(ctx, args...), nil)
 }
 
-// RunCommand runs a prepared command to its end, with which ctx is done or not, and returns what it said.
+// RunCommand runs a prepared command to its end, with which ctx is done or not, and returns what it printed.
 func RunCommand(ctx context.Context, cmd *exec.Cmd, stdin io.Reader) Result {
 	var out, errOut bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut

@@ -36,7 +36,7 @@ func (r *Result) ended(err error) {
 	}
 }
 
-// String shows the command and everything it said, for failure messages.
+// String shows the command and everything it printed, for failure messages.
 func (r Result) String() string {
 	return fmt.Sprintf("%s %s\n  exit code %d after %v\n  stdout: %s\n  stderr: %s",
 		r.Program, strings.Join(r.Args, " "), r.Code, r.Took.Round(time.Millisecond), cut(r.Stdout), cut(r.Stderr))

@@ -48,7 +48,7 @@ const (
 	autoSubIDs   = 1 << 20
 )
 
-// PodmanConf is what the tests say in containers.conf(5). Control groups without systemd, events in a file, and no more
+// PodmanConf is what the tests state in containers.conf(5). Control groups without systemd, events in a file, and no more
 // open files for a container than this process may give.
 const PodmanConf = `[containers]
 log_driver = "k8s-file"
@@ -59,7 +59,7 @@ events_logger = "file"
 infra_image = "localhost/infra"
 `
 
-// placeScript furnishes the place: $1 is its directory. It says ready, and stays as the place's first process. Of control
+// placeScript furnishes the place: $1 is its directory. It states ready, and stays as the place's first process. Of control
 // groups version 1 it has what is mounted and nothing else: crun before 1.9 refuses the hybrid hierarchy, and podman
 // takes any directory beside the hierarchies for one.
 const placeScript = `set -e
@@ -288,7 +288,7 @@ func (p *PodmanPlace) Close() error {
 	return errors.Join(errs...)
 }
 
-// removeCgroups removes the group that podman's cgroupfs driver makes for all of its containers, if nobody else's
+// removeCgroups removes the group that podman's cgroupfs driver makes for all of its containers, if no one else's
 // podman uses it.
 func (p *PodmanPlace) removeCgroups() error {
 	dirs := cgroupDirs("libpod_parent")

@@ -109,7 +109,7 @@ func (term *Terminal) listen() {
 	}
 }
 
-// Said is everything the terminal has shown so far.
+// Printed is everything the terminal has shown so far.
 func (term *Terminal) Said() string {
 	term.mu.Lock()
 	defer term.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Symptom is what a program or an engine says of what is different in a jail, as docs/compatibility.md has it for those who search for
+// A Symptom is what a program or an engine states of what is different in a jail, as docs/compatibility.md has it for those who search for
 // the message.
 type Symptom struct {
 	Name    string

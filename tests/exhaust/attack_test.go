@@ -100,6 +100,6 @@ func TestTwoAttackers(t *testing.T) {
 	datagrams(t)
 	stream(t)
 	if got := d.Must("run", "--rm", jail, engine.Busybox, "sh", "-c", "probe identity > /dev/null && echo works"); got != "works" {
-		t.Errorf("a third jail says %q", got)
+		t.Errorf("a third jail states %q", got)
 	}
 }

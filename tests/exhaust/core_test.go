@@ -56,7 +56,7 @@ func handler(t *testing.T) (count func() int) {
 }
 
 // TestCoreHandler: where core_pattern is a pipe, the kernel runs a program as host root for each crash, also where the
-// limit on core files is 0. It runs for none of a jail's, whatever the engine and the program say about that limit.
+// limit on core files is 0. It runs for none of a jail's, whatever the engine and the program state about that limit.
 func TestCoreHandler(t *testing.T) {
 	const crashes = 5
 	crash := fmt.Sprintf("for i in $(seq %d); do sh -c 'kill -ABRT $$'; done; true", crashes)

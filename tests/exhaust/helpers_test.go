@@ -28,7 +28,7 @@ func attack(t *testing.T, d *engine.T, options []string, probe ...string) (id st
 	return id, answer(t, d, id)
 }
 
-// answer waits for what the probe in a container says, or for its end: where what it takes is counted as its memory, it may
+// answer waits for what the probe in a container states, or for its end: where what it takes is counted as its memory, it may
 // be killed for that.
 func answer(t *testing.T, d *engine.T, id string) taken {
 	t.Helper()

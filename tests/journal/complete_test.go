@@ -43,7 +43,7 @@ var elsewhere = map[string]shower{
 }
 
 // TestRefusalsComplete: every kind of refusal is in the run, or in a test elsewhere, which there is and which names the kind; there are forty
-// refusals in the run, and each says of every driver how it is asked or why it cannot be.
+// refusals in the run, and each states of every driver how it is asked or why it cannot be.
 func TestRefusalsComplete(t *testing.T) {
 	in := map[string]bool{}
 	for _, r := range refusal.Rows {
@@ -70,7 +70,7 @@ func TestRefusalsComplete(t *testing.T) {
 	}
 	for _, d := range []refusal.Driver{refusal.CommandLine, refusal.Docker, refusal.Podman, refusal.Containerd, refusal.CRI, refusal.Kubernetes} {
 		if names := refusal.Wanting(d); len(names) > 0 {
-			t.Errorf("%s: neither asked nor said why not: %q", d, names)
+			t.Errorf("%s: neither asked nor printed why not: %q", d, names)
 		}
 	}
 	root, err := engine.ModuleRoot()

@@ -129,7 +129,7 @@ func forwards(t *testing.T, h handler) string {
 	line, _ := bufio.NewReader(out).ReadString('\n')
 	m := forwarding.FindStringSubmatch(line)
 	if m == nil {
-		t.Fatalf("port-forward says %q, %s", line, errs.String())
+		t.Fatalf("port-forward states %q, %s", line, errs.String())
 	}
 	client := http.Client{Timeout: 30 * time.Second}
 	resp, err := client.Get("http://127.0.0.1:" + m[1] + "/")

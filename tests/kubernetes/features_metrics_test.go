@@ -15,13 +15,13 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Figures are what one of those that tell says of a pod's container, in bytes.
+// Figures are what one of those that tell states of a pod's container, in bytes.
 type figures struct {
 	memory  uint64 // the working set: what the kernel cannot simply take back
 	written uint64 // files of the container's own layer on the disk
 }
 
-// metrics compares what the kubelet and containerd tell of a pod with what the kernel counts. The pod has 24 MiB in a volume in memory and
+// metrics compares what the kubelet and containerd report of a pod with what the kernel counts. The pod has 24 MiB in a volume in memory and
 // 16 MiB in its root, which are memory in a jail and on the disk elsewhere.
 func metrics(t *testing.T, h handler) string {
 	h.apply(t, `

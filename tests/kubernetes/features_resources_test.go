@@ -50,13 +50,13 @@ spec:
 }
 
 // endsKilled waits until a pod has printed the exit status of a process that ran out of memory, has the pod end, and waits until the kubelet
-// reports why. Its first process ends later: what tells of memory and what tells of an end do not wait for each other.
+// reports why. Its first process ends later: what reports memory and what reports an end do not wait for each other.
 func (h handler) endsKilled(t *testing.T, pod string) {
 	t.Helper()
 	h.ready(t, "pod/"+pod)
 	eventually(t, "the killed process", func() (string, bool) {
 		out := h.in(t, "logs", pod)
-		return out, slices.Contains(strings.Fields(out), "137") // before or after what the shell says on standard error
+		return out, slices.Contains(strings.Fields(out), "137") // before or after what the shell states on standard error
 	})
 	h.goes(t, pod)
 	h.waits(t, "jsonpath={.status.containerStatuses[0].state.terminated.reason}=OOMKilled", "pod/"+pod)
@@ -200,7 +200,7 @@ func staticPods(t *testing.T, h handler) string {
 	name := "static-" + h.name
 	path := filepath.Join("/etc/kubernetes/manifests", name+".yaml")
 	overhead := ""
-	if h.jail() { // the mirror of a static pod must have what its class says
+	if h.jail() { // the mirror of a static pod must have what its class states
 		overhead = "overhead: {memory: " + kubectl(t, "get", "runtimeclass", h.name, "-o", "jsonpath={.overhead.podFixed.memory}") + "}"
 	}
 	text := h.fill(`

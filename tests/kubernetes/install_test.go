@@ -60,7 +60,7 @@ func rolledOut(t testing.TB) {
 	}
 }
 
-// handlersOfNode are those that the kubelet tells of.
+// handlersOfNode are those that the kubelet reports.
 func handlersOfNode(t testing.TB) []string {
 	t.Helper()
 	return strings.Fields(kubectl(t, "get", "node", nodeName, "-o", "jsonpath={.status.runtimeHandlers[*].name}"))
@@ -79,7 +79,7 @@ func TestInstall(t *testing.T) {
 	kubectl(t, append([]string{"wait", "--for=create", timeout(time.Minute)}, strings.Fields(pods)...)...)
 	kubectl(t, append([]string{"wait", "--for=jsonpath={.status.initContainerStatuses[0].lastState.terminated.exitCode}=125", timeout(90 * time.Second)}, strings.Fields(pods)...)...)
 	if out, err := try(t, "", "-n", "kube-system", "rollout", "status", "daemonset/agentjail-install", "--timeout=2s"); err == nil {
-		t.Errorf("containerd was not restarted, and kubectl says: %s", out)
+		t.Errorf("containerd was not restarted, and kubectl states: %s", out)
 	}
 	why := kubectl(t, append([]string{"get", "-o", "jsonpath={.items[0].status.initContainerStatuses[0].lastState.terminated.message}{.items[0].status.initContainerStatuses[0].state.terminated.message}"}, strings.Fields(pods)...)...)
 	contains(t, "the pod's status", why, "systemctl on the node: exit status 1")

@@ -18,7 +18,7 @@ import (
 // commandWait bounds a command of kubectl.
 const commandWait = 2 * time.Minute
 
-// try runs kubectl and returns what it says.
+// try runs kubectl and returns what it states.
 func try(t testing.TB, stdin string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patient(commandWait))

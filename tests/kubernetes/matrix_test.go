@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// A feature is something that pods have, tried with each handler. try returns what the matrix says of it if not "ok".
+// A feature is something that pods have, tried with each handler. try returns what the matrix states of it if not "ok".
 type feature struct {
 	name string
 	try  func(*testing.T, handler) string

@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// TestPressure: a node that runs out of memory, or of disk, evicts the pods that take it, and says truly what they take. Memory is that of the
+// TestPressure: a node that runs out of memory, or of disk, evicts the pods that take it, and states truly what they take. Memory is that of the
 // pods' control group, and disk what is free now less a margin, so that other work of the machine does not decide.
 func TestPressure(t *testing.T) {
 	installed(t)
@@ -38,7 +38,7 @@ func TestPressure(t *testing.T) {
 		})
 	}()
 	// Each of them alone is too much, so that each is evicted. They have it before the kubelet looks: it reads what the pods use and what their
-	// control group uses one after the other, and would tell of a pod that still takes more.
+	// control group uses one after the other, and would report a pod that still takes more.
 	for _, h := range handlers {
 		script, what := "dd if=/dev/zero bs=220M count=1 | sleep 100000", "memory of a process"
 		if h.name == "agentjail" {
@@ -60,7 +60,7 @@ func TestPressure(t *testing.T) {
 		contains(t, h.name, message, "low on resource: memory")
 		used := usage(message)
 		if used < hogMemory>>10 || used > (hogMemory+20<<20)>>10 {
-			t.Errorf("%s has 220 MiB, and the kubelet says %d KiB: %s", h.name, used, message)
+			t.Errorf("%s has 220 MiB, and the kubelet states %d KiB: %s", h.name, used, message)
 		}
 		record("eviction by the node's memory", h.name, "ok")
 	}
@@ -154,7 +154,7 @@ func (h handler) evicted(t *testing.T, name string) string {
 
 var usedPattern = regexp.MustCompile(`Container main was using (\d+)(Ki|Mi)?,`)
 
-// usage is what the kubelet says that a container used, in KiB.
+// usage is what the kubelet states that a container used, in KiB.
 func usage(message string) int64 {
 	m := usedPattern.FindStringSubmatch(message)
 	if m == nil {

@@ -67,7 +67,7 @@ func processes(t *testing.T, groups []string) []string {
 	return pids
 }
 
-// confined asks what the machine's security module says of processes; of a machine without one there is nothing to ask.
+// confined asks what the machine's security module states of processes; of a machine without one there is nothing to ask.
 func confined(t *testing.T, pids []string) {
 	t.Helper()
 	modules, _ := os.ReadFile("/sys/kernel/security/lsm")

@@ -145,7 +145,7 @@ func (l *load) add() {
 	l.all = append(l.all, id)
 }
 
-// pick takes a jail at random that nobody else is busy with, locked, or nil.
+// pick takes a jail at random that no one else is busy with, locked, or nil.
 func (l *load) pick() *jail {
 	l.mu.Lock()
 	defer l.mu.Unlock()

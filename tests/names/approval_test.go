@@ -74,7 +74,7 @@ func (w *watcher) wants(t *testing.T, j *jail, name string, port uint16) {
 	}
 }
 
-// later runs a client in the jail in the background. The name is looked up more than once: a new one is asked for once a second.
+// later runs a client in the jail in the background. The name is looked up more than once: a new one is requested once a second.
 func (j *jail) later(t *testing.T, args ...string) chan string {
 	t.Helper()
 	if !env.Poll(env.AnswerWait, func() bool { _, ok := j.in(t, "look", args[1], "0"); return ok }) {
@@ -122,7 +122,7 @@ func TestApproval(t *testing.T) {
 	}
 	for _, q := range n.questions() {
 		if strings.HasPrefix(q, "other.") {
-			t.Errorf("before the decision the host's name server was asked for %s", q)
+			t.Errorf("before the decision the host's name server was queried for %s", q)
 		}
 	}
 	j.decides(t, "allow", "other.example.test")
@@ -165,7 +165,7 @@ func TestApproval(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	// What is never asked for.
+	// What is never requested.
 	for _, name := range []string{"a.wild.example.test", "new.host.example.test", "api.example.test.example.net", "printer.local", "single"} {
 		if got, ok := j.in(t, "look", name, "0"); ok || !strings.Contains(got, "no such host") {
 			t.Errorf("%s: %q", name, got)
@@ -178,7 +178,7 @@ func TestApproval(t *testing.T) {
 	}
 	select {
 	case line := <-w.lines:
-		t.Errorf("it was asked for %s", line)
+		t.Errorf("it was queried for %s", line)
 	default:
 	}
 	j.hasDecisions(t,

@@ -203,7 +203,7 @@ func bounded(t *testing.T, n *internet) *jail {
 	return j
 }
 
-// value is what a file says that one of a helper's groups has; "" where none has it.
+// value is what a file states that one of a helper's groups has; "" where none has it.
 func (r record) value(file string) string {
 	for _, dir := range r.Cgroups {
 		if text, err := cgroups.Read(dir, file); err == nil {
@@ -280,7 +280,7 @@ func TestUnread(t *testing.T) {
 		t.Errorf("the downloads hold %d MiB, more than %d", held>>20, most>>20)
 	}
 	if max := h.value("memory.kmem.tcp.limit_in_bytes"); max != "" {
-		// Each socket may have its first buffers whatever the limit says.
+		// Each socket may have its first buffers whatever the limit states.
 		peak, err := strconv.ParseInt(h.value("memory.kmem.tcp.max_usage_in_bytes"), 10, 64)
 		if err != nil || max != strconv.Itoa(boundSockets) || peak > 2*boundSockets {
 			t.Errorf("the helper's sockets held %d bytes, %v, of the limit %s; its jail's is %d", peak, err, max, boundSockets)
@@ -403,7 +403,7 @@ func TestHostPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), "all 500 ports that this jail has connections from are in use") {
-		t.Errorf("the log does not say why connections are refused: %.2000s", text)
+		t.Errorf("the log does not state why connections are refused: %.2000s", text)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestBypass(t *testing.T) {
 		before := helpers(t, l)
 		cmd := d.command(t, l)
 		if cmd == nil {
-			continue // said why
+			continue // it printed why
 		}
 		a := begin(t, cmd)
 		if a == nil {
@@ -197,7 +197,7 @@ func (a *attack) try(t *testing.T, d driver, name string, n *internet, w *wire) 
 	}
 	for _, q := range n.questions() {
 		if !permitted(q) {
-			t.Errorf("%s, %s: the host's name server was asked for %s", d.name, name, q)
+			t.Errorf("%s, %s: the host's name server was queried for %s", d.name, name, q)
 		}
 	}
 	for _, what := range w.arrived(t) {

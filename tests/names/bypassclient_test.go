@@ -240,12 +240,12 @@ func askTCP(a attempt) (string, error) {
 }
 
 func sendUDP(a attempt) (string, error) {
-	// Nobody answers, or says that there is nobody: what arrives outside is what counts.
+	// Nobody answers, or states that there is nobody: what arrives outside is what counts.
 	out, err := exchangeUDP(a.at, a.say, 200*time.Millisecond)
 	return string(out), err
 }
 
-// exchangeUDP says something over UDP and returns what is answered within a time.
+// exchangeUDP states something over UDP and returns what is answered within a time.
 func exchangeUDP(at, say string, patience time.Duration) ([]byte, error) {
 	c, err := net.Dial("udp", at)
 	if err != nil {
@@ -269,7 +269,7 @@ func socksRaw(say string) (string, error) {
 	return string(out), nil
 }
 
-// exchangeAt says something and returns all that is answered until the other side, or a time, ends it.
+// exchangeAt sends something and returns all that is answered until the other side, or a time, ends it.
 func exchangeAt(at, say string, first func(net.Conn) error) ([]byte, error) {
 	c, err := net.DialTimeout("tcp", at, attemptTime)
 	if err != nil {

@@ -161,7 +161,7 @@ func (n *internet) watch(t *testing.T) *wire {
 	return w
 }
 
-// packet takes one. Every one that is not of a connection that stands, or a question for the name server, is told of; and every one with
+// packet takes one. Every one that is not of a connection that stands, or a question for the name server, is reported; and every one with
 // the word that must not arrive.
 func (w *wire) packet(protocol uint16, b []byte) {
 	what := ""

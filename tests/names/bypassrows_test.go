@@ -15,7 +15,7 @@ type attempt struct {
 	what string
 	do   string // the kind of client: a key of kinds
 	at   string // whom it turns to
-	say  string // what it says first
+	say  string // what it states first
 	// most is how many answers it may get: to what stands before the fault, which is allowed.
 	most int
 }

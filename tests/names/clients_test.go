@@ -60,12 +60,12 @@ int main(int argc, char **argv) {
 }
 `
 
-// clients are programs as people have them, and what each says of the lab's servers. No variable tells them of a network.
+// clients are programs as people have them, and what each states of the lab's servers. No variable tells them of a network.
 var clients = []struct {
 	name   string
 	needs  string // a program or a file that the client is
 	script string
-	want   string // a part of what it says
+	want   string // a part of what it states
 }{
 	{"curl", "curl", "curl -sS --http1.1 https://web.example.test/", "served web.example.test HTTP/1.1"},
 	{"curl by HTTP/2", "curl", "curl -sS --http2 https://web.example.test/", "served web.example.test HTTP/2.0"},
@@ -113,7 +113,7 @@ asyncio.run(main())'`, "served web.example.test HTTP/1.1"},
 	{"a resolver of musl's", "/musl", "/musl", "hello"},
 }
 
-// clientRefusals are what clients say of a name, a port and a server that no rule has: at once, each in its own words for what does not exist, and
+// clientRefusals are what clients state of a name, a port and a server that no rule has: at once, each in its own words for what does not exist, and
 // not in those for what may be there later, for which they wait.
 var clientRefusals = []struct {
 	name, needs, script, want string
@@ -213,7 +213,7 @@ func has(rootfs, what string) bool {
 	return false
 }
 
-// says runs a script, and returns what it says.
+// says runs a script, and returns what it states.
 func (j *jail) says(t *testing.T, script string) (string, time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

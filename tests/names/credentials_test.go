@@ -66,7 +66,7 @@ func (n *internet) got(want []string) (got []string) {
 
 // tools are what the client does besides.
 var tools = map[string]func([]string) (string, error){
-	// raw HOST PORT TEXT says a text and prints what it gets; rawtls does so over TLS by the jail's own authorities.
+	// raw HOST PORT TEXT states a text and prints what it gets; rawtls does so over TLS by the jail's own authorities.
 	"raw":    func(a []string) (string, error) { return raw(a, false) },
 	"rawtls": func(a []string) (string, error) { return raw(a, true) },
 	"env":    func(a []string) (string, error) { return os.Getenv(a[0]), nil },

@@ -61,7 +61,7 @@ func TestDockerNetwork(t *testing.T) {
 	if r := run("agentjail", "greeted", "pod.example.test", "22"); r.Code == 0 || !strings.Contains(r.Stdout, "reset") {
 		t.Errorf("the host, by name: %s", r)
 	}
-	// Asked for no network, Docker puts none where the helper is.
+	// Without a network, Docker puts none where the helper is.
 	r := d.Docker("run", "--rm", "--runtime=agentjail", "--network=none", "--volume="+l.prog+":"+client+":ro", engine.Busybox, client, "greeted", "api.example.test", "23")
 	if strings.TrimSpace(r.Stdout) != "from "+engineAddr {
 		t.Errorf("without a network of Docker's: %s", r)

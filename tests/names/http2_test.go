@@ -97,7 +97,7 @@ func init() {
 		if err != nil {
 			return "", err
 		}
-		_, err = h.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "none"}) // said in a trailer
+		_, err = h.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "none"}) // stated in a trailer
 		return fmt.Sprint(a.GetStatus(), b.GetStatus(), err), nil
 	}
 }

@@ -296,7 +296,7 @@ var proxies = map[string]struct {
 		if _, err := fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", at, at); err != nil {
 			return err
 		}
-		// Nothing follows the answer's head before the client says something, but from a server that speaks first.
+		// Nothing follows the answer's head before the client states something, but from a server that speaks first.
 		head := make([]byte, 0, 512)
 		for !bytes.HasSuffix(head, []byte("\r\n\r\n")) && len(head) < cap(head) {
 			if _, err := io.ReadFull(c, head[len(head):len(head)+1]); err != nil {
@@ -305,7 +305,7 @@ var proxies = map[string]struct {
 			head = head[:len(head)+1]
 		}
 		if !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) {
-			return fmt.Errorf("the proxy says %s", head)
+			return fmt.Errorf("the proxy states %s", head)
 		}
 		return nil
 	}},
@@ -325,7 +325,7 @@ var proxies = map[string]struct {
 			return err
 		}
 		if answer[3] != 0 {
-			return fmt.Errorf("the proxy says %d", answer[3])
+			return fmt.Errorf("the proxy states %d", answer[3])
 		}
 		return nil
 	}},
@@ -353,7 +353,7 @@ func talk(c *net.TCPConn, what, host string, rest []string) (string, error) {
 		if _, err := io.WriteString(c, "said"); err != nil {
 			return "", err
 		}
-		// After a reset this says that there is no connection; what was it is said at the next read.
+		// After a reset this states that there is no connection; what was it is stated at the next read.
 		cerr := c.CloseWrite()
 		out, err := io.ReadAll(c)
 		if err == nil {

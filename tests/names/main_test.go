@@ -1,5 +1,5 @@
 // Package names tries network.mode = "names" on a network of its own: a host and, behind a veth pair, an Internet of the test's own
-// with a name server and servers for real names. Nothing in the jail is told of a proxy.
+// with a name server and servers for real names. Nothing in the jail knows of a proxy.
 package names
 
 import (
@@ -17,7 +17,7 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// client is this test's program in a jail, and hosted the variable that says that this process is in a network of its own.
+// client is this test's program in a jail, and hosted the variable that states that this process is in a network of its own.
 const (
 	client = "/client"
 	hosted = "AGENTJAIL_NAMES_HOSTED"

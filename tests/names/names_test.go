@@ -201,8 +201,8 @@ func pidfd(t *testing.T, pid int) int {
 var ways = []struct {
 	what string
 	args []string
-	want string // what it says; "" is a refusal
-	why  string // of a refusal: what it says
+	want string // what it states; "" is a refusal
+	why  string // of a refusal: what it states
 }{
 	{"https to an allowed name", []string{"https", "api.example.test", "443"}, "served api.example.test", ""},
 	{"https by a wildcard", []string{"https", "a.wild.example.test", "443"}, "served a.wild.example.test", ""},
@@ -279,7 +279,7 @@ func goes(t *testing.T, n *internet, way string) {
 	}
 	for _, w := range ways {
 		if way == byListeners && w.args[2] == "8443" {
-			w.why = "refused" // nobody listens
+			w.why = "refused" // no process listens
 		}
 		n.questions()
 		got, ok := j.in(t, w.args...)
@@ -291,7 +291,7 @@ func goes(t *testing.T, n *internet, way string) {
 		}
 		for _, q := range n.questions() {
 			if strings.HasPrefix(q, "other.") || strings.Contains(q, ".host.example.test") {
-				t.Errorf("%s: the host's name server was asked for %s", w.what, q)
+				t.Errorf("%s: the host's name server was queried for %s", w.what, q)
 			}
 		}
 		// On the host it works: it is the jail that refuses.
@@ -382,8 +382,8 @@ func TestProxies(t *testing.T) {
 	for _, w := range []struct {
 		what       string // the client
 		host, port string
-		as         string // the name that it then says, if another
-		connect    string // what it says by CONNECT
+		as         string // the name that it then states, if another
+		connect    string // what it states by CONNECT
 		socks      string // and by SOCKS5
 	}{
 		{"https", "api.example.test", "443", "", "served api.example.test", "served api.example.test"},

@@ -96,7 +96,7 @@ func (j *jail) stay(t *testing.T, host, port string) *open {
 	return o
 }
 
-// line is the next line that the client says; "" is its end.
+// line is the next line that the client states; "" is its end.
 func (o *open) line(t *testing.T) string {
 	t.Helper()
 	got := make(chan string, 1)
@@ -108,7 +108,7 @@ func (o *open) line(t *testing.T) string {
 	case s := <-got:
 		return s
 	case <-time.After(env.AnswerWait):
-		t.Fatal("the client says nothing")
+		t.Fatal("the client states nothing")
 		return ""
 	}
 }
@@ -122,7 +122,7 @@ func (o *open) lives(t *testing.T) bool {
 	return o.line(t) == "ping"
 }
 
-// beStay is the client of stay: it prints what the server says, and sends what it is told.
+// beStay is the client of stay: it prints what the server states, and sends what it is told.
 func beStay(c net.Conn, from io.Reader, to io.Writer) (string, error) {
 	end := make(chan error, 2)
 	go func() { _, err := io.Copy(to, c); end <- err }()
@@ -150,7 +150,7 @@ func TestReload(t *testing.T) {
 	j.policy(t, allowing("self.example.test:7", "api.example.test:7", "granted.example.test:7", "*.wild.example.test:443")+"[limits]\npids = 77\n")
 	said := j.network(t, "reload")
 	if !strings.Contains(said, "3 entries in force, 2 connections ended") || !strings.Contains(said, "for new jails alone: limits.pids\n") {
-		t.Errorf("reload says %q", said)
+		t.Errorf("reload states %q", said)
 	}
 	if text, err := os.ReadFile(filepath.Join(j.dir(t), "report.json")); err != nil || strings.Contains(string(text), "other.example.test") || !strings.Contains(string(text), "a.wild.example.test:443") {
 		t.Errorf("the report: %v\n%s", err, text)
@@ -192,7 +192,7 @@ func TestReload(t *testing.T) {
 	// A mode without rules leaves nothing.
 	j.policy(t, "")
 	if said := j.network(t, "reload"); !strings.Contains(said, "0 entries") || !strings.Contains(said, "network.mode") {
-		t.Errorf("reload says %q", said)
+		t.Errorf("reload states %q", said)
 	}
 	if got := address("api.example.test"); !strings.Contains(got, "no such host") {
 		t.Errorf("without rules: %q", got)
@@ -230,7 +230,7 @@ func TestReloadPod(t *testing.T) {
 	// The first one's own rules are wider now, and the second one's are not.
 	first.policy(t, allowing("api.example.test:443", "other.example.test:443"))
 	if said := first.network(t, "reload"); !strings.Contains(said, "1 entries") {
-		t.Errorf("reload says %q", said)
+		t.Errorf("reload states %q", said)
 	}
 	for name, want := range map[string]bool{"api.example.test": true, "other.example.test": false} {
 		if got, ok := second.in(t, "https", name, "443"); ok != want {

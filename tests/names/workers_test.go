@@ -24,7 +24,7 @@ type worker struct {
 	callers   []int  // processes in whose groups it is, where those are its caller's
 }
 
-// TestWorkers: each process that works for a jail is in the control groups that the list says, and has the bounds that it says.
+// TestWorkers: each process that works for a jail is in the control groups that the list states, and has the bounds that it states.
 func TestWorkers(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)

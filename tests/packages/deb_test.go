@@ -51,7 +51,7 @@ func TestDeb(t *testing.T) {
 	}
 	t.Logf("installed in %v:\n%s%s", time.Since(start), r.Stdout, r.Stderr)
 	if !strings.Contains(r.Stdout, "agentjail: jails can start on this host") {
-		t.Errorf("it does not say whether jails can start: %s", r)
+		t.Errorf("it does not state whether jails can start: %s", r)
 	}
 	if out := m.must("agentjail", "--version"); !strings.Contains(out, first) {
 		t.Errorf("installed is %s", out)
@@ -131,7 +131,7 @@ func (m *machine) remove() {
 	m.must("/usr/bin/agentjail", "install", "podman")
 	r := m.run("dpkg", "--remove", "agentjail")
 	if r.Code != 0 || !strings.Contains(r.Stdout, "/etc/docker/daemon.json") || !strings.Contains(r.Stdout, "/etc/containerd/config.toml") {
-		m.Fatalf("it does not say what became of the engines' configuration: %s", r)
+		m.Fatalf("it does not state what became of the engines' configuration: %s", r)
 	}
 	m.Logf("removed:\n%s%s", r.Stdout, r.Stderr)
 	if m.isJail() {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestInstallTells: on a machine that lacks what jails need, or has it in a release that is too old, the package is installed all the same,
+// TestInstallReports: on a machine that lacks what jails need, or has it in a release that is too old, the package is installed all the same,
 // and reports what is missing.
-func TestInstallTells(t *testing.T) {
+func TestInstallReports(t *testing.T) {
 	const others = "for f in $(which -a runc crun | xargs -n 1 readlink -f | sort -u); do "
 	for _, c := range []struct {
 		name  string

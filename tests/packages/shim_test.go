@@ -80,7 +80,7 @@ func (j *shimJail) served() {
 	}
 	j.ctr("task", "kill", "--signal", "KILL", shimID)
 	env.Eventually(j, "the jail ends", func() bool { return strings.Contains(j.ctr("task", "ls"), "STOPPED") })
-	// Releases of ctr pass the status on, or say it.
+	// Releases of ctr pass the status on, or state it.
 	if r := j.run("ctr", "-n", j.group(), "task", "delete", shimID); r.Code != 137 && !strings.Contains(r.Stderr, "137") {
 		j.Errorf("it ended with %s", r)
 	}

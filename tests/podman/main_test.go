@@ -133,7 +133,7 @@ func decode[A any](t testing.TB, text string) A {
 	t.Helper()
 	var a A
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		t.Fatalf("the probe said no JSON: %v\n%s", err, text)
+		t.Fatalf("the probe printed no JSON: %v\n%s", err, text)
 	}
 	return a
 }

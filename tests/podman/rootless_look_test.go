@@ -35,7 +35,7 @@ func TestRootlessLook(t *testing.T) {
 	}
 	for _, protection := range []string{"user ids", "bind mounts"} {
 		if holds[protection] {
-			t.Errorf("%s is said to hold", protection)
+			t.Errorf("%s is stated to hold", protection)
 		}
 	}
 	list := p.Run(nil, under, "list")

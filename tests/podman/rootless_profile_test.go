@@ -75,7 +75,7 @@ func profile(t *testing.T, text string) {
 // A finding is one of agentjail check's.
 type finding struct{ Name, Status, Detail, Remedy string }
 
-// checked is what check, run by the place's user, says under a name.
+// checked is what check, run by the place's user, states under a name.
 func checked(p *engine.PodmanT, name string) finding {
 	p.Helper()
 	r := p.Run(nil, under, "check", "--json")
@@ -88,6 +88,6 @@ func checked(p *engine.PodmanT, name string) finding {
 			return x
 		}
 	}
-	p.Fatalf("check says nothing of %s: %s", name, r)
+	p.Fatalf("check states nothing of %s: %s", name, r)
 	return finding{}
 }

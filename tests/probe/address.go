@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// address connects a TCP socket to port 9 of the loopback, or binds one there, and says with which errno that failed.
+// address connects a TCP socket to port 9 of the loopback, or binds one there, and states with which errno that failed.
 func address(args []string) (any, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // batches are how many times a kind of call is timed: the quickest counts, which the least came between.
 const batches = 20
 
-// costs makes calls that eBPF programs look at, as often as is said, and one that none looks at, and reports how many nanoseconds each took.
+// costs makes calls that eBPF programs look at, as often as is stated, and one that none looks at, and reports how many nanoseconds each took.
 func costs(args []string) (any, error) {
 	n := 0
 	if len(args) == 1 {

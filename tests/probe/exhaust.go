@@ -81,7 +81,7 @@ func udpSockets(args []string) (any, error) {
 			return nil, fmt.Errorf("getsockname: %w", err)
 		}
 		for range 8 {
-			// A full queue drops what comes, and says nothing; a full budget may report it.
+			// A full queue drops what comes, and states nothing; a full budget may report it.
 			if err := unix.Sendto(fd, datagram, 0, at); err != nil {
 				break
 			}

@@ -91,7 +91,7 @@ func connect(args []string) (any, error) {
 	return all, nil
 }
 
-// echoServer listens on tcp ADDRESS, answers with what it is sent, and says on standard output when it is ready.
+// echoServer listens on tcp ADDRESS, answers with what it is sent, and states on standard output when it is ready.
 func echoServer(args []string) (any, error) {
 	if len(args) != 1 {
 		return nil, errors.New("usage: echo-server ADDRESS")

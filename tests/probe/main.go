@@ -1,5 +1,5 @@
 // Probe runs inside a container, asks and attempts one thing there, and prints the answer as one line of JSON. The tests
-// use it where a shell could not say exactly which system call was refused, and how.
+// use it where a shell could not state exactly which system call was refused, and how.
 //
 //	probe NAME [ARGUMENT...]
 //

@@ -47,7 +47,7 @@ var waysInto = []struct {
 		return sys(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, unix.PTRACE_O_TRACEEXEC, 0, 0)
 	}},
 	{"process_vm_readv", func(pid int) error {
-		// Nothing is mapped there: EFAULT says that the kernel would have read it.
+		// Nothing is mapped there: EFAULT states that the kernel would have read it.
 		var buf [1]byte
 		local, remote := [2]uintptr{uintptr(unsafe.Pointer(&buf[0])), 1}, [2]uintptr{8, 1}
 		err := sys(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)

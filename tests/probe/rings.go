@@ -281,7 +281,7 @@ func manyProcesses() error {
 }
 
 // victim is a process of the host, in namespaces that the test made for it: it has shared memory and an abstract socket,
-// says that it is ready, and waits until its standard input ends.
+// states that it is ready, and waits until its standard input ends.
 func victim(args []string) (any, error) {
 	if len(args) != 2 || args[0] != victimWord {
 		return nil, errors.New("usage: victim " + victimWord + " SOCKET")

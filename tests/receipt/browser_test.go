@@ -31,7 +31,7 @@ type browser struct {
 	dir  string
 	page string // the session
 	last int
-	// saw is what a page did: requests, and what the browser had to say of its scripts.
+	// saw is what a page did: requests, and what the browser had to report of its scripts.
 	requests, complaints []string
 	loaded               bool
 }
@@ -103,7 +103,7 @@ func startBrowser(t *testing.T) (*browser, error) {
 		to.Close()
 		from.Close()
 		if t.Failed() {
-			t.Logf("%s said: %s", path, &log)
+			t.Logf("%s printed: %s", path, &log)
 		}
 	})
 	b := &browser{t: t, to: to, from: bufio.NewReader(from), dir: dir}
@@ -148,7 +148,7 @@ func (b *browser) ask(method string, params, result any) {
 	}
 }
 
-// next reads one message, and notes what it tells of the page.
+// next reads one message, and notes what it reports of the page.
 func (b *browser) next() (m message) {
 	b.t.Helper()
 	text, err := b.from.ReadBytes(0)
@@ -228,7 +228,7 @@ func inBrowser(t *testing.T, page []byte) {
 		t.Errorf("the page's style is not applied: %s", got)
 	}
 	if len(b.complaints) > 0 || len(b.requests) != 1 || b.requests[0] != url {
-		t.Errorf("the browser says %q, and loaded %q", b.complaints, b.requests)
+		t.Errorf("the browser states %q, and loaded %q", b.complaints, b.requests)
 	}
 	// The same with a hole in it: that a script runs, and that something is loaded, would be seen.
 	hole := []byte(`<script>document.title = "it ran"; throw new Error("seen")</script><img src="http://192.0.2.1/x"><h2>`)

@@ -58,7 +58,7 @@ func gone(t *testing.T, r *receipt.Receipt) {
 	}
 	for _, kind := range []string{"process", "control group", "record", "delegate's record", "host ids"} {
 		if !kinds[kind] {
-			t.Errorf("nothing is said of the %s: %+v", kind, r.Teardown.Gone)
+			t.Errorf("nothing is stated of the %s: %+v", kind, r.Teardown.Gone)
 		}
 	}
 	if r.Seconds <= 0 || r.Used.Memory <= 0 && r.Used.CPU <= 0 {
@@ -110,7 +110,7 @@ func TestDocker(t *testing.T) {
 	t.Run("page", func(t *testing.T) { checkPage(t, id) })
 }
 
-// insideTheJail holds the file of refusals to what it may say.
+// insideTheJail holds the file of refusals to what it may state.
 func insideTheJail(t *testing.T, d *engine.T, id string) {
 	path := plan.DenialsDir + "/" + plan.DenialsFile
 	var n inside.Notice

@@ -108,7 +108,7 @@ func TestRings(t *testing.T) {
 			case o.Errno == "" && !known:
 				t.Errorf("%s gets through without ring %q", a.name, r)
 			case o.Errno != "" && known && sameKernel(t):
-				t.Errorf("%s is said to get through without ring %s (%s), and is refused: %s", a.name, r, why, o.Errno)
+				t.Errorf("%s is stated to get through without ring %s (%s), and is refused: %s", a.name, r, why, o.Errno)
 			}
 		}
 	}

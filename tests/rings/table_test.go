@@ -34,7 +34,7 @@ func table(got map[string]map[string]outcome) string {
 	return b.String()
 }
 
-// measuredOn says for which kernel the table is: errors differ in places.
+// measuredOn states for which kernel the table is: errors differ in places.
 const measuredOn = "Measured on Linux %s:"
 
 // release is the kernel's version, as in "6.12", with the security module that it has.

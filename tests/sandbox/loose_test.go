@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// A delegate that does not do what the hardened bundle says: the init step inside the jail has to notice, each time, and
+// A delegate that does not do what the hardened bundle states: the init step inside the jail has to notice, each time, and
 // the jail's program must not run. What is changed in the bundle, and what the refusal names.
 var loosened = []struct {
 	name, from, to string

@@ -39,7 +39,7 @@ func project(t *testing.T) string {
 	return dir
 }
 
-// everyday is what people and agents do with git, in the repository, and what git then says.
+// everyday is what people and agents do with git, in the repository, and what git then states.
 var everyday = []struct{ name, script, says string }{
 	{"status shows nothing that was not there", "git status --porcelain", ""},
 	{"the settings are read", "git config user.name", "me\n"},

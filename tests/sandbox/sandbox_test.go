@@ -301,7 +301,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	_, _ = rest.ReadFrom(out)
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 9 || !strings.Contains(rest.String(), "got") {
-		t.Errorf("status %d, said %q", code, rest.String())
+		t.Errorf("status %d, printed %q", code, rest.String())
 	}
 }
 

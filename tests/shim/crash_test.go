@@ -11,7 +11,7 @@ import (
 )
 
 // Jails outlive their daemon, whether it is stopped or killed, and the next one finds them: it can exec, sees what is
-// said, and learns of what ended meanwhile.
+// printed, and learns of what ended meanwhile.
 func TestDaemonRestart(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		for _, away := range []func() error{c.Stop, c.Kill} {

@@ -17,7 +17,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// The shim says of itself what the command line says, by the policy that the options name, and touches nothing.
+// The shim states of itself what the command line states, by the policy that the options name, and touches nothing.
 func TestInfo(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
 	dir, err := engine.Shim()

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// logger writes a program that a log URI can name: it says that it ran, and is ready at once (containerd,
+// logger writes a program that a log URI can name: it states that it ran, and is ready at once (containerd,
 // runtime/v2/logging: descriptor 5 is closed when the logger is).
 func logger(t *testing.T) (program, ran string) {
 	t.Helper()

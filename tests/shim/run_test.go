@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// hardened tests what `probe identity` said of a process.
+// hardened tests what `probe identity` printed of a process.
 func hardened(t *testing.T, said string) {
 	t.Helper()
 	w := promise.Identity(t, said)
@@ -125,7 +125,7 @@ func TestExec(t *testing.T) {
 				t.Error(s)
 			}
 		}
-		// ctr loses what some say (engine.Heard), and not of all.
+		// ctr loses what some state (engine.Heard), and not of all.
 		if lost == all {
 			t.Errorf("the output of all %d is lost", all)
 		}
@@ -148,7 +148,7 @@ func TestTerminal(t *testing.T) {
 		term.ExpectAtSize(40, 100, "40 100")
 		term.Type("hello\n")
 		term.Expect("got hello")
-		term.Type("\n") // it waits: ctr may lose what is said just before the end (engine.Heard)
+		term.Type("\n") // it waits: ctr may lose what is stated just before the end (engine.Heard)
 		if code := term.Wait(); code != 5 {
 			t.Errorf("exit status %d: %s", code, term.Said())
 		}
@@ -210,7 +210,7 @@ func TestEvents(t *testing.T) {
 			return strings.Contains(watch.Said(), "/namespaces/update")
 		})
 		event := func(topic string) { watch.Expect(topic + ` {"container_id":"` + id + `"`) }
-		// Its first process lives on: a control group of version 1 that is gone tells of no memory.
+		// Its first process lives on: a control group of version 1 that is gone reports no memory.
 		c.Must(runArgs(id, "-d", "--memory-limit", "20000000", "--", "sh", "-c", "probe memory 100; exec sleep 1000")...)
 		event("/tasks/create")
 		event("/tasks/start")

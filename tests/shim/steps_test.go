@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// fragile starts a containerd with a shim that ends, once, where the returned function says.
+// fragile starts a containerd with a shim that ends, once, where the returned function states.
 func fragile(t *testing.T, tool string) (*engine.CT, func(how, point string)) {
 	t.Helper()
 	engine.NeedsRoot(t, "it runs jails")

@@ -122,7 +122,7 @@ func TestLearnFrom(t *testing.T) {
 	t.Cleanup(func() { _ = watch.Process.Kill() })
 	lines := bufio.NewScanner(said)
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "watching "+id) {
-		t.Fatalf("learn says %q", lines.Text())
+		t.Fatalf("learn states %q", lines.Text())
 	}
 	call(first, "start", id)
 	for lines.Scan() {
@@ -137,7 +137,7 @@ func TestLearnFrom(t *testing.T) {
 	}
 	learned := as(write(t, dir, "learned.toml", "seccomp.only = \"DIR/work.json\"\n"))
 	if got, err := b.Run(t, learned); err != nil || got != "1\n" {
-		t.Errorf("the same work says %q: %v", got, err)
+		t.Errorf("the same work states %q: %v", got, err)
 	}
 	b.Spec.Process.Args = []string{"sh", "-c", "nc 127.0.0.1 1 2>&1 || true"}
 	refused := func(c engine.Caller) bool {

@@ -1,4 +1,4 @@
-// Package why tries `agentjail why` and `agentjail learn`: what they say to write is written, and lets through what was refused, and no more.
+// Package why tries `agentjail why` and `agentjail learn`: what they state to write is written, and lets through what was refused, and no more.
 package why
 
 import (
@@ -69,7 +69,7 @@ type question struct {
 	before string
 	args   []string
 	do     string
-	// ask is the question; "" is what do printed. says is in the answer.
+	// ask is the question; "" is what do printed. states is in the answer.
 	ask, says string
 	// after is the policy, and with the sandbox's options, under which do works and not still fails.
 	after string
@@ -180,7 +180,7 @@ var purposes = []struct{ name, do, ask, instead string }{
 	{"FUSE", ": < /dev/fuse", "fuse: device not found, try 'modprobe fuse' first", ""},
 }
 
-// TestOnPurpose: what is refused whatever the policy sets is said to be, with what serves instead.
+// TestOnPurpose: what is refused whatever the policy sets is stated to be, with what serves instead.
 func TestOnPurpose(t *testing.T) {
 	var script strings.Builder
 	for _, p := range purposes {

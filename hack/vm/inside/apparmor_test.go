@@ -18,7 +18,7 @@ func TestProfile(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		for _, options := range [][]string{nil, {"--privileged"}, {"--pid=host"}, {"--security-opt", "apparmor=unconfined"}} {
 			if runtime != "--runtime="+runtimes[0] && len(options) == 2 {
-				continue // the delegate has no say in it
+				continue // the delegate has no influence in it
 			}
 			what := strings.Join(options, " ")
 			id := detached(t, append([]string{runtime}, options...)...)
@@ -58,7 +58,7 @@ func TestDelegateProfile(t *testing.T) {
 	}
 	const left = "/crun: crun (unconfined), which confines nothing and is left"
 	if r := run(t, "agentjail", "check", "-v"); !strings.Contains(r.out, left) {
-		t.Errorf("check does not say %q: %s", left, r)
+		t.Errorf("check does not state %q: %s", left, r)
 	}
 	each(t, func(t *testing.T, runtime string) {
 		id := detached(t, runtime)
@@ -74,7 +74,7 @@ func TestDelegateProfile(t *testing.T) {
 	}
 	const stays = "/crun: crun (enforce), which stays and would confine the jail's init step"
 	if r := run(t, "agentjail", "check", "-v"); !strings.Contains(r.out, stays) || !strings.Contains(r.out, "aa-disable crun") {
-		t.Errorf("check does not say %q: %s", stays, r)
+		t.Errorf("check does not state %q: %s", stays, r)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestProfileComesBack(t *testing.T) {
 }
 
 // TestProfileCannotBeLoaded: a jail whose policy requires a security module does not start without
-// the profile, and says why; by default it starts, keeps the engine's own profile, and reports what
+// the profile, and states why; by default it starts, keeps the engine's own profile, and reports what
 // is missing.
 func TestProfileCannotBeLoaded(t *testing.T) {
 	need(t, "apparmor")
@@ -174,7 +174,7 @@ func TestOnlyAppArmor(t *testing.T) {
 		text := docker(t, append(append(append([]string{}, bare...), option, image, "probe"), words...)...)
 		all := map[string]struct{ Errno, Note string }{}
 		if err := json.Unmarshal([]byte(text), &all); err != nil {
-			t.Fatalf("the probe says %q: %v", text, err)
+			t.Fatalf("the probe states %q: %v", text, err)
 		}
 		return all
 	}
@@ -196,7 +196,7 @@ func TestOnlyAppArmor(t *testing.T) {
 		text := docker(t, append(append([]string{}, bare...), "--security-opt=apparmor="+option, image, "probe", "attack")...)
 		all := map[string]string{}
 		if err := json.Unmarshal([]byte(text), &all); err != nil {
-			t.Fatalf("the probe says %q: %v", text, err)
+			t.Fatalf("the probe states %q: %v", text, err)
 		}
 		if into != nil {
 			*into = all

@@ -85,7 +85,7 @@ func TestLimitFiles(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			each(t, func(t *testing.T, runtime string) {
 				if c.once && runtime != "--runtime="+runtimes[0] {
-					return // the delegate has no say in it
+					return // the delegate has no influence in it
 				}
 				g := group(t, detached(t, append([]string{runtime}, c.options...)...))
 				for file, want := range c.want {
@@ -158,7 +158,7 @@ func TestGroupFromInside(t *testing.T) {
 		ids := map[string]string{"": aJail(t, runtime)}
 		for _, option := range []string{"--privileged", "--cgroupns=host"} {
 			if runtime != "--runtime="+runtimes[0] {
-				break // the delegate has no say in it
+				break // the delegate has no influence in it
 			}
 			ids[option] = detached(t, runtime, option)
 		}

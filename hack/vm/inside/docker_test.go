@@ -15,7 +15,7 @@ import (
 // daemon.json whose options name a profile.
 var shims = []string{"io.containerd.agentjail.v2", "agentjail-shim"}
 
-// isJail tests what `probe identity` said of a process.
+// isJail tests what `probe identity` printed of a process.
 func isJail(t testing.TB, what, said string) {
 	t.Helper()
 	w := promise.Identity(t, said)

@@ -52,7 +52,7 @@ func TestImageOwners(t *testing.T) {
 			t.Errorf("the ephemeral layer: %q, want 1048576 KiB and next to nothing used", lines[len(lines)-1])
 		}
 		if runtime != "--runtime="+runtimes[0] {
-			return // the delegate has no say in it
+			return // the delegate has no influence in it
 		}
 		// Read by somebody else than its owner.
 		if r := run(t, "docker", "run", "--rm", runtime, "-u", "1000", image, "cat", "/etc/image-secret"); r.code == 0 {

@@ -20,7 +20,7 @@ func TestNetwork(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		for _, options := range [][]string{nil, {"-p", "8088:80"}} { // the others: TestNetworks in tests/e2e
 			if runtime != "--runtime="+runtimes[0] && len(options) > 0 {
-				continue // the delegate has no say in it
+				continue // the delegate has no influence in it
 			}
 			eq(t, strings.Join(options, " "), docker(t, append(append([]string{"run", "--rm", runtime}, options...), image, "sh", "-c", interfaces)...), "lo")
 		}
@@ -43,7 +43,7 @@ func TestNetwork(t *testing.T) {
 		eq(t, "what gets out", docker(t, "exec", id, "sh", "-c",
 			"ping -c 1 -W 1 "+gateway+" >/dev/null 2>&1 && echo ping; nc -w 2 "+gateway+" "+port+" </dev/null 2>/dev/null && echo connection; echo nothing"), "nothing")
 		eq(t, "connections that the machine saw", len(seen), 0)
-		// Inside it works; the server says when it listens.
+		// Inside it works; the server states when it listens.
 		eq(t, "a server on lo", docker(t, "exec", id, "sh", "-c",
 			"mkfifo /tmp/says; probe echo-server 127.0.0.1:81 >/tmp/says & read -r ready </tmp/says; echo $ready; echo hello | nc 127.0.0.1 81; kill $!"), "listening\nhello")
 	})

@@ -36,7 +36,7 @@ func TestLabel(t *testing.T) {
 			{"--security-opt", "label=type:unconfined_t"},
 		} {
 			if runtime != "--runtime="+runtimes[0] && len(options) == 2 {
-				continue // the delegate has no say in it
+				continue // the delegate has no influence in it
 			}
 			what := strings.Join(options, " ")
 			id := detached(t, append([]string{runtime}, options...)...)
@@ -59,7 +59,7 @@ func TestLabel(t *testing.T) {
 				mount`)
 			says := strings.SplitN(got, "\n", 6)
 			if len(says) < 6 {
-				t.Errorf("%q: exec says %q", what, got)
+				t.Errorf("%q: exec states %q", what, got)
 				continue
 			}
 			eq(t, what+" files", strings.Join(says[:4], " "), "1 2 3 localhost")
@@ -80,11 +80,11 @@ func TestLevels(t *testing.T) {
 		first, mounts, _ := strings.Cut(got, "\n")
 		m := processLabel.FindStringSubmatch(strings.TrimRight(first, "\x00"))
 		if m == nil || (m[1] == asked) != kept {
-			t.Errorf("asked for %s: label %q", asked, first)
+			t.Errorf("requested %s: label %q", asked, first)
 			continue
 		}
 		if root := rootLabel.FindStringSubmatch(mounts); root == nil || !strings.HasSuffix(root[1], ":"+m[1]) {
-			t.Errorf("asked for %s: the process has %s, its root %q", asked, m[1], root)
+			t.Errorf("requested %s: the process has %s, its root %q", asked, m[1], root)
 		}
 	}
 }

@@ -142,7 +142,7 @@ func TestHere(t *testing.T) {
 	for _, x := range r.Results {
 		t.Logf("%-7s %s: %s", x.Status, x.What, x.Detail)
 		if x.Detail == "" {
-			t.Errorf("%s says nothing", x.Name)
+			t.Errorf("%s states nothing", x.Name)
 		}
 		if x.Status == Missing && x.Remedy == "" {
 			t.Errorf("%s is missing without a remedy", x.Name)

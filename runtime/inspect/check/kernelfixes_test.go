@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestKernelFixes: what a release may have open, by the kernel's own numbers. None is said to be
+// TestKernelFixes: what a release may have open, by the kernel's own numbers. None is stated to be
 // without a flaw.
 func TestKernelFixes(t *testing.T) {
 	const free, bad, selinux = "CVE-2026-43074", "CVE-2026-46242", "CVE-2026-46054"

@@ -8,7 +8,7 @@ import (
 	"agentjail.dev/apparmor"
 )
 
-// TestDelegateLabels: what a delegate's path gets of AppArmor is said plainly, and a remedy where
+// TestDelegateLabels: what a delegate's path gets of AppArmor is stated plainly, and a remedy where
 // no jail starts.
 func TestDelegateLabels(t *testing.T) {
 	profiles := map[string][]apparmor.Attached{

@@ -30,7 +30,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestNamedHere mounts one where nobody else sees it.
+// TestNamedHere mounts one where no one else sees it.
 func TestNamedHere(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestRegistered: it is said which engine's configuration leads to these programs, and under which
+// TestRegistered: it is stated which engine's configuration leads to these programs, and under which
 // name.
 func TestRegistered(t *testing.T) {
 	for _, c := range []struct {
@@ -36,7 +36,7 @@ func TestRegistered(t *testing.T) {
 			}
 			a := registered(&env{etc: etc, opts: Options{Programs: "/opt/aj"}})
 			if a.ok == c.warn || !strings.Contains(a.detail, c.has) || !c.warn && strings.Contains(c.has, "Docker") && a.detail != c.has {
-				t.Errorf("it says %+v, not %q", a, c.has)
+				t.Errorf("it states %+v, not %q", a, c.has)
 			}
 		})
 	}

@@ -221,7 +221,7 @@ func TestRlimitsLast(t *testing.T) {
 	}
 }
 
-// TestRlimitsAndNoProgram: why a program cannot be run is said without memory, too.
+// TestRlimitsAndNoProgram: why a program cannot be run is stated without memory, too.
 func TestRlimitsAndNoProgram(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "noformat"), []byte("text"), 0o755); err != nil {

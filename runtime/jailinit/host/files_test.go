@@ -98,7 +98,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := jailinit.Decode(data[:n]); err != nil || got.UID != 7 {
-		t.Errorf("the orders say %+v, %v", got, err)
+		t.Errorf("the orders state %+v, %v", got, err)
 	}
 }
 

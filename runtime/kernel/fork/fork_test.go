@@ -147,7 +147,7 @@ func TestMovedTo(t *testing.T) {
 		t.Error(err)
 	}
 	if err := movedTo("/proc/self/ns/uts", os.Getpid()); err == nil {
-		t.Error("a process is said to be where it is not")
+		t.Error("a process is stated to be where it is not")
 	}
 	cmd := exec.Command("/bin/true")
 	if err := cmd.Start(); err != nil {

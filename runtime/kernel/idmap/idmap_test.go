@@ -104,7 +104,7 @@ func TestForEngine(t *testing.T) {
 				continue
 			}
 			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%s: says %v, not %q", c.name, err, c.says)
+				t.Errorf("%s: states %v, not %q", c.name, err, c.says)
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func TestRaise(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := Of(c.Process.Pid); err != nil || got != s.want {
-			t.Errorf("asked for %d: %d, %v", s.ask, got, err)
+			t.Errorf("requested %d: %d, %v", s.ask, got, err)
 		}
 	}
 }

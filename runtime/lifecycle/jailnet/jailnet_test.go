@@ -14,8 +14,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// TestBriefRules: what the part of a record that start reads says of rules is what the whole record
-// says, and nothing once they have changed.
+// TestBriefRules: what the part of a record that start reads states of rules is what the whole record
+// states, and nothing once they have changed.
 func TestBriefRules(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory is root's")

@@ -65,7 +65,7 @@ func TestVerifyRedirect(t *testing.T) {
 			t.Fatalf("%s: %v", tt.what, err)
 		}
 		if err := VerifyRedirect(s.file, to); err == nil {
-			t.Errorf("%s: it is said to hold", tt.what)
+			t.Errorf("%s: it is stated to hold", tt.what)
 		}
 		if err := VerifyRedirect(s.file, Target{Range: to.Range}); err == nil || !strings.Contains(err.Error(), "not made for this jail") {
 			t.Errorf("%s, where none was made: %v", tt.what, err)

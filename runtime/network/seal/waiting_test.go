@@ -419,7 +419,7 @@ func TestVerifyWaiting(t *testing.T) {
 			t.Fatalf("%s: %v", tt.what, err)
 		}
 		if f := VerifyWaiting(s.file); f.OK {
-			t.Errorf("%s: it is said to hold", tt.what)
+			t.Errorf("%s: it is stated to hold", tt.what)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func started(parent, argv, cwd string, argvSize, cwdSize, flags uint32) []byte {
 }
 
 // TestParseStarted: what a program that is executed has more is read within its bounds, whatever
-// sizes the event says.
+// sizes the event states.
 func TestParseStarted(t *testing.T) {
 	long := strings.Repeat("x", 600)
 	for name, row := range map[string]struct {
@@ -109,8 +109,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestSameAsSource: what Go says of hooks, programs, structures and numbers is what the compiled
-// source says.
+// TestSameAsSource: what Go states of hooks, programs, structures and numbers is what the compiled
+// source states.
 func TestSameAsSource(t *testing.T) {
 	text, err := os.ReadFile("src/programs.c")
 	if err != nil {

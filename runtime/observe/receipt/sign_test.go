@@ -27,7 +27,7 @@ func keyDir(t *testing.T) string {
 	return dir
 }
 
-// TestKey: the key is made once, is nobody else's to read, and its public half is everybody's.
+// TestKey: the key is made once, is no one else's to read, and its public half is everybody's.
 func TestKey(t *testing.T) {
 	dir := keyDir(t)
 	first, err := Key(dir)

@@ -45,7 +45,7 @@ func TestMessages(t *testing.T) {
 		}
 		for _, group := range m.pattern.SubexpNames() {
 			if !slices.Contains([]string{"", "host", "port", "path", "call"}, group) {
-				t.Errorf("%s: nobody asks for the group %s", m.ID, group)
+				t.Errorf("%s: nobody requests the group %s", m.ID, group)
 			}
 		}
 		for i := range m.Causes {
@@ -81,7 +81,7 @@ func (c *cause) check(t *testing.T, id string) {
 	}
 }
 
-// check holds a remedy to say where it goes; of one in the policy, that its settings are what the
+// check holds a remedy to state where it goes; of one in the policy, that its settings are what the
 // policy takes.
 func (r *change) check(t *testing.T, id string) {
 	t.Helper()

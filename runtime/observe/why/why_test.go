@@ -35,9 +35,9 @@ func ask(t testing.TB, text, arch string) Question {
 	return q
 }
 
-// TestSaysWhatTheFilterSays: of every call and profile, the answer is the compiled filter's, and a
+// TestAnswersAsTheFilter: of every call and profile, the answer is the compiled filter's, and a
 // remedy is one that lets it through.
-func TestSaysWhatTheFilterSays(t *testing.T) {
+func TestAnswersAsTheFilter(t *testing.T) {
 	passes := func(x uint32) bool { return x&bpf.RetActionFull == bpf.RetAllow }
 	for _, arch := range arches {
 		for _, profile := range seccomp.Profiles() {
@@ -60,7 +60,7 @@ func TestSaysWhatTheFilterSays(t *testing.T) {
 					want = Refused
 				}
 				if a.Verdict != want || (want == Passes) != (a.Errno == "") || a.Rule == "" {
-					t.Errorf("%s %s %s: %s %q by %q, the filter says %s", arch, profile, name, a.Verdict, a.Errno, a.Rule, want)
+					t.Errorf("%s %s %s: %s %q by %q, the filter states %s", arch, profile, name, a.Verdict, a.Errno, a.Rule, want)
 				}
 				if want == Refused {
 					checkRefusal(t, f, a, name, arch)
@@ -79,7 +79,7 @@ func checkRefusal(t *testing.T, f *Filters, a *Answer, name, arch string) {
 		t.Errorf("%s %s: %d remedies, on purpose: %v", f.Profile, name, len(a.Remedies), a.Purpose)
 	}
 	if a.Purpose && a.Instead == "" {
-		t.Errorf("%s %s: refused on purpose, and nothing is said to be instead", f.Profile, name)
+		t.Errorf("%s %s: refused on purpose, and nothing is stated to be instead", f.Profile, name)
 	}
 	nr, _ := abi.Number(name, arch)
 	for _, r := range a.Remedies {
@@ -151,7 +151,7 @@ func TestEveryCallHasAReason(t *testing.T) {
 				some = some || ok
 			}
 			if some && in[name] > 0 {
-				t.Errorf("%s: a profile lets it pass, and the table says that none does", name)
+				t.Errorf("%s: a profile lets it pass, and the table states that none does", name)
 			}
 			if !some && in[name] != 1 {
 				t.Errorf("%s: in %d groups of the table, of those that no profile lets pass", name, in[name])
@@ -229,7 +229,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestOuterAndInner: which of the two filters refuses is said.
+// TestOuterAndInner: which of the two filters refuses is stated.
 func TestOuterAndInner(t *testing.T) {
 	f := alone(t, "strict", "amd64")
 	for call, want := range map[string]string{"landlock_restrict_self": "the inner system call filter (the outer one lets the init step use it)", "mount": "both system call filters"} {
@@ -270,7 +270,7 @@ func TestSigns(t *testing.T) {
 	}
 }
 
-// TestNames: what is said of a name is what the rules say.
+// TestNames: what is stated of a name is what the rules state.
 func TestNames(t *testing.T) {
 	set, err := netrules.Parse([]string{"*.example.org", "a.test:22"}, []string{"no.example.org"}, nil)
 	if err != nil {
@@ -284,7 +284,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %v %+v", text, err, a)
 		}
 		if v := set.Match(q.Name, q.Port); v.OK != (a.Verdict == Passes) {
-			t.Errorf("%s: the rules say %v", text, v)
+			t.Errorf("%s: the rules state %v", text, v)
 		}
 	}
 	f.Network = Network{Mode: "none", Nothing: true}
@@ -322,7 +322,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestTextIsClean: what a jail may have had a say in is printed without control characters.
+// TestTextIsClean: what a jail may have influenced is printed without control characters.
 func TestTextIsClean(t *testing.T) {
 	a := &Answer{Question: "x\x1b[31m\nremedy   rm -rf /", Kind: OfError, Verdict: Unknown, Seen: []string{"a\u202eb"}}
 	var b bytes.Buffer
@@ -388,7 +388,7 @@ func TestPage(t *testing.T) {
 	docpage.Holds(t, page, "messages", b.String())
 }
 
-// TestNarrowed: of a call that the profile has, and a list or the engine's filter has not, that is said.
+// TestNarrowed: of a call that the profile has, and a list or the engine's filter has not, that is stated.
 func TestNarrowed(t *testing.T) {
 	l, err := seccomp.ParseList([]byte(`{"extends": "strict", "allow": []}`))
 	if err != nil {

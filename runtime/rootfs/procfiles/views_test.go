@@ -119,7 +119,7 @@ func fields(t *testing.T, text string) map[string]int64 {
 }
 
 // TestMeminfo: the total is the limit, the parts fit into it, and the fields are
-// those of this kernel, as far as they tell of use and not of hardware.
+// those of this kernel, as far as they report use and not of hardware.
 func TestMeminfo(t *testing.T) {
 	for range 1000 {
 		j := Jail{CPUs: 1, Memory: rand.Int64N(1 << 42), Swap: rand.Int64N(1 << 40)}
@@ -339,7 +339,7 @@ func TestTable(t *testing.T) {
 		switch e.Becomes {
 		case View:
 			if !proc[e.Path] && !sys[e.Path] || e.Reads == "" {
-				t.Errorf("%s is no view, or nobody reads it", e.Path)
+				t.Errorf("%s is no view, or no process reads it", e.Path)
 			}
 		case Nothing:
 			if strings.HasPrefix(e.Path, "/sys/") && !sys[e.Path] {

@@ -71,7 +71,7 @@ func TestRoots(t *testing.T) {
 }
 
 // TestUserPlaces: each place of the table is refused below each kind of home, by
-// what holds it, and wherever it is where its name says enough.
+// what holds it, and wherever it is where its name states enough.
 func TestUserPlaces(t *testing.T) {
 	refuses := func(path string, readOnly bool) bool {
 		return text(Refusal(Fact{Path: path, Kind: Dir, UID: 1000}, readOnly, policy.Binds{})) != ""

@@ -44,7 +44,7 @@ func TestPodUID(t *testing.T) {
 			s.Annotations = map[string]string{podUIDAnnotation: c.annotation}
 		}
 		if got := PodUID(s); got != c.want {
-			t.Errorf("%s, said %q: %q", c.path, c.annotation, got)
+			t.Errorf("%s, stated %q: %q", c.path, c.annotation, got)
 		}
 	}
 	if got := PodUID(&specs.Spec{}); got != "" {

@@ -20,7 +20,7 @@ func placed(t *testing.T, p publicPlace) {
 }
 
 // rootsDir is a directory that only root could have made, and that the table of
-// places says nothing of.
+// places states nothing of.
 func rootsDir(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -89,7 +89,7 @@ func TestRefusal(t *testing.T) {
 				t.Errorf("%s, read-only %v: %q", c.path, ro, got)
 			}
 			if got != "" && (!strings.Contains(got, c.says) || !strings.Contains(got, "refused: ") || !strings.Contains(got, "binds.allow")) {
-				t.Errorf("%s: says %q, not %q with the remedy", c.path, got, c.says)
+				t.Errorf("%s: states %q, not %q with the remedy", c.path, got, c.says)
 			}
 			// The host's owner can allow it, alone or with what it is in.
 			for _, allow := range []string{c.path, strings.TrimSuffix(c.path[:strings.LastIndex(c.path, "/")+1], "/")} {

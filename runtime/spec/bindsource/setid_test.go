@@ -11,7 +11,7 @@ import (
 )
 
 // TestFindSetID: programs that run as the owner or group are found, and nothing
-// else; a bound ends the search, and that is said.
+// else; a bound ends the search, and that is stated.
 func TestFindSetID(t *testing.T) {
 	dir := tree(t, "plain", "suid", "sub/deep/sgid", "suid-data", "sgid-lock", "sub/others", "link -> suid", "sdir/", "a/b/c/d/", "pipe|")
 	uid, gid := os.Getuid(), os.Getgid()
@@ -46,7 +46,7 @@ func TestFindSetID(t *testing.T) {
 	}
 	for name, l := range map[string]SetIDLimits{"entries": {3, 8}, "depth": {100, 1}} {
 		if f := find(l); !f.SetIDGaveUp {
-			t.Errorf("bound of %s: not said", name)
+			t.Errorf("bound of %s: not reported", name)
 		}
 	}
 	many := Fact{SetID: strings.Fields("a b c d e f g")}

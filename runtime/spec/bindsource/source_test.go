@@ -171,7 +171,7 @@ func itoa(fd uintptr) string {
 
 // TestSwitchedLink opens a name that another thread keeps switching between a
 // link that stays in its directory and one that leads out: whatever is opened,
-// what was said of the link is true of what is open.
+// what was stated of the link is true of what is open.
 func TestSwitchedLink(t *testing.T) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Skip("needs two processors, for two to race")

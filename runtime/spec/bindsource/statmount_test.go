@@ -31,7 +31,7 @@ func TestStatmount(t *testing.T) {
 				t.Errorf("%s: %v", m.Point, err)
 			default:
 				if m.Source != source || !strings.HasSuffix(mountinfo.Unescape(m.Super), options) {
-					t.Errorf("%s: source %q with %q, and mountinfo says %q with %q", m.Point, source, options, m.Source, m.Super)
+					t.Errorf("%s: source %q with %q, and mountinfo states %q with %q", m.Point, source, options, m.Source, m.Super)
 				}
 				compared++
 			}

@@ -75,7 +75,7 @@ func TestLoadBadInput(t *testing.T) {
 				t.Fatalf("was read: %+v", b.Spec)
 			}
 			if !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), filepath.Join(dir, ConfigName)) {
-				t.Errorf("says %q, not %q with the file's name", err, c.says)
+				t.Errorf("states %q, not %q with the file's name", err, c.says)
 			}
 			if strings.ContainsAny(err.Error(), "\n\r\x00") || len(err.Error()) > 400 {
 				t.Errorf("not one line: %q", err)

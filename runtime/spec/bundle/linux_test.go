@@ -13,7 +13,7 @@ import (
 // otherSystems are the fields of a spec that linuxSpec does not have.
 var otherSystems = []string{"Solaris", "Windows", "VM", "ZOS", "FreeBSD"}
 
-// filled is a spec in which every field says something, but for those of other
+// filled is a spec in which every field states something, but for those of other
 // systems.
 func filled(t *testing.T) *specs.Spec {
 	t.Helper()

@@ -72,7 +72,7 @@ func TestAnnotationsPage(t *testing.T) {
 	docpage.Holds(t, "../../../docs/configuration.md", "annotations", table)
 }
 
-// noEmptyLists makes empty lists and tables absent ones, which say the same.
+// noEmptyLists makes empty lists and tables absent ones, which state the same.
 func noEmptyLists(v reflect.Value) {
 	for _, field := range v.Fields() {
 		switch f := field; {

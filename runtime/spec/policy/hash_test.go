@@ -26,7 +26,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestHashSeesEveryKey: no field is left out of the JSON but those that say where a policy came from.
+// TestHashSeesEveryKey: no field is left out of the JSON but those that state where a policy came from.
 func TestHashSeesEveryKey(t *testing.T) {
 	var walk func(t reflect.Type, path string) []string
 	walk = func(typ reflect.Type, path string) (out []string) {

@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/runtime/spec/credential"
 )
 
-// TestAgain: a policy that is read again is what it was for the same jail, but that a container's list narrows whatever the file says.
+// TestAgain: a policy that is read again is what it was for the same jail, but that a container's list narrows whatever the file states.
 func TestAgain(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: a policy is root's")

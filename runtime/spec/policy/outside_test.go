@@ -44,7 +44,7 @@ func TestNetworkPublish(t *testing.T) {
 	}
 }
 
-// TestNetworkPublishEngine: the engine's ports are published as policy has them, unless a container says less.
+// TestNetworkPublishEngine: the engine's ports are published as policy has them, unless a container states less.
 func TestNetworkPublishEngine(t *testing.T) {
 	p, err := Parse([]byte("[network]\nmode = \"names\"\npublish = [\"8000-8999\", \"engine:3000-3999\"]"), "x", "")
 	if err != nil {

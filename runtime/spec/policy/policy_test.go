@@ -283,7 +283,7 @@ func TestBadValues(t *testing.T) {
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "/etc/f") {
-			t.Errorf("%s: says %v, not %q", c.text, err, c.says)
+			t.Errorf("%s: states %v, not %q", c.text, err, c.says)
 		} else if strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "struct") {
 			t.Errorf("%s: not a clear line: %v", c.text, err)
 		}
@@ -327,7 +327,7 @@ func TestLoadMissing(t *testing.T) {
 	}
 }
 
-// TestHostWide: programs for all jails of a host get what the file and each of its profiles say.
+// TestHostWide: programs for all jails of a host get what the file and each of its profiles state.
 func TestHostWide(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: a policy is root's")
@@ -464,7 +464,7 @@ func TestLoadTrust(t *testing.T) {
 			case c.says == "" && (err != nil || p.Limits.Pids != 5):
 				t.Errorf("not read: %v", err)
 			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
-				t.Errorf("says %v, not %q", err, c.says)
+				t.Errorf("states %v, not %q", err, c.says)
 			}
 		})
 	}
@@ -515,7 +515,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestPassthroughOnlyInProfile: what hardens nothing needs a profile that says
+// TestPassthroughOnlyInProfile: what hardens nothing needs a profile that states
 // so, and is listed.
 func TestPassthroughOnlyInProfile(t *testing.T) {
 	for _, profile := range []string{"", "p"} {
@@ -543,7 +543,7 @@ func TestPassthroughOnlyInProfile(t *testing.T) {
 	}
 }
 
-// The profiles net and debug need no file, and what a file says of them goes on top.
+// The profiles net and debug need no file, and what a file states of them goes on top.
 func TestBuiltinProfile(t *testing.T) {
 	load := func(text, profile string) Policy {
 		t.Helper()
@@ -595,7 +595,7 @@ func TestBuiltinProfile(t *testing.T) {
 		}
 	}
 	if _, err := Parse([]byte("network.mode = \"\""), "config.toml", ""); err == nil {
-		t.Error("a file says no mode")
+		t.Error("a file states no mode")
 	}
 	debug := load("", "debug")
 	want = Default()
@@ -684,7 +684,7 @@ func TestNetworkAllow(t *testing.T) {
 	if err != nil || slices.Contains(g.Network.Allow, "@github") || len(g.Network.Allow) < 3 {
 		t.Errorf("%v, %v", g.Network.Allow, err)
 	}
-	// Where the network is another it says nothing.
+	// Where the network is another it states nothing.
 	d := Default()
 	if got, ignored := d.Tighten(map[string]string{AnnotationPrefix + "network.allow": "pkg.example.net"}); len(ignored) != 1 || got.Network.Mode != NetworkNone {
 		t.Errorf("in mode none: %v, %+v", ignored, got.Network)

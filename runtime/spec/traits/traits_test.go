@@ -33,7 +33,7 @@ func TestSandboxes(t *testing.T) {
 		}
 		for name, place := range tr.Boundary.Other {
 			if place == Void && tr.Boundary.Instead[name] == "" {
-				t.Errorf("%s: %s is void, and nothing is said to stand in its place", n, name)
+				t.Errorf("%s: %s is void, and nothing is stated to stand in its place", n, name)
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func TestSandboxes(t *testing.T) {
 	}
 }
 
-// TestBoundary: each protection is said to be where the table has it.
+// TestBoundary: each protection is stated to be where the table has it.
 func TestBoundary(t *testing.T) {
 	b := Boundary{Place: Guest, Other: map[string]Place{"seccomp": Void, "memory": Host, "clocks": Guest}}
 	for name, want := range map[string]Place{"seccomp": Void, "memory": Host, "clocks": Guest, "masked paths": Guest} {

@@ -115,7 +115,7 @@ func kernelFiles(s *Subject) error {
 	return none("these give way", slices.Sorted(maps.Keys(broke)))
 }
 
-// Files that tell of the machine, and files that change it.
+// Files that reveal the machine, and files that change it.
 var (
 	maskedPaths   = []string{"/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats", "/sys/firmware/acpi/tables/DSDT"}
 	readOnlyPaths = []string{"/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/proc/irq/default_smp_affinity"}

@@ -61,7 +61,7 @@ func receipted(s *Subject) error {
 		return err
 	}
 	if d := got.Teardown; !d.Done || len(d.Gone) == 0 || len(d.Remains) > 0 {
-		return fmt.Errorf("of the end it says %s", r)
+		return fmt.Errorf("of the end it states %s", r)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ const (
 	network      = "no network interface up but lo"
 )
 
-// aspects are what makes a process jailed, whatever it was started with: by the engine's run, by its exec, as any user. Each function says
+// aspects are what makes a process jailed, whatever it was started with: by the engine's run, by its exec, as any user. Each function states
 // what is wrong, or nil.
 var aspects = []struct {
 	name  string
@@ -178,7 +178,7 @@ func Identity(t testing.TB, answer string) engine.Who {
 	t.Helper()
 	var w engine.Who
 	if err := json.Unmarshal([]byte(answer), &w); err != nil {
-		t.Fatalf("the probe said no JSON: %v\n%s", err, answer)
+		t.Fatalf("the probe printed no JSON: %v\n%s", err, answer)
 	}
 	return w
 }

@@ -101,17 +101,17 @@ func (s *Subject) Execed() (engine.Who, error) {
 	return *s.exec, nil
 }
 
-// ErrNoAnswer is the error of a promise whose question was not answered: a command did not start, say. It shows nothing of the protection.
+// ErrNoAnswer is the error of a promise whose question was not answered: a command did not start, for example. It shows nothing of the protection.
 var ErrNoAnswer = errors.New("no answer")
 
-// answer decodes what the probe said.
+// answer decodes what the probe printed.
 func answer[A any](r engine.Result) (A, error) {
 	var a A
 	if r.Code != 0 {
 		return a, fmt.Errorf("%w: %s", ErrNoAnswer, r)
 	}
 	if err := json.Unmarshal([]byte(r.Stdout), &a); err != nil {
-		return a, fmt.Errorf("%w, the probe said no JSON: %w: %s", ErrNoAnswer, err, r)
+		return a, fmt.Errorf("%w, the probe printed no JSON: %w: %s", ErrNoAnswer, err, r)
 	}
 	return a, nil
 }

@@ -102,7 +102,7 @@ func (p *Place) await(rows []Row) [][]Denial {
 	return journals
 }
 
-// Parse reads what `agentjail denied --json` says of a jail.
+// Parse reads what `agentjail denied --json` states of a jail.
 func Parse(t testing.TB, r engine.Result) []Denial {
 	t.Helper()
 	var got struct{ Denied []Denial }

@@ -41,7 +41,7 @@ type Row struct {
 	// Pod requests the configuration over CRI, and Manifest are lines of a pod's spec, or of its container's, that have a kubelet do so.
 	Pod                 func(*runtimeapi.PodSandboxConfig, *runtimeapi.ContainerConfig)
 	Manifest, Container string
-	// Lacks says of a driver why it cannot be requested this.
+	// Lacks states of a driver why it cannot be asked this.
 	Lacks map[Driver]string
 	// Kind and What are the event's, and Rule and Remedy are in what is shown.
 	Kind, What, Rule, Remedy string
@@ -64,7 +64,7 @@ func Of(d Driver) (out []Row) {
 	return out
 }
 
-// Wanting reports which rows say of a driver neither how it is asked nor why it cannot be.
+// Wanting reports which rows state of a driver neither how it is asked nor why it cannot be.
 func Wanting(d Driver) (names []string) {
 	for _, r := range Of(d) {
 		asked := r.Probe != "" || r.Sh != "" || r.Pids != 0 || r.Memory != 0 || d == CommandLine || d == Containerd

@@ -22,7 +22,7 @@ func agentjail(t *testing.T, args ...string) engine.Result {
 	return engine.Run(t, "/usr/local/bin/agentjail", args...)
 }
 
-// TestReset: a view that a jail has when the machine is reset is incomplete: it is read and applied, which each command says, and no jail
+// TestReset: a view that a jail has when the machine is reset is incomplete: it is read and applied, which each command states, and no jail
 // goes on in it. Nothing of it is mounted.
 func TestReset(t *testing.T) {
 	if os.Getenv("AGENTJAIL_VM") == "" {

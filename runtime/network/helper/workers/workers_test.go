@@ -43,7 +43,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestService: the collector's service has the bounds that the list says.
+// TestService: the collector's service has the bounds that the list states.
 func TestService(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "hack/systemd/agentjail-journal.service"))
 	if err != nil {

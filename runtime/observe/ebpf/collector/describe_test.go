@@ -37,7 +37,7 @@ func TestDescribeRefused(t *testing.T) {
 			t.Errorf("%v: %+v, decided by %q; want %s", c.in.Hook, e, e.Decided(), c.want)
 		}
 		if c.in.Text != "" && e.Name != c.in.Text {
-			t.Errorf("%s: %+v does not say of what", c.want, e)
+			t.Errorf("%s: %+v does not state of what", c.want, e)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestOf(t *testing.T) {
 		{ebpf.Event{Pid: 1, Mounts: 11}, true, false},
 		{ebpf.Event{Pid: 1, Mounts: 12}, false, true},
 		{ebpf.Event{Pid: 1 << 30, Mounts: 12}, false, true},
-		{ebpf.Event{Pid: uint32(os.Getpid()), Mounts: 13}, false, true}, // as the parents say
+		{ebpf.Event{Pid: uint32(os.Getpid()), Mounts: 13}, false, true}, // as the parents state
 		{ebpf.Event{Pid: uint32(os.Getpid())}, false, true},
 	} {
 		if p, m := belongsTo(&row.event, pause, all), belongsTo(&row.event, main, all); p != row.pause || m != row.main {

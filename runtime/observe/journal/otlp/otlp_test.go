@@ -105,7 +105,7 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestLost: events that a collector refuses are counted, and told to it once it takes some again; an outage is told of once.
+// TestLost: events that a collector refuses are counted, and told to it once it takes some again; an outage is reported once.
 func TestLost(t *testing.T) {
 	s := serve(t)
 	s.status = http.StatusBadRequest // which is not tried again
@@ -129,7 +129,7 @@ func TestLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(s.records) != 2 || s.records[0].EventName != "agentjail.journal.lost" || len(told) != 0 {
-		t.Errorf("%d more were told of: %v", len(told), s.records)
+		t.Errorf("%d more were reported: %v", len(told), s.records)
 	}
 	s.status = http.StatusBadRequest
 	if sink, err = New(t.Context(), s.URL, func(error) {}); err != nil {
@@ -139,7 +139,7 @@ func TestLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := sink.Close(); err == nil || !strings.Contains(err.Error(), "1 events were not taken") {
-		t.Errorf("closing says %v", err)
+		t.Errorf("closing states %v", err)
 	}
 }
 

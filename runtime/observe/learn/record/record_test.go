@@ -42,7 +42,7 @@ func TestRecord(t *testing.T) {
 	if before, _, err := r.Read(jail); err != nil {
 		t.Fatal(err)
 	} else if slices.ContainsFunc(before, func(s Seen) bool { return s.Number == unix.SYS_GETDENTS64 }) {
-		t.Error("a directory was read before it was asked for")
+		t.Error("a directory was read before it was requested")
 	}
 	in.Close()
 	if err := cmd.Wait(); err != nil {

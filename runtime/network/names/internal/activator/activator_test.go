@@ -233,7 +233,7 @@ func TestActivates(t *testing.T) {
 	const uid = 4711
 	a := start(t, uid, t.TempDir())
 	if string(a.said) != child.Ready {
-		t.Fatalf("it said %q", a.said)
+		t.Fatalf("it printed %q", a.said)
 	}
 	for key, want := range map[string]string{
 		"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2", "Uid": "4711 4711 4711 4711", "Gid": "4711 4711 4711 4711",
@@ -299,7 +299,7 @@ func TestEnds(t *testing.T) {
 func TestFails(t *testing.T) {
 	a := start(t, 4711, os.DevNull)
 	if want := fmt.Sprintf("fchdir: errno %d\n", unix.ENOTDIR); string(a.said) != want {
-		t.Errorf("it said %q, not %q", a.said, want)
+		t.Errorf("it printed %q, not %q", a.said, want)
 	}
 	var e *exec.ExitError
 	if err := a.cmd.Wait(); !errors.As(err, &e) || e.ExitCode() != 1 {
