@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
@@ -117,11 +118,19 @@ func sourceOf(p *pass, i int, m *specs.Mount) *bindsource.Fact {
 	return nil
 }
 
+// systemdGroups is systemd's own hierarchy of control groups, version 1. Podman mounts it where a
+// container's first process is, or is said to be, systemd (podman-run(1), "--systemd").
+const systemdGroups = "/sys/fs/cgroup/systemd"
+
 // mayMount refuses a destination that is reserved for the jail and a source that is not allowed
 // in jails. nameTable marks one of the host's name tables.
 func mayMount(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, nameTable bool) bool {
 	if why := plan.Reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
-		p.addRefusal(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
+		refused := refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination)
+		if pathname.Within(path.Clean(m.Destination), systemdGroups) {
+			refused = refused.WithRemedy("podman run --systemd=false, with the program itself as the command: systemd does not run in a jail")
+		}
+		p.addRefusal(refused)
 		return false
 	}
 	if why := bindsource.Refusal(*f, readOnly, p.pol.Binds); why != nil && !nameTable {

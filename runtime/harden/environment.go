@@ -54,12 +54,31 @@ func leaksFail(other string) func(*pass, *specs.Process) bool {
 	}
 }
 
-// environment sets the defaults.
+// passed are the variables that count and name the descriptors that a process gets from the third
+// on (sd_listen_fds(3)).
+var passed = []string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"}
+
+// withoutPassed drops the variables of descriptors. A jail's process gets only the standard ones,
+// and a program that relies on the variables would fail on descriptors that are not open. Podman
+// sets them where it was started with a socket.
+func withoutPassed(p *pass, pr *specs.Process) {
+	for _, name := range passed {
+		v, has := lookUp(pr.Env, name)
+		if !has {
+			continue
+		}
+		pr.Env = slices.DeleteFunc(slices.Clone(pr.Env), func(e string) bool { return strings.HasPrefix(e, name+"=") })
+		p.change(rings.Access, report.Dropped, "process.env["+name+"]", v, "", "a jail gets no descriptors of the host's")
+	}
+}
+
+// environment drops variables that are not true of a jail, and sets the defaults.
 func environment(p *pass) {
+	pr := p.spec.Process
+	withoutPassed(p, pr)
 	if !p.pol.Process.Environment {
 		return
 	}
-	pr := p.spec.Process
 	for _, v := range variables {
 		if _, has := lookUp(pr.Env, v.name); has || !v.applies(p, pr) {
 			continue

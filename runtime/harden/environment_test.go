@@ -57,3 +57,28 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// TestEnvironmentPassed: no variable counts descriptors that a jail does not get (sd_listen_fds(3)), at create and exec.
+func TestEnvironmentPassed(t *testing.T) {
+	s := with(func(s *specs.Spec) {
+		s.Process.Env = []string{"A=1", "LISTEN_FDS=1", "LISTEN_PID=1", "LISTEN_FDNAMES=web", "LISTEN_FDS=2", "LISTEN_FDSX=1"}
+	})
+	pol := policy.Default()
+	pol.Process.Environment = false
+	res, rep, err := Harden(s, pol, testFacts(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	further, _, err := Process(s.Process, pol, testFacts(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, got := range map[string][]string{"create": res.Spec.Process.Env, "exec": further.Env} {
+		if want := []string{"A=1", "LISTEN_FDSX=1"}; !slices.Equal(got, want) {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+	if found := find(rep, report.Dropped, "process.env[*"); len(found) != 3 {
+		t.Errorf("in the report: %v", found)
+	}
+}

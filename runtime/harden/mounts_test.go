@@ -351,6 +351,11 @@ func TestSys(t *testing.T) {
 	f := testFacts(s)
 	f.Sources = []*bindsource.Fact{2: {Path: "/sys/devices/system/cpu", Kind: bindsource.Dir}}
 	contain(t, "the host's processors", refused(t, s, policy.Default(), f), "only the jail's own kernel file system")
+	const groups = "/sys/fs/cgroup/systemd"
+	s = mount(specs.Mount{Destination: groups, Type: "bind", Source: groups, Options: []string{"bind"}})
+	f = testFacts(s)
+	f.Sources = []*bindsource.Fact{2: {Path: groups, Kind: bindsource.Dir}}
+	contain(t, "systemd's control groups", refused(t, s, policy.Default(), f), "(remedy: podman run --systemd=false")
 	pol := policy.Default()
 	pol.Limits.Mounts = 3
 	s = mount(specs.Mount{Destination: "/sys", Type: "sysfs"})

@@ -52,6 +52,34 @@ func TestEnginesFilesWritable(t *testing.T) {
 	}
 }
 
+// TestDescriptorsCounted: where podman was started with a socket (systemd.socket(5)), which no jail gets, no variable counts it.
+func TestDescriptorsCounted(t *testing.T) {
+	p := root(t)
+	script := "LISTEN_FDS=1 LISTEN_PID=$$ LISTEN_FDNAMES=web exec podman run --rm --network=none " + engine.Busybox + " sh -c 'env | grep LISTEN_; ls /proc/self/fd' 3</dev/null"
+	r := p.Run(nil, "sh", "-c", script)
+	if r.Code != 0 || r.Stdout != "0\n1\n2\n3\n" { // ls opens the last
+		t.Error(r)
+	}
+}
+
+// TestSystemd: an image that starts systemd does not start, and the remedy is Podman's own option.
+func TestSystemd(t *testing.T) {
+	p := root(t)
+	if r := p.Run(nil, "test", "-e", "/sys/fs/cgroup/cgroup.controllers"); r.Code == 0 {
+		t.Skip("of control groups version 2, Podman mounts no hierarchy of systemd's")
+	}
+	// A machine that systemd started has the hierarchy.
+	if r := p.Run(nil, "mkdir", "/sys/fs/cgroup/systemd"); r.Code == 0 {
+		t.Cleanup(func() { p.Run(nil, "rmdir", "/sys/fs/cgroup/systemd") })
+	}
+	args := []string{"run", "--rm", "--network=none"}
+	r := p.Podman(append(args, "--systemd=always", engine.Busybox, "true")...)
+	if r.Code == 0 || !strings.Contains(r.Stderr, "mount of /sys/fs/cgroup/systemd at /sys/fs/cgroup/systemd: refused") || !strings.Contains(r.Stderr, "podman run --systemd=false") {
+		t.Error(r)
+	}
+	p.Must(append(args, "--systemd=false", engine.Busybox, "true")...)
+}
+
 // TestRunrootElsewhere: podman's files for a container are recognised wherever its runroot is.
 func TestRunrootElsewhere(t *testing.T) {
 	p := root(t)

@@ -44,6 +44,12 @@ func TestRun(t *testing.T) {
 		} else {
 			hardened(t, r.Stdout)
 		}
+		// ctr names no host: the jail's is not the machine's.
+		id = newID()
+		r = engine.Heard(engine.Silent, func() engine.Result { return c.Ctr(runArgs(id, "--rm", "--", "uname", "-n")...) })
+		if name := strings.TrimSpace(r.Stdout); name != id {
+			t.Errorf("the host's name in the jail %s: %s", id, r)
+		}
 		gone(t, c)
 	})
 }
