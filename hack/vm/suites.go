@@ -82,7 +82,7 @@ var suites = []suite{
 		name: "systemd", what: "control groups that systemd makes",
 		on: []string{"engines"},
 		steps: []step{{
-			name: "systemd", pkg: "hack/vm/inside", limit: 12 * time.Minute, under: "under-systemd", only: []string{"TestSystemdDriver"},
+			name: "systemd", pkg: "hack/vm/inside", limit: 20 * time.Minute, under: "under-systemd", only: []string{"TestSystemdDriver", "TestSystemdInstalled"},
 			left: "they test other things, and run in the suite inside",
 		}},
 	},

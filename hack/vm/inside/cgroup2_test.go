@@ -16,11 +16,16 @@ import (
 // group is a container's control group on the machine.
 func group(t testing.TB, id string) string {
 	t.Helper()
-	pid := docker(t, "inspect", "-f", "{{.State.Pid}}", id)
+	return groupOf(t, docker(t, "inspect", "-f", "{{.State.Pid}}", id))
+}
+
+// groupOf is a process's control group on the machine.
+func groupOf(t testing.TB, pid string) string {
+	t.Helper()
 	line := read(t, "/proc/"+pid+"/cgroup")
 	path, ok := strings.CutPrefix(line, "0::")
 	if !ok || strings.Contains(path, "\n") || path == "/" {
-		t.Fatalf("control groups of %s: %q", id, line)
+		t.Fatalf("control groups of process %s: %q", pid, line)
 	}
 	return filepath.Join("/sys/fs/cgroup", path)
 }

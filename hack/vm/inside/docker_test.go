@@ -1,8 +1,8 @@
 package inside
 
 import (
-	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -93,25 +93,8 @@ func TestAnnotation(t *testing.T) {
 // another program.
 func TestImageStore(t *testing.T) {
 	need(t, "apparmor")
-	dir := t.TempDir()
-	socket := "unix://" + dir + "/docker.sock"
-	config := filepath.Join(dir, "daemon.json")
-	text := `{"features":{"containerd-snapshotter":true},"runtimes":{"agentjail":{"path":"/usr/local/bin/agentjail"}},"exec-opts":["native.cgroupdriver=cgroupfs"]}`
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	store := "/var/lib/docker-image-store"
-	// In a network namespace of its own: without a bridge, it would take the other Docker's away.
-	daemon := start(t, "unshare", "--net", "dockerd", "--config-file", config, "--host", socket, "--data-root", store, "--exec-root", dir+"/run",
-		"--pidfile", dir+"/pid", "--containerd", "/run/containerd/containerd.sock", "--containerd-namespace", "image-store",
-		"--bridge=none", "--iptables=false")
-	d := func(args ...string) string { t.Helper(); return docker(t, append([]string{"-H", socket}, args...)...) }
-	if !env.Poll(commandWait, func() bool { return run(t, "docker", "-H", socket, "version").code == 0 }) {
-		t.Fatalf("the second dockerd does not answer: %s", read(t, daemon))
-	}
-	archive := filepath.Join(dir, "image.tar")
-	docker(t, "save", "-o", archive, image)
-	d("load", "-i", archive)
+	second := secondDocker(t, "image-store", `{"features":{"containerd-snapshotter":true},"runtimes":{"agentjail":{"path":"/usr/local/bin/agentjail"}},"exec-opts":["native.cgroupdriver=cgroupfs"]}`)
+	d := func(args ...string) string { t.Helper(); return docker(t, second.args(args...)...) }
 	if out := d("info", "-f", "{{.DriverStatus}}"); !strings.Contains(out, "io.containerd.snapshotter.v1") {
 		t.Fatalf("this dockerd has no containerd image store: %s", out)
 	}
@@ -120,37 +103,115 @@ func TestImageStore(t *testing.T) {
 		got := d("run", "--rm", "--network=none", "--runtime="+runtime, image, "sh", "-c", "stat -c '%u %a' /etc/image-secret; echo more >>/etc/passwd && echo written; df -k / | tail -n 1 | tr -s ' ' | cut -d' ' -f2")
 		eq(t, runtime+": root", got, "0 600\nwritten\n1048576")
 	}
-	eq(t, "the image, afterwards", run(t, "docker", "-H", socket, "run", "--rm", "--network=none", "--runtime=runc", image, "grep", "-c", "more", "/etc/passwd").out, "0")
-	if text := read(t, "/proc/self/mountinfo"); strings.Contains(text, store+"/rootfs/") {
+	eq(t, "the image, afterwards", run(t, append([]string{"docker"}, second.args("run", "--rm", "--network=none", "--runtime=runc", image, "grep", "-c", "more", "/etc/passwd")...)...).out, "0")
+	if text := read(t, "/proc/self/mountinfo"); strings.Contains(text, second.store+"/rootfs/") {
 		t.Error("root file systems stay mounted")
 	}
 }
 
-// start starts a daemon, ends it with the test, and returns the path of its log.
-func start(t *testing.T, args ...string) (log string) {
+// A dockerd is a second Docker, over the machine's containerd.
+type dockerd struct {
+	config, pidfile, socket, store string
+	command                        []string
+	process                        *exec.Cmd
+}
+
+// secondDocker starts a dockerd with that configuration file, whose images and containers are in
+// directories and a containerd namespace of that name, loads the image, and ends it with the test.
+func secondDocker(t *testing.T, name, config string) *dockerd {
 	t.Helper()
-	f, err := os.CreateTemp(t.TempDir(), "log-")
+	dir := t.TempDir()
+	d := &dockerd{config: filepath.Join(dir, "daemon.json"), pidfile: filepath.Join(dir, "pid"), socket: filepath.Join(dir, "docker.sock"), store: "/var/lib/docker-" + name}
+	if err := os.WriteFile(d.config, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// In a network namespace of its own: without a bridge, it would take the other Docker's away.
+	d.command = []string{
+		"unshare", "--net", "dockerd", "--config-file", d.config, "--host", "unix://" + d.socket, "--data-root", d.store, "--exec-root", dir + "/run",
+		"--pidfile", d.pidfile, "--containerd", "/run/containerd/containerd.sock", "--containerd-namespace", name, "--bridge=none", "--iptables=false",
+	}
+	d.up(t)
+	t.Cleanup(func() { d.down(t) })
+	archive := filepath.Join(dir, "image.tar")
+	docker(t, "save", "-o", archive, image)
+	docker(t, d.args("load", "-i", archive)...)
+	return d
+}
+
+// args are the arguments of a docker command of this Docker's.
+func (d *dockerd) args(args ...string) []string {
+	return append([]string{"-H", "unix://" + d.socket}, args...)
+}
+
+// up starts the daemon and waits until it answers.
+func (d *dockerd) up(t *testing.T) {
+	t.Helper()
+	log, err := os.CreateTemp(t.TempDir(), "log-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	cmd := command(args...)
-	cmd.Stdout, cmd.Stderr = f, f
-	if err := cmd.Start(); err != nil {
+	defer log.Close()
+	d.process = command(d.command...)
+	d.process.Stdout, d.process.Stderr = log, log
+	if err := d.process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		if err := cmd.Wait(); err != nil {
-			t.Logf("%s: %v", args[0], err)
-		}
-	})
-	return f.Name()
+	if !env.Poll(commandWait, func() bool { return run(t, append([]string{"docker"}, d.args("version")...)...).code == 0 }) {
+		d.down(t)
+		t.Fatalf("the second dockerd does not answer: %s", read(t, log.Name()))
+	}
+}
+
+// down ends the daemon.
+func (d *dockerd) down(t *testing.T) {
+	_ = d.process.Process.Signal(os.Interrupt)
+	if err := d.process.Wait(); err != nil {
+		t.Logf("the second dockerd: %v", err)
+	}
 }
 
 // TestSystemdDriver: where systemd makes the control groups, a jail's are a scope with policy's
 // limits, through the command line and through the shim, and nothing is left of it.
 func TestSystemdDriver(t *testing.T) {
+	needSystemd(t)
+	for _, runtime := range append(runtimes, shims[0]) {
+		t.Run(runtime, func(t *testing.T) {
+			inScope(t, runtime, func(args ...string) string { t.Helper(); return docker(t, args...) })
+		})
+	}
+}
+
+// TestSystemdInstalled: what install docker registers is the shim, whose jails are scopes of
+// systemd's, outlive the daemon (live-restore), and are its containers again afterwards.
+func TestSystemdInstalled(t *testing.T) {
+	needSystemd(t)
+	second := secondDocker(t, "installed", `{"live-restore":true,"exec-opts":["native.cgroupdriver=systemd"]}`)
+	d := func(args ...string) string { t.Helper(); return docker(t, second.args(args...)...) }
+	must(t, "agentjail", "install", "docker", "--daemon-config", second.config, "--pidfile", second.pidfile, "--socket", second.socket)
+	eq(t, "driver", d("info", "-f", "{{.CgroupDriver}} {{.CgroupVersion}} {{.LiveRestoreEnabled}}"), "systemd 2 true")
+	inScope(t, "agentjail", d)
+
+	id := d("run", "-d", "--network=none", "--runtime=agentjail", "--pids-limit", "77", image, "sleep", "3600")
+	pid := d("inspect", "-f", "{{.State.Pid}}", id)
+	if exe, _ := os.Readlink("/proc/" + parentOf(t, pid) + "/exe"); filepath.Base(exe) != "containerd-shim-agentjail-v2" {
+		t.Errorf("the jail's parent is %q", exe)
+	}
+	second.down(t)
+	second.up(t)
+	eq(t, "after a restart of the daemon", d("inspect", "-f", "{{.State.Running}} {{.State.Pid}}", id), "true "+pid)
+	isJail(t, "exec after a restart of the daemon", d("exec", id, "probe", "identity"))
+	scope := scopeOf(id)
+	d("update", "--pids-limit", "66", id)
+	eq(t, "pids.max after a restart of the daemon", read(t, scope+"/pids.max"), "66")
+	d("rm", "-f", id)
+	if _, err := os.Stat(scope); err == nil {
+		t.Error("its group stays")
+	}
+}
+
+// needSystemd skips a test where systemd does not make the control groups.
+func needSystemd(t *testing.T) {
+	t.Helper()
 	if os.Getenv(vmEnv) == "" {
 		t.Skip("only in the virtual machine (make test-vm)")
 	}
@@ -158,26 +219,29 @@ func TestSystemdDriver(t *testing.T) {
 		t.Skip("is run where systemd makes the control groups (guest/under-systemd)")
 	}
 	need(t, "apparmor")
-	for _, runtime := range append(runtimes, shims[0]) {
-		t.Run(runtime, func(t *testing.T) {
-			id := docker(t, "run", "-d", "--network=none", "--runtime="+runtime, "-m", "64m", "--pids-limit", "77", image, "sleep", "3600")
-			defer run(t, "docker", "rm", "-f", id)
-			scope := fmt.Sprintf("/sys/fs/cgroup/system.slice/docker-%s.scope", id)
-			g := group(t, id)
-			if g != scope && g != scope+"/container" { // crun makes the latter
-				t.Errorf("its group is %s", g)
-			}
-			eq(t, "memory.max", read(t, scope+"/memory.max"), "67108864")
-			eq(t, "pids.max", read(t, scope+"/pids.max"), "77")
-			eq(t, "memory.swap.max", read(t, g+"/memory.swap.max"), "0")
-			eq(t, "systemd knows it", must(t, "systemctl", "show", "-p", "ActiveState", "--value", "docker-"+id+".scope"), "active")
-			isJail(t, "exec", docker(t, "exec", id, "probe", "identity"))
-			docker(t, "update", "--pids-limit", "66", id)
-			eq(t, "pids.max after update", read(t, scope+"/pids.max"), "66")
-			docker(t, "rm", "-f", id)
-			if _, err := os.Stat(scope); err == nil {
-				t.Error("its group stays")
-			}
-		})
+}
+
+// scopeOf is the control group that systemd makes for a container of Docker's.
+func scopeOf(id string) string { return "/sys/fs/cgroup/system.slice/docker-" + id + ".scope" }
+
+// inScope makes a jail with d, which runs docker, and tests its control group.
+func inScope(t *testing.T, runtime string, d func(args ...string) string) {
+	t.Helper()
+	id := d("run", "-d", "--network=none", "--runtime="+runtime, "-m", "64m", "--pids-limit", "77", image, "sleep", "3600")
+	scope := scopeOf(id)
+	g := groupOf(t, d("inspect", "-f", "{{.State.Pid}}", id))
+	if g != scope && g != scope+"/container" { // crun makes the latter
+		t.Errorf("its group is %s", g)
+	}
+	eq(t, "memory.max", read(t, scope+"/memory.max"), "67108864")
+	eq(t, "pids.max", read(t, scope+"/pids.max"), "77")
+	eq(t, "memory.swap.max", read(t, g+"/memory.swap.max"), "0")
+	eq(t, "systemd knows it", must(t, "systemctl", "show", "-p", "ActiveState", "--value", "docker-"+id+".scope"), "active")
+	isJail(t, "exec", d("exec", id, "probe", "identity"))
+	d("update", "--pids-limit", "66", id)
+	eq(t, "pids.max after update", read(t, scope+"/pids.max"), "66")
+	d("rm", "-f", id)
+	if _, err := os.Stat(scope); err == nil {
+		t.Error("its group stays")
 	}
 }
