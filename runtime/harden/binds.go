@@ -119,7 +119,7 @@ func sourceOf(p *pass, i int, m *specs.Mount) *bindsource.Fact {
 }
 
 // systemdGroups is systemd's own hierarchy of control groups, version 1. Podman mounts it where a
-// container's first process is, or is said to be, systemd (podman-run(1), "--systemd").
+// container's first process is systemd, or is treated as such (podman-run(1), "--systemd").
 const systemdGroups = "/sys/fs/cgroup/systemd"
 
 // mayMount refuses a destination that is reserved for the jail and a source that is not allowed

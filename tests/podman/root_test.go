@@ -231,6 +231,35 @@ func TestPod(t *testing.T) {
 	eq(t, "after a restart of the pod", sh(p, "client", "echo here"), "here")
 }
 
+// TestPodDirectory: a directory of a user's, mounted by whom runs the pod, is the pod's to write to. What Kubernetes' authors of
+// pods choose is not (tests/cri, TestHostPath).
+func TestPodDirectory(t *testing.T) {
+	p := root(t)
+	dir, err := os.MkdirTemp("/var/tmp", "agentjail-pod-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chown(dir, 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	p.Must("pod", "create", "--name", "works", "--network=none")
+	t.Cleanup(func() { p.Remove("pod", "rm", "-f", "-t", "0", "--ignore", "works") })
+	p.Must("run", "--rm", "--pod", "works", "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo ran >/work/run")
+	manifest := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: played}\nspec:\n  restartPolicy: Never\n  containers:\n  - {name: c, image: %s, imagePullPolicy: Never, command: [sh, -c, echo played >/work/play], volumeMounts: [{name: w, mountPath: /work}]}\n  volumes: [{name: w, hostPath: {path: %s, type: Directory}}]\n", engine.Busybox, dir)
+	if r := p.Run(strings.NewReader(manifest), "podman", "play", "kube", "--network=none", "-"); r.Code != 0 {
+		t.Fatal(r)
+	}
+	t.Cleanup(func() { p.Remove("pod", "rm", "-f", "-t", "0", "--ignore", "played") })
+	p.Must("wait", "played-c")
+	for name, want := range map[string]string{"run": "ran\n", "play": "played\n"} {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); string(b) != want {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+		eq(t, "the owner of "+name, owner(t, filepath.Join(dir, name)), "1000:1000")
+	}
+}
+
 func TestVolumes(t *testing.T) {
 	p := root(t)
 	dir := shared(t, p, 1000)

@@ -52,17 +52,19 @@ func PodUID(s *specs.Spec) string {
 	return uid
 }
 
-// criAnnotations are the annotations that CRI runtimes put on every container of a pod: its kind
-// or its sandbox. On another container, such an annotation only makes the checks stricter.
+// criAnnotations are the annotations that CRI runtimes put on every container of a pod. CRI-O adds
+// the pod's own afterwards, whose author may so change a value, and remove none. On another
+// container, such an annotation only makes the checks stricter. Podman's containers of a pod have
+// CRI-O's kind and sandbox, and not these: who calls Podman chooses their mounts.
 var criAnnotations = []string{
 	"io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id", // containerd
-	"io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID", // CRI-O
+	"io.kubernetes.cri-o.ContainerID", "io.kubernetes.cri-o.Metadata", // CRI-O
 }
 
 // OfPod reports whether a container belongs to a Kubernetes pod. The pod's author chose its
 // mounts.
 func OfPod(s *specs.Spec) bool {
-	return PodUID(s) != "" || slices.ContainsFunc(criAnnotations, func(name string) bool { return s.Annotations[name] != "" })
+	return PodUID(s) != "" || slices.ContainsFunc(criAnnotations, func(name string) bool { _, has := s.Annotations[name]; return has })
 }
 
 // isPodUID takes UUIDs, and the 32 digits that static pods have.

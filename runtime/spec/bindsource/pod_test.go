@@ -148,3 +148,26 @@ func TestOpenPodVolume(t *testing.T) {
 		t.Errorf("%+v", s.Fact)
 	}
 }
+
+// TestOfPod: a pod's author cannot hide that a container is a pod's, and Podman's pods are none of Kubernetes'.
+func TestOfPod(t *testing.T) {
+	const group = "/kubepods/besteffort/pod8b4c2f0e-6f0a-4d5e-9a51-0123456789ab/x"
+	for name, c := range map[string]struct {
+		group       string
+		annotations map[string]string
+		want        bool
+	}{
+		"containerd":                    {"", map[string]string{"io.kubernetes.cri.container-type": "container"}, true},
+		"containerd, by the group":      {group, nil, true},
+		"CRI-O":                         {"", map[string]string{"io.kubernetes.cri-o.ContainerID": "a", "io.kubernetes.cri-o.Metadata": "{}"}, true},
+		"CRI-O, values of the author's": {"", map[string]string{"io.kubernetes.cri-o.ContainerID": "", "io.kubernetes.cri-o.Metadata": "", "io.container.manager": "libpod"}, true},
+		"Podman": {"/libpod_parent/libpod-a", map[string]string{
+			"io.container.manager": "libpod", "io.kubernetes.cri-o.ContainerType": "container", "io.kubernetes.cri-o.SandboxID": "b", "io.kubernetes.cri-o.TTY": "false",
+		}, false},
+		"nothing": {"", nil, false},
+	} {
+		if got := OfPod(&specs.Spec{Annotations: c.annotations, Linux: &specs.Linux{CgroupsPath: c.group}}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
