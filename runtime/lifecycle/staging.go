@@ -30,7 +30,7 @@ func (a *attempt) openUserNS() (err error) {
 // mount namespace, which ends with the thread.
 func (a *attempt) stageRoot() error {
 	r, in, j, spec := a.rt, a.in, a.j, a.spec
-	if err := leastLimits(&j.Policy, spec.Linux.Resources); err != nil {
+	if err := leastLimits(&j.Policy, spec.Linux.Resources, j.Stays); err != nil {
 		return err
 	}
 	machine := procfiles.ReadHost()

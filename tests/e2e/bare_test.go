@@ -138,3 +138,25 @@ func TestKeptOptions(t *testing.T) {
 	has(t, "sysctls", out, "\n0\n0\t65535\n")
 	has(t, "log", errOut, "hooks.poststop: /bin/true dropped")
 }
+
+// TestLeastPids: the least number of processes with which a jail starts does start one, each time, and one less is refused
+// (moby, TestRunPIDsLimit).
+func TestLeastPids(t *testing.T) {
+	b, c := bare(t, "e2e-least")
+	b.Spec.Process.Args = []string{"true"}
+	run := func(limit int64) (string, error) {
+		b.Spec.Linux.Resources = &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: &limit}}
+		_, errOut, err := b.Call(t, c, "run", "--bundle", b.Dir, "e2e-least")
+		return errOut, err
+	}
+	for range 5 {
+		if errOut, err := run(5); err != nil {
+			t.Fatal(err, errOut)
+		}
+	}
+	errOut, err := run(4)
+	if err == nil {
+		t.Fatal("a jail starts with four processes")
+	}
+	has(t, "the refusal", errOut, "limits.pids of 4 is below 5, the least with which a jail starts (remedy: limits.pids of 5 or more")
+}

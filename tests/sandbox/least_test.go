@@ -17,8 +17,8 @@ func TestStartErrors(t *testing.T) {
 	for _, c := range []struct{ option, value, says string }{
 		{"--workspace", file, "it is not a directory (remedy: "},
 		{"--workspace", "/", "it is the whole machine (remedy: "},
-		{"--tighten", "limits.pids=1", "limits.pids of 1 is below 10, the least with which a jail starts (remedy: "},
-		{"--tighten", "limits.pids=9", "limits.pids of 9 is below 10"},
+		{"--tighten", "limits.pids=1", "limits.pids of 1 is below 16, the least with which a jail starts (remedy: "},
+		{"--tighten", "limits.pids=15", "limits.pids of 15 is below 16"},
 		{"--tighten", "limits.memory=1KiB", "limits.memory of 1KiB is below 3MiB"},
 		{"--tighten", "root.inodes=1", "root.inodes of 1 is below 12"},
 	} {
@@ -27,7 +27,7 @@ func TestStartErrors(t *testing.T) {
 			t.Errorf("%s %s: status %d: %s%s", c.option, c.value, code, out, errs)
 		}
 	}
-	for _, least := range []string{"limits.pids=12", "limits.memory=4MiB", "root.inodes=12", "root.size=4KiB", "tmpfs.size=4KiB"} {
+	for _, least := range []string{"limits.pids=16", "limits.memory=4MiB", "root.inodes=12", "root.size=4KiB", "tmpfs.size=4KiB"} {
 		if code, out, errs := sandbox(t, "--tighten", least, "--", "true"); code != 0 {
 			t.Errorf("%s: status %d: %s%s", least, code, out, errs)
 		}
