@@ -15,13 +15,15 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// podmanFiles are the files of Podman's system tests that are run. Most others try its command
-// line, storage, services, registries or systemd; those that also run containers (cp, build,
-// events, health checks, networks, play kube) have no rows for their differences yet.
+// podmanFiles are the files of Podman's system tests that run containers. The others try its
+// command line, storage, services, registries or systemd.
 var podmanFiles = []string{
 	"001-basic.bats", "030-run.bats", "032-sig-proxy.bats", "035-logs.bats", "037-runlabel.bats", "040-ps.bats",
-	"045-start.bats", "050-stop.bats", "055-rm.bats", "060-mount.bats", "075-exec.bats", "080-pause.bats",
-	"130-kill.bats", "160-volumes.bats", "170-run-userns.bats", "190-run-ipcns.bats", "200-pod.bats",
+	"045-start.bats", "050-stop.bats", "055-rm.bats", "060-mount.bats", "065-cp.bats", "070-build.bats", "075-exec.bats",
+	"080-pause.bats", "090-events.bats", "125-import.bats", "130-kill.bats", "140-diff.bats", "160-volumes.bats",
+	"170-run-userns.bats", "180-blkio.bats", "190-run-ipcns.bats", "200-pod.bats", "220-healthcheck.bats",
+	"280-update.bats", "420-cgroups.bats", "450-interactive.bats", "500-networking.bats", "520-checkpoint.bats",
+	"700-play.bats", "710-kube.bats",
 }
 
 // podmanWait bounds what one file of it may take, podmanTimeout a command of Podman's.
