@@ -64,7 +64,10 @@ var criAnnotations = []string{
 // OfPod reports whether a container belongs to a Kubernetes pod. The pod's author chose its
 // mounts.
 func OfPod(s *specs.Spec) bool {
-	return PodUID(s) != "" || slices.ContainsFunc(criAnnotations, func(name string) bool { _, has := s.Annotations[name]; return has })
+	return PodUID(s) != "" || slices.ContainsFunc(criAnnotations, func(name string) bool {
+		_, has := s.Annotations[name]
+		return has
+	})
 }
 
 // isPodUID takes UUIDs, and the 32 digits that static pods have.
