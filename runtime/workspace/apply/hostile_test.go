@@ -355,3 +355,57 @@ func TestMovedHidden(t *testing.T) {
 		})
 	}
 }
+
+// TestNames: whatever a name is, it is compared and applied as it is. A path that no call takes is
+// left out, and prevents nothing else.
+func TestNames(t *testing.T) {
+	long := strings.Repeat("n", 255)
+	p := newPlace(t, map[string]string{"-rf": "old\n", long: "old\n", "linked": "old\n"})
+	must(t, os.Link(p.dir+"/linked", p.dir+"/linked2"))
+	p.settled(t)
+	names := []string{"-rf", "--", "\xff\xfe", "a\nb", " ", "*", "\\", "...", long, "d/" + long, "linked"}
+	for _, n := range names {
+		p.write(t, p.merged, map[string]string{n: "new\n"})
+	}
+	level := strings.Repeat("l", 250) // of a tree that is deeper than a path can be
+	dir, err := unix.Open(p.merged, unix.O_PATH, 0)
+	must(t, err)
+	for range 30 {
+		must(t, unix.Mkdirat(dir, level, 0o755))
+		must(t, unix.Fchownat(dir, level, uid, gid, 0))
+		next, err := unix.Openat(dir, level, unix.O_PATH, 0)
+		must(t, errors.Join(err, unix.Close(dir)))
+		if dir = next; t.Failed() {
+			break
+		}
+	}
+	unix.Close(dir)
+	p.unmount(t)
+	r := p.review(t)
+	deep := 0
+	for _, c := range r.Changes {
+		if c.Has(review.Never) {
+			deep = len(c.Path)
+		}
+	}
+	if deep < unix.PathMax {
+		t.Errorf("the deep path is not shown: %d bytes", deep)
+	}
+	res, err := p.apply(t, Options{})
+	if err != nil || len(res.Left) != 1 || len(res.Left[0].Path) != deep {
+		t.Errorf("%d left: %v", len(res.Left), err)
+	}
+	for _, n := range names {
+		if data, err := os.ReadFile(p.dir + "/" + n); err != nil || string(data) != "new\n" {
+			t.Errorf("%q: %q %v", n, data, err)
+		}
+	}
+	if data, err := os.ReadFile(p.dir + "/linked2"); err != nil || string(data) != "old\n" {
+		t.Errorf("the other name of a file: %q %v", data, err)
+	}
+	chosen, err := p.review(t).Select([]string{"."})
+	must(t, errors.Join(err, p.view.Discard(p.review(t), chosen, []string{"."})))
+	if got := p.review(t); len(got.Changes) > 0 {
+		t.Errorf("still %d changes", len(got.Changes))
+	}
+}

@@ -192,7 +192,7 @@ func (p *planner) op(o Op) (at string) {
 func (p *planner) leaves(c *review.Change) string {
 	switch {
 	case c.Has(review.Never):
-		return "devices, sockets and pipes are never applied"
+		return c.Marks[slices.IndexFunc(c.Marks, func(m review.Mark) bool { return m.Kind == review.Never })].Why
 	case c.Has(review.Protected) && !p.o.Protected:
 		return "a protected path (--protected applies it)"
 	case c.Has(review.Out) && !p.o.Links:
