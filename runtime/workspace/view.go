@@ -231,6 +231,9 @@ func (s Store) End(key string) error {
 }
 
 func (s Store) end(r *Record) error {
+	if _, err := os.Lstat(s.path(r.ID, imageFile)); errors.Is(err, os.ErrNotExist) {
+		return s.remove(r.ID) // which was cut off
+	}
 	tree, err := mountImage(s.path(r.ID, imageFile), mountFlags)
 	if err != nil {
 		return err

@@ -222,6 +222,33 @@ func TestEmptyEnds(t *testing.T) {
 	}
 }
 
+// TestRemovalCutOff: whatever the removal of a view has left is listed, and removed by the next call.
+func TestRemovalCutOff(t *testing.T) {
+	for name, remove := range map[string]func(Store, *Record) error{
+		"discard": Store.Discard,
+		"gc":      func(s Store, _ *Record) error { return s.Sweep(func(string) bool { return false }) },
+		"delete":  func(s Store, r *Record) error { return s.End(r.Key) },
+	} {
+		s, r, lower, tree := begun(t, "")
+		tree.Close()
+		if err := errors.Join(s.unmounted(r), os.Remove(s.path(r.ID, imageFile))); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := s.List(); err != nil || len(all) != 1 {
+			t.Errorf("%s: listed: %+v, %v", name, all, err)
+		}
+		if _, _, err := s.Begin(r, lower); err == nil {
+			t.Errorf("%s: a jail begins with what is left of a view", name)
+		}
+		if err := remove(s, r); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if all, err := s.List(); err != nil || len(all) != 0 {
+			t.Errorf("%s: left: %+v, %v", name, all, err)
+		}
+	}
+}
+
 // TestIncomplete: a view that was open in another boot is read, and never mounted for a jail.
 func TestIncomplete(t *testing.T) {
 	s, r, lower, tree := begun(t, "")

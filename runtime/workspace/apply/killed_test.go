@@ -51,6 +51,10 @@ func victim() int {
 	}
 	r := p.review(&t)
 	what := os.Getenv("AGENTJAIL_TEST_VICTIM")
+	if what == "discard" {
+		must(&t, p.view.Discard(r, r.Changes, []string{"."}))
+		return 0
+	}
 	if what == "conflict" || what == "each" {
 		must(&t, os.WriteFile(p.dir+"/turn/file", []byte("the owner's\n"), 0o644))
 	}
@@ -87,6 +91,41 @@ func TestKilled(t *testing.T) {
 		for _, who := range []string{"apply", "parent"} {
 			t.Run(what+"/"+who, func(t *testing.T) { killed(t, what, who) })
 		}
+	}
+}
+
+// TestDiscardKilled: a discard that is killed has left the directory alone, and a view that the next
+// one empties.
+func TestDiscardKilled(t *testing.T) {
+	points := 0
+	for n := 1; !t.Failed(); n++ {
+		p := newPlace(t, project)
+		bin, err := crashing()
+		must(t, err)
+		work1(t, p)
+		old := list(t, p.dir)
+		p.unmount(t)
+		must(t, p.save())
+		if !p.run(t, bin, "discard", fmt.Sprintf("discard %d", n)) {
+			break
+		}
+		points++
+		if got := list(t, p.dir); got != old {
+			t.Errorf("point %d: the directory is\n%s\nnot\n%s", n, got, old)
+		}
+		must(t, p.load())
+		r := p.review(t)
+		must(t, p.view.Discard(r, r.Changes, []string{"."}))
+		if r := p.review(t); len(r.Changes) > 0 {
+			t.Errorf("point %d: still %s", n, changes(r))
+		}
+		p.mount(t)
+		if got := list(t, p.merged); got != old {
+			t.Errorf("point %d: the view is\n%s\nnot\n%s", n, got, old)
+		}
+	}
+	if points < 4 {
+		t.Errorf("only %d points", points)
 	}
 }
 

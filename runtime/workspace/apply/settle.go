@@ -165,6 +165,7 @@ func (v *View) Discard(r *review.Review, chosen []*review.Change, paths []string
 	gone := map[string]bool{}
 	remove := func(at string) error {
 		gone[at] = true
+		crash.Step("discard")
 		return removeBeneath(upper, at)
 	}
 	// Without a file of the layer there is none, or the directory's: but in a renamed directory.
