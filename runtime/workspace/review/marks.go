@@ -175,7 +175,7 @@ func (w *walker) guard(at string) string {
 func (w *walker) mark(c *Change) {
 	add := func(kind, why string) { c.Marks = append(c.Marks, Mark{kind, why}) }
 	if c.Type == Special && c.Kind != Deleted {
-		add(Never, "a device, socket or pipe is never applied")
+		add(Never, "devices, sockets and pipes are never applied")
 	}
 	if why := w.guard(c.Path); why != "" {
 		add(Protected, why)
