@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/tests/agents/lab"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // npmDir is where hack/npm-tools.sh installs what npm has.
@@ -73,6 +75,30 @@ func run(t *testing.T, dir string, args ...string) engine.Result {
 	return engine.Result{Program: bin, Args: args, Code: cmd.ProcessState.ExitCode(), Stdout: out.String(), Stderr: errs.String()}
 }
 
+// newLab makes a lab behind this process's host.
+func newLab(t *testing.T, command string) *lab.Lab {
+	t.Helper()
+	l, files := lab.Behind(t, func(f func() error) error { return f() }, command)
+	t.Cleanup(func() { _ = env.IP("link del wan") })
+	for at, text := range files {
+		over(t, at, text)
+	}
+	return l
+}
+
+// over mounts a file with this text over a file of the host.
+func over(t *testing.T, at string, text []byte) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(path, at, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+}
+
 // small has views of 64 MiB: each is allocated as a whole.
 func small(t *testing.T) {
 	t.Helper()
@@ -112,8 +138,8 @@ func TestAgents(t *testing.T) {
 				how = append(how[:4], "--direct")
 			}
 			r := run(t, dir, slices.Concat(how, []string{"--"}, c.args)...)
-			keys, asked := l.seen()
-			if r.Code != 0 || !strings.Contains(r.Stdout, lastWord) {
+			keys, asked := l.Seen()
+			if r.Code != 0 || !strings.Contains(r.Stdout, lab.LastWord) {
 				t.Fatalf("%v\nrequests:\n%s", r, asked)
 			}
 			if !strings.Contains(keys, c.header+value+"\n") || strings.Contains(keys, "agentjail") {

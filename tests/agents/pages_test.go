@@ -9,15 +9,16 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/agents/lab"
 	"agentjail.dev/tests/engine"
 )
 
 // pages are the quick starts, with the program that each needs, and a part of what it prints.
 var pages = []struct{ page, program, want string }{
-	{"claude", "claude", lastWord},
-	{"codex", "codex", lastWord},
-	{"opencode", "opencode", lastWord},
-	{"python", "python3", lastWord},
+	{"claude", "claude", lab.LastWord},
+	{"codex", "codex", lab.LastWord},
+	{"opencode", "opencode", lab.LastWord},
+	{"python", "python3", lab.LastWord},
 	{"mcp", "mcp-server-filesystem", `"result":{}`},
 	{"ci", "make", "made by make"},
 }
@@ -78,14 +79,14 @@ func TestPages(t *testing.T) {
 			cmd = exec.Command("sh", "-uc", script(t, p.page))
 			cmd.Dir, cmd.Env = at, env
 			out, err := cmd.CombinedOutput()
-			keys, asked := l.seen()
+			keys, asked := l.Seen()
 			if err != nil || !strings.Contains(string(out), p.want) {
 				t.Errorf("%v\n%s\nrequests:\n%s", err, out, asked)
 			}
 			if _, err := os.Stat(filepath.Join(at, "project", "made")); err != nil && p.page == p.program {
 				t.Errorf("what the agent wrote: %v", err)
 			}
-			if p.want == lastWord && !strings.Contains(keys, value) {
+			if p.want == lab.LastWord && !strings.Contains(keys, value) {
 				t.Errorf("the server was sent %q", keys)
 			}
 			t.Cleanup(func() {

@@ -1,4 +1,6 @@
-package agents
+// Package lab is the network behind a test's host: a name server, and servers with the names of the models' APIs, which have an agent
+// work.
+package lab
 
 import (
 	"bytes"
@@ -18,8 +20,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
-	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/env"
 )
@@ -41,58 +40,48 @@ const (
 // served are the names that the lab's servers have.
 var served = []string{"api.anthropic.com", "api.openai.com"}
 
-// lastWord is what the model's last answer is.
-const lastWord = "the-model-is-done"
+// LastWord is what the model's last answer is.
+const LastWord = "the-model-is-done"
 
-// A lab is the network behind the host: name server and models.
-type lab struct {
+// A Lab is the network behind a host.
+type Lab struct {
 	command string // what the model has the agent run first
 	mu      sync.Mutex
 	keys    map[string]bool // host, header and value of each request
 	asked   []string        // request lines
 }
 
-// newLab makes it, and the host's way there. This process's host trusts the lab's authority alone.
-func newLab(t *testing.T, command string) *lab {
+// Files are what a host needs of a lab, by path: its name server, and its authority alone.
+type Files map[string][]byte
+
+// Behind makes a lab behind a host, and the host's way there. host calls a function in the host's network. The model has agents run the
+// command.
+func Behind(t testing.TB, host func(func() error) error, command string) (*Lab, Files) {
 	t.Helper()
-	l := &lab{command: command, keys: map[string]bool{}}
+	l := &Lab{command: command, keys: map[string]bool{}}
 	cert, ca := certificate(t)
 	place, err := env.NewPlace()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(place.Close)
-	err = env.IP("link set lo up", "link add wan type veth peer name net netns "+strconv.Itoa(place.TID), "addr add "+hostAddr+"/24 dev wan",
-		"link set wan up", "route add default via "+serverAddr)
+	err = host(func() error {
+		return env.IP("link set lo up", "link add wan type veth peer name net netns "+strconv.Itoa(place.TID), "addr add "+hostAddr+"/24 dev wan",
+			"link set wan up", "route add default via "+serverAddr)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = env.IP("link del wan") })
 	err = place.Do(func() error {
 		return errors.Join(env.IP("link set net up", "addr add "+serverAddr+"/24 dev net"), l.serve(cert))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	over(t, "/etc/resolv.conf", []byte("nameserver "+serverAddr+"\n"))
-	over(t, "/etc/ssl/certs/ca-certificates.crt", ca)
-	return l
+	return l, Files{"/etc/resolv.conf": []byte("nameserver " + serverAddr + "\n"), "/etc/ssl/certs/ca-certificates.crt": ca}
 }
 
-// over mounts a file with this text over a file of the host.
-func over(t *testing.T, at string, text []byte) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount(path, at, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
-}
-
-func certificate(t *testing.T) (tls.Certificate, []byte) {
+func certificate(t testing.TB) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -110,7 +99,7 @@ func certificate(t *testing.T) (tls.Certificate, []byte) {
 }
 
 // serve listens in the calling thread's namespace.
-func (l *lab) serve(cert tls.Certificate) error {
+func (l *Lab) serve(cert tls.Certificate) error {
 	dns, err := net.ListenPacket("udp4", serverAddr+":53")
 	if err != nil {
 		return err
@@ -136,7 +125,7 @@ func (l *lab) serve(cert tls.Certificate) error {
 }
 
 // ServeHTTP is both models.
-func (l *lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *Lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	l.mu.Lock()
 	l.asked = append(l.asked, r.Method+" "+r.Host+r.URL.Path)
@@ -160,8 +149,8 @@ func (l *lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(&events{w}, body, l.command)
 }
 
-// seen returns the keys and the request lines of all requests.
-func (l *lab) seen() (keys, asked string) {
+// Seen returns the keys and the request lines of all requests.
+func (l *Lab) Seen() (keys, asked string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for k := range l.keys {
@@ -194,7 +183,7 @@ func messages(e *events, body []byte, command string) {
 		"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []any{}, "stop_reason": nil, "stop_sequence": nil,
 		"usage": object{"input_tokens": 1, "output_tokens": 1},
 	}})
-	block, delta, stop := object{"type": "text", "text": ""}, object{"type": "text_delta", "text": lastWord}, "end_turn"
+	block, delta, stop := object{"type": "text", "text": ""}, object{"type": "text_delta", "text": LastWord}, "end_turn"
 	if tool != "" {
 		input, _ := json.Marshal(object{"command": command, "description": "works"})
 		block = object{"type": "tool_use", "id": "toolu_1", "name": tool, "input": object{}}
@@ -210,7 +199,7 @@ func messages(e *events, body []byte, command string) {
 // responses is OpenAI's API, in the same way.
 func responses(e *events, body []byte, command string) {
 	e.send("response.created", object{"response": object{"id": "resp_1"}})
-	item := object{"type": "message", "id": "msg_1", "role": "assistant", "content": []any{object{"type": "output_text", "text": lastWord}}}
+	item := object{"type": "message", "id": "msg_1", "role": "assistant", "content": []any{object{"type": "output_text", "text": LastWord}}}
 	if !bytes.Contains(body, []byte(`"type":"custom_tool_call_output"`)) {
 		script, _ := json.Marshal(object{"cmd": command})
 		item = object{
