@@ -3,6 +3,7 @@ package names
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
 
@@ -218,7 +222,7 @@ func (j *jail) hasDecisions(t *testing.T, decisions ...string) {
 		t.Errorf("the receipt lacks %q:\n%s", want, receipt)
 	}
 	why, _ := j.ctl(t, ctl, nil, "why", j.id, "other.example.test:22")
-	if !strings.Contains(why, "approval.denied other.example.test:22") {
+	if !strings.Contains(why, "approval.denied other.example.test:22") || !strings.Contains(why, "remedy   agentjail network allow "+j.id+" other.example.test:22 ") {
 		t.Errorf("why: %s", why)
 	}
 }
@@ -288,4 +292,119 @@ func TestApprovalCommand(t *testing.T) {
 			t.Errorf("the receipt lacks %q:\n%s", want, receipt)
 		}
 	}
+}
+
+// TestApprovalTerminal: a person at a terminal answers by the question's number, or without one where a single question stands.
+func TestApprovalTerminal(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := made(t, n)
+	j.ownPolicy(t, prompting(""))
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	term := engine.OnTerminal(t, 40, 200, exec.Command(filepath.Join(filepath.Dir(j.bin), "agentjailctl"), "watch", j.id))
+	env.Poll(env.AnswerWait, func() bool { _, ok := j.in(t, "look", "attached.example.test", "0"); return ok })
+	got := j.later(t, "https", "other.example.test", "443")
+	term.Expect("1? " + j.id + " wants other.example.test:443, and waits for ")
+	for _, c := range []struct{ typed, want string }{
+		{"perhaps", "answer y, n or once, and the question's number: y 3"}, {"y 1 2", "answer y, n or once"}, {"y 9", "it does not wait any more"},
+		{"y 1", j.id + ": other.example.test:443 allowed until the jail's end"},
+	} {
+		term.Type(c.typed + "\n")
+		term.ExpectNew(c.want)
+	}
+	if out := <-got; out != "served other.example.test" {
+		t.Errorf("allowed: %q", out)
+	}
+	got = j.later(t, "greeted", "other.example.test", "22")
+	term.Expect("2? " + j.id + " wants other.example.test:22, ")
+	term.Type("once 2\n")
+	term.ExpectNew("other.example.test:22 allowed once")
+	if out := <-got; out != "hello said" {
+		t.Errorf("once: %q", out)
+	}
+	got = j.later(t, "greeted", "other.example.test", "22")
+	term.Expect("3? " + j.id)
+	// One that has just come may not be the one that an answer without a number is for.
+	env.Eventually(t, "an answer without a number", func() bool {
+		term.Type("n\n")
+		term.ExpectNew("\n")
+		select {
+		case out := <-got:
+			if !strings.Contains(out, "reset") {
+				t.Errorf("denied: %q", out)
+			}
+			return true
+		default:
+			return false
+		}
+	})
+	term.Type("\x03")
+	if code := term.Wait(); code != 0 {
+		t.Errorf("interrupted, watch ends with %d: %s", code, term.Said())
+	}
+}
+
+// TestApprovalPod: a name that a pod's further container wants is decided on for the first one, whose helper serves both.
+func TestApprovalPod(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	first := made(t, n)
+	first.ownPolicy(t, prompting(""))
+	if said, err := first.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	second := made(t, n)
+	second.c = first.c
+	for i := range second.b.Spec.Linux.Namespaces {
+		if ns := &second.b.Spec.Linux.Namespaces[i]; ns.Type == specs.NetworkNamespace {
+			ns.Path = fmt.Sprintf("/proc/%d/ns/net", first.pid(t))
+		}
+	}
+	if said, err := second.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	w := first.watch(t)
+	got := second.later(t, "https", "other.example.test", "443")
+	w.wants(t, first, "other.example.test", 443)
+	for _, verb := range []string{"allow", "deny"} {
+		if out, ok := second.decide(t, verb, "other.example.test"); ok || !strings.Contains(out, "in the network of another jail") {
+			t.Errorf("%s for the second: %s", verb, out)
+		}
+	}
+	if out, ok := second.decide(t, "pending"); ok || !strings.Contains(out, "(remedy: name that jail)") {
+		t.Errorf("pending of the second: %s", out)
+	}
+	first.decides(t, "allow", "other.example.test")
+	if out := <-got; out != "served other.example.test" {
+		t.Errorf("allowed: %q", out)
+	}
+	if out, ok := first.in(t, "https", "other.example.test", "443"); !ok {
+		t.Errorf("the first container, after a decision that the second one brought: %q", out)
+	}
+}
+
+// TestApprovalListeners: without a way that has all ports, a connection waits on the ports that are listened on; publishing goes on.
+func TestApprovalListeners(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	bin := only(t, byListeners)
+	j := publishing(t, n, "", "18003:8000")
+	j.bin, j.c.Path = bin, bin
+	j.ownPolicy(t, prompting("publish = [\"18000-18009\"]\n"))
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	w := j.watch(t)
+	got := j.later(t, "https", "other.example.test", "443")
+	w.wants(t, j, "other.example.test", 443)
+	j.decides(t, "allow", "other.example.test")
+	if out := <-got; out != "served other.example.test" {
+		t.Errorf("allowed: %q", out)
+	}
+	if out, ok := j.in(t, "greeted", "other.example.test", "7"); ok || !strings.Contains(out, "refused") {
+		t.Errorf("a port that is not listened on: %q", out)
+	}
+	greeted(t, asks("127.0.0.1", "18003"))
 }

@@ -214,7 +214,7 @@ func (e *Event) fill(pattern string) string {
 	if e.Port != 0 {
 		port = fmt.Sprint(e.Port)
 	}
-	return strings.NewReplacer("{name}", e.Name, "{port}", port, "{path}", e.Path, "{target}", e.Target, "{syscall}", e.Syscall,
+	return strings.NewReplacer("{jail}", e.Jail, "{name}", e.Name, "{port}", port, "{path}", e.Path, "{target}", e.Target, "{syscall}", e.Syscall,
 		"{credential}", e.Credential, "{program}", e.Program, "{limit}", e.Limit).Replace(pattern)
 }
 

@@ -45,8 +45,8 @@ type KindInfo struct {
 	Meaning string
 	// Sources can see it, the most usual first.
 	Sources []string
-	// Remedy is what would let it through, with {name}, {port}, {path}, {target}, {syscall},
-	// {credential}, {program}, {limit} for the event's own.
+	// Remedy is what would let it through, with {jail}, {name}, {port}, {path}, {target},
+	// {syscall}, {credential}, {program}, {limit} for the event's own.
 	Remedy string
 	// Rule decides a refusal whose source names no rule of its own, with {name} and the like: the
 	// policy's key, the kernel's limit or an eBPF hook.
@@ -224,7 +224,7 @@ var kinds = [...]KindInfo{
 	NetworkRules:      {"network.rules", rings.Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's rules were changed", own, "", ""},
 	NetworkRestart:    {"network.restart", rings.Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's helper was started anew", own, "", ""},
 	ApprovalAllowed:   {"approval.allowed", rings.Resources, VerdictAllowed, ocsfAuthorize, authorize, isAllowed, low, "a name without a rule was approved", own, "", ""},
-	ApprovalDenied:    {"approval.denied", rings.Resources, VerdictRefused, ocsfAuthorize, authorize, isBlocked, low, "a name without a rule was denied", own, "agentjail network allow {name}:{port}", "network.approval"},
+	ApprovalDenied:    {"approval.denied", rings.Resources, VerdictRefused, ocsfAuthorize, authorize, isBlocked, low, "a name without a rule was denied", own, "agentjail network allow {jail} {name}:{port}", "network.approval"},
 
 	// Ring 0: the kernel's surface.
 	SyscallRefused: {"syscall.refused", rings.Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, low, "a system call was refused by the jail's filter", []string{SourceEBPF, SourceKernel}, "`agentjail seccomp show` has the profile's calls and their reasons; policy: seccomp.profile", "seccomp.profile"},

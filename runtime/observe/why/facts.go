@@ -2,6 +2,8 @@ package why
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/runtime/spec/netrules/publicsuffix"
@@ -30,7 +32,9 @@ type Network struct {
 	// ByRules reports that Rules are what is reached; Joined that they are those of another jail;
 	// Nothing that it is lo alone.
 	ByRules, Joined, Nothing bool
-	Rules                    *netrules.Set
+	// Approval reports that a name without a rule can be decided on while the jail runs.
+	Approval bool
+	Rules    *netrules.Set
 	// Exact are the exact names of all rules so far, in the order of their addresses.
 	Exact []string
 }
@@ -101,6 +105,11 @@ func (f *Facts) ofName(text, name string, port uint16) *Answer {
 			}}
 		} else if v.Remedy != "" {
 			a.Remedies = []Remedy{{Write: "network.allow: add \"" + entry + "\", then `agentjail network reload ID`", Where: f.where()}}
+			if v.Rule == nil && f.approvable(name) {
+				a.Remedies = slices.Insert(a.Remedies, 0, Remedy{
+					Write: fmt.Sprintf("agentjail network allow %s %s", f.ID, entry), Where: "this jail, until its end (--once, --for TIME)",
+				})
+			}
 			if v.Rule == nil {
 				a.Then = fmt.Sprintf("where the name leads to a private address, the entry is %q", entry+" private")
 			}
@@ -113,6 +122,12 @@ func (f *Facts) ofName(text, name string, port uint16) *Answer {
 		a.Rule = fmt.Sprintf("network.mode = %q: the network is the engine's work, and nothing in it is filtered", f.Network.Mode)
 	}
 	return a
+}
+
+// approvable reports whether `agentjail network allow` can decide on a name that no rule has.
+func (f *Facts) approvable(name string) bool {
+	_, err := netip.ParseAddr(name)
+	return f.Network.Approval && f.ID != "" && !f.Ended && err != nil && netrules.Local(name) == ""
 }
 
 func (f *Facts) where() string {

@@ -287,6 +287,18 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: the rules state %v", text, v)
 		}
 	}
+	f.ID, f.Network.Approval = "jail", true
+	for text, first := range map[string]string{
+		"b.test:443": "agentjail network allow jail b.test:443", "a.test:443": "network.allow: add", "no.example.org": "network.deny without",
+		"printer.local": "network.allow: add",
+	} {
+		if a, err := f.Answer(ask(t, text, "amd64")); err != nil || !strings.HasPrefix(a.Remedies[0].Write, first) {
+			t.Errorf("%s, where names can be approved: %v %+v", text, err, a)
+		}
+	}
+	if f.Ended = true; len(f.ofName("b.test:443", "b.test", 443).Remedies) != 1 {
+		t.Error("a name of a jail that has ended can be approved")
+	}
 	f.Network = Network{Mode: "none", Nothing: true}
 	if a := f.ofName("x.test:443", "x.test", 443); a.Verdict != Refused || !strings.Contains(a.Remedies[0].Write, `"x.test:443"`) {
 		t.Errorf("%+v", a)

@@ -162,29 +162,18 @@ func (a *approvals) sweep() {
 	maps.DeleteFunc(a.open, func(_ target, q *opened) bool { return !now.Before(q.until) })
 }
 
-// specialLabels end names that a network of its own, a resolver or a search list gives a meaning
-// (RFC 6761, 6762, 7686, 8375, 9476; ICANN's "internal").
-var specialLabels = []string{
-	"local", "localdomain", "internal", "intranet", "private", "lan", "home", "corp", "arpa", "invalid",
-	"onion", "alt",
-}
-
 // unfit returns the reason why a name never waits for a decision, or "": a search list or a host's
 // own network made it.
 func (a *approvals) unfit(name string, rules *netrules.Set) string {
-	i := strings.LastIndexByte(name, '.')
-	if i < 0 {
-		return "a name of one label"
-	}
-	if slices.Contains(specialLabels, name[i+1:]) {
-		return "a name of a network of its own"
+	if reason := netrules.Local(name); reason != "" {
+		return reason
 	}
 	for _, s := range a.search {
 		if name == s || strings.HasSuffix(name, "."+s) {
 			return fmt.Sprintf("a name of the host's search list (%s)", s)
 		}
 	}
-	for at := i; at > 0; at = strings.LastIndexByte(name[:at], '.') {
+	for at := strings.LastIndexByte(name, '.'); at > 0; at = strings.LastIndexByte(name[:at], '.') {
 		begin := name[:at]
 		if strings.Contains(begin, ".") && (a.seen[begin] || a.isOpen(begin) || rules.Allowed(begin)) {
 			return fmt.Sprintf("a name of a search list, after %s", begin)
