@@ -36,6 +36,8 @@ type ExecOptions struct {
 	PidfdSocket   string
 	Cgroup        string
 	IgnorePaused  bool
+	// Own marks a process of agentjail's, which is no event of the jail's journal.
+	Own bool
 }
 
 // Exec runs a further process in a jail, hardened like the first, and unless Detach waits for its
@@ -58,18 +60,18 @@ func (r *Runtime) Exec(o ExecOptions) error {
 	}
 	if o.Cgroup != "" {
 		err := refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
-		r.book().Refused(&j.Brief, journal.ExecRefused, err)
+		r.refusedExec(j, o, err)
 		return err
 	}
 	e := &execution{rt: r, o: o, j: j}
 	defer e.close()
 	if err := r.checkLost(j); err != nil {
-		r.book().Refused(&j.Brief, journal.ExecRefused, err)
+		r.refusedExec(j, o, err)
 		return err
 	}
 	done := r.step("harden")
 	if err := e.hardenProcess(); err != nil {
-		r.book().Refused(&j.Brief, journal.ExecRefused, err)
+		r.refusedExec(j, o, err)
 		return err
 	}
 	done()
@@ -83,14 +85,23 @@ func (r *Runtime) Exec(o ExecOptions) error {
 		return err
 	}
 	done()
-	event := journal.Event{Kind: journal.ExecStart}
-	account.About(&event, j, e.process)
-	r.book().Note(&j.Brief, event)
+	if !o.Own {
+		event := journal.Event{Kind: journal.ExecStart}
+		account.About(&event, j, e.process)
+		r.book().Note(&j.Brief, event)
+	}
 	if err := account.WriteInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
 		r.Log.Warnf("agentjail: writing the jail's file of refusals: %v", err)
 	}
 	defer r.step("delegate exec")()
 	return e.execByDelegate()
+}
+
+// refusedExec records a process that was not started.
+func (r *Runtime) refusedExec(j *state.Jail, o ExecOptions, err error) {
+	if !o.Own {
+		r.book().Refused(&j.Brief, journal.ExecRefused, err)
+	}
 }
 
 // An execution is an exec under way: the results of the steps so far.

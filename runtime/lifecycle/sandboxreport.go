@@ -43,7 +43,7 @@ func (r *Runtime) Inside(j *state.Brief) (string, error) {
 	go func() {
 		runtime.LockOSThread() // Exec leaves it changed: it ends with the goroutine
 		err := thread.Caught(func() error {
-			return inside.Exec(ExecOptions{ID: j.ID, Change: func(p *specs.Process) {
+			return inside.Exec(ExecOptions{ID: j.ID, Own: true, Change: func(p *specs.Process) {
 				p.Args, p.Terminal = []string{jailinit.StepProgram, jailinit.Report}, false
 			}})
 		})

@@ -277,6 +277,9 @@ func TestInspect(t *testing.T) {
 					t.Errorf("%s: %s, want %s", name, verdicts[name], want)
 				}
 			}
+			if r := engine.Run(t, bin, "journal", id); r.Code != 0 || strings.Contains(r.Stdout, "exec.") {
+				t.Errorf("what the inspection ran is in the journal: %s", r)
+			}
 			if most := engine.CgroupLimit(in.Pid, "pids", "pids.max", "pids.max"); name == "limits of the policy" && most != 2*100+256 {
 				t.Errorf("the host's limit on processes is %d", most)
 			}
