@@ -51,6 +51,7 @@ type Gathered struct {
 	// Policy is the gatherer's, as the project's own file narrows it.
 	Policy policy.Policy
 	docker *dockerContainer // nil for another engine's container
+	conmon string           // the container's name on conmon's command line
 }
 
 // Close closes the files.
@@ -68,7 +69,7 @@ func (p *Gathered) Close() {
 
 // Gather returns the facts about a container's bundle.
 func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
-	p := &Gathered{Bundle: b, docker: readDocker(id, b.Spec)}
+	p := &Gathered{Bundle: b, docker: readDocker(id, b.Spec), conmon: readConmon(os.Getppid(), id)}
 	defer func() {
 		if err != nil {
 			p.Close()

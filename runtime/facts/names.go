@@ -1,6 +1,9 @@
 package facts
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Annotations with a container's name and its image's: containerd's CRI and CRI-O
 // (pkg/annotations), nerdctl (pkg/labels).
@@ -13,7 +16,7 @@ var (
 )
 
 // EngineNames returns the names that an engine gave to a container and its image, as far as its
-// annotations or, for Docker, its record of the container have them.
+// annotations, Docker's record of the container or conmon's command line have them.
 func (p *Gathered) EngineNames() (name, image string) {
 	first := func(keys []string) string {
 		for _, k := range keys {
@@ -27,5 +30,14 @@ func (p *Gathered) EngineNames() (name, image string) {
 	if name == "" && p.docker != nil {
 		name, image = strings.TrimPrefix(p.docker.Name, "/"), p.docker.Config.Image
 	}
-	return name, image
+	return cmp.Or(name, p.conmon), image
+}
+
+// Record returns the directory of Docker's record of the container, which has the exit status after
+// the container's deletion; "" for another engine's container.
+func (p *Gathered) Record() string {
+	if p.docker == nil {
+		return ""
+	}
+	return p.docker.dir
 }

@@ -43,6 +43,20 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestName: `agentjail ls` and other commands know a container by Podman's name, also after its end.
+func TestName(t *testing.T) {
+	p := root(t)
+	id := p.Detached("--name", "agentjail-named", "--network=none", engine.Busybox, "sleep", "3600")
+	own := filepath.Join(filepath.Dir(under), "agentjailctl")
+	if r := p.Run(nil, own, "ls"); r.Code != 0 || !strings.Contains(r.Stdout, "agentjail-named") {
+		t.Errorf("while it runs: %s", r)
+	}
+	p.Must("rm", "-f", "-t", "0", id)
+	if r := p.Run(nil, own, "receipt", "agentjail-named"); r.Code != 0 || !strings.Contains(r.Stdout, "receipt of jail agentjail-named") {
+		t.Errorf("after its end: %s", r)
+	}
+}
+
 // TestHighIDs: a user and groups from 65536 on are the process's.
 func TestHighIDs(t *testing.T) {
 	p := root(t)
