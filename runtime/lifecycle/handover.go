@@ -62,6 +62,7 @@ func (a *attempt) createContainer() error {
 	launched := a.launchHelper()
 	name, image := a.in.EngineNames()
 	identity := account.Identity(a.j, name, image, a.in.Root.Name(), a.rep)
+	identity.Record = a.in.Record()
 	beside := r.whileDelegateRuns(a.ctx, a.j, a.rep, identity, a.bundle.Saved)
 	args := delegate.StartArgs{
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: r.Store.PidFile(a.j.Key),

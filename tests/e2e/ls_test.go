@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestLs: a container is listed by the engine's names for it, while it runs and after its end, and
@@ -59,4 +60,21 @@ func TestLs(t *testing.T) {
 		t.Errorf("of those that run: %d, %s", code, out)
 	}
 	find()
+}
+
+// TestExitStatusKept: the receipt has a container's exit status: by the shim from the journal, by path from Docker's record.
+func TestExitStatusKept(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	id := d.Detached(jail, engine.Busybox, "sh", "-c", "exit 7")
+	d.Must("wait", id)
+	env.Eventually(t, "the exit status in the receipt", func() bool { out, _ := agentjail(t, "receipt", id); return strings.Contains(out, "exit status 7") })
+	d.Must("rm", id)
+	want := "exit status not known: the engine waited"
+	if d.Edition().ByShim {
+		want = "exit status 7"
+	}
+	if out, code := agentjail(t, "receipt", id); code != 0 || !strings.Contains(out, want) {
+		t.Errorf("after docker rm: status %d, want %q in %s", code, want, out)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -179,12 +180,27 @@ func TestEndings(t *testing.T) {
 		id := d.Detached("--runtime", "agentjail-receipt", engine.Busybox, "sleep", "1000")
 		d.Must("kill", "-s", "KILL", id)
 		d.Must("wait", id)
+		recorded(t, id, 137)
 		d.Must("rm", id)
 		r := of(t, id)
 		gone(t, r)
-		if r.Exit.Status != nil || r.Exit.Signal != "" || !strings.Contains(r.Exit.Unknown, "the engine waited") {
+		if r.Exit.Engine != nil || r.Exit.Status != nil || r.Exit.Signal != "" || !strings.Contains(r.Exit.Unknown, "the engine waited") {
 			t.Errorf("Docker waited for it: %+v", r.Exit)
 		}
+	})
+	t.Run("restarted", func(t *testing.T) {
+		id := d.Detached("--runtime", "agentjail-receipt", engine.Busybox, "sh", "-c", "exit 3")
+		d.Must("wait", id)
+		first := recorded(t, id, 3)
+		d.Must("start", id)
+		d.Must("wait", id)
+		if again := recorded(t, id, 3); again.Identity.Run == first.Identity.Run {
+			t.Errorf("two runs are %s", again.Identity.Run)
+		}
+		if r := of(t, first.Identity.Run); r.Exit.Engine != nil || r.Exit.Unknown == "" {
+			t.Errorf("the record is of the second run, and the first has %+v", r.Exit)
+		}
+		d.Must("rm", id)
 	})
 	t.Run("memory", func(t *testing.T) {
 		id := d.Detached("--runtime", "agentjail-receipt", "--memory", "32m", engine.Busybox, "sh", "-c", "tail /dev/zero; exit 9")
@@ -196,6 +212,25 @@ func TestEndings(t *testing.T) {
 			t.Errorf("killed %v, limits %+v", r.Exit.Killed, r.Limits)
 		}
 	})
+}
+
+// recorded waits until Docker's record of a container has the exit status, and returns the receipt: the journal does not have the status.
+func recorded(t *testing.T, id string, status int) (r *receipt.Receipt) {
+	t.Helper()
+	env.Eventually(t, "the exit status in Docker's record", func() bool { r = of(t, id); return r.Exit.Engine != nil })
+	text, code := ask(t, "receipt", id)
+	if want := fmt.Sprintf("exit status %d (Docker's record)", status); *r.Exit.Engine != status || code != 0 || !strings.Contains(text, want) {
+		t.Errorf("%d, want %q in\n%s", *r.Exit.Engine, want, text)
+	}
+	file := filepath.Join(t.TempDir(), "receipt")
+	whole, _ := ask(t, "receipt", "--json", id)
+	if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, code := ask(t, "receipt", "--against", file, id); code != 0 {
+		t.Errorf("a receipt with the status does not follow from the journal: %s", text)
+	}
+	return r
 }
 
 // TestCommandLine: exit statuses, two runs with one id, and a journal that somebody has changed.

@@ -26,6 +26,7 @@ type Created struct {
 	Engine     string `json:"engine,omitempty"`     // by the bundle's place
 	Root       string `json:"root,omitempty"`       // the image's root file system
 	Bundle     string `json:"bundle,omitempty"`     // the engine's
+	Record     string `json:"record,omitempty"`     // Docker's directory of the container
 	PolicyName string `json:"policyName,omitempty"` // of a named policy
 	Seccomp    string `json:"seccomp,omitempty"`    // the profile
 	Network    string `json:"network,omitempty"`    // the mode

@@ -167,7 +167,7 @@ func (p Place) Jails() ([]*Jail, error) {
 // Open finds a jail by its id or the unique beginning of one, or else by the name that its engine
 // gave it, also one that was deleted. One that
 // exists goes before those that ended, and of several that ended with the same id the last counts.
-// "ID@TIME", as `agentjail journal` lists them, names one of those.
+// "ID@TIME", as `agentjail journal` lists them, names one of those, and so does a receipt's run.
 func (p Place) Open(id string) (*Jail, error) {
 	jails, err := p.Jails()
 	if err != nil && len(jails) == 0 {
@@ -175,7 +175,7 @@ func (p Place) Open(id string) (*Jail, error) {
 	}
 	if name, text, ok := strings.Cut(id, "@"); ok {
 		for _, j := range jails {
-			if j.ID == name && j.Born.Format(born) == text {
+			if (j.ID == name || j.Key == name) && (j.Born.Format(born) == text || At(j.Born) == text) {
 				return j, nil
 			}
 		}

@@ -42,7 +42,7 @@ func (r *Receipt) Follows(path string) error {
 		{"identity", r.Identity.named(), again.Identity.named()},
 		{"beginning", r.Began.UTC().Format(time.RFC3339Nano), again.Began.UTC().Format(time.RFC3339Nano)},
 		{"rings", r.Rings, again.Rings},
-		{"exit", r.Exit, again.Exit},
+		{"exit", r.Exit.journaled(), again.Exit},
 		{"teardown", r.Teardown, again.Teardown},
 	} {
 		has, err1 := json.Marshal(part.has)
@@ -55,6 +55,12 @@ func (r *Receipt) Follows(path string) error {
 		}
 	}
 	return nil
+}
+
+// journaled is the exit as the journal has it.
+func (e Exit) journaled() Exit {
+	e.Engine = nil
+	return e
 }
 
 // named is the identity as the journal has it: Run is the file's name.

@@ -27,6 +27,7 @@ func Make(ctx context.Context, p journal.Place, j *journal.Jail, look Looker, ve
 		r.Identity.ID = j.ID
 	}
 	r.Identity.Run = j.Key + "@" + journal.At(j.Born)
+	r.Exit.Engine = dockerStatus(events, r)
 	r.provenance(j, verify)
 	return r
 }

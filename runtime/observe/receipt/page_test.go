@@ -164,7 +164,7 @@ func TestEveryFieldIsShown(t *testing.T) {
 		words[path] = fmt.Sprintf("word%dx", len(words))
 		return words[path]
 	})
-	r.Exit.Status = nil
+	r.Exit.Status, r.Exit.Engine = nil, nil
 	page, _ := pageOf(t, r)
 	var b bytes.Buffer
 	if err := r.Text(&b); err != nil {

@@ -96,7 +96,10 @@ func (e Exit) text() string {
 	if e.Status != nil {
 		words = append(words, "exit status "+strconv.Itoa(*e.Status))
 	}
-	if e.Unknown != "" {
+	switch {
+	case e.Engine != nil:
+		words = append(words, "exit status "+strconv.Itoa(*e.Engine)+" (Docker's record)")
+	case e.Unknown != "":
 		words = append(words, "exit status "+printable.Line(e.Unknown, 60))
 	}
 	if e.Killed {
