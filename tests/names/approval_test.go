@@ -308,7 +308,9 @@ func TestApprovalTerminal(t *testing.T) {
 	got := j.later(t, "https", "other.example.test", "443")
 	term.Expect("1? " + j.id + " wants other.example.test:443, and waits for ")
 	for _, c := range []struct{ typed, want string }{
-		{"perhaps", "answer y, n or once, and the question's number: y 3"}, {"y 1 2", "answer y, n or once"}, {"y 9", "it does not wait any more"},
+		{"perhaps", "answer y, n or once, and the question's number: y 3"},
+		{"y 1 2", "answer y, n or once"},
+		{"y 9", "it does not wait any more"},
 		{"y 1", j.id + ": other.example.test:443 allowed until the jail's end"},
 	} {
 		term.Type(c.typed + "\n")
