@@ -13,8 +13,8 @@ import (
 // maxArguments bounds the length of conmon's command line, in bytes.
 const maxArguments = 1 << 20
 
-// readConmon returns the name of the container id on the command line of the process pid, if that is
-// a conmon. Podman starts one for each container, which starts the runtime (conmon(8)).
+// readConmon returns the name of the container id on the command line of the process pid, if that
+// is a conmon. Podman starts one for each container, which starts the runtime (conmon(8)).
 func readConmon(pid int, id string) string {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil || filepath.Base(exe) != "conmon" {

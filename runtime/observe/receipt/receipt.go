@@ -88,8 +88,8 @@ type Exit struct {
 	Signal string `json:"signal,omitempty"`
 	// Unknown reports why neither is known of a process that has ended.
 	Unknown string `json:"unknown,omitempty"`
-	// Engine is the status that Docker's record of the container has, where the journal has none. It
-	// is no part of the journal.
+	// Engine is the status that Docker's record of the container has, where the journal has none.
+	// It is no part of the journal.
 	Engine *int `json:"engineStatus,omitempty"`
 	// Killed reports that the kernel killed a process of the jail's for want of memory: with a
 	// status of 137, the first one.
