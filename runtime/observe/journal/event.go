@@ -214,8 +214,8 @@ func (e *Event) fill(pattern string) string {
 	if e.Port != 0 {
 		port = fmt.Sprint(e.Port)
 	}
-	return strings.NewReplacer("{jail}", e.Jail, "{name}", e.Name, "{port}", port, "{path}", e.Path, "{target}", e.Target, "{syscall}", e.Syscall,
-		"{credential}", e.Credential, "{program}", e.Program, "{limit}", e.Limit).Replace(pattern)
+	return strings.NewReplacer("{jail}", e.Jail, "{name}", e.Name, "{port}", port, "{path}", e.Path, "{target}", e.Target,
+		"{syscall}", e.Syscall, "{credential}", e.Credential, "{program}", e.Program, "{limit}", e.Limit).Replace(pattern)
 }
 
 // line is the event as a line of a journal, without its end.

@@ -40,7 +40,8 @@ func dockerStatus(events []journal.Event, r *Receipt) *int {
 		return nil
 	}
 	s := record.State
-	if record.ID != r.Identity.ID || s.Running || s.StartedAt.Before(r.Began) || s.FinishedAt.Before(r.Began) || s.FinishedAt.After(r.Ended) {
+	sameRun := !s.StartedAt.Before(r.Began) && !s.FinishedAt.Before(r.Began) && !s.FinishedAt.After(r.Ended)
+	if record.ID != r.Identity.ID || s.Running || !sameRun {
 		return nil
 	}
 	return &s.ExitCode
