@@ -62,21 +62,26 @@ func TestClients(t *testing.T) {
 				t.Log("not run:", missing)
 				return
 			}
-			if c.work {
-				if err := docker.ImportWork(); err != nil {
-					t.Fatal(err)
-				}
-			}
 			run := c.overDocker
 			if c.overContainerd {
 				run = c.runOverContainerd
 			}
-			want := expected(t, c.dir, run(t, bin, "runc"))
 			jail := c.jail
 			if jail == "" {
 				jail = engine.Name
 			}
-			for _, problem := range problems(want, run(t, bin, jail), c.differs) {
+			// Side by side, each over an engine of its own.
+			printed := map[string]*string{"runc": new(string), jail: new(string)}
+			t.Run("over", func(t *testing.T) {
+				for runtime, out := range printed {
+					t.Run(runtime, func(t *testing.T) {
+						t.Parallel()
+						*out = run(t, bin, runtime)
+					})
+				}
+			})
+			want := expected(t, c.dir, *printed["runc"])
+			for _, problem := range problems(want, *printed[jail], c.differs) {
 				if c.open != "" {
 					t.Logf("%s, which is known (%s): %s", jail, c.open, problem)
 					continue
@@ -144,12 +149,19 @@ func (c client) overDocker(t *testing.T, bin, runtime string) string {
 	t.Helper()
 	began := time.Now()
 	defer func() { t.Logf("%s: %v", runtime, time.Since(began).Round(time.Second/10)) }()
-	d := docker.For(t)
+	e, err := dockerFor(runtime)
+	if err == nil && c.work {
+		err = e.ImportWork()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := e.For(t)
 	byDefault := runtime
 	if c.byName {
 		byDefault = "runc"
 	}
-	if err := docker.SetDefault(byDefault); err != nil {
+	if err := e.SetDefault(byDefault); err != nil {
 		t.Fatal(err)
 	}
 	out := c.script(t, d.Engine, bin, append(d.Command(context.Background()).Env, "RUNTIME="+runtime))

@@ -22,8 +22,13 @@ type plainContainerd struct {
 	policy string
 }
 
-// containerd starts when the first client requests it. TestMain stops it.
-var containerd = sync.OnceValues(func() (*plainContainerd, error) {
+// containerds start when the first client requests them: one for runc, one for jails. TestMain stops them.
+var containerds = map[string]func() (*plainContainerd, error){
+	"runc":      sync.OnceValues(func() (*plainContainerd, error) { return startContainerd("runc") }),
+	engine.Name: sync.OnceValues(func() (*plainContainerd, error) { return startContainerd(engine.Name) }),
+}
+
+func startContainerd(name string) (*plainContainerd, error) {
 	shims, err := engine.Shim()
 	if err != nil {
 		return nil, err
@@ -32,6 +37,7 @@ var containerd = sync.OnceValues(func() (*plainContainerd, error) {
 	if err != nil {
 		return nil, err
 	}
+	dir = filepath.Join(dir, "for-"+name)
 	etc := filepath.Join(dir, "etc")
 	if err := os.MkdirAll(filepath.Join(etc, "agentjail"), 0o755); err != nil {
 		return nil, err
@@ -40,21 +46,12 @@ var containerd = sync.OnceValues(func() (*plainContainerd, error) {
 	if err != nil {
 		return nil, err
 	}
-	if started, err = engine.StartContainerd(engine.ContainerdOptions{Binary: binary, Shims: []string{shims}}); err != nil {
+	started, err := engine.StartContainerd(engine.ContainerdOptions{Binary: binary, Shims: []string{shims}})
+	if err != nil {
 		return nil, err
 	}
+	closeAtEnd(started.Close)
 	return &plainContainerd{started, filepath.Join(etc, "agentjail", "config.toml")}, started.ImportBusybox("default")
-})
-
-// started is what containerd started.
-var started *engine.Containerd
-
-// closeContainerd stops it.
-func closeContainerd() error {
-	if started == nil {
-		return nil
-	}
-	return started.Close()
 }
 
 // nerdctlData is where nerdctl keeps its data unless configured otherwise: in a directory for each containerd.
@@ -84,7 +81,7 @@ func (c client) runOverContainerd(t *testing.T, bin, runtime string) string {
 	t.Helper()
 	began := time.Now()
 	defer func() { t.Logf("%s: %v", runtime, time.Since(began).Round(time.Second/10)) }()
-	d, err := containerd()
+	d, err := containerds[runtime]()
 	if err == nil {
 		err = d.allowLogger(bin)
 	}

@@ -137,6 +137,9 @@ func Start(opts Options) (*Engine, error) {
 	return e, nil
 }
 
+// Another starts an engine of the same kind.
+func (e *Engine) Another() (*Engine, error) { return Start(e.opts) }
+
 // findCLI picks the docker command: the distribution's own where there is one, since that belongs to the dockerd.
 func findCLI() (string, error) {
 	if _, err := os.Stat("/usr/bin/docker"); err == nil {

@@ -109,7 +109,7 @@ func busyboxTree(w io.Writer, extra ...file) error {
 	}
 	list, err := exec.Command("/bin/busybox", "--list").Output()
 	if err != nil {
-		return fmt.Errorf("ask busybox for its commands: %w", err)
+		return fmt.Errorf("query busybox for its commands: %w", err)
 	}
 	probe, err := probeBinary()
 	if err != nil {
@@ -227,17 +227,46 @@ var workRecipe []byte
 // WorkTar returns the path of the work image's tar archive. It is made once, with debootstrap, and kept in CacheDir
 // under the hash of its recipe and packages; a second caller, also in another process, waits for the first.
 func WorkTar() (string, error) {
-	packages := workloads.Packages()
-	sum := sha256.Sum256(fmt.Appendf(workRecipe[:len(workRecipe):len(workRecipe)], "%q", packages))
+	return workFile("", func(out string) error {
+		return buildWork(out, workloads.Packages())
+	})
+}
+
+// workTree returns the directory into which the archive was unpacked, once.
+func workTree() (string, error) {
+	tar, err := WorkTar()
+	if err != nil {
+		return "", err
+	}
+	return workFile(".tree", func(out string) error {
+		tmp, err := os.MkdirTemp(CacheDir, "unpacking-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		if text, err := exec.Command("tar", "-C", tmp, "--numeric-owner", "-xpf", tar).CombinedOutput(); err != nil {
+			return fmt.Errorf("unpacking %s: %w: %s", tar, err, cut(string(text)))
+		}
+		// Its age is that of the copy (removeOld).
+		if err := os.Chtimes(tmp, time.Time{}, time.Now()); err != nil {
+			return err
+		}
+		return os.Rename(tmp, out)
+	})
+}
+
+// workFile returns the path of what the work image is made from, with this suffix, which is made if it is not there.
+func workFile(suffix string, build func(out string) error) (string, error) {
+	sum := sha256.Sum256(fmt.Appendf(workRecipe[:len(workRecipe):len(workRecipe)], "%q", workloads.Packages()))
 	name := "work-"
 	if workloads.All() {
 		name = "workall-"
 	}
-	out := filepath.Join(CacheDir, name+hex.EncodeToString(sum[:8])+".tar")
+	archive := filepath.Join(CacheDir, name+hex.EncodeToString(sum[:8])+".tar")
 	if err := os.MkdirAll(CacheDir, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(out+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	lock, err := os.OpenFile(archive+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return "", err
 	}
@@ -245,13 +274,14 @@ func WorkTar() (string, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
+	out := archive + suffix
 	if _, err := os.Stat(out); err == nil {
 		return out, nil
 	}
-	if err := buildWork(out, packages); err != nil {
+	if err := build(out); err != nil {
 		return "", err
 	}
-	removeOld(name, out)
+	removeOld(name, archive)
 	return out, nil
 }
 
@@ -303,22 +333,67 @@ func removeOld(name, keep string) {
 
 // ImportWork makes the Work image in this engine, the first time it is called.
 func (e *Engine) ImportWork() error {
-	e.workOnce.Do(func() {
-		path, err := WorkTar()
-		if err != nil {
-			e.workErr = err
-			return
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			e.workErr = err
-			return
-		}
-		defer f.Close()
-		e.workErr = e.ImportTar(f, Work, "CMD [\"/bin/bash\"]",
-			"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/postgresql/15/bin", "ENV LC_ALL=C.UTF-8")
-	})
+	e.workOnce.Do(func() { e.workErr = e.importWork() })
 	return e.workErr
+}
+
+// importWork makes an image of one file, and links the unpacked archive into its layer: an import of
+// its gigabytes, and their removal, take longer than most suites' tests. Layers are never written
+// to. An engine that has no directory of a layer, or has it on another file system, imports all.
+func (e *Engine) importWork() error {
+	var b bytes.Buffer
+	if err := tree(&b, []file{{name: "etc/", mode: 0o755}}); err != nil {
+		return err
+	}
+	if err := e.importWorkFrom(bytes.NewReader(b.Bytes())); err != nil {
+		return err
+	}
+	r := e.Docker(context.Background(), "image", "inspect", "--format", `{{with .GraphDriver}}{{with .Data}}{{.UpperDir}}{{end}}{{end}}`, Work)
+	if layer := strings.TrimSpace(r.Stdout); r.Code == 0 && strings.HasPrefix(layer, e.Dir+"/") {
+		dir, err := workTree()
+		if err != nil {
+			return err
+		}
+		if err = linkTree(dir, layer); err == nil {
+			return nil
+		}
+		e.opts.Log("engine: linking the work image: %v", err)
+	}
+	tar, err := WorkTar()
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(tar)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return e.importWorkFrom(f)
+}
+
+// linkTree makes hard links of a tree's files in a directory, both below /var. dockerd has mounted its
+// directory of layers on itself, and no link goes from one mount to another: both are reached by a
+// copy of the mount that has nothing mounted on it.
+func linkTree(tree, dir string) error {
+	const top = "/var"
+	fd, err := unix.OpenTree(unix.AT_FDCWD, top, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return &os.PathError{Op: "open_tree", Path: top, Err: err}
+	}
+	both := os.NewFile(uintptr(fd), top)
+	defer both.Close()
+	below := func(path string) string { return "/proc/self/fd/3" + strings.TrimPrefix(path, top) }
+	cmd := exec.Command("cp", "-al", below(tree)+"/.", below(dir))
+	cmd.ExtraFiles = []*os.File{both}
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("linking %s to %s: %w: %s", tree, dir, err, cut(string(text)))
+	}
+	return nil
+}
+
+func (e *Engine) importWorkFrom(r io.ReadSeeker) error {
+	return e.ImportTar(r, Work, "CMD [\"/bin/bash\"]",
+		"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/postgresql/15/bin", "ENV LC_ALL=C.UTF-8")
 }
 
 // ImportStock makes the Stock image in this engine. It comes with the work image's archive.
