@@ -290,14 +290,13 @@ func TestReleaseWithoutRecord(t *testing.T) {
 	}
 }
 
-// A sweep leaves alone what somebody is removing: until it looks, there may be
-// another jail of that name.
-func TestSweepLeavesTheLocked(t *testing.T) {
+// lockedAndDead makes the record of a jail of another boot, and locks it.
+func lockedAndDead(t *testing.T) (s Store, dead *Jail, unlock func()) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory belongs to root")
 	}
-	s := Store{Root: t.TempDir()}
-	dead := record("a")
+	s, dead = Store{Root: t.TempDir()}, record("a")
 	dead.BootID = "of another time"
 	if err := s.Create(dead); err != nil {
 		t.Fatal(err)
@@ -306,6 +305,13 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, dead, unlock
+}
+
+// A sweep leaves alone what somebody is removing: until it looks, there may be
+// another jail of that name.
+func TestSweepLeavesTheLocked(t *testing.T) {
+	s, dead, unlock := lockedAndDead(t)
 	sweep := func() []string {
 		t.Helper()
 		reaped, err := s.Sweep(context.Background(), -1, "", func(j *Brief) error { return s.Remove(j.Key) })
@@ -359,19 +365,7 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 // TestReclaimLast: who reclaims a jail as the last waits for another that has the lock, and reclaims
 // what that one leaves.
 func TestReclaimLast(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: the state directory belongs to root")
-	}
-	s := Store{Root: t.TempDir()}
-	dead := record("a")
-	dead.BootID = "of another time"
-	if err := s.Create(dead); err != nil {
-		t.Fatal(err)
-	}
-	unlock, err := s.Lock(dead.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, dead, unlock := lockedAndDead(t)
 	var st unix.Stat_t
 	if err := unix.Stat(s.Dir(dead.Key), &st); err != nil {
 		t.Fatal(err)
