@@ -122,19 +122,19 @@ func parse(text []byte, path string) (out policy.Project, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	var answer, errs limited
+	answer, errs := atomicfile.Head{Max: maxAnswer}, atomicfile.Head{Max: maxAnswer}
 	cmd := exec.CommandContext(ctx, program, Verb, path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = bytes.NewReader(text), &answer, &errs, "/", []string{}
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	}
 	if err := cmd.Run(); err != nil {
-		return out, fmt.Errorf("parsing it: %w: %s", err, errs.text)
+		return out, fmt.Errorf("parsing it: %w: %s", err, errs.Text)
 	}
-	if len(answer.text) >= maxAnswer {
+	if len(answer.Text) >= maxAnswer {
 		return out, errors.New("parsing it: the answer is too long")
 	}
-	if err := json.Unmarshal(answer.text, &out); err != nil {
+	if err := json.Unmarshal(answer.Text, &out); err != nil {
 		return out, fmt.Errorf("parsing it: %w", err)
 	}
 	// No more than the file can have.
@@ -155,12 +155,4 @@ var parser = func() (string, error) {
 		return "", err
 	}
 	return trusted.Executable(filepath.Join(filepath.Dir(self), program))
-}
-
-// limited keeps the first bytes that are written.
-type limited struct{ text []byte }
-
-func (l *limited) Write(b []byte) (int, error) {
-	l.text = append(l.text, b[:min(len(b), maxAnswer-len(l.text))]...)
-	return len(b), nil
 }

@@ -132,3 +132,16 @@ func open(path string, flags int, mode os.FileMode) (fd int, err error) {
 		}
 	}
 }
+
+// A Head keeps the first Max bytes that are written, and discards the rest. A write never fails, so
+// that a program whose output is too long is not ended by it.
+type Head struct {
+	Max  int
+	Text []byte
+}
+
+// Write implements io.Writer.
+func (h *Head) Write(b []byte) (int, error) {
+	h.Text = append(h.Text, b[:min(len(b), h.Max-len(h.Text))]...)
+	return len(b), nil
+}

@@ -27,3 +27,16 @@ func TestWriteLink(t *testing.T) {
 		t.Errorf("the link's target holds %q", got)
 	}
 }
+
+// TestHead: the first bytes are kept over several writes, none of which fails.
+func TestHead(t *testing.T) {
+	h := Head{Max: 5}
+	for _, text := range []string{"abc", "def", "ghi"} {
+		if n, err := h.Write([]byte(text)); n != len(text) || err != nil {
+			t.Errorf("%q: %d, %v", text, n, err)
+		}
+	}
+	if string(h.Text) != "abcde" {
+		t.Errorf("kept %q", h.Text)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/spec/credential/secret"
 )
@@ -111,7 +112,7 @@ func run(path string, args []string) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	var out limited
+	out := atomicfile.Head{Max: maxValue + 3} // enough to see that it is too long
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout = "/", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, &out
 	// The process group is killed as a whole.
@@ -125,13 +126,5 @@ func run(path string, args []string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w (its output is not shown)", err)
 	}
-	return out.text, nil
-}
-
-// limited keeps the first bytes that are written: enough to see that a value is too long.
-type limited struct{ text []byte }
-
-func (l *limited) Write(b []byte) (int, error) {
-	l.text = append(l.text, b[:min(len(b), maxValue+3-len(l.text))]...)
-	return len(b), nil
+	return out.Text, nil
 }

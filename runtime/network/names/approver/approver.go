@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/kernel/trusted"
@@ -111,7 +112,7 @@ func run(ctx context.Context, command []string, q Question) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, command[1:]...)
-	var out limited
+	out := atomicfile.Head{Max: maxAnswer + 1} // enough to see that it is too long
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = "/", []string{}, bytes.NewReader(append(input, '\n')), &out
 	// The process group is killed as a whole.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -138,14 +139,5 @@ func run(ctx context.Context, command []string, q Question) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	}
-	return out.text, nil
-}
-
-// limited keeps the first bytes that are written: enough to see that an answer is too long.
-type limited struct{ text []byte }
-
-// Write never fails, so that a long answer is an error of its own.
-func (l *limited) Write(b []byte) (int, error) {
-	l.text = append(l.text, b[:min(len(b), maxAnswer+1-len(l.text))]...)
-	return len(b), nil
+	return out.Text, nil
 }
