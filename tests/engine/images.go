@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/tests/workloads"
 )
 
@@ -349,7 +350,7 @@ func (e *Engine) importWork() error {
 		return err
 	}
 	r := e.Docker(context.Background(), "image", "inspect", "--format", `{{with .GraphDriver}}{{with .Data}}{{.UpperDir}}{{end}}{{end}}`, Work)
-	if layer := strings.TrimSpace(r.Stdout); r.Code == 0 && strings.HasPrefix(layer, e.Dir+"/") {
+	if layer := strings.TrimSpace(r.Stdout); r.Code == 0 && pathname.Below(layer, e.Dir) {
 		dir, err := workTree()
 		if err != nil {
 			return err
