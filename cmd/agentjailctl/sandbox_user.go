@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/state"
@@ -151,10 +150,6 @@ func announceLess() {
 	if !rootless.Inside() {
 		return
 	}
-	groups := ""
-	if !hostfacts.Read().Cgroup.V2 {
-		groups = " v1"
-	}
-	fmt.Fprintf(os.Stderr, "agentjail: without root: no limit on memory and processors (control groups%s are not delegated); "+
-		"no review of workspaces; the machine's files can only be read\n", groups)
+	fmt.Fprintln(os.Stderr, "agentjail: without root: no limit on memory and processors (control groups are not used); "+
+		"no review of workspaces; the machine's files can only be read")
 }

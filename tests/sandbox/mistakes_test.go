@@ -151,6 +151,21 @@ var mistakes = []struct {
 	{"network allow x example.org:443 --once --for 1h", 2, "--once"},
 	{"network deny x example.org:443 --for soon", 2, "soon"},
 	{"network pending no-such-jail", 125, "no-such-jail"},
+	{"denied no-such-jail@20260101T000000.000000", 125, "(remedy: agentjail journal"},
+	{"receipt --key", 2, "receipt --help"},
+	{"receipt --html /nonexistent/x no-such-jail", 125, "(remedy: agentjail ls"},
+	{"inspect a b", 2, "one more"},
+	{"export no-such-jail", 125, "(remedy: agentjail ls"},
+	{"diff", 2, "CONTAINER"},
+	{"completion powershell", 2, "(remedy: one of bash, fish, zsh)"},
+	{"check --config /nonexistent", 2, "--config"},
+	{"policy validate /etc", 125, "not a regular file"},
+	{"workspace export no-such-view", 125, "(remedy: `agentjail workspace list`"},
+	{"workspace apply", 2, "ID [PATH...]"},
+	{"network reload --all x", 2, "--all"},
+	{"watch --to file:/nonexistent/x", 125, "--to"},
+	{"install nosuch", 2, "(remedy: one of docker"},
+	{"uninstall", 2, "(remedy: one of docker"},
 }
 
 // TestMistakes: what a caller wrote and cannot be followed ends the call before anything runs, with one line and the right status.

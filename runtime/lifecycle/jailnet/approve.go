@@ -32,10 +32,7 @@ func (n Networks) approving(key string) (*state.Brief, modes.Approving, error) {
 		return nil, nil, err
 	}
 	mode, ok := m.(modes.Approving)
-	switch terms := m.Terms(j.Network); {
-	case ok && !terms.ByRules && terms.Served:
-		return nil, nil, errors.New("it is in the network of another jail, whose decisions hold (remedy: name that jail)")
-	case !ok || !terms.ByRules:
+	if !ok || !m.Terms(j.Network).ByRules {
 		return nil, nil, errNoApproval
 	}
 	r, err := n.rulesOf(j)

@@ -179,7 +179,8 @@ func (p Place) Open(id string) (*Jail, error) {
 				return j, nil
 			}
 		}
-		return nil, fmt.Errorf("%q: %w, and there is no journal of it", id, state.ErrNotFound)
+		return nil, fmt.Errorf("%q: %w, and there is no journal of it (remedy: agentjail journal lists each ID@TIME)", id,
+			state.ErrNotFound)
 	}
 	var prefix []*Jail
 	for _, lives := range []bool{true, false} {

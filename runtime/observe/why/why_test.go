@@ -276,7 +276,7 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Facts{Network: Network{Mode: "names", ByRules: true, Rules: set}}
+	f := &Facts{ID: "jail", Network: Network{Mode: "names", ByRules: true, Rules: set}}
 	for text, want := range map[string]Verdict{"x.example.org": Passes, "x.example.org:22": Refused, "a.test:22": Passes, "no.example.org": Refused, "b.test:443": Refused} {
 		q := ask(t, text, "amd64")
 		a, err := f.Answer(q)
@@ -287,7 +287,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: the rules state %v", text, v)
 		}
 	}
-	f.ID, f.Network.Approval = "jail", true
+	f.Network.Approval = true
 	for text, first := range map[string]string{
 		"b.test:443": "agentjail network allow jail b.test:443", "a.test:443": "network.allow: add", "no.example.org": "network.deny without",
 		"printer.local": "network.allow: add",
