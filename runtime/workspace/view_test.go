@@ -249,6 +249,44 @@ func TestRemovalCutOff(t *testing.T) {
 	}
 }
 
+// TestDirectoryReplaced: a view is of the directory that it began over, and of nothing that has its path by now.
+func TestDirectoryReplaced(t *testing.T) {
+	s, r, _, tree := begun(t, "kept")
+	tree.Close()
+	if err := s.End(r.Key); err != nil {
+		t.Fatal(err)
+	}
+	moved := r.Path + "-moved"
+	for what, replace := range map[string]func() error{
+		"a link to it":      func() error { return os.Symlink(moved, r.Path) },
+		"another directory": func() error { return os.Mkdir(r.Path, 0o755) },
+		"a mount": func() error {
+			return errors.Join(os.Mkdir(r.Path, 0o755), unix.Mount("none", r.Path, "tmpfs", 0, ""))
+		},
+		"nothing": func() error { return nil },
+	} {
+		if err := errors.Join(os.Rename(r.Path, moved), replace()); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := s.OpenLayers(r); err == nil {
+			l.Close()
+			t.Errorf("%s is taken for the directory", what)
+		} else if !strings.Contains(err.Error(), "remedy: ") {
+			t.Errorf("%s: %v", what, err)
+		}
+		_ = unix.Unmount(r.Path, unix.MNT_DETACH)
+		_ = os.Remove(r.Path)
+		if err := os.Rename(moved, r.Path); err != nil {
+			t.Fatal(err)
+		}
+		l, err := s.OpenLayers(r)
+		if err != nil {
+			t.Fatalf("after %s: %v", what, err)
+		}
+		l.Close()
+	}
+}
+
 // TestIncomplete: a view that was open in another boot is read, and never mounted for a jail.
 func TestIncomplete(t *testing.T) {
 	s, r, lower, tree := begun(t, "")
