@@ -197,6 +197,15 @@ var suites = []suite{
 		}},
 	},
 	{
+		name: "boundary", what: "jails behind gVisor's sandbox, by Docker 26, where control groups are of version 2",
+		on: []string{"engines"},
+		steps: []step{{
+			name: "tests-boundary", pkg: "tests/boundary", limit: 10 * time.Minute, tools: []string{"runsc"},
+			only: []string{"TestDocker", "TestStatuses", "TestOwnKernel", "TestProtectedPaths", "TestNames", "TestRowsBreak"},
+			left: "they take long under emulation, and run on the machine itself (make test-e2e)",
+		}},
+	},
+	{
 		name: "engines", what: "containerd 1.7, its CRI, and Podman 5",
 		on: []string{"engines"},
 		steps: []step{

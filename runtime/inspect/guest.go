@@ -10,7 +10,9 @@ import (
 
 	"agentjail.dev/runtime/jailinit"
 	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
 )
 
@@ -20,7 +22,12 @@ type guestReport struct {
 	mounts    []guestMount
 	devices   []string // "c 1:3 /dev/null"
 	rlimits   map[int]uint64
+	paths     map[string]guestPath
+	clocks    map[string]uint64 // in seconds
 }
+
+// A guestPath is what the step could do with a path.
+type guestPath struct{ readable, writable bool }
 
 type guestProcess struct {
 	pid    int
@@ -28,16 +35,16 @@ type guestProcess struct {
 }
 
 type guestMount struct {
-	point, fs string
-	readOnly  bool
-	size      uint64 // of a tmpfs, in bytes
+	point, fs        string
+	readOnly, shared bool
+	size, files      uint64 // of the file system, in bytes and inodes
 }
 
 var errReport = errors.New("the guest's report is not in the init step's form")
 
 // parseReport reads a report.
 func parseReport(text string) (*guestReport, error) {
-	g := &guestReport{rlimits: map[int]uint64{}}
+	g := &guestReport{rlimits: map[int]uint64{}, paths: map[string]guestPath{}, clocks: map[string]uint64{}}
 	for line := range strings.Lines(text) {
 		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if err := g.add(kind, rest); err != nil {
@@ -66,13 +73,30 @@ func (g *guestReport) add(kind, rest string) error {
 		}
 		g.processes = append(g.processes, p)
 	case "mount":
-		if len(words) != 4 {
+		words = strings.SplitN(rest, " ", 6)
+		if len(words) != 6 {
 			return errReport
 		}
-		size, err := strconv.ParseUint(words[2], 10, 64)
-		point, perr := strconv.Unquote(words[3])
-		g.mounts = append(g.mounts, guestMount{path.Clean("/" + point), words[1], words[0] == "ro", size})
-		return errors.Join(err, perr)
+		size, err := strconv.ParseUint(words[3], 10, 64)
+		files, ferr := strconv.ParseUint(words[4], 10, 64)
+		point, perr := strconv.Unquote(words[5])
+		g.mounts = append(g.mounts, guestMount{path.Clean("/" + point), words[2], words[0] == "ro", words[1] != "private", size, files})
+		return errors.Join(err, ferr, perr)
+	case "path":
+		words = strings.SplitN(rest, " ", 3)
+		if len(words) != 3 {
+			return errReport
+		}
+		name, err := strconv.Unquote(words[2])
+		g.paths[name] = guestPath{words[0] != "hidden", words[1] != "fixed"}
+		return err
+	case "clock":
+		if len(words) != 2 {
+			return errReport
+		}
+		seconds, err := strconv.ParseUint(words[1], 10, 64)
+		g.clocks[words[0]] = seconds
+		return err
 	case "device":
 		words = strings.SplitN(rest, " ", 3)
 		if len(words) != 3 {
@@ -98,7 +122,16 @@ func (g *guestReport) add(kind, rest string) error {
 // guestChecks are the checks that are made inside, by the names of the protections.
 var guestChecks = map[string]func(*demands, *guestReport) outcome{
 	"capabilities": guestCapabilities, "seccomp": guestSeccomp, "bind mounts": guestBinds, "tmpfs": guestTmpfs,
-	"device nodes": guestDevices, "rlimits": guestRlimits,
+	"device nodes": guestDevices, "rlimits": guestRlimits, "clocks": guestClocks, "root": guestRoot, "workspace": guestViews,
+	"procfs": guestKernelFiles, "propagation": guestPropagation, "masked paths": guestMasked, "read-only paths": guestReadOnly,
+}
+
+// AskedInside are the paths that the init step is to look at in a guest.
+func AskedInside(s state.Store, j *state.Jail) []string {
+	d := demandsOf(s, j)
+	out := slices.Concat(d.masked(), d.readOnly())
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Inside judges the rows of a guest's kernel by what the init step reported there, or adds the
@@ -213,6 +246,147 @@ func guestTmpfs(d *demands, g *guestReport) outcome {
 		return brokenList(want, bad)
 	}
 	return holds("%d tmpfs, each with a %s", n, want)
+}
+
+// mountAt is the mount that covers a path; nil if none does.
+func (g *guestReport) mountAt(name string) (at *guestMount) {
+	for i := range g.mounts {
+		m := &g.mounts[i]
+		if name == m.point || pathname.Below(name, m.point) {
+			if at == nil || len(m.point) >= len(at.point) {
+				at = m
+			}
+		}
+	}
+	return at
+}
+
+// guestClocks: the guest's clocks begin with the guest, and do not show how long the host runs.
+func guestClocks(d *demands, g *guestReport) outcome {
+	const want = "clocks that begin near zero"
+	// The sandbox's age: its clocks begin a moment after it does.
+	age := max(d.host.BootTime-int64(d.jail.InitStart/ticks), 0) + clockSlack
+	for _, name := range []string{"boottime", "monotonic"} {
+		switch up, ok := g.clocks[name]; {
+		case !ok:
+			return broken(want, "%s is not reported", name)
+		case up > uint64(age):
+			return broken(want, "%s is %d s, and the sandbox began %d s ago", name, up, age-clockSlack)
+		}
+	}
+	return holds("up %d s; the host %d s", g.clocks["boottime"], d.host.BootTime)
+}
+
+// ticks are those of a second in which the kernel reports when a process began (USER_HZ), and
+// clockSlack is what rounding takes, in seconds.
+const ticks, clockSlack = 100, 2
+
+// guestRoot: what is written to the root is in agentjail's layer, whose bounds show through the
+// guest's file system.
+func guestRoot(d *demands, g *guestReport) outcome {
+	_, bound := d.jail.Policy.Root.Layer()
+	want := fmt.Sprintf("a layer %s of at most %s and %d files", d.jail.Policy.Root.Where(), bound, d.jail.Policy.Root.Inodes)
+	m := g.mountAt("/")
+	if m == nil {
+		return broken(want, "no root is mounted")
+	}
+	if !slices.Contains(guestHostFS, m.fs) {
+		return broken(want, "a %s of the guest's own", printable.Line(m.fs, 40))
+	}
+	if m.size == 0 || m.size > uint64(bound) || m.files == 0 || m.files > uint64(d.jail.Policy.Root.Inodes) {
+		return broken(want, "%d bytes and %d files (0: unlimited)", m.size, m.files)
+	}
+	return holds("%s and %d files at most", size(m.size), m.files)
+}
+
+// guestHostFS are the types of file systems by which a guest has the host's files.
+var guestHostFS = []string{"9p", "gofer", "virtiofs"}
+
+// guestViews: what is mounted at a directory under review has the size of a view.
+func guestViews(d *demands, g *guestReport) outcome {
+	const want = "each directory under review: a bounded view, writable"
+	var bad []string
+	for _, r := range d.jail.Reviews {
+		switch m := g.mountAt(r.At); {
+		case m == nil || m.point != r.At:
+			bad = append(bad, r.At+" is not mounted")
+		case m.readOnly:
+			bad = append(bad, r.At+" cannot be written to")
+		case m.size == 0 || m.size > uint64(r.Size):
+			bad = append(bad, fmt.Sprintf("%s has %d bytes, its view %s", r.At, m.size, policy.Size(r.Size)))
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	return holds("%s under review", printable.Count(len(d.jail.Reviews), "directory"))
+}
+
+// guestKernelFiles: /proc is the guest kernel's own, with nothing of the host's over it, and /sys
+// cannot be written to.
+func guestKernelFiles(_ *demands, g *guestReport) outcome {
+	const want = "/proc of the guest's kernel, and nothing of the host's below /proc and /sys that can be written to"
+	if m := g.mountAt("/proc"); m == nil || m.fs != "proc" {
+		return broken(want, "/proc is not the guest kernel's")
+	}
+	var bad []string
+	for _, m := range g.mounts {
+		if (pathname.Below(m.point, "/proc") || m.point == "/sys" || pathname.Below(m.point, "/sys")) &&
+			!m.readOnly && !slices.Contains(guestKernelFS, m.fs) {
+			bad = append(bad, printable.Line(m.point, 0)+" is writable")
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	return holds("the guest kernel's own")
+}
+
+func guestPropagation(_ *demands, g *guestReport) outcome {
+	var bad []string
+	for _, m := range g.mounts {
+		if m.shared {
+			bad = append(bad, printable.Line(m.point, 0)+" is shared")
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList("all mounts private", bad)
+	}
+	return holds("all %s private", printable.Count(len(g.mounts), "mount"))
+}
+
+// guestMasked: a path that must be hidden is hidden, or describes the guest alone.
+func guestMasked(d *demands, g *guestReport) outcome {
+	return guestPaths(d.masked(), g, "hidden or of the guest's kernel", "can be read", func(p guestPath) bool { return p.readable })
+}
+
+// guestReadOnly: a path that must not be written to is not, or steers the guest alone.
+func guestReadOnly(d *demands, g *guestReport) outcome {
+	return guestPaths(d.readOnly(), g, "read-only or of the guest's kernel", "can be written to", func(p guestPath) bool { return p.writable })
+}
+
+func guestPaths(all []string, g *guestReport, want, fault string, open func(guestPath) bool) outcome {
+	var bad []string
+	there, own := 0, 0
+	for _, name := range all {
+		p, ok := g.paths[name]
+		if !ok {
+			continue
+		}
+		m := g.mountAt(name)
+		switch {
+		case !open(p):
+			there++
+		case m != nil && slices.Contains(guestKernelFS, m.fs):
+			own++
+		default:
+			bad = append(bad, printable.Line(name, 0)+" "+fault)
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	return holds("%d closed, %d of the guest kernel's own, %d not there", there, own, len(all)-there-own)
 }
 
 // guestFuse is a device that gVisor's kernel makes by itself, for file systems of its own: without

@@ -32,10 +32,12 @@ const (
 )
 
 // Report is the argument of StepProgram, as the program to start, that has a guest's step print
-// what only the guest's kernel knows, and end. Each line has a kind and words. A process has its
-// number and ReportedStatus. A mount has "ro" or "rw", the type, the bytes of a tmpfs and the
-// quoted place. A device has "c" or "b", the numbers and the quoted path. An rlimit has its number
-// and both limits.
+// what only the guest's kernel knows, and end. Further arguments are paths that it looks at. Each
+// line has a kind and words. A process has its number and ReportedStatus. A mount has "ro" or "rw",
+// "private" or "shared", the type, the bytes and files of its file system, and the quoted place. A
+// path has what its text is ("hidden": none, or "readable"), whether it is "fixed" or "writable",
+// and is quoted. A clock has its name and seconds. A device has "c" or "b", the numbers and the
+// quoted path. An rlimit has its number and both limits.
 const Report = "report"
 
 // ReportedStatus are the fields of proc_pid_status(5) that are reported of a process.

@@ -110,11 +110,13 @@ type attempt struct {
 	staged *rootfs.Staged  // stageRoot
 	second []byte          // writeFilter: the filter that the init step loads
 	// keys are the jail's own, with the private parts, from hardenSpec to recordDecisions.
-	keys             credential.Issued
-	mode             modes.Mode     // prepareNetwork
-	network          *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
-	timeNS           delegate.Time  // writeBundle
-	domain           string         // writeBundle: the UTS domain name that we set ourselves
+	keys    credential.Issued
+	mode    modes.Mode    // prepareNetwork
+	network *os.File      // prepareNetwork; nil for a network that the delegate makes or joins
+	timeNS  delegate.Time // writeBundle
+	domain  string        // writeBundle: the UTS domain name that we set ourselves
+	// ownPages are limits of huge pages that the delegate cannot set: writeBundle.
+	ownPages         []specs.LinuxHugepageLimit
 	files            *host.Files    // writeBundle: the init step's
 	bundle           *bundle.Bundle // writeBundle: the delegate's
 	copies           *copies        // createContainer: of a sandbox's standard files

@@ -80,12 +80,54 @@ func (a *attempt) fitSandbox() error {
 		return err
 	}
 	st.Places = append(st.Places, rootfs.OwnPlace)
-	spec.Linux.Resources = a.d.Resources(spec.Linux.Resources)
+	spec.Linux.Resources, a.ownPages = withoutPages(a.d.Resources(spec.Linux.Resources), cgroups.Version(cgroups.Root))
 	spec.Linux.Namespaces = slices.DeleteFunc(spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
 		return n.Type == specs.TimeNamespace
 	})
 	spec.Linux.TimeOffsets = nil
 	return nil
+}
+
+// withoutPages takes the limits of huge pages out of those that the delegate is to set, where it
+// cannot: for control groups of version 2, gVisor writes to files with the names of version 1, or,
+// where systemd makes the groups, to none (runsc/cgroup/cgroup_v2.go, hugeTLB2).
+func withoutPages(in *specs.LinuxResources, version int) (*specs.LinuxResources, []specs.LinuxHugepageLimit) {
+	if in == nil || version != 2 {
+		return in, nil
+	}
+	out := *in
+	out.HugepageLimits = nil
+	return &out, in.HugepageLimits
+}
+
+// setPages limits the huge pages of a process's control group of version 2.
+func setPages(pid int, limits []specs.LinuxHugepageLimit) error {
+	if len(limits) == 0 {
+		return nil
+	}
+	groups, err := cgroups.Of(strconv.Itoa(pid))
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		roots := g.Mounts(cgroups.Root)
+		if g.Controllers != "" || g.Path == "/" || len(roots) == 0 {
+			continue
+		}
+		for _, l := range limits {
+			name := filepath.Join(roots[0], g.Path, "hugetlb."+l.Pagesize)
+			most := []byte(strconv.FormatUint(l.Limit, 10))
+			if err := os.WriteFile(name+".max", most, 0); err != nil {
+				return fmt.Errorf("limiting huge pages: %w", err)
+			}
+			// The pages that are reserved count by themselves since Linux 5.7.
+			if err := os.WriteFile(name+".rsvd.max", most, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("limiting huge pages: %w", err)
+			}
+		}
+		return nil
+	}
+	return errors.New("limiting huge pages: the sandbox is in no control group of version 2")
 }
 
 // sandboxOptions are those for the delegate's create.
@@ -108,6 +150,9 @@ func (a *attempt) checkSandbox(pid int) error {
 		return err
 	}
 	if err := helper.Place(a.rt.Store.Dir(a.j.Key), pid); err != nil {
+		return err
+	}
+	if err := setPages(pid, a.ownPages); err != nil {
 		return err
 	}
 	if why := a.unlikeJail(pid); why != "" {

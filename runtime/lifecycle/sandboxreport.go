@@ -20,8 +20,9 @@ const maxReport = 4 << 20
 
 // Inside has the init step of a running jail in a sandbox report what only the guest's kernel knows
 // (jailinit.Report). The step enters as any further process does, under all of the jail's
-// protections. The report is the guest's: it is to be read as hostile.
-func (r *Runtime) Inside(j *state.Brief) (string, error) {
+// protections. The report is the guest's: it is to be read as hostile. paths are those that it is to
+// look at.
+func (r *Runtime) Inside(j *state.Brief, paths []string) (string, error) {
 	if sandboxOf(j) == "" {
 		return "", errors.New("the jail is in no sandbox")
 	}
@@ -44,7 +45,7 @@ func (r *Runtime) Inside(j *state.Brief) (string, error) {
 		runtime.LockOSThread() // Exec leaves it changed: it ends with the goroutine
 		err := thread.Caught(func() error {
 			return inside.Exec(ExecOptions{ID: j.ID, Own: true, Change: func(p *specs.Process) {
-				p.Args, p.Terminal = []string{jailinit.StepProgram, jailinit.Report}, false
+				p.Args, p.Terminal = append([]string{jailinit.StepProgram, jailinit.Report}, paths...), false
 			}})
 		})
 		w.Close()

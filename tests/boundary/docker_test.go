@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -79,6 +80,11 @@ func TestDocker(t *testing.T) {
 	d.Must("update", "--memory=200m", "--memory-swap=200m", "--pids-limit=50", id)
 	if most := engine.CgroupLimit(number(t, pid), "pids", "pids.max", "pids.max"); most != 2*50+256 {
 		t.Errorf("after an update the host's limit on processes is %d", most)
+	}
+	for _, size := range hostfacts.Read().HugePages {
+		if most := engine.CgroupLimit(number(t, pid), "hugetlb", "hugetlb."+size+".limit_in_bytes", "hugetlb."+size+".max"); most != 0 {
+			t.Errorf("huge pages of %s: the limit is %d", size, most)
+		}
 	}
 	if out := d.Must("stats", "--no-stream", "--format", "{{.PIDs}}", id); strings.TrimSpace(out) == "0" {
 		t.Errorf("stats: %q", out)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -262,7 +264,8 @@ func TestInspect(t *testing.T) {
 					t.Errorf("%s: %s", f.Name, f.Seen)
 				}
 				switch f.Name { // these are checked inside
-				case "seccomp", "capabilities", "bind mounts", "tmpfs", "device nodes", "rlimits":
+				case "seccomp", "capabilities", "bind mounts", "tmpfs", "device nodes", "rlimits", "clocks", "root", "workspace", "procfs",
+					"propagation", "masked paths", "read-only paths":
 					if f.Verdict != "guest" || !strings.HasPrefix(f.Seen, "in the guest: ") {
 						t.Errorf("%s: %s, %s", f.Name, f.Verdict, f.Seen)
 					}
@@ -331,17 +334,29 @@ func TestRowsBreak(t *testing.T) {
 			t.Errorf("%s: %s after the protection was taken away", c.row, v)
 		}
 	}
-	// The guest's: the record that the mounts are compared with is without one of them.
-	bundle := filepath.Join(record(t, id), "bundle/config.json")
-	text, err := os.ReadFile(bundle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(bundle, []byte(strings.Replace(string(text), `"destination":"/tmp"`, `"destination":"/tmp2"`, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if in := inspect(t, id); in.verdict("bind mounts") != "BROKEN" {
-		t.Errorf("a writable mount that the bundle has not: %+v", in)
+	// The guest's: the record that they are compared with demands something else.
+	for _, c := range []struct{ row, file, was, is string }{
+		{"bind mounts", "bundle/config.json", `"destination":"/tmp"`, `"destination":"/tmp2"`},
+		{"masked paths", "bundle/config.json", `"maskedPaths":[`, `"maskedPaths":["/etc/passwd",`},
+		{"read-only paths", "bundle/config.json", `"readonlyPaths":[`, `"readonlyPaths":["/dev/null",`},
+		{"root", "state.json", `"backing":"memory","size":"1GiB"`, `"backing":"memory","size":"1023MiB"`},
+		{"root", "state.json", `"inodes":262144`, `"inodes":262143`},
+	} {
+		at := filepath.Join(record(t, id), c.file)
+		text, err := os.ReadFile(at)
+		if err != nil || !strings.Contains(string(text), c.was) {
+			t.Errorf("%s: no %s in %s, %v", c.row, c.was, text, err)
+			continue
+		}
+		if err := os.WriteFile(at, []byte(strings.Replace(string(text), c.was, c.is, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if in := inspect(t, id); in.verdict(c.row) != "BROKEN" {
+			t.Errorf("%s, against %s: %+v", c.row, c.is, in)
+		}
+		if err := os.WriteFile(at, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -401,25 +416,48 @@ func TestSeenFromTheHost(t *testing.T) {
 	}
 }
 
-// TestAnnotations: no flag of the sandbox's that a bundle has in an annotation reaches it.
+// TestAnnotations: no annotation by which a bundle steers a sandbox, or another boundary, reaches the delegate. The first one gVisor obeys
+// without being asked to (runsc/container/container.go, cgroupParentAnnotation): it puts the sandbox outside the jail's control groups.
 func TestAnnotations(t *testing.T) {
 	b := engine.NewBundle(t, "/var/tmp")
 	id := b.ID()
-	b.Spec.Annotations = map[string]string{"dev.gvisor.flag.oci-seccomp": "false", "dev.gvisor.spec.mount.work.type": "bind", "other": "stays"}
+	elsewhere := "/elsewhere-" + id
+	b.Spec.Annotations = map[string]string{
+		"dev.gvisor.spec.cgroup-parent": elsewhere, "dev.gvisor.flag.debug": "true", "dev.gvisor.spec.mount.work.type": "bind",
+		"dev.gvisor.spec.mount.work.share": "container", "dev.gvisor.spec.mount.work.source": "/work",
+		"io.katacontainers.config.hypervisor.kernel": "/k", "krun.cpus": "8", "run.oci.handler": "krun", "other": "stays",
+	}
 	b.Spec.Process.Args = []string{"true"}
 	b.Write(t)
 	c := engine.Caller{Path: bin, Args: []string{"--config", policy(t, ""), "--root", filepath.Join(b.Dir, "state")}}
-	if _, _, err := b.Call(t, c, "create", "--bundle", b.Dir, id); err != nil {
-		t.Fatal(err)
+	if _, said, err := b.Call(t, c, "create", "--bundle", b.Dir, id); err != nil {
+		t.Fatal(err, said)
 	}
 	t.Cleanup(func() { _, _, _ = b.Call(t, c, "delete", "--force", id) })
-	dir := filepath.Join(engine.TempDir(t, "/var/tmp", "agentjail-export-"), "bundle")
-	if r := engine.Run(t, bin, "export", "--bundle", id, dir); r.Code != 0 {
+	state, _, err := b.Call(t, c, "state", id)
+	var made specs.State
+	if err == nil {
+		err = json.Unmarshal([]byte(state), &made)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", made.Pid))
+	if err != nil || strings.Contains(string(groups), elsewhere) {
+		t.Errorf("the sandbox is where an annotation has it: %v, %s", err, groups)
+	}
+	out := filepath.Join(engine.TempDir(t, "/var/tmp", "agentjail-export-"), "bundle")
+	if r := engine.Run(t, bin, "export", "--bundle", id, out); r.Code != 0 {
 		t.Fatal(r)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
-	if err != nil || strings.Contains(string(text), "dev.gvisor") || !strings.Contains(string(text), `"other"`) {
+	text, err := os.ReadFile(filepath.Join(out, "config.json"))
+	if err != nil || !strings.Contains(string(text), `"other"`) {
 		t.Errorf("%v: %s", err, text)
+	}
+	for name := range b.Spec.Annotations {
+		if name != "other" && strings.Contains(string(text), name) {
+			t.Errorf("%s reaches the delegate", name)
+		}
 	}
 }
 
@@ -475,8 +513,15 @@ func TestKilled(t *testing.T) {
 		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 137 {
 			t.Errorf("status %d, want 137", cmd.ProcessState.ExitCode())
 		}
-		if r := engine.Run(t, bin, "why", id, "Killed"); !strings.Contains(r.Stdout, "sandbox") {
+		const named = "the sandbox's own kernel (gVisor's sentry), a process of the host's, ended"
+		if r := engine.Run(t, bin, "why", id, "Killed"); !strings.Contains(r.Stdout, named) || !strings.Contains(r.Stdout, "journalctl -k") {
 			t.Errorf("why: %s", r)
+		}
+		control, plain := running(t, "--policy", "")
+		kill(t, inspect(t, plain).Pid)
+		_ = control.Wait()
+		if r := engine.Run(t, bin, "why", plain, "Killed"); strings.Contains(r.Stdout, "sentry") || !strings.Contains(r.Stdout, "Killed") && r.Stdout == "" {
+			t.Errorf("why, of a jail without a sentry: %s", r)
 		}
 		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
 	})

@@ -53,7 +53,7 @@ func Main() {
 		fail(jailinit.ExitRefused, "agentjail: no program to start")
 	}
 	if isReport(o, program) {
-		text, err := report()
+		text, err := report(program[2:])
 		if err == nil {
 			_, err = os.Stdout.WriteString(text)
 		}

@@ -13,15 +13,15 @@ import (
 // isReport reports whether the program is the step's own report. The step writes it itself, before
 // other processes of the jail may look into it.
 func isReport(o *jailinit.Orders, program []string) bool {
-	return o.Guest && len(program) == 2 && program[0] == jailinit.StepProgram && program[1] == jailinit.Report
+	return o.Guest && len(program) >= 2 && program[0] == jailinit.StepProgram && program[1] == jailinit.Report
 }
 
 // maxReported bounds how many processes are reported.
 const maxReported = 4096
 
-// report is what only a guest's kernel knows, a line for each process, mount, device and limit
-// (jailinit.Report).
-func report() (string, error) {
+// report is what only a guest's kernel knows, a line for each process, mount, path, clock, device
+// and limit (jailinit.Report).
+func report(paths []string) (string, error) {
 	var b strings.Builder
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -45,6 +45,15 @@ func report() (string, error) {
 	}
 	if err := reportMounts(&b); err != nil {
 		return "", err
+	}
+	for _, p := range paths {
+		reportPath(&b, p)
+	}
+	for name, id := range map[string]int32{"boottime": unix.CLOCK_BOOTTIME, "monotonic": unix.CLOCK_MONOTONIC} {
+		var now unix.Timespec
+		if unix.ClockGettime(id, &now) == nil {
+			b.WriteString("clock " + name + " " + itoa(uint64(now.Sec)) + "\n")
+		}
 	}
 	reportDevices(&b)
 	for i := range unix.RLIMIT_RTTIME + 1 {
@@ -75,17 +84,58 @@ func reportMounts(b *strings.Builder) error {
 	}
 	for i := range ms {
 		m := &ms[i]
-		mode, size := "rw", uint64(0)
+		mode, spread := "rw", "private"
 		if m.ReadOnly() {
 			mode = "ro"
 		}
-		var fs unix.Statfs_t
-		if m.FS == "tmpfs" && unix.Statfs(m.Point, &fs) == nil {
-			size = fs.Blocks * uint64(fs.Bsize)
+		if strings.Contains(m.Tags, "shared:") || strings.Contains(m.Tags, "master:") {
+			spread = "shared"
 		}
-		b.WriteString("mount " + mode + " " + m.FS + " " + itoa(size) + " " + strconv.Quote(m.Point) + "\n")
+		var fs unix.Statfs_t
+		if err := unix.Statfs(m.Point, &fs); err != nil {
+			fs = unix.Statfs_t{}
+		}
+		b.WriteString("mount " + mode + " " + spread + " " + m.FS + " " + itoa(fs.Blocks*uint64(fs.Bsize)) + " " + itoa(fs.Files) + " " +
+			strconv.Quote(m.Point) + "\n")
 	}
 	return nil
+}
+
+// reportPath writes whether a path has any text, or entries, for this process, and whether it could
+// be written to. Nothing is written for a path that is not there.
+func reportPath(b *strings.Builder, name string) {
+	var st unix.Stat_t
+	if unix.Lstat(name, &st) != nil {
+		return
+	}
+	text, change := "hidden", "fixed"
+	if hasText(name) {
+		text = "readable"
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR && unix.Access(name, unix.W_OK) == nil {
+		change = "writable"
+	}
+	b.WriteString("path " + text + " " + change + " " + strconv.Quote(name) + "\n")
+}
+
+// hasText reports whether a file has a first byte, or a directory an entry. It does not wait for
+// one.
+func hasText(name string) bool {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 4096)
+	if n, err := unix.Read(fd, buf[:1]); err == nil {
+		return n > 0
+	}
+	n, err := unix.ReadDirent(fd, buf)
+	if err != nil {
+		return false
+	}
+	_, found, _ := unix.ParseDirent(buf[:max(n, 0)], 1, nil) // without . and ..
+	return found > 0
 }
 
 func reportDevices(b *strings.Builder) {
