@@ -200,6 +200,9 @@ func register(c *engine.Containerd, agentjail, containerd string) error {
 	return c.Start()
 }
 
+// gvisorPolicy is the policy file of the handler gvisor, which the test of that handler writes.
+func gvisorPolicy(dir string) string { return filepath.Join(dir, "gvisor.toml") }
+
 // criConfig is CRI's part of containerd's configuration. Every annotation of a pod reaches the bundles, which is the worst
 // that an administrator can configure.
 func criConfig(c *engine.Containerd, byName, byNetName, refuse, refusals, namesKey, names string) string {
@@ -218,6 +221,7 @@ func criConfig(c *engine.Containerd, byName, byNetName, refuse, refusals, namesK
 		{"refuse", "io.containerd.agentjail.v2", "ConfigPath", refuse},
 		{"refusals", "io.containerd.agentjail.v2", "ConfigPath", refusals},
 		{"names", "io.containerd.agentjail.v2", namesKey, names},
+		{"gvisor", "io.containerd.agentjail.v2", "ConfigPath", gvisorPolicy(filepath.Dir(byName))},
 		// containerd's own shim.
 		{"byname", "io.containerd.runc.v2", "BinaryName", byName},
 		{"byname-net", "io.containerd.runc.v2", "BinaryName", byNetName},

@@ -63,6 +63,7 @@ type lab struct {
 var drivers = []driver{
 	{"agentjail over runc", func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "runc", "") }, nil},
 	{"agentjail over crun", func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "crun", "") }, nil},
+	{"agentjail over gVisor", func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "runsc", "") }, nil},
 	{"agentjail over runc, by " + byRedirect, func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "runc", byRedirect) }, nil},
 	{"agentjail over runc, by " + byListeners, func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "runc", byListeners) }, []string{"UDP on a name", "a listener on a name", "a listener on its address"}},
 	{"agentjail sandbox", sandboxed, nil},
@@ -286,9 +287,13 @@ func (l *lab) policy(t *testing.T, name, text string) string {
 
 // overDelegate is a bundle of a delegate, by one way for connections or the best.
 func overDelegate(t *testing.T, l *lab, name, way string) *exec.Cmd {
-	path, err := exec.LookPath(name)
+	find := exec.LookPath
+	if name == "runsc" {
+		find = engine.Tool
+	}
+	path, err := find(name)
 	if err != nil {
-		t.Fatalf("%v (hack/deps.sh installs it)", err)
+		t.Fatalf("%v (hack/deps.sh or hack/tools/build.sh installs it)", err)
 	}
 	var bin string
 	if way != "" {
