@@ -356,9 +356,14 @@ func (r *Runtime) run(d *delegate.Runtime, j *state.Brief, args []string) (statu
 }
 
 // deleteByDelegate has the delegate delete a jail. The helper ends first: it can be in a group
-// below one that the delegate removes.
+// below one that the delegate removes. gVisor removes no group with another below it, so that of
+// the helper goes, too.
 func (r *Runtime) deleteByDelegate(d *delegate.Runtime, j *state.Brief, args []string) (status int, err error) {
-	if err := helper.Kill(r.Store.Dir(j.Key)); err != nil {
+	end := helper.Kill
+	if sandboxOf(j) != "" {
+		end = helper.End
+	}
+	if err := end(r.Store.Dir(j.Key)); err != nil {
 		return -1, err
 	}
 	return r.run(d, j, args)

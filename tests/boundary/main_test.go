@@ -39,8 +39,14 @@ func TestMain(m *testing.M) {
 // policy writes a policy file for the sandbox with further settings.
 func policy(t *testing.T, more string) string {
 	t.Helper()
+	return policyOver(t, runsc, more)
+}
+
+// policyOver is policy for a delegate.
+func policyOver(t *testing.T, delegate, more string) string {
+	t.Helper()
 	path := filepath.Join(engine.TempDir(t, "/etc", "agentjail-boundary-"), "config.toml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, "delegate = %q\n%s\n", runsc, more), 0o644); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, "delegate = %q\n%s\n", delegate, more), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return path

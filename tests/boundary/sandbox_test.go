@@ -107,20 +107,49 @@ func TestFilesGoOn(t *testing.T) {
 	}
 }
 
-// TestProtectedPaths: hooks cannot be written, git's directory cannot be replaced, and a hidden file is neither read nor moved away.
+// TestProtectedPaths: hooks cannot be written, git's directory cannot be replaced, and a hidden file is neither read nor moved away, whatever
+// the delegate. With runc and crun the protections are mounts of the jail's; gVisor has them from the mounts' sources.
 func TestProtectedPaths(t *testing.T) {
+	for _, name := range []string{"runc", "crun", "runsc"} {
+		t.Run(name, func(t *testing.T) {
+			delegate := runsc
+			if name != "runsc" {
+				var err error
+				if delegate, err = exec.LookPath(name); err != nil {
+					t.Fatalf("%v (hack/deps.sh installs it)", err)
+				}
+			}
+			protects(t, delegate)
+		})
+	}
+}
+
+func protects(t *testing.T, delegate string) {
 	dir := workspace(t)
-	for name, text := range map[string]string{
+	paths := map[string]string{
 		".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n", ".git/hooks/pre-commit": "theirs", ".git/objects/x": "", ".git/refs/x": "",
-		".env": "secret", "sub/.env": "secret",
-	} {
+		".env": "secret", "sub/.env": "secret", ".vscode/tasks.json": "theirs", ".envrc": "theirs",
+	}
+	for name, text := range paths {
 		put(t, dir, name, text)
 	}
-	r := engine.Run(t, bin, "sandbox", "--config", policy(t, "[binds]\nhide = [\".env\"]"), "--workspace", dir, "--", "sh", "-c", `
+	root, err := engine.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// crun does not run beside a version 2 hierarchy with controllers.
+	r := engine.Run(t, filepath.Join(root, "hack/without-unified.sh"), bin, "sandbox",
+		"--config", policyOver(t, delegate, "[binds]\nhide = [\".env\"]"), "--workspace", dir, "--", "sh", "-c", `
 		echo ours >.git/hooks/pre-commit && echo wrote a hook
 		echo ours >.git/hooks/post-commit && echo added a hook
+		echo ours >>.git/config # a copy of the jail's
+		rm -f .git/config && echo removed the settings
 		mv .git/hooks .git/h && echo moved the hooks
 		mv .git .g && echo moved .git
+		echo ours >.vscode/tasks.json && echo wrote a task
+		mv .vscode v && echo moved the tasks
+		echo ours >.envrc && echo wrote .envrc
+		echo ours >e; mv -f e .envrc && echo replaced .envrc; rm -f e
 		cat .env sub/.env | grep . && echo read a secret
 		rm -f .env && echo removed a secret
 		mv sub/.env sub/e && echo moved a secret
@@ -129,7 +158,8 @@ func TestProtectedPaths(t *testing.T) {
 	if r.Code != 0 || r.Stdout != "" {
 		t.Error(r)
 	}
-	for name, want := range map[string]string{".git/hooks/pre-commit": "theirs", ".env": "secret", "sub/.env": "secret", "made": "made\n"} {
+	paths["made"] = "made\n"
+	for name, want := range paths {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); string(text) != want || err != nil {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
