@@ -484,6 +484,7 @@ func TestNothingLeft(t *testing.T) {
 
 // TestPod: the containers of a pod share the first one's network and helper, and one whose own rules give less is not started.
 func TestPod(t *testing.T) {
+	skipVoid(t)
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
 	first := start(t, n)

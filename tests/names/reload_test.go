@@ -209,6 +209,7 @@ func TestReload(t *testing.T) {
 
 // TestReloadPod: a pod keeps what the rules of all its containers allow, each read again.
 func TestReloadPod(t *testing.T) {
+	skipVoid(t)
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
 	first := made(t, n)
