@@ -80,7 +80,9 @@ func (g *guestReport) add(kind, rest string) error {
 		size, err := strconv.ParseUint(words[3], 10, 64)
 		files, ferr := strconv.ParseUint(words[4], 10, 64)
 		point, perr := strconv.Unquote(words[5])
-		g.mounts = append(g.mounts, guestMount{path.Clean("/" + point), words[2], words[0] == "ro", words[1] != "private", size, files})
+		g.mounts = append(g.mounts, guestMount{
+			path.Clean("/" + point), words[2], words[0] == "ro", words[1] != "private", size, files,
+		})
 		return errors.Join(err, ferr, perr)
 	case "path":
 		words = strings.SplitN(rest, " ", 3)
@@ -252,7 +254,7 @@ func guestTmpfs(d *demands, g *guestReport) outcome {
 func (g *guestReport) mountAt(name string) (at *guestMount) {
 	for i := range g.mounts {
 		m := &g.mounts[i]
-		if name == m.point || pathname.Below(name, m.point) {
+		if pathname.Within(name, m.point) {
 			if at == nil || len(m.point) >= len(at.point) {
 				at = m
 			}
@@ -331,8 +333,8 @@ func guestKernelFiles(_ *demands, g *guestReport) outcome {
 	}
 	var bad []string
 	for _, m := range g.mounts {
-		if (pathname.Below(m.point, "/proc") || m.point == "/sys" || pathname.Below(m.point, "/sys")) &&
-			!m.readOnly && !slices.Contains(guestKernelFS, m.fs) {
+		below := pathname.Below(m.point, "/proc") || pathname.Within(m.point, "/sys")
+		if below && !m.readOnly && !slices.Contains(guestKernelFS, m.fs) {
 			bad = append(bad, printable.Line(m.point, 0)+" is writable")
 		}
 	}
@@ -357,12 +359,14 @@ func guestPropagation(_ *demands, g *guestReport) outcome {
 
 // guestMasked: a path that must be hidden is hidden, or describes the guest alone.
 func guestMasked(d *demands, g *guestReport) outcome {
-	return guestPaths(d.masked(), g, "hidden or of the guest's kernel", "can be read", func(p guestPath) bool { return p.readable })
+	open := func(p guestPath) bool { return p.readable }
+	return guestPaths(d.masked(), g, "hidden or of the guest's kernel", "can be read", open)
 }
 
 // guestReadOnly: a path that must not be written to is not, or steers the guest alone.
 func guestReadOnly(d *demands, g *guestReport) outcome {
-	return guestPaths(d.readOnly(), g, "read-only or of the guest's kernel", "can be written to", func(p guestPath) bool { return p.writable })
+	open := func(p guestPath) bool { return p.writable }
+	return guestPaths(d.readOnly(), g, "read-only or of the guest's kernel", "can be written to", open)
 }
 
 func guestPaths(all []string, g *guestReport, want, fault string, open func(guestPath) bool) outcome {

@@ -20,8 +20,7 @@ const maxReport = 4 << 20
 
 // Inside has the init step of a running jail in a sandbox report what only the guest's kernel knows
 // (jailinit.Report). The step enters as any further process does, under all of the jail's
-// protections. The report is the guest's: it is to be read as hostile. paths are those that it is to
-// look at.
+// protections. The report is the guest's: it is to be read as hostile. The step looks at paths.
 func (r *Runtime) Inside(j *state.Brief, paths []string) (string, error) {
 	if sandboxOf(j) == "" {
 		return "", errors.New("the jail is in no sandbox")

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/env"
@@ -368,7 +369,7 @@ func spentInBox(t *testing.T, j *jail, helper int) (took time.Duration, within b
 	}
 	for _, g := range groups {
 		within := slices.ContainsFunc(helpers, func(h cgroups.Group) bool {
-			return h.Controllers == g.Controllers && (h.Path == g.Path || strings.HasPrefix(h.Path, g.Path+"/"))
+			return h.Controllers == g.Controllers && pathname.Within(h.Path, g.Path)
 		})
 		for _, root := range g.Mounts(cgroups.Root) {
 			var n int64

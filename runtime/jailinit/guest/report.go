@@ -95,8 +95,8 @@ func reportMounts(b *strings.Builder) error {
 		if err := unix.Statfs(m.Point, &fs); err != nil {
 			fs = unix.Statfs_t{}
 		}
-		b.WriteString("mount " + mode + " " + spread + " " + m.FS + " " + itoa(fs.Blocks*uint64(fs.Bsize)) + " " + itoa(fs.Files) + " " +
-			strconv.Quote(m.Point) + "\n")
+		words := []string{"mount", mode, spread, m.FS, itoa(fs.Blocks * uint64(fs.Bsize)), itoa(fs.Files), strconv.Quote(m.Point)}
+		b.WriteString(strings.Join(words, " ") + "\n")
 	}
 	return nil
 }
