@@ -197,12 +197,20 @@ var suites = []suite{
 		}},
 	},
 	{
-		name: "boundary", what: "jails behind gVisor's sandbox, by Docker 26, where control groups are of version 2",
+		name: "boundary", what: "jails behind gVisor's sandbox, where control groups are of version 2",
 		on: []string{"engines"},
 		steps: []step{{
 			name: "tests-boundary", pkg: "tests/boundary", limit: 10 * time.Minute, tools: []string{"runsc"},
-			only: []string{"TestDocker", "TestStatuses", "TestOwnKernel", "TestProtectedPaths", "TestNames", "TestRowsBreak"},
-			left: "they take long under emulation, and run on the machine itself (make test-e2e)",
+			only: []string{"TestOwnKernel", "TestProtectedPaths"}, part: "runsc",
+			left: "they take long under emulation, and run in the suite boundary-docker or on the machine itself (make test-e2e)",
+		}},
+	},
+	{
+		name: "boundary-docker", what: "the daily verbs of Docker 26 over gVisor's sandbox", long: true,
+		on: []string{"engines"},
+		steps: []step{{
+			name: "tests-boundary-docker", pkg: "tests/boundary", limit: 40 * time.Minute, tools: []string{"runsc"}, only: []string{"TestDocker"},
+			left: "they are in the suite boundary, or run on the machine itself (make test-e2e)",
 		}},
 	},
 	{
