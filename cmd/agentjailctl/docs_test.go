@@ -27,15 +27,14 @@ var pageWords = map[string]int{
 	"README.md":                         700,
 	"docs/architecture.md":              1700,
 	"docs/configuration.md":             1300,
-	"docs/host-limits.md":               2000,
-	"docs/install/kubernetes.md":        1400,
+	"docs/host-limits.md":               1950,
 	"docs/journal.md":                   2350,
 	"docs/mounts.md":                    2000,
 	"docs/network.md":                   2100,
 	"docs/performance.md":               600,
-	"docs/protected-paths.md":           2000,
+	"docs/protected-paths.md":           1930,
 	"docs/seccomp.md":                   1800,
-	"docs/security/cve-track-record.md": 1400,
+	"docs/security/cve-track-record.md": 1340,
 	"docs/why.md":                       3000,
 }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/seccomp"
 )
 
 // places makes a policy file and files beside it, by their path, and returns the policy file's.
@@ -80,7 +82,7 @@ root.inodes = -4
 		`config.toml: line 5: seccomp.only = "/nonexistent/list.json"`,
 		`config.toml: line 9: credentials.missing: file:/nonexistent/key`,
 		`config.toml: line 10: unknown key "credentials.missing.hostz" (did you mean "hosts"?)`,
-		`config.toml: line 16: [policies.a] seccomp.profile = "strct": must be one of debug, default, server, strict, tools (did you mean "strict"?)`,
+		`config.toml: line 16: [policies.a] seccomp.profile = "strct": must be one of ` + strings.Join(seccomp.Profiles(), ", ") + ` (did you mean "strict"?)`,
 		`config.toml: line 17: [policies.a] binds is the number 4, but it must be a table`,
 		`config.toml: line 19: [policies.b] limits.memory: true or false, but it must be a size`,
 		`config.toml: line 21: [policies.c] limits.memory: "1q" is not a size`,
