@@ -158,12 +158,10 @@ func (p *Gathered) lookAtEngine(ids []string) (err error) {
 	}
 	p.Engine.Storage = append(p.Engine.Storage, bindsource.LayerStorage(layers)...)
 	for _, m := range s.Mounts {
-		// Every container in a pod has a file of the kubelet's.
-		// Podman's runroot, wherever that is: no path with the container's id is known before.
-		if root, _, ok := strings.Cut(m.Source, "/overlay-containers/"+ids[0]+"/userdata/"); ok && len(ids[0]) == 64 && root != "" &&
-			!slices.Contains(p.Engine.Storage, root) {
+		if root := bindsource.RunRoot(m.Source, ids[0]); root != "" && !slices.Contains(p.Engine.Storage, root) {
 			p.Engine.Storage = append(p.Engine.Storage, root)
 		}
+		// Every container in a pod has a file of the kubelet's.
 		if root := bindsource.KubeletRoot(m.Source); root != "" && p.Engine.Pod != "" && !slices.Contains(p.Engine.Storage, root) {
 			p.Engine.Storage = append(p.Engine.Storage, root)
 		}

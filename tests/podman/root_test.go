@@ -80,22 +80,26 @@ func TestSystemd(t *testing.T) {
 	p.Must(append(args, "--systemd=false", engine.Busybox, "true")...)
 }
 
-// TestRunrootElsewhere: podman's files for a container are recognised wherever its runroot is.
+// TestRunrootElsewhere: podman's files for a container are recognised wherever its runroot is, with each driver of its storage.
 func TestRunrootElsewhere(t *testing.T) {
 	p := root(t)
-	dir := "/srv/elsewhere-podman"
-	t.Cleanup(func() { p.Run(nil, "sh", "-c", "umount -R "+dir+"/root/overlay 2>/dev/null; rm -rf "+dir) })
-	at := []string{"podman", "--root", dir + "/root", "--runroot", dir + "/run"}
-	var b bytes.Buffer
-	if err := engine.BusyboxTree(&b); err != nil {
-		t.Fatal(err)
-	}
-	if r := p.Run(&b, append(at, "import", "-q", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin", "-", engine.Busybox)...); r.Code != 0 {
-		t.Fatal(r)
-	}
-	r := p.Run(nil, append(at, "run", "--rm", "--network=none", engine.Busybox, "cat", "/etc/hostname", "/run/.containerenv")...)
-	if r.Code != 0 {
-		t.Error(r)
+	for _, driver := range []string{"overlay", "vfs"} {
+		t.Run(driver, func(t *testing.T) {
+			dir := "/srv/elsewhere-podman-" + driver
+			t.Cleanup(func() { p.Run(nil, "sh", "-c", "umount -R "+dir+"/root/overlay 2>/dev/null; rm -rf "+dir) })
+			at := []string{"podman", "--root", dir + "/root", "--runroot", dir + "/run", "--storage-driver", driver}
+			var b bytes.Buffer
+			if err := engine.BusyboxTree(&b); err != nil {
+				t.Fatal(err)
+			}
+			if r := p.Run(&b, append(at, "import", "-q", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin", "-", engine.Busybox)...); r.Code != 0 {
+				t.Fatal(r)
+			}
+			r := p.Run(nil, append(at, "run", "--rm", "--network=none", engine.Busybox, "cat", "/etc/hostname", "/run/.containerenv")...)
+			if r.Code != 0 {
+				t.Error(r)
+			}
+		})
 	}
 }
 

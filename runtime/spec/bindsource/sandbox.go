@@ -38,7 +38,27 @@ func Sandboxes(s *specs.Spec, dirs []string) []string {
 	return out
 }
 
-// sandboxOf returns the directory of a sandbox's file, STORAGE/overlay-containers/ID/userdata,
+// storageDrivers are the drivers of containers/storage that name the directory of containers,
+// STORAGE/DRIVER-containers/ID/userdata (storage/containers.go, drivers/driver.go).
+var storageDrivers = []string{"overlay", "vfs", "btrfs", "zfs", "aufs"}
+
+// isContainers reports whether a name is of such a directory.
+func isContainers(name string) bool {
+	driver, ok := strings.CutSuffix(name, "-containers")
+	return ok && slices.Contains(storageDrivers, driver)
+}
+
+// RunRoot returns the storage directory of Podman's or CRI-O's file for the container of that id,
+// wherever that is; "" for another file. No path with the container's id is known before.
+func RunRoot(path, id string) string {
+	dir, _, ok := strings.Cut(path, "/"+id+"/userdata/")
+	if root := filepath.Dir(dir); ok && len(id) == 64 && isContainers(filepath.Base(dir)) && root != "/" && root != "." {
+		return root
+	}
+	return ""
+}
+
+// sandboxOf returns the directory of a sandbox's file, STORAGE/DRIVER-containers/ID/userdata,
 // and the id.
 func sandboxOf(path string, dirs []string) (dir, id string) {
 	for _, d := range dirs {
@@ -49,7 +69,7 @@ func sandboxOf(path string, dirs []string) (dir, id string) {
 		// The storage is the engine's, or within one that is well known.
 		parts := strings.Split(below, "/")
 		n := len(parts)
-		if n >= 4 && n <= 5 && parts[n-4] == "overlay-containers" && len(parts[n-3]) == 64 &&
+		if n >= 4 && n <= 5 && isContainers(parts[n-4]) && len(parts[n-3]) == 64 &&
 			strings.Trim(parts[n-3], "0123456789abcdef") == "" && parts[n-2] == "userdata" && slices.Contains(sandboxFiles, parts[n-1]) {
 			return filepath.Dir(path), parts[n-3]
 		}

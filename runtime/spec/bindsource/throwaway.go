@@ -66,7 +66,7 @@ func (s *Source) SetReadOnlyImage(e Engine) error {
 
 // isPodmans reports whether a directory is one that Podman makes for an overlay of a container's.
 func isPodmans(dir, id string, e Engine) bool {
-	return strings.HasSuffix(filepath.Dir(dir), "/overlay-containers/"+id+"/userdata/overlay") && filepath.Clean(dir) == dir &&
+	return RunRoot(dir, id) != "" && strings.HasSuffix(filepath.Dir(dir), "/"+id+"/userdata/overlay") && filepath.Clean(dir) == dir &&
 		storageAt(dir, e) != ""
 }
 

@@ -9,7 +9,7 @@ import (
 
 // TestSetThrowAway: only an overlay whose upper directory Podman made for this container is one.
 func TestSetThrowAway(t *testing.T) {
-	const id, store = "0123456789abcdef", "/var/lib/containers/storage/overlay-containers/"
+	const id, store = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "/var/lib/containers/storage/overlay-containers/"
 	const own = store + id + "/userdata/overlay/7"
 	for options, want := range map[string]bool{
 		"lowerdir=/i/merged:" + own + "/lower private":                   true,
@@ -48,6 +48,24 @@ func TestSetThrowAway(t *testing.T) {
 		m := specs.Mount{Destination: "/o", Type: c.kind, Source: own + "/merge", Options: strings.Fields(c.options)}
 		if got := SetThrowAway(&m, id, Engine{}); got != c.want || got && (m.Type != "bind" || m.Source != "/srv/d") {
 			t.Errorf("%s %s: %t, %+v", c.kind, c.options, got, m)
+		}
+	}
+}
+
+func TestRunRoot(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	for path, want := range map[string]string{
+		"/srv/run/overlay-containers/" + id + "/userdata/hosts": "/srv/run",
+		"/srv/run/vfs-containers/" + id + "/userdata/shm":       "/srv/run",
+		"/srv/run/my-containers/" + id + "/userdata/hosts":      "",
+		"/srv/run/overlay-containers/" + id + "/other/hosts":    "",
+		"/overlay-containers/" + id + "/userdata/hosts":         "",
+		"overlay-containers/" + id + "/userdata/hosts":          "",
+		"/srv/overlay-containers/short/userdata/hosts":          "",
+		"": "",
+	} {
+		if got := RunRoot(path, id); got != want {
+			t.Errorf("%s: %q", path, got)
 		}
 	}
 }
