@@ -53,6 +53,9 @@ func gcCommand() *cli.Command {
 			for _, k := range reaped {
 				fmt.Fprintf(c.App.Writer, "reclaimed %s\n", k)
 			}
+			if c.NArg() > 0 && len(reaped) == 0 && err == nil {
+				fmt.Fprintln(c.App.ErrWriter, "agentjail: a crash left nothing of these (agentjail ls --running)")
+			}
 			err = errors.Join(err, pruneJournals(c))
 			if c.NArg() == 0 {
 				err = errors.Join(err, reportViews(c, workspace.Of(r.Store)))

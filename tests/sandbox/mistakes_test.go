@@ -35,6 +35,7 @@ var mistakes = []struct {
 	{"sandbox --workspce . -- true", 125, `did you mean "--workspace"?`},
 	{"install docker --name agentjail-no-such", 2, "no-such"},
 	{"gc --no-such-option", 2, "no-such-option"},
+	{"gc no-such", 0, "a crash left nothing of these"},
 	{"completion tcsh", 2, "(remedy: one of bash, fish, zsh)"},
 	{"--no-such-option ls", 2, "no-such-option"},
 	{"create x", 1, "config.json"}, // runc's status,
