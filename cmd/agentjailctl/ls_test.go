@@ -15,9 +15,13 @@ import (
 // TestLsBounds: of many jails that ended the last are listed, and how many more there are; all of
 // them on request and as JSON.
 func TestLsBounds(t *testing.T) {
-	dir := t.TempDir()
+	state, config := t.TempDir(), filepath.Join(t.TempDir(), "config.toml")
+	dir := filepath.Join(state, "agentjail", "journal") // the default of an ordinary user, whom no other policy than root's holds
+	t.Setenv("XDG_STATE_HOME", state)
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
-	config := filepath.Join(dir, "config.toml")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(config, fmt.Appendf(nil, "[journal]\ndir = %q\n", dir), 0o644); err != nil {
 		t.Fatal(err)
 	}

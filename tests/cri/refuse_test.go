@@ -91,23 +91,23 @@ func TestSharedProcesses(t *testing.T) {
 // A sandbox with a kernel of its own holds one container, and in a pod that is the one that holds the namespaces: a further one is refused by
 // the name of what it joins, and never runs beside the sandbox.
 func TestSandboxedPod(t *testing.T) {
-	runsc, err := engine.Tool("runsc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(gvisorPolicy(filepath.Dir(under)), fmt.Appendf(nil, "delegate = %q\n", runsc), 0o644); err != nil {
-		t.Fatal(err)
-	}
 	onEach(t, func(t *testing.T, n *node) {
+		runsc, err := engine.Tool("runsc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		under, err := engine.UnderTest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(gvisorPolicy(filepath.Dir(under)), fmt.Appendf(nil, "delegate = %q\n", runsc), 0o644); err != nil {
+			t.Fatal(err)
+		}
 		p := n.pod(t, "gvisor")
 		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.pid())); err != nil || !strings.HasSuffix(exe, "/runsc") {
 			t.Errorf("the pod's first process is %q, %v", exe, err)
 		}
-		_, err := p.start("main", idle)
+		_, err = p.start("main", idle)
 		if err == nil || !strings.Contains(err.Error(), "joins namespaces of jail "+p.id) || !strings.Contains(err.Error(), "holds one container") {
 			t.Errorf("a container: %v", err)
 		}
