@@ -40,7 +40,12 @@ func Open(dir int, path string, how How, flags int) (int, error) {
 
 // Create makes a file that only its owner can read, and opens it for writing.
 func Create(dir int, path string, how How) (int, error) {
-	return open(dir, path, how, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	return CreateMode(dir, path, how, 0o600)
+}
+
+// CreateMode is Create of a file with a mode, less the process's umask.
+func CreateMode(dir int, path string, how How, mode uint32) (int, error) {
+	return open(dir, path, how, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, uint64(mode))
 }
 
 func open(dir int, path string, how How, flags int, mode uint64) (int, error) {

@@ -117,7 +117,8 @@ func (w *worker) stageItem(i int, item Item) error {
 	if err != nil {
 		return err
 	}
-	to, err := openat.Create(dir, name, openat.OneMount)
+	// The staging directory is the owner's alone, and the process has no umask.
+	to, err := openat.CreateMode(dir, name, openat.OneMount, item.Mode)
 	if err != nil {
 		return err
 	}
@@ -125,16 +126,19 @@ func (w *worker) stageItem(i int, item Item) error {
 	if err := w.copyFile(to, from, &st); err != nil {
 		return err
 	}
+	if err := unix.Fstat(to, &st); err != nil {
+		return err
+	}
+	if st.Mode&0o777 != item.Mode { // the directory has a default ACL (acl(5))
+		if err := unix.Fchmod(to, item.Mode); err != nil {
+			return err
+		}
+	}
 	if err := unix.Fstat(from, &st); err != nil {
 		return err
 	}
 	if review.StateOf(&st) != item.State {
 		return errors.New("the view has changed meanwhile")
-	}
-	if item.Mode != 0o600 {
-		if err := unix.Fchmod(to, item.Mode); err != nil {
-			return err
-		}
 	}
 	return w.setTimes(dir, name, item.State)
 }
