@@ -66,8 +66,8 @@ func (s *Source) SetReadOnlyImage(e Engine) error {
 
 // isPodmans reports whether a directory is one that Podman makes for an overlay of a container's.
 func isPodmans(dir, id string, e Engine) bool {
-	return RunRoot(dir, id) != "" && strings.HasSuffix(filepath.Dir(dir), "/"+id+"/userdata/overlay") && filepath.Clean(dir) == dir &&
-		storageAt(dir, e) != ""
+	return RunRoot(dir, id) != "" && strings.HasSuffix(filepath.Dir(dir), "/"+id+"/userdata/overlay") &&
+		filepath.Clean(dir) == dir && storageAt(dir, e) != ""
 }
 
 // isShort reports whether an id could be a directory's name. Engines' are long and random.
