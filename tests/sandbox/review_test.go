@@ -284,6 +284,11 @@ func TestReviewRefused(t *testing.T) {
 	if err := os.Chown(roots, 0, 0); err != nil {
 		t.Fatal(err)
 	}
+	layered := repository(t)
+	if err := syscall.Mount("layered", layered, "overlay", 0, "lowerdir="+layered+":"+dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(layered, syscall.MNT_DETACH) })
 	allowed := filepath.Join(filepath.Dir(policy), "allowed.toml")
 	huge := filepath.Join(filepath.Dir(policy), "huge.toml")
 	if err := os.WriteFile(allowed, fmt.Appendf(nil, "binds.allow = [%q]\nworkspace.size = \"32MiB\"\n", roots), 0o644); err != nil {
@@ -299,6 +304,7 @@ func TestReviewRefused(t *testing.T) {
 		"root's group":    {[]string{"--config", policy, "-w", group, "--review"}, "chgrp"},
 		"root's":          {[]string{"--config", policy, "-w", roots, "--review"}, "chown"},
 		"root's, allowed": {[]string{"--config", allowed, "-w", roots, "--review"}, "chown"},
+		"an overlay":      {[]string{"--config", policy, "-w", layered, "--review"}, "no view of a directory on overlay"},
 		"a full disk":     {[]string{"--config", huge, "-w", dir, "--review"}, "workspace.size"},
 		"read-only":       {[]string{"-w", dir, "--review", "--read-only"}, "--read-only"},
 		"no workspace":    {[]string{"--review"}, "--workspace"},
