@@ -305,7 +305,7 @@ var proxies = map[string]struct {
 			head = head[:len(head)+1]
 		}
 		if !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) {
-			return fmt.Errorf("the proxy states %s", head)
+			return fmt.Errorf("the proxy answers %s", head)
 		}
 		return nil
 	}},
@@ -325,7 +325,7 @@ var proxies = map[string]struct {
 			return err
 		}
 		if answer[3] != 0 {
-			return fmt.Errorf("the proxy states %d", answer[3])
+			return fmt.Errorf("the proxy answers %d", answer[3])
 		}
 		return nil
 	}},

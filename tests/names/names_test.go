@@ -392,17 +392,17 @@ func TestProxies(t *testing.T) {
 		{"greeted", "api.example.test", "22", "", "hello said", "hello said"},
 		{"greeted", serverAddr, "22", "", "hello said", "hello said"},
 
-		{"https", "other.example.test", "443", "", "403", "the proxy says 2"},
-		{"https", "api.example.test", "8443", "", "403", "the proxy says 2"},
+		{"https", "other.example.test", "443", "", "403", "the proxy answers 2"},
+		{"https", "api.example.test", "8443", "", "403", "the proxy answers 2"},
 		{"https", "api.example.test", "443", "other.example.test", "access denied", "access denied"},
 		{"http", "api.example.test", "80", "other.example.test", "refused: ", "refused: "},
-		{"https", serverAddr, "443", "api.example.test", "403", "the proxy says 2"},
-		{"greeted", "169.254.169.254", "80", "", "403", "the proxy says 2"},
-		{"greeted", "127.0.0.1", "53", "", "403", "the proxy says 2"},
-		{"greeted", "127.64.0.200", "22", "", "403", "the proxy says 2"},
+		{"https", serverAddr, "443", "api.example.test", "403", "the proxy answers 2"},
+		{"greeted", "169.254.169.254", "80", "", "403", "the proxy answers 2"},
+		{"greeted", "127.0.0.1", "53", "", "403", "the proxy answers 2"},
+		{"greeted", "127.64.0.200", "22", "", "403", "the proxy answers 2"},
 		{"greeted", "private.example.test", "22", "", "reset", "reset"},
 		{"greeted", "self.example.test", "22", "", "reset", "reset"},
-		{"https", "0x7f000001", "443", "", "400", "the proxy says 2"},
+		{"https", "0x7f000001", "443", "", "400", "the proxy answers 2"},
 	} {
 		for proxy, want := range map[string]string{"CONNECT": w.connect, "SOCKS5": w.socks} {
 			args := []string{w.what + " by " + proxy, w.host, w.port}
