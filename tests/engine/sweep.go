@@ -217,7 +217,8 @@ func unmountBelow(dir string) error {
 // cgroupParent is the name of the cgroup that holds everything the engine in dir starts.
 func cgroupParent(dir string) string { return filepath.Base(dir) }
 
-// cgroupDirs lists the directories of the cgroup name and of those below it in every hierarchy, deepest first.
+// cgroupDirs lists the directories of the cgroup name and of those below it in every hierarchy, deepest first. Where another program made a
+// plain directory in place of a controller that is not mounted, runtimes make groups that are none in it.
 func cgroupDirs(name string) []string {
 	tops, _ := filepath.Glob("/sys/fs/cgroup/*/" + name)
 	if _, err := os.Stat("/sys/fs/cgroup/" + name); err == nil {
@@ -225,6 +226,10 @@ func cgroupDirs(name string) []string {
 	}
 	var dirs []string
 	for _, top := range tops {
+		var st unix.Statfs_t
+		if unix.Statfs(top, &st) != nil || st.Type != unix.CGROUP_SUPER_MAGIC && st.Type != unix.CGROUP2_SUPER_MAGIC {
+			continue
+		}
 		_ = filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				dirs = append(dirs, p)
