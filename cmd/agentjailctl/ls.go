@@ -58,13 +58,13 @@ func runLs(c *cli.Context) error {
 	if hidesRoots() {
 		fmt.Fprintln(c.App.ErrWriter, "agentjail: root's jails are hidden from this user, and not in this list (remedy: sudo agentjail ls)")
 	}
-	rows, ended := []jailRow{}, 0
+	rows, ended, all := []jailRow{}, 0, c.Bool("all") || c.Bool("json")
 	for _, j := range jails {
 		if j.Brief == nil {
 			if c.Bool("running") {
 				continue
 			}
-			if ended++; ended > endedRows && !c.Bool("all") && !c.Bool("json") {
+			if ended++; ended > endedRows && !all {
 				continue
 			}
 		}
@@ -94,7 +94,7 @@ func runLs(c *cli.Context) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if more := ended - endedRows; more > 0 && !c.Bool("all") {
+	if more := ended - endedRows; more > 0 && !all {
 		fmt.Fprintf(c.App.ErrWriter, "agentjail: %s ended before these (agentjail ls --all)\n", printable.Count(more, "jail"))
 	}
 	return nil

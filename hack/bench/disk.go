@@ -40,9 +40,7 @@ func (b *bench) disk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mounted := func(s *specs.Spec) {
-		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/work", Type: "bind", Source: repo, Options: []string{"rbind", "rw"}})
-	}
+	mounted := withWork(repo)
 	return reaping(func() error {
 		var subjects []*subject
 		for _, d := range b.found {
@@ -59,6 +57,13 @@ func (b *bench) disk(ctx context.Context) error {
 		}
 		return b.interleave(ctx, "disk-start", b.rounds, subjects, (*subject).startOnly)
 	})
+}
+
+// withWork mounts a directory at /work, to be written to.
+func withWork(dir string) func(*specs.Spec) {
+	return func(s *specs.Spec) {
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/work", Type: "bind", Source: dir, Options: []string{"rbind", "rw"}})
+	}
 }
 
 // repository makes a directory of an ordinary user's with the paths of a repository that are

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 )
 
@@ -80,15 +80,10 @@ func (b *bench) views(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mounted := func(dir string) func(*specs.Spec) {
-		return func(s *specs.Spec) {
-			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/work", Type: "bind", Source: dir, Options: []string{"rbind", "rw"}})
-		}
-	}
 	all := b.found
 	b.found = all[:1] // as in work
 	defer func() { b.found = all }()
-	kinds := []withChange{{jailedDirect, mounted(direct)}}
+	kinds := []withChange{{jailedDirect, withWork(direct)}}
 	if err := b.runningChanged(root, "", kinds, func(s []*subject) error { return b.makeReady(s[0], "/work", viewTasks) }); err != nil {
 		return err
 	}
@@ -97,7 +92,7 @@ func (b *bench) views(ctx context.Context) error {
 	if out, err := exec.Command("cp", "-a", direct, reviewed).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy the directory: %w: %s", err, out)
 	}
-	kinds = append(kinds, withChange{jailedView, mounted(reviewed)})
+	kinds = append(kinds, withChange{jailedView, withWork(reviewed)})
 	return b.runningChanged(root, "", kinds, func(subjects []*subject) error {
 		return b.steadyRounds(ctx, "views", "ms", min(b.rounds, workRounds), subjects, func(s *subject) ([]reading, error) {
 			return b.doTasks(s, "/work", viewTasks)
@@ -107,7 +102,7 @@ func (b *bench) views(ctx context.Context) error {
 
 // discardViews removes the views of a directory.
 func (b *bench) discardViews(dir string) error {
-	all, err := workspace.Store{Dir: "/var/lib/agentjail/workspaces"}.List()
+	all, err := workspace.Of(state.Store{Root: state.DefaultRoot}).List()
 	errs := []error{err}
 	for _, r := range all {
 		if r.Path == dir {

@@ -104,6 +104,15 @@ func (j *jail) decides(t *testing.T, args ...string) {
 	}
 }
 
+// allows approves a name, whose connection that waits is then served.
+func (j *jail) allows(t *testing.T, got <-chan string, name string) {
+	t.Helper()
+	j.decides(t, "allow", name)
+	if out := <-got; out != "served "+name {
+		t.Errorf("allowed: %q", out)
+	}
+}
+
 // TestApproval: a name that no rule has is refused at once, unless something is attached that can decide; then its connection waits for
 // the decision, which holds for that name and port alone, as long as it is for, and loosens nothing else.
 func TestApproval(t *testing.T) {
@@ -129,10 +138,7 @@ func TestApproval(t *testing.T) {
 			t.Errorf("before the decision the host's name server was queried for %s", q)
 		}
 	}
-	j.decides(t, "allow", "other.example.test")
-	if out := <-got; out != "served other.example.test" {
-		t.Errorf("allowed: %q", out)
-	}
+	j.allows(t, got, "other.example.test")
 	if got, ok := j.in(t, "https", "other.example.test", "443"); !ok {
 		t.Errorf("again: %q", got)
 	}
@@ -195,10 +201,7 @@ func TestApproval(t *testing.T) {
 	w.wants(t, j, "other.example.test", 443)
 	// Whoever watches goes: what waits may still be answered, and nothing else waits.
 	w.end()
-	j.decides(t, "allow", "other.example.test")
-	if out := <-got; out != "served other.example.test" {
-		t.Errorf("allowed without a watcher: %q", out)
-	}
+	j.allows(t, got, "other.example.test")
 	if got, ok := j.in(t, "look", "pod.example.test", "0"); ok {
 		t.Errorf("with nothing attached any more: %q", got)
 	}
@@ -378,10 +381,7 @@ func TestApprovalPod(t *testing.T) {
 	if out, ok := second.decide(t, "pending"); ok || !strings.Contains(out, "(remedy: name that jail)") {
 		t.Errorf("pending of the second: %s", out)
 	}
-	first.decides(t, "allow", "other.example.test")
-	if out := <-got; out != "served other.example.test" {
-		t.Errorf("allowed: %q", out)
-	}
+	first.allows(t, got, "other.example.test")
 	if out, ok := first.in(t, "https", "other.example.test", "443"); !ok {
 		t.Errorf("the first container, after a decision that the second one brought: %q", out)
 	}
@@ -401,10 +401,7 @@ func TestApprovalListeners(t *testing.T) {
 	w := j.watch(t)
 	got := j.later(t, "https", "other.example.test", "443")
 	w.wants(t, j, "other.example.test", 443)
-	j.decides(t, "allow", "other.example.test")
-	if out := <-got; out != "served other.example.test" {
-		t.Errorf("allowed: %q", out)
-	}
+	j.allows(t, got, "other.example.test")
 	if out, ok := j.in(t, "greeted", "other.example.test", "7"); ok || !strings.Contains(out, "refused") {
 		t.Errorf("a port that is not listened on: %q", out)
 	}
