@@ -29,6 +29,8 @@ type Runtime struct {
 	Stdio [3]*os.File
 	// Choice reports why this one was taken, if there was a choice.
 	Choice *Choice
+	// Container is the id of the jail that is made or looked at; "" is for none of ours.
+	Container string
 	// Sandbox is what a sandbox is made with, for create; no other delegate reads it.
 	Sandbox SandboxOptions
 	stat    unix.Stat_t

@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -67,6 +68,13 @@ func (r *Runtime) translate(args []string) []string {
 	line, ok := commandLines[r.Traits().Sandbox]
 	if !ok {
 		return args
+	}
+	if r.Container != "" {
+		root := ""
+		if len(args) > 1 && args[0] == "--root" {
+			root, args = args[1], args[2:]
+		}
+		args = append([]string{"--root", filepath.Dir(r.Traits().StateOf(r.Name, root, r.Container))}, args...)
 	}
 	out := append(slices.Clone(line.flags), line.network[r.Sandbox.Network])
 	if r.Sandbox.ByGofer {

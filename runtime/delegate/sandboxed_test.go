@@ -45,6 +45,23 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
+// TestOwnRoot: a sandbox's delegate finds no container but that of the call, whose id may begin like
+// another's. Other delegates have the caller's root.
+func TestOwnRoot(t *testing.T) {
+	for _, c := range []struct{ name, container, root, want string }{
+		{"runsc", "web", "/r", "/r/web"}, {"runsc", "web", "", "/run/runsc/web"}, {"runsc", "", "/r", "/r"}, {"runc", "web", "/r", "/r"},
+	} {
+		args := []string{"kill", "web"}
+		if c.root != "" {
+			args = append([]string{"--root", c.root}, args...)
+		}
+		got := (&Runtime{Name: c.name, Container: c.container}).translate(args)
+		if i := slices.Index(got, "--root"); i < 0 || got[i+1] != c.want || slices.Contains(got[i+1:], "--root") {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
 // TestResources: a sandbox has room for its own processes, and the caller's limits stay as they are.
 func TestResources(t *testing.T) {
 	n := int64(100)

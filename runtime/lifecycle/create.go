@@ -157,6 +157,7 @@ func (r *Runtime) newAttempt(ctx context.Context, o CreateOptions) (*attempt, er
 	if err != nil {
 		return nil, err
 	}
+	d.Container = o.ID
 	caps, err := d.Capabilities(r.Store.Root)
 	if err != nil {
 		return nil, err

@@ -249,7 +249,9 @@ func (r *Runtime) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
 	var d *delegate.Runtime
 	var err error
 	if j != nil {
-		d, err = delegate.Resolve(j.Delegate)
+		if d, err = delegate.Resolve(j.Delegate); err == nil {
+			d.Container = j.ID
+		}
 	} else {
 		if r.LoadPolicy != nil {
 			if r.Policy, err = r.LoadPolicy(); err != nil {

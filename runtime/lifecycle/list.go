@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -78,6 +80,9 @@ func (r *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
 	if err := json.Unmarshal(out, &items); err != nil {
 		return nil, fmt.Errorf("reading the delegate's list: %w", err)
 	}
+	if items, err = r.withSandboxes(items); err != nil {
+		return nil, err
+	}
 	for _, it := range items {
 		j, err := r.Store.Brief(state.Key(r.Globals.Root, it.text("id"))) // of this root, and no other
 		if err != nil {
@@ -96,6 +101,30 @@ func (r *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
 			it.put("pid", json.RawMessage(strconv.Itoa(j.InitPid)))
 		}
 	}
+	return items, nil
+}
+
+// withSandboxes adds the jails with a sandbox. Their delegate has a root for each, and lists none
+// from the caller's.
+func (r *Runtime) withSandboxes(items []*object) ([]*object, error) {
+	keys, err := r.Store.Keys()
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		j, err := r.Store.Brief(key)
+		if err != nil || j.DelegateRoot != r.Globals.Root || sandboxOf(j) == "" {
+			continue
+		}
+		d, err := r.delegateFor(j)
+		if err != nil {
+			return nil, err
+		}
+		if s, err := r.queryState(d, j); err == nil { // it may be gone meanwhile
+			items = append(items, s)
+		}
+	}
+	slices.SortStableFunc(items, func(a, b *object) int { return strings.Compare(a.text("id"), b.text("id")) })
 	return items, nil
 }
 

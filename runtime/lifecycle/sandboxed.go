@@ -303,7 +303,7 @@ func tornRecord(j *state.Brief) bool {
 	return err == nil && !json.Valid(text)
 }
 
-// removeLeavings removes what a delegate whose create was killed has left beside its records.
+// removeLeavings removes what a delegate has left beside its records.
 func removeLeavings(j *state.Brief) error {
 	for _, name := range traits.Of(j.Delegate).LeavesOf(j.ID) {
 		err := os.Remove(filepath.Join(filepath.Dir(j.DelegateState()), name))

@@ -44,11 +44,7 @@ func (j *Brief) Dead() bool {
 
 // DelegateState is the directory, or file, that the delegate keeps for the container.
 func (j *Brief) DelegateState() string {
-	root := j.DelegateRoot
-	if root == "" {
-		root = filepath.Join("/run", filepath.Base(j.Delegate))
-	}
-	return filepath.Join(root, traits.Of(j.Delegate).StateOf(j.ID))
+	return traits.Of(j.Delegate).StateOf(j.Delegate, j.DelegateRoot, j.ID)
 }
 
 // Sweep finds the remains of crashes and passes each dead jail to reap, which undoes and removes

@@ -504,6 +504,44 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
+// TestIDsAlike: a call for a jail is about no other whose id begins with its id, also when the jail is gone. gVisor takes a part of an id for
+// the whole.
+func TestIDsAlike(t *testing.T) {
+	b := engine.NewBundle(t, "/var/tmp")
+	b.Spec.Process.Args = []string{"sleep", "1000"}
+	b.Write(t)
+	c := engine.Caller{Path: bin, Args: []string{"--config", policy(t, ""), "--root", filepath.Join(b.Dir, "state")}}
+	call := func(args ...string) string {
+		t.Helper()
+		out, said, err := b.Call(t, c, args...)
+		if err != nil {
+			t.Errorf("%q: %v: %s", args, err, said)
+		}
+		return out
+	}
+	id := b.ID()
+	other := id + "1"
+	for _, id := range []string{id, other} {
+		call("create", "--bundle", b.Dir, id)
+		t.Cleanup(func() { _, _, _ = b.Call(t, c, "delete", "--force", id) })
+		call("start", id)
+	}
+	call("exec", id, "true")
+	if out := call("list", "--quiet"); !slices.Equal(strings.Fields(out), []string{id, other}) {
+		t.Errorf("list: %q", out)
+	}
+	for range 2 { // the second time there is none
+		call("delete", "--force", id)
+	}
+	if _, said, err := b.Call(t, c, "kill", id, "KILL"); err == nil || !strings.Contains(said, "does not exist") {
+		t.Errorf("kill of one that is gone: %v, %s", err, said)
+	}
+	if out := call("state", other); !strings.Contains(out, `"running"`) {
+		t.Errorf("the other jail: %s", out)
+	}
+	call("exec", other, "true")
+}
+
 // TestReceipt: the receipt of a run names its boundary.
 func TestReceipt(t *testing.T) {
 	for policy, want := range map[string]string{"gvisor": "gvisor sandbox", "": "host kernel"} {
@@ -576,7 +614,7 @@ func TestKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			env.Poll(time.Duration(i+1)*60*time.Millisecond, func() bool {
-				found, _ := filepath.Glob(delegates + "/*.state")
+				found, _ := filepath.Glob(delegates + "/*/*.state")
 				return i%2 == 1 && len(found) > 0
 			})
 			_ = cmd.Process.Kill()
@@ -596,7 +634,7 @@ func TestKilled(t *testing.T) {
 	})
 	t.Run("agentjail, and before that the delegate while it writes its record", func(t *testing.T) {
 		cmd, id := running(t, "--policy", "gvisor")
-		records, err := filepath.Glob(delegates + "/" + id + "*.state")
+		records, err := filepath.Glob(delegates + "/" + id + "/*.state")
 		if len(records) != 1 || err != nil {
 			t.Fatalf("%q, %v", records, err)
 		}

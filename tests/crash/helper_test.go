@@ -164,7 +164,7 @@ func toldByKilled(t *testing.T, opts []string, point string) {
 		t.Fatalf("start was not killed: status %d\n%s", code, text)
 	}
 	// The jail's program may have been started by then: a second start reports it, and has the jail served all the same.
-	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 && (point != "start.served" || !strings.Contains(text, "already running")) {
+	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 && (point != "start.served" || !strings.Contains(text, "running")) {
 		t.Fatalf("start again: status %d\n%s", code, text)
 	}
 	r, err := helper.Load(state.Store{Root: state.DefaultRoot}.Dir(state.Key(root, id)))

@@ -36,7 +36,7 @@ type Traits struct {
 	// State is what the delegate keeps of a container below its root, with * for the id; "" is the
 	// directory with that name.
 	State string
-	// Leaves are names of what a killed create leaves beside that, with * for the id.
+	// Leaves are names of what it leaves beside that, with * for the id, in the order of removal.
 	Leaves []string
 	// FastSince is the first release that keeps compiled filters and reports all of its features;
 	// the zero value means that none is faster than others.
@@ -64,15 +64,19 @@ func (t Traits) BoundaryName() string {
 	return t.Sandbox + " sandbox"
 }
 
-// StateOf is the name of what the delegate keeps of a container below its root.
-func (t Traits) StateOf(id string) string {
-	if t.State == "" {
-		return id
+// StateOf is what the delegate with this name or path keeps of a container below its root; "" is
+// the delegate's own.
+func (t Traits) StateOf(delegate, root, id string) string {
+	if root == "" {
+		root = filepath.Join("/run", filepath.Base(delegate))
 	}
-	return strings.ReplaceAll(t.State, "*", id)
+	if t.State == "" {
+		return filepath.Join(root, id)
+	}
+	return filepath.Join(root, strings.ReplaceAll(t.State, "*", id))
 }
 
-// LeavesOf are the names of what a killed create may leave there.
+// LeavesOf are the names of what stays of a container there.
 func (t Traits) LeavesOf(id string) (out []string) {
 	for _, name := range t.Leaves {
 		out = append(out, strings.ReplaceAll(name, "*", id))
@@ -108,8 +112,11 @@ var known = []struct {
 		FastSince: Version{1, 9},
 	}},
 	{"runsc", Traits{
-		KeepsStdio: true, Sandbox: "gvisor", State: "*_sandbox:*.state",
-		Leaves: []string{"*_sandbox:*.lock", "runsc-*.sock"}, Pinned: "20260905", Boundary: gvisor,
+		// It takes an id for any container of its root whose id begins so, also to delete one
+		// (runsc/container/state_file.go, findContainerID): each has a root of its own.
+		KeepsStdio: true, Sandbox: "gvisor", State: "*/*_sandbox:*.state",
+		Leaves: []string{"*_sandbox:*.lock", "runsc-*.sock", "."},
+		Pinned: "20260905", Boundary: gvisor,
 	}},
 }
 
