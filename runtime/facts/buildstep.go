@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/observe/enginerecord"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -18,14 +19,14 @@ func errBuild() *refusal.Error {
 // buildSteps recognise, by engine, a container that is a step. They read only files of the engine,
 // which a container cannot write, and can only refuse a start.
 var buildSteps = []struct {
-	is     func(id, bundle string, s *specs.Spec, d *dockerContainer) bool
+	is     func(id, bundle string, s *specs.Spec, d *enginerecord.Docker) bool
 	remedy string
 }{
-	{func(id, bundle string, _ *specs.Spec, _ *dockerContainer) bool {
+	{func(id, bundle string, _ *specs.Spec, _ *enginerecord.Docker) bool {
 		return id == buildID(bundle)
 	}, "`podman build --runtime=crun`"},
 	{
-		func(_, _ string, _ *specs.Spec, d *dockerContainer) bool { return dockerBuildStep(d) },
+		func(_, _ string, _ *specs.Spec, d *enginerecord.Docker) bool { return dockerBuildStep(d) },
 		"build with BuildKit, which runs its steps itself: `DOCKER_BUILDKIT=1 docker build`, `docker buildx build`, docker compose 2; " +
 			"for programs that know only the old builder, leave Docker's default runtime as it was and start jails with `--runtime=agentjail`",
 	},
@@ -33,7 +34,7 @@ var buildSteps = []struct {
 }
 
 // refuseBuild refuses a step of an image's build, with the way to do it.
-func refuseBuild(id, bundle string, s *specs.Spec, d *dockerContainer) error {
+func refuseBuild(id, bundle string, s *specs.Spec, d *enginerecord.Docker) error {
 	for _, b := range buildSteps {
 		if b.is(id, bundle, s, d) {
 			return errBuild().WithRemedy("%s", b.remedy)
@@ -47,7 +48,7 @@ func refuseBuild(id, bundle string, s *specs.Spec, d *dockerContainer) error {
 // executor/oci, GetResolvConf). The worker that calls a runtime keeps the bundles in that
 // directory, too (executor/runcexecutor). containerd's worker keeps the record of its own id there
 // (worker/base, ID).
-func buildKitStep(id, bundle string, s *specs.Spec, _ *dockerContainer) bool {
+func buildKitStep(id, bundle string, s *specs.Spec, _ *enginerecord.Docker) bool {
 	for _, m := range s.Mounts {
 		if m.Destination != "/etc/resolv.conf" && m.Destination != "/etc/hosts" || !filepath.IsAbs(m.Source) {
 			continue

@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/observe/enginerecord"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/bundle"
@@ -50,8 +51,8 @@ type Gathered struct {
 	InStorage bool
 	// Policy is the gatherer's, as the project's own file narrows it.
 	Policy policy.Policy
-	docker *dockerContainer // nil for another engine's container
-	conmon string           // the container's name on conmon's command line
+	docker *enginerecord.Docker // nil for another engine's container
+	conmon enginerecord.Conmon
 }
 
 // Close closes the files.
@@ -69,7 +70,7 @@ func (p *Gathered) Close() {
 
 // Gather returns the facts about a container's bundle.
 func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
-	p := &Gathered{Bundle: b, docker: readDocker(id, b.Spec), conmon: readConmon(os.Getppid(), id)}
+	p := &Gathered{Bundle: b, docker: readDocker(id, b.Spec), conmon: enginerecord.ReadConmon(os.Getppid(), id)}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -199,7 +200,7 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 		if err != nil {
 			return fmt.Errorf("mount at %s: %w", m.Destination, err)
 		}
-		if at := cmp.Or(p.docker.image(m.Destination), bindsource.PodImage(p.Sources[i].Path, p.Engine)); at != "" {
+		if at := cmp.Or(dockerImage(p.docker, m.Destination), bindsource.PodImage(p.Sources[i].Path, p.Engine)); at != "" {
 			if err := p.Sources[i].SetImage(at, p.Engine); err != nil {
 				return fmt.Errorf("mount at %s: %w", m.Destination, err)
 			}

@@ -3,6 +3,8 @@ package facts
 import (
 	"cmp"
 	"strings"
+
+	"agentjail.dev/runtime/observe/enginerecord"
 )
 
 // Annotations with a container's name and its image's: containerd's CRI and CRI-O
@@ -16,7 +18,8 @@ var (
 )
 
 // EngineNames returns the names that an engine gave to a container and its image, as far as its
-// annotations, Docker's record of the container or conmon's command line have them.
+// annotations, Docker's record of the container, or conmon's command line and Podman's storage have
+// them.
 func (p *Gathered) EngineNames() (name, image string) {
 	first := func(keys []string) string {
 		for _, k := range keys {
@@ -30,8 +33,14 @@ func (p *Gathered) EngineNames() (name, image string) {
 	if name == "" && p.docker != nil {
 		name, image = strings.TrimPrefix(p.docker.Name, "/"), p.docker.Config.Image
 	}
-	return cmp.Or(name, p.conmon), image
+	if p.conmon.Name != "" && image == "" {
+		image = enginerecord.PodmanImage(p.Bundle.Dir, p.Facts.ID)
+	}
+	return cmp.Or(name, p.conmon.Name), image
 }
+
+// Events returns where Podman keeps its events; "" for another engine's container.
+func (p *Gathered) Events() string { return p.conmon.Events }
 
 // Record returns the directory of Docker's record of the container, which has the exit status after
 // the container's deletion; "" for another engine's container.
@@ -39,5 +48,5 @@ func (p *Gathered) Record() string {
 	if p.docker == nil {
 		return ""
 	}
-	return p.docker.dir
+	return p.docker.Dir
 }

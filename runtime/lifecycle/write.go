@@ -51,6 +51,7 @@ func (a *attempt) writeBundle() (err error) {
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
 	a.domain = takeDomainname(spec)
+	j.EngineEvents = a.in.Events()
 	j.MountedSince = filetime.Moment(r.Store.Dir(j.Key)).UnixNano()
 	if err := r.Store.Save(j); err != nil {
 		return err

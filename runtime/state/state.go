@@ -135,6 +135,9 @@ type Brief struct {
 	Journal string `json:"journal,omitempty"`
 	// JournalSize bounds it, in bytes.
 	JournalSize int64 `json:"journalSize,omitempty"`
+	// EngineEvents is the file of Podman's events, which has the exit status at the delete; "" for
+	// another engine's jail.
+	EngineEvents string `json:"engineEvents,omitempty"`
 	// FullReceipt is policy's journal.receipt = "full".
 	FullReceipt bool `json:"fullReceipt,omitempty"`
 	// Mounted are the host's directories that the jail may write to, and MountedSince is when only

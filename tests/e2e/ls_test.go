@@ -62,7 +62,7 @@ func TestLs(t *testing.T) {
 	find()
 }
 
-// TestExitStatusKept: the receipt has a container's exit status: by the shim from the journal, by path from the record of Docker 20.10.
+// TestExitStatusKept: the receipt has a container's exit status: by the shim from the journal, by path from Docker's record.
 func TestExitStatusKept(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)

@@ -43,18 +43,31 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestName: `agentjail ls` and other commands know a container by Podman's name, also after its end.
+// TestName: `agentjail ls` and other commands know a container by Podman's name, and its image's, also after its end. The receipt has the exit
+// status of each run, which Podman removes with the container.
 func TestName(t *testing.T) {
 	p := root(t)
-	id := p.Detached("--name", "agentjail-named", "--network=none", engine.Busybox, "sleep", "3600")
 	own := filepath.Join(filepath.Dir(under), "agentjailctl")
-	if r := p.Run(nil, own, "ls"); r.Code != 0 || !strings.Contains(r.Stdout, "agentjail-named") {
-		t.Errorf("while it runs: %s", r)
+	has := func(what string, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			if r := p.Run(nil, append([]string{own}, strings.Fields(what)...)...); r.Code != 0 || !strings.Contains(r.Stdout, w) {
+				t.Errorf("agentjail %s lacks %q: %s", what, w, r)
+			}
+		}
 	}
-	p.Must("rm", "-f", "-t", "0", id)
-	if r := p.Run(nil, own, "receipt", "agentjail-named"); r.Code != 0 || !strings.Contains(r.Stdout, "receipt of jail agentjail-named") {
-		t.Errorf("after its end: %s", r)
+	id := p.Detached("--name", "agentjail-named", "--network=none", engine.Busybox, "sh", "-c", "trap 'exit 9' TERM; while ! test -e /tmp/end; do sleep .1; done; exit 7")
+	has("ls", "agentjail-named", engine.Busybox)
+	p.Must("exec", id, "touch", "/tmp/end")
+	eq(t, "podman wait", p.Must("wait", id), "7")
+	has("receipt agentjail-named", "receipt of jail agentjail-named", "exit status 7", engine.Busybox)
+	p.Must("restart", id)
+	p.Must("rm", "-f", id)
+	has("receipt agentjail-named", "exit status 9")
+	if r := p.Podman("run", "--rm", "--name", "agentjail-brief", "--network=none", engine.Busybox, "sh", "-c", "exit 3"); r.Code != 3 {
+		t.Errorf("podman run: %s", r)
 	}
+	has("receipt agentjail-brief", "exit status 3")
 }
 
 // TestHighIDs: a user and groups from 65536 on are the process's.

@@ -183,7 +183,7 @@ func (b Book) End(j *state.Brief, ws *syscall.WaitStatus) {
 		e := journal.Event{Kind: journal.JailExit, Pid: j.InitPid}
 		switch {
 		case ws == nil:
-			b.statusOf(j.ID, &e)
+			b.statusOf(j, &e)
 		case ws.Signaled():
 			e.Status = ws.Signal().String()
 		default:

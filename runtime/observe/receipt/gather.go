@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"agentjail.dev/runtime/observe/enginerecord"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
 )
@@ -27,9 +28,20 @@ func Make(ctx context.Context, p journal.Place, j *journal.Jail, look Looker, ve
 		r.Identity.ID = j.ID
 	}
 	r.Identity.Run = j.Key + "@" + journal.At(j.Born)
-	r.Exit.Engine = dockerStatus(events, r)
+	r.Exit.Engine = engineStatus(events, r)
 	r.provenance(j, verify)
 	return r
+}
+
+// engineStatus returns the exit status that Docker's record has of the jail; nil where the journal
+// has one, or Docker has none. Where Docker starts a runtime by its path, the shim of containerd
+// waits for the first process, and Docker writes the status down after the delete.
+func engineStatus(events []journal.Event, r *Receipt) *int {
+	if r.Exit.Unknown == "" || len(events) == 0 {
+		return nil
+	}
+	made, _ := events[0].Detail.(journal.Created)
+	return enginerecord.ReadDocker(made.Record).Status(r.Identity.ID, r.Began, r.Ended)
 }
 
 // provenance records of which journal the receipt is.

@@ -1,0 +1,60 @@
+package enginerecord
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
+)
+
+// maxArguments bounds the length of conmon's command line, in bytes.
+const maxArguments = 1 << 20
+
+// Conmon is what the command line of a container's conmon has (conmon(8)).
+type Conmon struct {
+	Name string
+	// Events is where Podman keeps its events, if it keeps them in a file: beside the directory of
+	// conmon's exit files. Podman removes the exit file before it has the runtime delete the
+	// container (libpod, cleanupRuntime).
+	Events string
+}
+
+// ReadConmon returns what the process pid has of the container id, if it is a conmon. Podman and
+// CRI-O start one for each container, which starts the runtime.
+func ReadConmon(pid int, id string) Conmon {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil || filepath.Base(exe) != "conmon" {
+		return Conmon{}
+	}
+	text, err := atomicfile.Read(fmt.Sprintf("/proc/%d/cmdline", pid), maxArguments)
+	if err != nil {
+		return Conmon{}
+	}
+	var args []string
+	for a := range bytes.SplitSeq(text, []byte{0}) {
+		args = append(args, string(a))
+	}
+	return conmonOf(args, id)
+}
+
+// conmonOf reads conmon's arguments.
+func conmonOf(args []string, id string) (c Conmon) {
+	value := func(options ...string) string {
+		at := slices.IndexFunc(args, func(a string) bool { return slices.Contains(options, a) })
+		if at < 0 || at+1 >= len(args) {
+			return ""
+		}
+		return args[at+1]
+	}
+	if value("-c", "--cid") != id {
+		return c
+	}
+	c.Name = value("-n", "--name")
+	if dir := value("--exit-dir"); filepath.IsAbs(dir) {
+		c.Events = filepath.Join(filepath.Dir(dir), "events", "events.log")
+	}
+	return c
+}
