@@ -44,12 +44,15 @@ public class Get { public static void main(String[] a) throws Exception {
 	System.out.print(HttpClient.newBuilder().sslContext(c).build().send(HttpRequest.newBuilder(URI.create("https://web.example.test/")).build(), HttpResponse.BodyHandlers.ofString()).body()); } }
 `
 
-// muslGet is a client of a C library whose resolver asks in its own way.
-const muslGet = `#include <netdb.h>
+// cClient is a client in C, of each C library, whose resolver asks in its own way: its second argument
+// is the family.
+const cClient = `#include <netdb.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 int main(int argc, char **argv) {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG }, *a;
+	hints.ai_family = argc > 2 ? AF_INET : AF_UNSPEC;
 	int e = getaddrinfo(argc > 1 ? argv[1] : "web.example.test", "7", &hints, &a);
 	if (e) { puts(gai_strerror(e)); return 1; }
 	int s = socket(a->ai_family, a->ai_socktype, 0), n;
@@ -99,6 +102,7 @@ asyncio.run(main())'`, "served web.example.test HTTP/1.1"},
 	{"perl", "/usr/share/perl5/IO/Socket/SSL.pm", `perl -e 'use HTTP::Tiny; my $r = HTTP::Tiny->new(verify_SSL => 1)->get("https://web.example.test/"); print $r->{content}'`, "served web.example.test HTTP/1.1"},
 	{"php", "php", `php -r 'echo file_get_contents("https://web.example.test/");'`, "served web.example.test HTTP/1.1"},
 	{"apt", "apt-get", "apt-get -qq update 2>&1 | grep -v -e ^W: -e ^N:; apt-get -qq download hello-lab 2>/dev/null; cat *.deb", "not looked into"},
+	{"apt by IPv4 alone", "apt-get", "set -- -qq -o Acquire::ForceIPv4=true -o Dir::State=$PWD -o Dir::Cache=$PWD; mkdir -p lists/partial; apt-get \"$@\" update 2>&1 | grep -v -e ^W: -e ^N:; apt-get \"$@\" download hello-lab 2>/dev/null; cat *.deb", "not looked into"},
 	{"psql", "psql", `psql -At -h db.example.test -U somebody anything -c 'SELECT it'`, "a row it"},
 	{"redis-cli", "redis-cli", "redis-cli -h cache.example.test PING; redis-cli -h cache.example.test SET a text", "PONG\n4"},
 	{"Go's HTTP client", "", client + ` "go http"`, "served web.example.test HTTP/2.0"},
@@ -111,6 +115,10 @@ asyncio.run(main())'`, "served web.example.test HTTP/1.1"},
 	{"cargo", "/opt/bin/cargo", "mkdir src && : > src/lib.rs && printf '[package]\\nname = \"mine\"\\nversion = \"1.0.0\"\\n[dependencies]\\nhello = { version = \"1\", registry = \"lab\" }\\n' > Cargo.toml && cargo -q vendor > /dev/null && cat vendor/hello/Cargo.toml", `name = "hello"`},
 	{"java", "javac", "cp /Get.java . && java Get.java", "served web.example.test HTTP/2.0"},
 	{"a resolver of musl's", "/musl", "/musl", "hello"},
+	{"musl's for IPv4", "/musl", "/musl web.example.test 4", "hello"},
+	{"a resolver of glibc's", "/glibc", "/glibc", "hello"},
+	{"glibc's for IPv4", "/glibc", "/glibc web.example.test 4", "hello"},
+	{"getent for IPv4", "getent", "getent ahostsv4 web.example.test | wc -l", "3"},
 }
 
 // clientRefusals are what clients state of a name, a port and a server that no rule has: at once, each in its own words for what does not exist, and
@@ -308,15 +316,17 @@ func configure(root string, s *services) error {
 	return errors.Join(err, compile(root), copyCargo(root))
 }
 
-// compile makes a client that is linked with musl, where there is that library.
+// compile makes a client of each C library that there is.
 func compile(root string) error {
-	if _, err := exec.LookPath("musl-gcc"); err != nil {
-		return nil
-	}
-	cmd := exec.Command("musl-gcc", "-static", "-o", filepath.Join(root, "musl"), "-x", "c", "-")
-	cmd.Stdin = strings.NewReader(muslGet)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("musl-gcc: %w: %s", err, out)
+	for name, compiler := range map[string][]string{"musl": {"musl-gcc", "-static"}, "glibc": {"gcc"}} {
+		if _, err := exec.LookPath(compiler[0]); err != nil {
+			continue
+		}
+		cmd := exec.Command(compiler[0], append(compiler[1:], "-o", filepath.Join(root, name), "-x", "c", "-")...)
+		cmd.Stdin = strings.NewReader(cClient)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", compiler[0], err, out)
+		}
 	}
 	return nil
 }
