@@ -2,29 +2,24 @@ package lifecycle
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/spec/plan"
 )
 
-// takeDomainname takes the UTS domain name out of a hardened spec, for this process to set. Docker
-// requests it as a kernel setting, whose file belongs to host root: no delegate can write it from a
-// user namespace (Linux, utsname_sysctl.c, mode 0644). runc before 1.2 and crun before 1.8.2 do not
-// know the specification's own field. A namespace that is shared with another container keeps its
-// name.
+// takeDomainname takes the UTS domain name out of a hardened spec, for this process to set. The
+// kernel setting's file belongs to host root: no delegate can write it from a user namespace (Linux,
+// utsname_sysctl.c, mode 0644). runc before 1.2 and crun before 1.8.2 do not know the
+// specification's own field. A namespace that is shared with another container keeps its name.
 func takeDomainname(s *specs.Spec) string {
-	name := s.Domainname
+	name := plan.Domainname(s)
 	s.Domainname = ""
-	for k, v := range s.Linux.Sysctl {
-		if strings.ReplaceAll(k, "/", ".") == "kernel.domainname" {
-			delete(s.Linux.Sysctl, k)
-			name = strings.TrimSuffix(v, "\n")
-		}
-	}
+	maps.DeleteFunc(s.Linux.Sysctl, func(key, _ string) bool { return plan.IsDomainname(key) })
 	own := slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
 		return n.Type == specs.UTSNamespace && n.Path == ""
 	})

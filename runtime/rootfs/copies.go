@@ -36,7 +36,7 @@ func (v *viewMaker) copyFiles() error {
 			return fmt.Errorf("copying %s: %w", b.Source, err)
 		}
 		if filepath.Clean(m.Destination) == "/etc/hosts" {
-			text = nameItself(text, v.Spec.Hostname)
+			text = nameItself(text, v.Spec.Hostname, plan.Domainname(v.Spec))
 		}
 		if err := v.writeFor("file"+strconv.Itoa(b.Index), text, m, !b.ReadOnly); err != nil {
 			return err
@@ -157,9 +157,10 @@ func readSource(src *bindsource.Source) (string, error) {
 }
 
 // nameItself makes sure that the jail finds an address for its own name, which
-// programs look up (Java's InetAddress.getLocalHost): Docker 28 and later add
-// it, with an address that no jail has, after the jail was made.
-func nameItself(hosts, name string) string {
+// programs look up (Java's InetAddress.getLocalHost), and by it the name with its domain, as
+// Docker writes both. Docker 28 and later add them, with an address that no jail has, after the
+// jail was made.
+func nameItself(hosts, name, domain string) string {
 	if name == "" {
 		return hosts
 	}
@@ -171,6 +172,12 @@ func nameItself(hosts, name string) string {
 	}
 	if hosts != "" && !strings.HasSuffix(hosts, "\n") {
 		hosts += "\n"
+	}
+	if domain != "" {
+		name += "." + domain
+	}
+	if short, _, ok := strings.Cut(name, "."); ok {
+		name += " " + short
 	}
 	return hosts + "127.0.0.1\t" + name + "\n"
 }

@@ -147,18 +147,20 @@ func TestNoHostInMounts(t *testing.T) {
 }
 
 func TestNameItself(t *testing.T) {
-	for _, c := range [][3]string{
-		{"", "", ""},
-		{"127.0.0.1 localhost\n", "", "127.0.0.1 localhost\n"},
-		{"127.0.0.1 localhost\n", "j", "127.0.0.1 localhost\n127.0.0.1\tj\n"},
-		{"127.0.0.1 localhost", "j", "127.0.0.1 localhost\n127.0.0.1\tj\n"},
-		{"172.17.0.2\tj\n", "j", "172.17.0.2\tj\n"},
-		{"172.17.0.2 a j # x\n", "j", "172.17.0.2 a j # x\n"},
-		{"172.17.0.2 jj # j\n", "j", "172.17.0.2 jj # j\n127.0.0.1\tj\n"},
-		{"j\n", "j", "j\n127.0.0.1\tj\n"},
+	for _, c := range [][4]string{
+		{"", "", "", ""},
+		{"127.0.0.1 localhost\n", "", "d", "127.0.0.1 localhost\n"},
+		{"127.0.0.1 localhost\n", "j", "", "127.0.0.1 localhost\n127.0.0.1\tj\n"},
+		{"127.0.0.1 localhost", "j", "", "127.0.0.1 localhost\n127.0.0.1\tj\n"},
+		{"", "j", "d.test", "127.0.0.1\tj.d.test j\n"},
+		{"", "j.d.test", "", "127.0.0.1\tj.d.test j\n"},
+		{"172.17.0.2\tj\n", "j", "d", "172.17.0.2\tj\n"},
+		{"172.17.0.2 a j # x\n", "j", "", "172.17.0.2 a j # x\n"},
+		{"172.17.0.2 jj # j\n", "j", "", "172.17.0.2 jj # j\n127.0.0.1\tj\n"},
+		{"j\n", "j", "", "j\n127.0.0.1\tj\n"},
 	} {
-		if got := nameItself(c[0], c[1]); got != c[2] {
-			t.Errorf("%q of %q: %q, not %q", c[1], c[0], got, c[2])
+		if got := nameItself(c[0], c[1], c[2]); got != c[3] {
+			t.Errorf("%q, %q of %q: %q, not %q", c[1], c[2], c[0], got, c[3])
 		}
 	}
 }

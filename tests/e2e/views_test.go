@@ -203,6 +203,8 @@ func TestMountTable(t *testing.T) {
 	// The copies of the engine's files serve as the files.
 	eq(t, "own name", sh(d, id, "cat /etc/hostname"), id[:12])
 	has(t, "own address", sh(d, id, "cat /etc/hosts"), id[:12])
+	eq(t, "with its domain", mustRun(d, "--hostname", "h", "--domainname", "d.test", engine.Busybox, "hostname", "-f"), "h.d.test")
+	eq(t, "with the domain in it", mustRun(d, "--hostname", "h.d.test", engine.Busybox, "hostname", "-f"), "h.d.test")
 	eq(t, "owner", sh(d, id, "stat -c %u /etc/hosts /etc/hostname /etc/resolv.conf"), "0\n0\n0")
 }
 
