@@ -63,7 +63,11 @@ func imageLayers(src *bindsource.Source, mounts *bindsource.Mounts) (layers, err
 	if own.Dev != st.Dev {
 		return layers{}, fmt.Errorf("%s is not the image of %s any more", src.ImageRoot, src.Path)
 	}
-	return findLayers(root, src.ImageRoot, mounts)
+	found, err := findLayers(root, src.ImageRoot, mounts)
+	if found.apart != nil {
+		found = layers{parent: src.ImageRoot, names: []string{"."}}
+	}
+	return found, err
 }
 
 // mountEngineImage mounts an image over the clone of its layers, beside a path of attachBinds', and

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,63 @@ type layers struct {
 	// topmost layer first. One idmapped clone of the parent then serves all.
 	parent string
 	names  []string
+	// apart are the layers' paths where they are on several mounts, of which a clone has one:
+	// Podman keeps the upper layer of --rootfs DIR:O in /run, and images in additional stores. Each
+	// layer then has a clone of its own, and a number for its name.
+	apart []string
+}
+
+// trees are the directories that are cloned.
+func (l layers) trees() []string {
+	if l.apart != nil {
+		return l.apart
+	}
+	return []string{l.parent}
+}
+
+// place is the place of a clone below the directory that names are relative to.
+func (l layers) place(low string, i int) string {
+	if l.apart != nil {
+		return filepath.Join(low, l.names[i])
+	}
+	return low
+}
+
+// separate separates layers that are not all on their parent's mount.
+func (l *layers) separate() error {
+	var paths []string
+	var apart bool
+	parent, err := mountID(l.parent)
+	if err != nil {
+		return err
+	}
+	for _, name := range l.names {
+		path, err := filepath.EvalSymlinks(filepath.Join(l.parent, name))
+		if err != nil {
+			return fmt.Errorf("the engine's layer %q: %w", name, err)
+		}
+		id, err := mountID(path)
+		if err != nil {
+			return err
+		}
+		paths, apart = append(paths, path), apart || id != parent
+	}
+	if apart {
+		l.apart = paths
+		for i := range l.names {
+			l.names[i] = strconv.Itoa(i)
+		}
+	}
+	return nil
+}
+
+// mountID returns the id of the mount that a path is on (Linux 5.8).
+func mountID(path string) (uint64, error) {
+	var stx unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &stx); err != nil {
+		return 0, &os.PathError{Op: "statx", Path: path, Err: err}
+	}
+	return stx.Mnt_id, nil
 }
 
 // findLayers finds the parts of the engine's root: an overlay's layers, or the directory itself.
@@ -59,7 +117,7 @@ func findLayers(root *os.File, path string, mounts *bindsource.Mounts) (layers, 
 			return plain, nil // a layer that was mapped by a mount that has ended
 		}
 	}
-	return found, nil
+	return found, found.separate()
 }
 
 // EngineLayers lists the layers of an engine's root, which is mounted at path, the topmost first;

@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/runtime/internal/ringfault"
 )
 
-// cloneLayers finds the engine's layers and clones their directory, idmapped. A
+// cloneLayers finds the engine's layers and clones their directories, idmapped. A
 // file system that cannot be idmapped leaves no clone: then files are copied up.
 func (s *stager) cloneLayers() (err error) {
 	if s.Plan.KeepHostOwners {
@@ -31,8 +31,22 @@ func (s *stager) cloneLayers() (err error) {
 		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
 		return nil
 	}
-	s.lower, err = s.cloneMapped(s.layers.parent)
-	return unlessUnsupported(err)
+	for _, dir := range s.layers.trees() {
+		tree, err := s.cloneMapped(dir)
+		if err != nil {
+			s.closeLower()
+			return unlessUnsupported(err)
+		}
+		s.lower = append(s.lower, tree)
+	}
+	return nil
+}
+
+func (s *stager) closeLower() {
+	for _, f := range s.lower {
+		f.Close()
+	}
+	s.lower = nil
 }
 
 // cloneMapped clones a directory of layers, read-only, with its files' ids mapped to the jail's.
@@ -71,9 +85,16 @@ func unlessUnsupported(err error) error {
 // written.
 func (s *stager) makeRoot() error {
 	low := filepath.Join(s.layer, "low")
+	for i := range s.layers.apart {
+		if err := os.Mkdir(s.layers.place(low, i), 0o711); err != nil {
+			return err
+		}
+	}
 	if s.lower != nil {
-		if err := unix.MoveMount(int(s.lower.Fd()), "", unix.AT_FDCWD, low, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return fmt.Errorf("attaching the layers: %w", err)
+		for i, f := range s.lower {
+			if err := unix.MoveMount(int(f.Fd()), "", unix.AT_FDCWD, s.layers.place(low, i), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+				return fmt.Errorf("attaching the layers: %w", err)
+			}
 		}
 		err := s.mountOverlay(low, "metacopy=off")
 		if err == nil {
@@ -83,12 +104,16 @@ func (s *stager) makeRoot() error {
 		if unlessUnsupported(err) != nil {
 			return err
 		}
-		if err := unix.Unmount(low, unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("detaching the layers: %w", err)
+		for i := range s.lower {
+			if err := unix.Unmount(s.layers.place(low, i), unix.MNT_DETACH); err != nil {
+				return fmt.Errorf("detaching the layers: %w", err)
+			}
 		}
 	}
-	if err := unix.Mount(s.layers.parent, low, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mounting the layers: %w", err)
+	for i, dir := range s.layers.trees() {
+		if err := unix.Mount(dir, s.layers.place(low, i), "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mounting the layers: %w", err)
+		}
 	}
 	if s.Plan.AlreadyMapped || s.Plan.KeepHostOwners {
 		return s.mountOverlay(low, "metacopy=off")

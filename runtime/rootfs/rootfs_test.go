@@ -69,7 +69,7 @@ func TestLayers(t *testing.T) {
 				var err error
 				s.layers, err = commonParent(dirs)
 				must(t, err)
-				s.lower = clone(t, s)
+				s.lower = []*os.File{clone(t, s)}
 				must(t, isolate())
 				must(t, s.makeLayer())
 				must(t, s.makeRoot())
@@ -147,25 +147,35 @@ func clone(t *testing.T, s *stager) *os.File {
 }
 
 // TestEngineOverlay goes the whole way with an overlay whose names mountinfo
-// shows whole, and with a plain directory.
+// shows whole, with one whose layers are on several mounts, and with a plain directory.
 func TestEngineOverlay(t *testing.T) {
-	onThread(t, func(t *testing.T) {
-		top := t.TempDir()
-		put(t, top, "low 1/a:0", "low 1/both", "low2/b:1000:600", "low2/both", "up/c:65535", "up/d:70000", "work/", "merged/")
-		must(t, unix.Mount("engine", top+"/merged", "overlay", 0, "lowerdir="+top+"/low2:"+top+"/low 1,upperdir="+top+"/up,workdir="+top+"/work"))
-		for _, rootfs := range []string{top + "/merged", top + "/low 1"} {
-			r := request(t, rootfs)
+	for _, name := range []string{"merged", "apart", "low 1"} {
+		onThread(t, func(t *testing.T) {
+			top := t.TempDir()
+			put(t, top, "low 1/a:0", "low 1/both", "low2/b:1000:600", "low2/both", "merged/", "apart/", "other/")
+			up := top
+			if name == "apart" {
+				up = top + "/other"
+				must(t, unix.Mount("other", up, "tmpfs", 0, ""))
+			}
+			put(t, up, "up/c:65535", "up/d:70000", "work/")
+			overlaid := name != "low 1"
+			if overlaid {
+				must(t, unix.Mount("engine", top+"/"+name, "overlay", 0, "lowerdir="+top+"/low2:"+top+"/low 1,upperdir="+up+"/up,workdir="+up+"/work"))
+			}
+			r := request(t, top+"/"+name)
 			st := staged(t, r)
 			at := r.Spec.Root.Path
 			want(t, "notes", len(st.Notes), 0)
 			want(t, "root file", owner(at+"/a"), jailed(0))
 			want(t, "content", content(t, at+"/a"), "low 1/a")
-			if strings.HasSuffix(rootfs, "merged") {
+			if overlaid {
 				want(t, "top layer", content(t, at+"/both"), "low2/both")
 				want(t, "user file", owner(at+"/b"), jailed(1000))
 				want(t, "last id", owner(at+"/c"), jailed(65535))
 				want(t, "an id that the jail does not have, which the file keeps", owner(at+"/d"), "70000:70000")
 				must(t, os.Remove(at+"/d"))
+				wantShortNames(t, at, 3)
 			}
 			var fs unix.Statfs_t
 			must(t, unix.Statfs(at, &fs))
@@ -176,8 +186,8 @@ func TestEngineOverlay(t *testing.T) {
 			var byFile unix.Stat_t
 			must(t, unix.Fstat(int(st.Root.Fd()), &byFile))
 			want(t, "the clone's device", byFile.Dev, s.Dev)
-		}
-	})
+		})
+	}
 }
 
 // TestCaps: the layer takes no more bytes and files than policy sets, whoever

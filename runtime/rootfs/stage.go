@@ -205,7 +205,7 @@ func (s *stager) leaveOut() error {
 	if s.AllMounts {
 		return nil
 	}
-	return leaveOut(append(s.Needed, s.Dir, s.layers.parent))
+	return leaveOut(append(slices.Concat(s.Needed, s.layers.trees()), s.Dir))
 }
 
 type stager struct {
@@ -218,7 +218,7 @@ type stager struct {
 	places       []string
 	userns       map[string]*os.File // by id map text
 	layers       layers
-	lower        *os.File         // detached clone of the layers, or nil
+	lower        []*os.File       // detached clones of the layers, or nil
 	disk         *os.File         // the file system of a layer on disk, or nil
 	binds        map[int]*os.File // detached clones by mount index
 	nested       []Nested
@@ -233,9 +233,7 @@ type stager struct {
 }
 
 func (s *stager) close() {
-	if s.lower != nil {
-		s.lower.Close()
-	}
+	s.closeLower()
 	if s.disk != nil {
 		s.disk.Close()
 	}

@@ -112,7 +112,7 @@ func TestNoHostInMounts(t *testing.T) {
 		var err error
 		s.layers, err = commonParent([]string{filepath.Dir(merged) + "/upper", filepath.Dir(merged) + "/b/diff", filepath.Dir(merged) + "/a/diff"})
 		must(t, err)
-		s.lower = clone(t, s)
+		s.lower = []*os.File{clone(t, s)}
 		must(t, isolate())
 		must(t, s.makeLayer())
 		must(t, s.makeRoot())

@@ -20,3 +20,19 @@ func TestManyLayers(t *testing.T) {
 	const look = "ls /l | wc -l; stat -c %u:%g /l/0 /l/118; cat /l/7; echo other >/l/7; cat /l/7"
 	eq(t, "the image", mustRun(p, "localhost/layers", "sh", "-c", look), "119\n0:0\n0:0\n7other")
 }
+
+// TestRootfs: a directory as the root starts, alone and under an upper layer of podman's, which is in /run and so on another
+// file system than the directory. Neither is written.
+func TestRootfs(t *testing.T) {
+	p := root(t)
+	dir := t.TempDir() + "/root"
+	const unpack = `mkdir "$0" && c=$(podman create ` + engine.Busybox + `) && podman export "$c" | tar -C "$0" -x && podman rm "$c"`
+	if r := p.Run(nil, "sh", "-ec", unpack, dir); r.Code != 0 {
+		t.Fatal(r)
+	}
+	for _, option := range []string{"", ":O"} {
+		const look = "stat -c %u:%g /etc/passwd; echo x >/new; rm /etc/group; ls /new /etc/group 2>/dev/null"
+		eq(t, "--rootfs DIR"+option, mustRun(p, "--rootfs", dir+option, "sh", "-c", look+"; true"), "0:0\n/new")
+	}
+	eq(t, "the directory", p.Run(nil, "sh", "-c", `cd "$0" && ls -d new etc/group 2>/dev/null`, dir).Stdout, "etc/group\n")
+}
