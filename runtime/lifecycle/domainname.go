@@ -13,8 +13,8 @@ import (
 )
 
 // takeDomainname takes the UTS domain name out of a hardened spec, for this process to set. The
-// kernel setting's file belongs to host root: no delegate can write it from a user namespace (Linux,
-// utsname_sysctl.c, mode 0644). runc before 1.2 and crun before 1.8.2 do not know the
+// kernel setting's file belongs to host root: no delegate can write it from a user namespace
+// (Linux, utsname_sysctl.c, mode 0644). runc before 1.2 and crun before 1.8.2 do not know the
 // specification's own field. A namespace that is shared with another container keeps its name.
 func takeDomainname(s *specs.Spec) string {
 	name := plan.Domainname(s)
