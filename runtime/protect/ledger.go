@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/flock"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/thread"
@@ -85,10 +86,7 @@ func (l Ledger) lock() (unlock func(), err error) {
 		return nil, fmt.Errorf("opening the ledger of placeholders: %w", err)
 	}
 	beforeLock()
-	for err = unix.EINTR; err == unix.EINTR; {
-		err = unix.Flock(fd, unix.LOCK_EX)
-	}
-	if err != nil {
+	if err := flock.Wait(fd, unix.LOCK_EX); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("locking the ledger of placeholders: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/flock"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
@@ -38,12 +39,7 @@ func (s *stager) handOver(owner plan.Owner, src *bindsource.Source) error {
 		return fmt.Errorf("open the directory around it: %w", err)
 	}
 	defer unix.Close(around)
-	for {
-		if err = unix.Flock(around, unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
+	if err := flock.Wait(around, unix.LOCK_EX); err != nil {
 		return fmt.Errorf("flock: %w", err)
 	}
 	var st unix.Stat_t

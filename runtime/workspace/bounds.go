@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/flock"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -81,12 +81,7 @@ func (b Bounds) device(u use) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	err = flock.Wait(int(lock.Fd()), unix.LOCK_EX)
 	var have Devices
 	if err == nil && b.Layers > 0 {
 		have, err = BoundDevices()

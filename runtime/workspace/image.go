@@ -317,7 +317,7 @@ func mountImage(path string, attr int) (*os.File, error) {
 	defer image.Close()
 	// Of two devices of one image each would have a file system of its own. The lock is of another
 	// description than the device's, which lives on.
-	lock, err := flock(path, unix.LOCK_EX)
+	lock, err := lockPath(path, unix.LOCK_EX)
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,8 @@ import (
 // ended; a variable for tests.
 var patience = 5 * time.Second
 
-// flock opens and locks a file or directory, and waits up to patience.
-func flock(path string, how int) (*os.File, error) {
+// lockPath opens and locks a file or directory, and waits up to patience.
+func lockPath(path string, how int) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -66,7 +66,7 @@ func poll(done func() (bool, error)) error {
 
 // shared takes a view's lock for a reader.
 func (s Store) shared(r *Record) (*os.File, error) {
-	use, err := flock(filepath.Join(s.Dir, r.ID), unix.LOCK_SH)
+	use, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_SH)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("view %s: %w", r.ID, ErrNotFound)
 	}
@@ -80,7 +80,7 @@ func (s Store) exclusive(r *Record) (*os.File, error) { return s.alone(r, false)
 // alone is exclusive. With lost, the directory of the view is gone, and with it what an apply that
 // was cut off could be finished in.
 func (s Store) alone(r *Record, lost bool) (*os.File, error) {
-	use, err := flock(filepath.Join(s.Dir, r.ID), unix.LOCK_EX)
+	use, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_EX)
 	switch {
 	case errors.Is(err, errBusy):
 		return nil, refusal.New(refusal.Workspace, "another command reads or applies it").About("view %s",

@@ -35,7 +35,7 @@ func (s Store) Make(r *Record, dir *os.File) (err error) {
 	if err := r.describe(dir); err != nil {
 		return err
 	}
-	all, err := flock(s.Dir, unix.LOCK_EX)
+	all, err := lockPath(s.Dir, unix.LOCK_EX)
 	if err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (s Store) sweepParts() error {
 	if err != nil || len(parts) == 0 {
 		return err
 	}
-	all, err := flock(s.Dir, unix.LOCK_EX) // the makers hold it
+	all, err := lockPath(s.Dir, unix.LOCK_EX) // the makers hold it
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/flock"
 )
 
 // maxFile bounds what is read of one file of a journal.
@@ -77,10 +79,7 @@ func openAll(path string) (files []*os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for err = unix.Flock(int(newest.Fd()), unix.LOCK_SH); errors.Is(err, unix.EINTR); err = unix.Flock(int(newest.Fd()),
-		unix.LOCK_SH) {
-	}
-	if err != nil {
+	if err := flock.Wait(int(newest.Fd()), unix.LOCK_SH); err != nil {
 		newest.Close()
 		return nil, err
 	}

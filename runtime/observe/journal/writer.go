@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/flock"
 )
 
 // chunk bounds what is written at once.
@@ -100,8 +102,7 @@ func (l *Log) open(flags int) (*writer, error) {
 // lock waits for the lock, and reports whether the file is still the newest.
 func (w *writer) lock(made bool) (current bool, err error) {
 	fd := w.fd
-	for err = unix.Flock(fd, unix.LOCK_EX); err == unix.EINTR; err = unix.Flock(fd, unix.LOCK_EX) {
-	}
+	err = flock.Wait(fd, unix.LOCK_EX)
 	var st, there unix.Stat_t
 	if err == nil {
 		err = unix.Fstat(fd, &st)
@@ -267,7 +268,7 @@ func (w *writer) rotate(buf []byte) error {
 		_ = os.Remove(base + ".new")
 		return err
 	}
-	if err := unix.Flock(fresh, unix.LOCK_EX); err != nil {
+	if err := flock.Wait(fresh, unix.LOCK_EX); err != nil {
 		return fail(err)
 	}
 	n, err := writeAll(fresh, buf)

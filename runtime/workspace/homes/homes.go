@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/flock"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/workspace"
 )
@@ -58,7 +59,7 @@ func (h Home) Open(reset bool) (*os.File, error) {
 		return nil, err
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+	if err := flock.Wait(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", dir, err)
 	}
 	if err := sweep(dir); err != nil {

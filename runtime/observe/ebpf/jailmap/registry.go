@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/flock"
 )
 
 // Pins is where programs and maps stay pinned by default, in a directory of each build's.
@@ -241,9 +242,7 @@ func (r Registry) open() (*maps, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the registry of the eBPF programs: %w", err)
 	}
-	for err = unix.Flock(fd, unix.LOCK_EX); err == unix.EINTR; err = unix.Flock(fd, unix.LOCK_EX) {
-	}
-	if err != nil {
+	if err := flock.Wait(fd, unix.LOCK_EX); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("the registry of the eBPF programs: %w", err)
 	}
