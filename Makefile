@@ -5,8 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-# Tests and linters are built with the programs' flags, so that everything is compiled once.
-export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS 2>/dev/null)) -trimpath)
+# Tests and linters are built with the programs' flags, so that everything is compiled once. Only lint and test-quick vet.
+export GOFLAGS := $(strip $(filter-out -trimpath -vet=off,$(shell $(GO) env GOFLAGS 2>/dev/null)) -trimpath -vet=off)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT := mvdan.cc/gofumpt@v0.12.0
 MISSPELL := github.com/golangci/misspell/cmd/misspell@v0.8.0

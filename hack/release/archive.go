@@ -21,7 +21,11 @@ func makeArchive(_ context.Context, r *release, t *tree) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	z, err := gzip.NewWriterLevel(f, gzip.BestCompression)
+	level := gzip.BestCompression
+	if r.o.quick {
+		level = gzip.BestSpeed
+	}
+	z, err := gzip.NewWriterLevel(f, level)
 	if err != nil {
 		return "", err
 	}

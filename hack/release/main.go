@@ -27,7 +27,7 @@ type options struct {
 	arches  []string
 	formats []string
 	version string
-	packed  string // how packages are compressed
+	quick   bool // compress less, in a third of the time
 	// maintainer is who the packages name: who offers them, with an address.
 	maintainer string
 	// sign is a command of the shell's: its last argument is the file of the checksums, and it
@@ -43,7 +43,7 @@ func main() {
 	flag.StringVar(&arches, "arch", "amd64,arm64", "Go's `names` of the architectures")
 	flag.StringVar(&formats, "formats", "deb,rpm,tar", "which `kinds` to make")
 	flag.StringVar(&o.version, "version", "", "the `version`, where it is not the tag's")
-	flag.StringVar(&o.packed, "compression", "xz", "xz, or gzip, which is faster, for packages")
+	flag.BoolVar(&o.quick, "quick", false, "compress less, in a third of the time: for tests")
 	flag.StringVar(&o.maintainer, "maintainer", noMaintainer, "who offers the packages: `NAME <ADDRESS>`")
 	flag.StringVar(&o.sign, "sign", "", "the `COMMAND` that signs the checksums: it gets their file's path, and writes the signature beside it")
 	flag.Parse()

@@ -60,18 +60,21 @@ access, kernel surface) and has the host's runc or crun execute it.`
 // kinds are what differs between the kinds of packages.
 var kinds = map[string]struct {
 	depends, recommends, suggests []string
+	quick                         string // its compression where that is not xz
 	file                          func(version, arch string) string
 }{
 	"deb": {
 		[]string{"runc | crun"},
 		[]string{"apparmor", "e2fsprogs"},
 		[]string{"docker.io | docker-ce | podman | containerd"},
+		"gzip", // as Debian 11's dpkg and lintian read it, too
 		func(version, arch string) string { return "agentjail_" + version + "_" + arch + ".deb" },
 	},
 	"rpm": {
 		[]string{"(runc or crun)"},
 		[]string{"e2fsprogs"},
 		[]string{"podman"},
+		"zstd",
 		func(version, arch string) string {
 			return "agentjail-" + version + "-1." + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch] + ".rpm"
 		},
@@ -113,9 +116,13 @@ func (r *release) nfpmConfig(kind string, t *tree) (*nfpmConfig, error) {
 		return nil, err
 	}
 	entries := slices.Clone(t.entries)
+	packed := "xz"
+	if r.o.quick {
+		packed = k.quick
+	}
 	switch kind {
 	case "deb":
-		c.Deb = map[string]any{"compression": r.o.packed}
+		c.Deb = map[string]any{"compression": packed}
 		c.License = "" // Debian has no such field, but the file copyright
 		more, err := r.debianFiles(t)
 		if err != nil {
@@ -123,7 +130,7 @@ func (r *release) nfpmConfig(kind string, t *tree) (*nfpmConfig, error) {
 		}
 		entries = append(entries, more...)
 	case "rpm":
-		c.RPM = map[string]any{"buildhost": "localhost", "compression": r.o.packed, "group": "System Environment/Base", "packager": r.o.maintainer, "summary": strings.Split(about, "\n")[0]}
+		c.RPM = map[string]any{"buildhost": "localhost", "compression": packed, "group": "System Environment/Base", "packager": r.o.maintainer, "summary": strings.Split(about, "\n")[0]}
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
 	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.only != "" && e.only != kind })

@@ -228,7 +228,7 @@ var packageVersions = []string{"0.0.1~test1", "0.0.1~test2"}
 func makePackages(ctx context.Context, root, dir string) error {
 	for _, version := range packageVersions {
 		out := filepath.Join(dir, version)
-		if err := goTool(ctx, root, "run", "./hack/release", "-arch", runtime.GOARCH, "-formats", "deb", "-compression", "gzip", "-version", version, "-out", out); err != nil {
+		if err := goTool(ctx, root, "run", "./hack/release", "-arch", runtime.GOARCH, "-formats", "deb", "-quick", "-version", version, "-out", out); err != nil {
 			return err
 		}
 	}

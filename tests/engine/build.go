@@ -3,12 +3,20 @@ package engine
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/flock"
 )
 
 // CacheDir is where tests keep what is slow to make, outside the checkout.
@@ -29,23 +37,76 @@ func ModuleRoot() (string, error) {
 }
 
 // Build compiles a package of this module into a static binary at out, as make build does, with
-// what DelegateEnv and PoolEnv state. Go's own cache makes a second call quick.
+// what DelegateEnv and PoolEnv state.
 func Build(pkg, out string, flags ...string) error {
+	return build(map[string]string{pkg: out}, flags)
+}
+
+// build compiles packages, each to its path. Go's cache keeps no linked programs, which each suite
+// needs anew: in a checkout that make works in they are kept in dist, and copied.
+func build(outs map[string]string, flags []string) error {
 	root, err := ModuleRoot()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+	args := append([]string{"build", "-trimpath", "-tags=urfave_cli_no_docs", LinkerFlags()}, flags...)
+	for _, out := range outs {
+		if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+			return err
+		}
+	}
+	dist := filepath.Join(root, "dist")
+	if unix.Access(dist, unix.W_OK) != nil {
+		for pkg, out := range outs {
+			if err := goTool(root, append(args, "-o", out, pkg)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	kept := filepath.Join(dist, "built", fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(args, "\x00"))))[:16])
+	if err := os.MkdirAll(kept, 0o755); err != nil {
 		return err
 	}
-	args := append([]string{"build", "-trimpath", "-tags=urfave_cli_no_docs", "-o", out, LinkerFlags()}, flags...)
-	cmd := exec.Command("go", append(args, pkg)...)
+	dir, err := os.Open(kept)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := flock.Wait(int(dir.Fd()), unix.LOCK_EX); err != nil { // until all are copied
+		return err
+	}
+	if err := goTool(root, append(append(args, "-o", kept+"/"), slices.Sorted(maps.Keys(outs))...)); err != nil {
+		return err
+	}
+	for pkg, out := range outs {
+		if err := copyProgram(filepath.Join(kept, filepath.Base(pkg)), out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func goTool(root string, args []string) error {
+	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+		return fmt.Errorf("go %v: %w\n%s", args, err, text)
 	}
 	return nil
+}
+
+// copyProgram replaces a program, also one that runs.
+func copyProgram(from, to string) error {
+	program, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(to+".new", program, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(to+".new", to)
 }
 
 // DelegateEnv names the environment variable that reports which delegate agentjail has in the tests, unless a policy of
@@ -59,18 +120,13 @@ const PoolEnv = "AGENTJAIL_POOL"
 
 // BuildAgentjail compiles agentjail to out, and what belongs beside it.
 func BuildAgentjail(out string, flags ...string) error {
-	if err := Build("./cmd/agentjail-enter", filepath.Join(filepath.Dir(out), "agentjail-enter")); err != nil {
-		return err
-	}
-	for _, name := range []string{"agentjail-egress", "agentjail-egress-keys"} {
-		if err := Build("./cmd/"+name, filepath.Join(filepath.Dir(out), name)); err != nil {
-			return err
-		}
-	}
-	if err := Build("./cmd/agentjailctl", filepath.Join(filepath.Dir(out), "agentjailctl"), flags...); err != nil {
-		return err
-	}
-	return Build("./cmd/agentjail", out, flags...)
+	beside := func(name string) string { return filepath.Join(filepath.Dir(out), name) }
+	err := build(map[string]string{
+		"./cmd/agentjail-enter":       beside("agentjail-enter"),
+		"./cmd/agentjail-egress":      beside("agentjail-egress"),
+		"./cmd/agentjail-egress-keys": beside("agentjail-egress-keys"),
+	}, nil)
+	return errors.Join(err, build(map[string]string{"./cmd/agentjail": out, "./cmd/agentjailctl": beside("agentjailctl")}, flags))
 }
 
 // LinkerFlags is the build flag of a program that is linked as the one under test, with more variables set (PACKAGE.NAME=TEXT).
@@ -99,12 +155,10 @@ const ShimRuntime = "io.containerd.agentjail.v2"
 func Shim() (string, error) { return shim() }
 
 var shim = sync.OnceValues(func() (string, error) {
-	removeStaleBins()
-	dir := binDir()
-	if err := BuildAgentjail(filepath.Join(dir, "agentjail")); err != nil {
+	if _, err := built(); err != nil {
 		return "", err
 	}
-	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName))
+	return binDir(), Build("./cmd/"+ShimName, filepath.Join(binDir(), ShimName))
 })
 
 // builtToolsEnv names a directory with what Tool would build: a directory for each, by name. For a machine without a Go tool.
@@ -144,6 +198,11 @@ var underTest = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(RuntimeEnv); path != "" {
 		return filepath.EvalSymlinks(path)
 	}
+	return built()
+})
+
+// built builds agentjail in binDir.
+var built = sync.OnceValues(func() (string, error) {
 	removeStaleBins()
 	out := filepath.Join(binDir(), "agentjail")
 	return out, BuildAgentjail(out)

@@ -13,9 +13,9 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// release makes packages of a version in a directory; prefix are the words of a command that runs the Go tool.
-func release(root, version, out string, env []string, prefix ...string) error {
-	args := append(prefix, "go", "run", "./hack/release", "-arch", runtime.GOARCH, "-formats", "deb,rpm,tar", "-compression", "gzip", "-version", version, "-out", out)
+// release makes a version in a directory; prefix are the words of a command that runs the Go tool.
+func release(root, version, formats, out string, env []string, prefix ...string) error {
+	args := append(prefix, "go", "run", "./hack/release", "-arch", runtime.GOARCH, "-formats", formats, "-quick", "-version", version, "-out", out)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), env...)
@@ -46,8 +46,8 @@ func TestReproducible(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	// The tree is seen at another path, in a namespace of the command's own.
 	const script = `mount --bind "$1" "$2"; cd "$2"; shift 2; umask 077; exec "$@"`
-	env := []string{"TMPDIR=" + tmp, "TZ=Asia/Tokyo", "LC_ALL=C", "GOFLAGS=-p=1"}
-	if err := release(root, first, out, env, "unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", root, there); err != nil {
+	env := []string{"TMPDIR=" + tmp, "TZ=Asia/Tokyo", "LC_ALL=C", "GOFLAGS=-trimpath -p=1"}
+	if err := release(root, first, everything, out, env, "unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", root, there); err != nil {
 		t.Fatal(err)
 	}
 	sums, err := os.ReadFile(filepath.Join(made, first, "SHA256SUMS"))

@@ -21,6 +21,9 @@ const (
 	second = "0.0.1~test2"
 )
 
+// everything are the formats of a release.
+const everything = "deb,rpm,tar"
+
 // made is the directory with the packages.
 var made string
 
@@ -47,8 +50,8 @@ func run(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	for _, version := range []string{first, second} {
-		if err := release(root, version, filepath.Join(made, version), nil); err != nil {
+	for version, formats := range map[string]string{first: everything, second: "deb,rpm"} {
+		if err := release(root, version, formats, filepath.Join(made, version), nil); err != nil {
 			return 1, err
 		}
 	}
