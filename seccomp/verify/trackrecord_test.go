@@ -195,13 +195,19 @@ func trackRecordText(r *record, entries map[string]recordEntry, open map[string]
 		}
 		b.WriteString("| " + row + " |\n")
 	}
-	b.WriteString("\n## Entry points\n\n| entry point | vulnerabilities | denied by | open in |\n|---|---|---|---|\n")
+	b.WriteString("\n## Entry points\n\nThe list does not have what is marked *, and the first table leaves it out.\n\n")
+	b.WriteString("| entry point | denied by | open in | vulnerabilities |\n|---|---|---|---|\n")
 	for _, e := range r.Entries {
-		n := 0
-		for _, c := range slices.Concat(r.CVEs, r.Beside) {
-			if c.Entry == e.Name {
-				n++
+		var items []string
+		for i, c := range slices.Concat(r.CVEs, r.Beside) {
+			if c.Entry != e.Name {
+				continue
 			}
+			item := cmp.Or(c.ID, c.Date+" "+c.What)
+			if i >= len(r.CVEs) {
+				item += "*"
+			}
+			items = append(items, item)
 		}
 		by := e.Layer
 		if e.Test != "" {
@@ -214,25 +220,7 @@ func trackRecordText(r *record, entries map[string]recordEntry, open map[string]
 		if e.Inside != "" {
 			by += ": " + e.Inside
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", e.What, n, by, openProfiles(e, open))
-	}
-	b.WriteString("\n## Each vulnerability\n\nBy entry point. The list does not have what is marked *, and the first table leaves it out.\n\n")
-	for _, e := range r.Entries {
-		var items []string
-		for i, c := range slices.Concat(r.CVEs, r.Beside) {
-			if c.Entry != e.Name {
-				continue
-			}
-			item := cmp.Or(c.ID, c.Date)
-			if i >= len(r.CVEs) {
-				item += "*"
-			}
-			if c.What != e.What {
-				item += " " + c.What
-			}
-			items = append(items, item)
-		}
-		fmt.Fprintf(&b, "- **%s**: %s\n", e.What, strings.Join(items, "; "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %d: %s |\n", e.What, by, openProfiles(e, open), len(items), strings.Join(items, ", "))
 	}
 	return b.String()
 }

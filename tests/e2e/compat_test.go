@@ -8,13 +8,17 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// TestSymptoms: the messages that docs/compatibility.md lists are those that are met.
+// TestSymptoms: docs/compatibility.md and docs/why.md have the messages that are met.
 func TestSymptoms(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
-	text, err := os.ReadFile("../../docs/compatibility.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages []byte
+	for _, page := range []string{"compatibility", "why"} {
+		text, err := os.ReadFile("../../docs/" + page + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, text...)
 	}
 	dir := directory(t, 1000)
 	for _, s := range engine.Symptoms {
@@ -22,8 +26,8 @@ func TestSymptoms(t *testing.T) {
 		if err := s.Met(r); err != nil {
 			t.Error(err)
 		}
-		if strings.Trim(s.Says, "01\n") != "" && !strings.Contains(string(text), s.Says) {
-			t.Errorf("docs/compatibility.md does not have %q", s.Says)
+		if strings.Trim(s.Says, "01\n") != "" && !strings.Contains(string(pages), s.Says) {
+			t.Errorf("neither page has %q", s.Says)
 		}
 	}
 }

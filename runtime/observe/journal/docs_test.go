@@ -16,7 +16,7 @@ const page = "../../../docs/journal.md"
 // kindTable is the page's table of kinds.
 func kindTable() string {
 	var b strings.Builder
-	b.WriteString("| kind | ring: verdict | OCSF | what happened | source |\n|---|---|---|---|---|\n")
+	b.WriteString("| kind | ring: verdict | what happened | source |\n|---|---|---|---|\n")
 	for _, kind := range Kinds() {
 		k := kind.Info()
 		ring := fmt.Sprint(int(k.Ring)) + ": "
@@ -26,8 +26,7 @@ func kindTable() string {
 		case Varies:
 			ring = "its own: "
 		}
-		fmt.Fprintf(&b, "| `%s` | %s%s | %d/%d/%d | %s | %s |\n", k.Name, ring, k.Verdict, k.Class, k.Activity, k.Disposition, k.Meaning,
-			strings.Join(k.Sources, ", "))
+		fmt.Fprintf(&b, "| `%s` | %s%s | %s | %s |\n", k.Name, ring, k.Verdict, k.Meaning, strings.Join(k.Sources, ", "))
 	}
 	return b.String()
 }
