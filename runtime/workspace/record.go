@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/filetime"
 	"agentjail.dev/runtime/state"
 )
 
@@ -62,6 +63,10 @@ type Record struct {
 	// Since is when the view was made, in nanoseconds since 1970, by the clock of files' times
 	// (filetime.Moment): a file of the directory with a later ctime has changed since.
 	Since int64 `json:"since"`
+	// Booted is the boot of Boot by the clock as a jail began with the view (filetime.Booted), and
+	// Back by how much the clock was set back until then: files' times are earlier by that.
+	Booted int64 `json:"booted,omitempty"`
+	Back   int64 `json:"back,omitempty"`
 	// Boot is the boot in which a jail had the view last, Jail that jail's id, and Key its key.
 	Boot string `json:"boot"`
 	Jail string `json:"jail"`
@@ -113,8 +118,34 @@ var ErrNotFound = errors.New("there is no such view")
 // that was cut off.
 func (s Store) Journal(r *Record) string { return s.path(r.ID, journalDir) }
 
-// Began is Since as a time.
-func (r *Record) Began() time.Time { return time.Unix(0, r.Since) }
+// Began returns the first moment, by the clock of files' times, of a change that may be later than
+// the view: Since, or back before it, by as much as the clock was set back meanwhile.
+func (s Store) Began(r *Record) (began time.Time, back time.Duration, err error) {
+	back, err = s.setBack(r)
+	return time.Unix(0, r.Since).Add(-back), back, err
+}
+
+// setBack returns by how much the clock was set back since a view was made. In a boot that no jail
+// has had the view in, no time is before that boot.
+func (s Store) setBack(r *Record) (time.Duration, error) {
+	_, now, err := filetime.Booted()
+	had := r.Booted
+	if r.Boot != s.Boot {
+		had = r.Since
+	}
+	return time.Duration(max(r.Back, had-now, 0)), err
+}
+
+// noteClock records how the clock is, and how it was set until now.
+func (s Store) noteClock(r *Record) error {
+	back, err := s.setBack(r)
+	if err != nil {
+		return err
+	}
+	r.Back, r.Boot = int64(back), s.Boot
+	r.Booted, _, err = filetime.Booted()
+	return err
+}
 
 func (s Store) path(id, name string) string { return filepath.Join(s.Dir, id, name) }
 
@@ -274,7 +305,7 @@ func (s Store) Held(all []*Record) int64 {
 func (s Store) used(r *Record) time.Time {
 	fi, err := os.Lstat(s.path(r.ID, recordFile))
 	if err != nil {
-		return r.Began()
+		return time.Unix(0, r.Since)
 	}
 	return fi.ModTime()
 }

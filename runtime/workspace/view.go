@@ -13,6 +13,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/filetime"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/kernel/trim"
 	"agentjail.dev/runtime/refusal"
 )
@@ -65,6 +66,9 @@ func (s Store) Make(r *Record, dir *os.File) (err error) {
 	// Without a jail of its key, Sweep ends it.
 	r.State, r.Boot = Open, s.Boot
 	r.Since = filetime.Moment(openat.Proc(int(dir.Fd()))).UnixNano()
+	if r.Booted, _, err = filetime.Booted(); err != nil {
+		return err
+	}
 	if err := part.save(r); err != nil {
 		return err
 	}
@@ -117,17 +121,22 @@ func (s Store) nameFree(name string) error {
 const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 // layout makes the upper directory of an image that no jail has had yet show as the view's
-// directory: overlayfs makes a directory in `work` with its first mount.
+// directory: overlayfs makes a directory in `work` with its first mount. Of an earlier jail's it
+// keeps no more than the files: the directory may have changed since.
 func (r *Record) layout(tree *os.File) error {
-	if err := unix.Faccessat(int(tree.Fd()), workDir+"/work", unix.F_OK, unix.AT_SYMLINK_NOFOLLOW); err != unix.ENOENT {
-		return err
-	}
 	upper, err := openUpper(tree)
 	if err != nil {
 		return err
 	}
 	defer upper.Close()
-	return errors.Join(unix.Fchown(int(upper.Fd()), int(r.UID), int(r.GID)), unix.Fchmod(int(upper.Fd()), r.Mode))
+	switch err := unix.Faccessat(int(tree.Fd()), workDir+"/work", unix.F_OK, unix.AT_SYMLINK_NOFOLLOW); err {
+	case nil:
+		return overlayfs.ForgetOrigins(int(upper.Fd()))
+	case unix.ENOENT:
+		return errors.Join(unix.Fchown(int(upper.Fd()), int(r.UID), int(r.GID)), unix.Fchmod(int(upper.Fd()), r.Mode))
+	default:
+		return err
+	}
 }
 
 // Begin opens a view for a jail, and returns its image's file system, detached, for `upper` and
@@ -174,8 +183,8 @@ func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err
 	if err = errors.Join(removeMark(tree), r.layout(tree)); err != nil {
 		return nil, nil, err
 	}
-	r.State, r.Boot = Open, s.Boot
-	if err = s.save(r); err != nil {
+	r.State = Open
+	if err = errors.Join(s.noteClock(r), s.save(r)); err != nil {
 		return nil, nil, err
 	}
 	crash.Point("workspace.open")
@@ -259,7 +268,7 @@ func (s Store) end(r *Record) error {
 	}
 	crash.Point("workspace.unmarked")
 	r.State = Ended
-	return s.save(r)
+	return errors.Join(s.noteClock(r), s.save(r))
 }
 
 // openUpper opens the upper directory of an image.

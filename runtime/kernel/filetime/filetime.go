@@ -2,6 +2,7 @@
 package filetime
 
 import (
+	"errors"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,4 +51,14 @@ func momentOfFile(dir string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	return time.Unix(st.Ctim.Unix()), nil
+}
+
+// Booted returns when the machine booted, by the clock as it is now, as two bounds (nanoseconds
+// since 1970). Until the clock is set it is the same at each call: nothing else moves it against
+// CLOCK_BOOTTIME (clock_gettime(2)).
+func Booted() (earliest, latest int64, err error) {
+	var before, now, after unix.Timespec
+	err = errors.Join(unix.ClockGettime(unix.CLOCK_BOOTTIME, &before), unix.ClockGettime(unix.CLOCK_REALTIME, &now),
+		unix.ClockGettime(unix.CLOCK_BOOTTIME, &after))
+	return now.Nano() - after.Nano(), now.Nano() - before.Nano(), err
 }

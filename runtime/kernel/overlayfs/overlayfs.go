@@ -3,6 +3,11 @@
 package overlayfs
 
 import (
+	"errors"
+	"io"
+	"os"
+	"path"
+
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
@@ -40,4 +45,48 @@ func IsMarkedWhiteout(dir int, name string) bool {
 	defer unix.Close(fd)
 	_, err = unix.Fgetxattr(fd, "trusted.overlay.whiteout", nil)
 	return err == nil
+}
+
+// ForgetOrigins removes from an upper layer that is not mounted which files of the lower one its
+// files were copied of. The kernel takes a file of the lower layer, and one of the upper that was
+// copied of it, for one file: where the lower one has another name by now, either shows the
+// other's content, or cannot be opened ("stale file handle").
+func ForgetOrigins(upper int) error {
+	dirs := []string{"."}
+	for len(dirs) > 0 {
+		at := dirs[len(dirs)-1]
+		more, err := forgetIn(upper, at)
+		if err != nil {
+			return err
+		}
+		dirs = append(dirs[:len(dirs)-1], more...)
+	}
+	return nil
+}
+
+// forgetIn is ForgetOrigins in one directory, and returns those below it.
+func forgetIn(upper int, at string) (dirs []string, err error) {
+	fd, err := Beneath(upper, at, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: at, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), at)
+	defer f.Close()
+	list, err := f.ReadDir(-1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	for _, e := range list {
+		if e.IsDir() {
+			if sub := path.Join(at, e.Name()); len(sub) < unix.PathMax { // the others no call takes
+				dirs = append(dirs, sub)
+			}
+			continue
+		}
+		err := unix.Lremovexattr(openat.Proc(fd)+"/"+e.Name(), "trusted.overlay.origin")
+		if err != nil && err != unix.ENODATA && err != unix.EOPNOTSUPP {
+			return nil, &os.PathError{Op: "removexattr", Path: path.Join(at, e.Name()), Err: err}
+		}
+	}
+	return dirs, nil
 }

@@ -130,7 +130,12 @@ func (l *MountedLook) inView(s state.Store, j *state.Brief, b changes.Bounds) bo
 		return true
 	}
 	defer layers.Close()
-	l.Recent = *changes.Since(layers.Upper, time.Unix(0, view.Since), b)
+	began, _, err := store.Began(view)
+	if err != nil {
+		l.Unseen = err.Error()
+		return true
+	}
+	l.Recent = *changes.Since(layers.Upper, began, b)
 	return true
 }
 

@@ -19,11 +19,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/runtime/workspace/review"
 )
 
@@ -41,6 +43,7 @@ type View struct {
 	Save    func(map[string]int64) error
 
 	close func()
+	began func(*workspace.Record) (time.Time, time.Duration, error)
 }
 
 // A Result describes an apply.

@@ -3,8 +3,10 @@ package apply
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -85,4 +87,74 @@ func TestStore(t *testing.T) {
 		t.Errorf("without its directory: %v", err)
 	}
 	must(t, s.Discard(r))
+}
+
+// TestClockSetBack: what the owner changes is a conflict also where the clock was set back before,
+// whether it is still wrong, was set right while a jail had the view, or is so in another boot.
+func TestClockSetBack(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount")
+	}
+	if err := workspace.CheckHost(); err != nil {
+		t.Skip(err)
+	}
+	// The clock of now is the one that was set back: the record has that of a view that began with
+	// another.
+	for name, change := range map[string]func(*workspace.Store, *workspace.Record){
+		"since": func(_ *workspace.Store, r *workspace.Record) { r.Booted += int64(time.Hour) },
+		"put right": func(_ *workspace.Store, r *workspace.Record) {
+			r.Back, r.Booted = int64(time.Hour), r.Booted-int64(time.Minute)
+		},
+		"other boot": func(s *workspace.Store, _ *workspace.Record) { s.Boot = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, f := range []string{"edited", "kept"} {
+				must(t, errors.Join(os.WriteFile(dir+"/"+f, []byte("old"), 0o644), os.Chown(dir+"/"+f, uid, gid)))
+			}
+			must(t, os.Chown(dir, uid, gid))
+			lower, err := os.Open(dir)
+			must(t, err)
+			defer lower.Close()
+			s := workspace.Store{Dir: t.TempDir() + "/workspaces", Boot: "this"}
+			r := &workspace.Record{At: "/w", Jail: "j", Key: "k-j", Size: workspace.MinSize, Files: 1000}
+			must(t, s.Make(r, lower))
+			tree, lock, err := s.Begin(r, lower)
+			must(t, err)
+			lock.Close()
+			for _, f := range []string{"edited", "kept"} {
+				fd, err := unix.Openat(int(tree.Fd()), "upper/"+f, unix.O_CREAT|unix.O_WRONLY, 0o644)
+				must(t, err)
+				_, err = unix.Write(fd, []byte("agent"))
+				must(t, errors.Join(err, unix.Fchown(fd, uid, gid), unix.Close(fd)))
+			}
+			tree.Close()
+			must(t, s.End("k-j"))
+			must(t, os.WriteFile(dir+"/edited", []byte("owner"), 0o644))
+			if r, err = s.Open(r.ID); err != nil {
+				t.Fatal(err)
+			}
+			r.Since += int64(time.Hour)
+			change(&s, r)
+			v, err := Open(s, r)
+			must(t, err)
+			defer v.Close()
+			got, err := v.Review(t.Context(), r, nil)
+			must(t, err)
+			var conflicts []string
+			for _, c := range got.Changes {
+				if strings.Contains(c.Conflict, "set back") {
+					conflicts = append(conflicts, c.Path)
+				}
+			}
+			// All of the boot before the view is later than its start by another boot's clock.
+			want := []string{"edited"}
+			if name == "other boot" {
+				want = append(want, "kept")
+			}
+			if !slices.Equal(conflicts, want) {
+				t.Errorf("in conflict: %q, not %q", conflicts, want)
+			}
+		})
+	}
 }

@@ -25,7 +25,7 @@ func Open(s workspace.Store, r *workspace.Record) (*View, error) {
 		ID: r.ID, UID: r.UID, GID: r.GID, Upper: layers.Upper, Directory: layers.Lower, Live: layers.Live,
 		Journal: s.Journal(r), Applied: applied, Save: func(a map[string]int64) error {
 			return s.SaveApplied(r, a)
-		}, close: layers.Close,
+		}, close: layers.Close, began: s.Began,
 	}, nil
 }
 
@@ -38,8 +38,12 @@ func (v *View) Review(ctx context.Context, r *workspace.Record, unprotect []stri
 	if err != nil {
 		return nil, err
 	}
+	since, back, err := v.began(r)
+	if err != nil {
+		return nil, err
+	}
 	return review.Of(ctx, v.Upper, v.Directory, review.Options{
-		Since: r.Began(), Applied: v.Applied, Hide: r.Hide, Unprotect: unprotect, Path: r.Path, Named: named,
+		Since: since, Back: back, Applied: v.Applied, Hide: r.Hide, Unprotect: unprotect, Path: r.Path, Named: named,
 	})
 }
 

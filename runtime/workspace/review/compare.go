@@ -6,11 +6,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -51,7 +53,7 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 		}
 	}
 	if there && w.later(c.Path, c.Old.Ctime) {
-		c.Conflict = changedSince
+		c.Conflict = w.changedSince()
 	}
 	w.mark(c)
 	if c.Kind == Type && typeOf(c.Old.Mode) == Dir {
@@ -65,14 +67,19 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 		case t.left:
 			c.Conflict = "the directory in its place has what no apply removes (a repository, or hidden files)"
 		case t.later:
-			c.Conflict = changedSince
+			c.Conflict = w.changedSince()
 		}
 	}
 	w.out.Changes = append(w.out.Changes, c)
 	return nil
 }
 
-const changedSince = "it was changed in the directory since the view began"
+func (w *walker) changedSince() string {
+	if w.o.Back > 0 {
+		return fmt.Sprintf("it may have been changed in the directory since the view began: the clock was set back by %v", w.o.Back.Round(time.Millisecond))
+	}
+	return "it was changed in the directory since the view began"
+}
 
 // unchanged reports whether a part of a renamed directory is as it was.
 func (w *walker) unchanged(e *entry, sub *node) bool {
@@ -163,7 +170,7 @@ func (w *walker) later(at string, ctime int64) bool {
 		return false
 	}
 	for dir := at; len(w.o.Applied) > 0 && dir != "."; dir = path.Dir(dir) {
-		if ctime <= w.o.Applied[dir+"/"] {
+		if ctime <= w.o.Applied[dir+"/"]-int64(w.o.Back) {
 			return false
 		}
 	}
@@ -200,7 +207,7 @@ func (w *walker) removed(at string) error {
 		w.markTree(c, t)
 	}
 	if late {
-		c.Conflict = changedSince
+		c.Conflict = w.changedSince()
 	}
 	w.mark(c)
 	w.out.Changes = append(w.out.Changes, c)

@@ -103,6 +103,8 @@ func (c *Change) String() string {
 type Options struct {
 	// Since is when the view began: a file of the directory with a later ctime has changed.
 	Since time.Time
+	// Back is by how much the clock was set back meanwhile: Since is earlier by that.
+	Back time.Duration
 	// Applied are the ctimes that an apply left, by path. A path that ends with a slash stands for
 	// a whole directory that was new then: nothing in it is later.
 	Applied map[string]int64
