@@ -39,6 +39,8 @@ type bench struct {
 	root      *rootfs
 	made      int // bundles
 	cleanup   []func() error
+	// repositories is where repository makes directories, "" beside the engine's.
+	repositories string
 }
 
 // measures are what can be measured, in this order, by the names that -only takes.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -69,7 +70,7 @@ func withWork(dir string) func(*specs.Spec) {
 // repository makes a directory of an ordinary user's with the paths of a repository that are
 // protected in it.
 func (b *bench) repository(name string) (string, error) {
-	dir := filepath.Join(filepath.Dir(b.e.Dir), filepath.Base(b.e.Dir)+"-"+name)
+	dir := filepath.Join(cmp.Or(b.repositories, filepath.Dir(b.e.Dir)), filepath.Base(b.e.Dir)+"-"+name)
 	for _, d := range []string{"", ".git", ".git/hooks", ".git/info", ".git/objects", ".git/refs", "src"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return "", err

@@ -67,10 +67,10 @@ npm install --package-lock-only --offline --no-audit --no-fund --no-update-notif
 
 // views measures work in a view, and in a directory of the same content that is mounted directly.
 func (b *bench) views(ctx context.Context) error {
-	if err := workspace.CheckHost(); err != nil {
-		b.res.leftOut("views", err)
-		return nil
-	}
+	return b.onDisk(func() error { return b.workInViews(ctx) })
+}
+
+func (b *bench) workInViews(ctx context.Context) (err error) {
 	root, err := b.workRoot()
 	if err != nil {
 		b.res.leftOut("work in a view", err)
@@ -88,7 +88,7 @@ func (b *bench) views(ctx context.Context) error {
 		return err
 	}
 	reviewed := direct + "-reviewed"
-	b.cleanup = append(b.cleanup, func() error { return errors.Join(b.discardViews(reviewed), os.RemoveAll(reviewed)) })
+	defer func() { err = errors.Join(err, b.discardViews(reviewed)) }()
 	if out, err := exec.Command("cp", "-a", direct, reviewed).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy the directory: %w: %s", err, out)
 	}
@@ -98,6 +98,39 @@ func (b *bench) views(ctx context.Context) error {
 			return b.doTasks(s, "/work", viewTasks)
 		})
 	})
+}
+
+// onDisk calls a function with a new file system for repository's directories: on a disk that is
+// nearly full or long in use, the search for free blocks would be most of what is measured. It ends
+// with the function, or with the program that is killed: the janitor unmounts it.
+func (b *bench) onDisk(measure func() error) (err error) {
+	if err := workspace.CheckHost(); err != nil {
+		b.res.leftOut("views", err)
+		return nil
+	}
+	image, at := filepath.Join(b.e.Dir, "disk.ext4"), filepath.Join(b.e.Dir, "disk")
+	defer os.Remove(image)
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		return err
+	}
+	for _, call := range [][]string{
+		{"fallocate", "-l", "4GiB", image},
+		{"mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", image},
+		{"mount", "-o", "loop", image, at},
+	} {
+		if out, err := exec.Command(call[0], call[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("a disk of its own: %s: %w: %s", call[0], err, out)
+		}
+	}
+	b.repositories = at
+	defer func() {
+		b.repositories = ""
+		err = errors.Join(err, os.NewSyscallError("umount", unix.Unmount(at, 0)))
+	}()
+	if err := os.Remove(image); err != nil {
+		return err
+	}
+	return measure()
 }
 
 // discardViews removes the views of a directory.
@@ -145,15 +178,15 @@ const applyRounds = 5
 
 // applies measures the review of a view with 50,000 new files, their apply, and a copy of them.
 func (b *bench) applies(ctx context.Context) error {
-	if err := workspace.CheckHost(); err != nil {
-		b.res.leftOut("views", err)
-		return nil
-	}
+	return b.onDisk(func() error { return b.applyViews(ctx) })
+}
+
+func (b *bench) applyViews(ctx context.Context) (err error) {
 	dir, err := b.repository("apply")
 	if err != nil {
 		return err
 	}
-	b.cleanup = append(b.cleanup, func() error { return b.discardViews(dir) })
+	defer func() { err = errors.Join(err, b.discardViews(dir)) }()
 	const write = `for d in $(seq 500); do mkdir -p many/$d; for f in $(seq 100); do echo "file $f of directory $d" > many/$d/$f; done; done`
 	many, copied := filepath.Join(dir, "many"), filepath.Join(dir, "copied")
 	took := map[kind]*times{reviewDiff: {}, reviewApply: {}, plainCopy: {}}
