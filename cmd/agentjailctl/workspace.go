@@ -156,10 +156,15 @@ func openView(c *cli.Context, alone bool) (_ *opened, err error) {
 // paths are paths below the view's directory; absolute ones of the host lead there, too.
 func (o *opened) paths(args []string) (out []string) {
 	for _, p := range args {
-		if rest, ok := pathname.Rel(p, o.record.Path); ok {
+		if p != "" { // Select refuses that: a variable without a value is not all of the directory
+			p = path.Clean(p)
+		}
+		if p == o.record.Path {
+			p = "."
+		} else if rest, ok := pathname.Rel(p, o.record.Path); ok {
 			p = rest
 		}
-		out = append(out, path.Clean(p))
+		out = append(out, p)
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/filetime"
+	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/workspace/review"
 )
 
@@ -144,6 +145,10 @@ func (p *place) settled(t testing.TB) {
 
 func (p *place) mount(t testing.TB) {
 	t.Helper()
+	upper, err := os.Open(p.upper)
+	must(t, err)
+	defer upper.Close()
+	must(t, overlayfs.ForgetOrigins(int(upper.Fd()))) // as workspace.Store.Begin does
 	opts := fmt.Sprintf("redirect_dir=on,metacopy=off,index=off,lowerdir=%s,upperdir=%s,workdir=%s/work", p.dir, p.upper, p.top)
 	must(t, unix.Mount("none", p.merged, "overlay", 0, opts))
 	t.Cleanup(func() { _ = unix.Unmount(p.merged, unix.MNT_DETACH) })

@@ -95,6 +95,7 @@ type planner struct {
 	shut      map[string]bool   // directories that their owner cannot search
 	shutFiles int
 	out       map[string]bool // paths of changes that are not done
+	shown     []string        // directories that the view goes on showing at another path
 	left      []Problem       // by choice, or for ever
 	conflicts []Problem
 }
@@ -215,10 +216,25 @@ func (p *planner) shutDir(src review.Source) bool {
 }
 
 // moved drops operations on what the view still shows at another path: a directory's former path
-// is changed only together with all of the renamed directory, and when no jail has the view.
+// is changed only together with all of the renamed directory, when no jail has the view. So it goes
+// from the layer, which takes all of the directories around it that are not merged.
 func (p *planner) moved(applied map[*review.Change]bool) {
 	never := slices.Concat(p.review.Git, p.review.Skipped)
+	alone := map[string]bool{} // directories of the layer that are not merged
+	for _, at := range p.review.Units {
+		alone[at] = true
+	}
+	for _, c := range p.review.Changes {
+		if c.Type == review.Dir && slices.Contains([]string{review.Added, review.Type, review.Renamed}, c.Kind) {
+			alone[c.Path] = true
+		}
+	}
 	for from, to := range p.review.Moved {
+		for dir := to; dir != "."; dir = path.Dir(dir) {
+			if alone[dir] {
+				to = dir
+			}
+		}
 		whole := !p.live && !slices.ContainsFunc(never, func(at string) bool { return pathname.Within(at, to) })
 		for _, c := range p.review.Changes {
 			whole = whole && (!pathname.Within(c.Path, to) || applied[c])
@@ -226,6 +242,7 @@ func (p *planner) moved(applied map[*review.Change]bool) {
 		if whole {
 			continue
 		}
+		p.shown = append(p.shown, from)
 		why := "the view shows it as " + printable.Line(to, 0) + ", of which not all is applied"
 		if p.live {
 			why = "the running jail sees it as " + printable.Line(to, 0) + " (remedy: apply it when the jail has ended)"
@@ -251,7 +268,7 @@ func (p *planner) settle(applied map[*review.Change]bool) {
 			remains[at] = true
 		}
 	}
-	for _, at := range slices.Concat(p.review.Git, p.review.Skipped) {
+	for _, at := range slices.Concat(p.review.Git, p.review.Skipped, p.shown) {
 		leave(at)
 	}
 	has := map[string]bool{}

@@ -87,14 +87,15 @@ func (v *View) settle(plan *Plan) error {
 			open = append(open, op.Path)
 		}
 	}
+	plain := map[string]bool{}
 	for _, at := range plan.Units {
-		if !slices.ContainsFunc(open, func(p string) bool { return pathname.Within(p, at) }) {
+		// In one that is not merged itself, its removal would show.
+		if isPlain(upper, path.Dir(at), plain) && !slices.ContainsFunc(open, func(p string) bool { return pathname.Within(p, at) }) {
 			if err := removeBeneath(upper, at); err != nil {
 				return err
 			}
 		}
 	}
-	plain := map[string]bool{}
 	for i := range plan.Ops {
 		op := &plan.Ops[i]
 		if !op.Settle || op.Do == chmod && op.Dir || !isDone(op, dir) || !isPlain(upper, path.Dir(op.Path), plain) {
@@ -163,11 +164,8 @@ func (v *View) Discard(r *review.Review, chosen []*review.Change, paths []string
 	}
 	upper, plain := int(v.Upper.Fd()), map[string]bool{}
 	gone := map[string]bool{}
-	remove := func(at string) error {
-		gone[at] = true
-		crash.Step("discard")
-		return removeBeneath(upper, at)
-	}
+	var remove []string
+	var modes []*review.Change
 	// Without a file of the layer there is none, or the directory's: but in a renamed directory.
 	bare := func(c *review.Change) bool {
 		for _, to := range r.Moved {
@@ -181,10 +179,9 @@ func (v *View) Discard(r *review.Review, chosen []*review.Change, paths []string
 		return slices.ContainsFunc(paths, func(p string) bool { return p == "." || pathname.Within(at, p) })
 	}
 	for _, at := range r.Units {
-		if within(at) {
-			if err := remove(at); err != nil {
-				return err
-			}
+		if within(at) && isPlain(upper, path.Dir(at), plain) {
+			gone[at] = true
+			remove = append(remove, at)
 		}
 	}
 	for _, c := range chosen {
@@ -201,12 +198,28 @@ func (v *View) Discard(r *review.Review, chosen []*review.Change, paths []string
 		case !bare(c) && !isPlain(upper, path.Dir(c.Path), plain):
 			return fmt.Errorf("%s lies in a directory that was renamed or made anew (remedy: discard that one as a whole)", printable.Line(c.Path, 0))
 		case c.Kind == review.Mode && c.Type == review.Dir:
-			if err := new(worker).chmod(upper, c.Path, c.Old.Mode&0o777); err != nil {
-				return &os.PathError{Op: "chmod", Path: c.Path, Err: err}
-			}
+			modes = append(modes, c)
 			continue
 		}
-		if err := remove(c.Path); err != nil {
+		gone[c.Path] = true
+		remove = append(remove, c.Path)
+	}
+	// No directory of the lower layer can be in an overlay twice.
+	for from, to := range r.Moved {
+		stays := !slices.ContainsFunc(remove, func(at string) bool { return pathname.Within(to, at) })
+		if i := slices.IndexFunc(remove, func(at string) bool { return pathname.Within(from, at) }); i >= 0 && stays {
+			return fmt.Errorf("%s: the view shows what the directory has there as %s (remedy: discard that one as a whole, too)",
+				printable.Line(remove[i], 0), printable.Line(to, 0))
+		}
+	}
+	for _, c := range modes {
+		if err := new(worker).chmod(upper, c.Path, c.Old.Mode&0o777); err != nil {
+			return &os.PathError{Op: "chmod", Path: c.Path, Err: err}
+		}
+	}
+	for _, at := range remove {
+		crash.Step("discard")
+		if err := removeBeneath(upper, at); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package review
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -14,13 +15,16 @@ import (
 
 // Select returns the changes of some paths, and of all below them; all changes without a path. A
 // renamed directory comes with its removal at the former path, and a file with the directories
-// that it needs. An error names a path without changes.
+// that it needs: of a renamed one, a new directory. An error names a path without changes.
 func (r *Review) Select(paths []string) ([]*Change, error) {
 	if len(paths) == 0 {
 		return r.Changes, nil
 	}
 	chosen := map[*Change]bool{}
 	for _, p := range paths {
+		if p == "" {
+			return nil, errors.New("a PATH is empty (remedy: . is all of the directory)")
+		}
 		p = path.Clean(p)
 		found := false
 		for _, c := range r.Changes {
@@ -30,27 +34,50 @@ func (r *Review) Select(paths []string) ([]*Change, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("%s: the view has no change there", printable.Line(p, 0))
+			return nil, r.notFound(p)
 		}
 	}
-	r.complete(chosen)
-	return slices.DeleteFunc(slices.Clone(r.Changes), func(c *Change) bool { return !chosen[c] }), nil
+	needed := r.complete(chosen)
+	var out []*Change
+	for _, c := range r.Changes {
+		switch {
+		case chosen[c]:
+			out = append(out, c)
+		case needed[c] && c.Kind == Renamed:
+			dir := *c
+			dir.Kind, dir.From = Added, ""
+			out = append(out, &dir)
+		case needed[c]:
+			out = append(out, c)
+		}
+	}
+	return out, nil
 }
 
-// complete adds what chosen changes need: new directories on their way, and both halves of a
-// rename.
-func (r *Review) complete(chosen map[*Change]bool) {
+// notFound is the error for a path without changes.
+func (r *Review) notFound(p string) error {
+	for _, c := range r.Changes {
+		if c.Kind != Deleted || !pathname.Below(p, c.Path) {
+			continue
+		}
+		what := "is removed"
+		if c.By != "" {
+			what = "is renamed to " + printable.Line(c.By, 0)
+		}
+		return fmt.Errorf("%s: its directory %s %s as a whole (remedy: name that one)", printable.Line(p, 0), printable.Line(c.Path, 0), what)
+	}
+	return fmt.Errorf("%s: the view has no change there", printable.Line(p, 0))
+}
+
+// complete adds both halves of a rename to the chosen changes, and returns the new directories on
+// their way.
+func (r *Review) complete(chosen map[*Change]bool) (needed map[*Change]bool) {
 	byPath := map[string]*Change{}
 	var renamed []string
 	for _, c := range r.Changes {
 		byPath[c.Path] = c
 	}
 	for c := range chosen {
-		for dir := path.Dir(c.Path); dir != "."; dir = path.Dir(dir) {
-			if up := byPath[dir]; up != nil && up.Type == Dir && (up.Kind == Added || up.Kind == Type) {
-				chosen[up] = true
-			}
-		}
 		for _, p := range []string{c.Path, c.By} {
 			if up := byPath[p]; up != nil && up.Kind == Renamed {
 				renamed = append(renamed, p)
@@ -62,6 +89,15 @@ func (r *Review) complete(chosen map[*Change]bool) {
 			chosen[c] = true
 		}
 	}
+	needed = map[*Change]bool{}
+	for c := range chosen {
+		for dir := path.Dir(c.Path); dir != "."; dir = path.Dir(dir) {
+			if up := byPath[dir]; up != nil && up.Type == Dir && (up.Kind == Added || up.Kind == Type || up.Kind == Renamed) {
+				needed[up] = true
+			}
+		}
+	}
+	return needed
 }
 
 // Counts are numbers of changes by kind, without implied ones.

@@ -165,7 +165,7 @@ func (w *walker) entries(d node) (list []entry, closeAll func(), err error) {
 	}
 	for i := range list {
 		e := &list[i]
-		if e.src.Upper && d.merged {
+		if d.merged {
 			e.low, e.merged = path.Join(d.low, path.Base(e.at)), true
 		}
 	}
