@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // tangle changes a tree at random: files and directories are written, removed, renamed, exchanged
@@ -144,7 +146,7 @@ func TestDiscardPiecemeal(t *testing.T) {
 func below(list, at string) string {
 	var out []string
 	for line := range strings.SplitSeq(list, "\n") {
-		if name, _, _ := strings.Cut(line, " "); name == at || strings.HasPrefix(name, at+"/") {
+		if name, _, _ := strings.Cut(line, " "); pathname.Within(name, at) {
 			out = append(out, line)
 		}
 	}
