@@ -128,7 +128,7 @@ func (r *Report) seal(families bool) error {
 		r.protection(SealRules6, noIPv6, nil)
 	}
 	r.protection(SealFilter, "", sealFilter())
-	r.protection(SealWaiting, "", boundWaiting(waitingSealed))
+	r.protection(SealWaiting, "", ceilingSealed.bound())
 	r.protection(SealResolver, "", c.sealResolver())
 	lo, links, err := c.links()
 	if err == nil {

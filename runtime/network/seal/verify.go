@@ -59,7 +59,7 @@ func verify() ([]network.Finding, error) {
 		rules4,
 		rules6,
 		filter,
-		finding(SealWaiting, "", waiting(waitingSealed).verified()),
+		finding(SealWaiting, "", ceilingSealed.table().verified()),
 		verifyResolver(routes),
 		finding(SealSysctls, "", verifySysctls()),
 	}, nil

@@ -11,40 +11,64 @@ import (
 	"agentjail.dev/runtime/spec/network"
 )
 
-// The ceiling on connections that no process has accepted. The kernel makes the listener's end of a
-// connection in a soft interrupt. It charges that end and its queued data to a control group only
-// when accept(2) returns it (net/ipv4/inet_connection_sock.c, __inet_accept). The client's end can
-// be closed meanwhile, so that no process holds a descriptor. A backlog bounds one listener; no
-// kernel limit bounds all of them together.
+// The ceilings on a namespace's TCP connections with itself. The kernel bounds neither by a control
+// group:
 //
-// So each connection over lo is an element of a set of limited size, from the listener's answer
-// (SYN and ACK) until its own end sends something and has a descriptor: nftables knows the owner of
-// a socket with a descriptor only (skuid). Of a full set the answer is dropped, and both ends send
-// again later. In words of nft(8), for IPv4 and then the same for IPv6:
+//   - Connections that no process has accepted. The kernel makes the listener's end of a connection
+//     in a soft interrupt. It charges that end and its queued data to a control group only when
+//     accept(2) returns it (net/ipv4/inet_connection_sock.c, __inet_accept). The client's end can be
+//     closed meanwhile, so that no process holds a descriptor. A backlog bounds one listener; no
+//     kernel limit bounds all of them together.
+//   - Orphans: ends that are closed and still have data that the other end does not take. The kernel
+//     counts them for all namespaces together. Above tcp_max_orphans it resets each connection of
+//     the host that is closed before its last data is acknowledged (net/ipv4/tcp.c,
+//     tcp_check_oom). An orphan's other end is open or waits, so a ceiling on all connections
+//     bounds them.
+//
+// So each connection over lo is an element of two sets of limited size: waiting, from the
+// listener's answer (SYN and ACK) until its own end sends something and has a descriptor (nftables
+// knows the owner of a socket with a descriptor only, skuid); and open, from then until one end was
+// reset or both have sent their last packet (FIN). If a set is full, the answer is dropped, and both
+// ends send again later. In words of nft(8), for IPv4 and then the same for IPv6:
 //
 //	set done    { typeof ip saddr . ip daddr . tcp sport . tcp dport; size N; timeout 40ms }
+//	set half    { typeof ip saddr . ip daddr . tcp sport . tcp dport; size 2M; timeout 3650d }
 //	set lost    { typeof tcp sequence; size N/8; timeout 1d }
+//	set open    { typeof ip saddr . ip daddr . tcp sport . tcp dport; size M; timeout 3650d }
 //	set waiting { typeof ip saddr . ip daddr . tcp sport . tcp dport; size N; timeout 1d }
-//	chain out   { type filter hook output priority -440; policy accept
+//	chain out   { type filter hook output priority 10; policy accept
 //	              oif != 1 accept; meta l4proto != tcp accept
 //	              tcp flags & syn == 0 meta skuid BACK @waiting BACK != @done
-//	                  update @waiting { BACK timeout 20ms } add @done { BACK } accept
-//	              tcp flags & syn == 0 accept
-//	              tcp flags & (syn|ack) == syn|ack update @waiting { BACK } accept
+//	                  update @waiting { BACK timeout 20ms } add @done { BACK }
+//	              tcp flags & (fin|syn|rst) == 0 meta skuid accept
+//	              tcp flags & (fin|syn|rst) == 0 EITHER @open accept
+//	              tcp flags & (fin|syn|rst) == 0 reject with tcp reset
+//	              tcp flags & rst == rst EITHER @open update @open { EITHER timeout 20ms }
+//	              tcp flags & rst == rst EITHER @half update @half { EITHER timeout 20ms }
+//	              tcp flags & rst == rst accept
+//	              tcp flags & fin == fin BACK @half EITHER @open update @open { EITHER timeout 20ms }
+//	              tcp flags & fin == fin BACK @half update @half { BACK timeout 20ms } accept
+//	              tcp flags & fin == fin EITHER @open add @half { FORTH } accept
+//	              tcp flags & fin == fin reject with tcp reset
+//	              tcp flags & (syn|ack) == syn|ack update @open { BACK timeout 5s }
+//	                  update @waiting { BACK } update @open { BACK } accept
 //	              tcp flags & (syn|ack) == syn|ack drop
+//	              EITHER @half update @half { EITHER timeout 20ms } drop
 //	              FORTH @waiting FORTH != @done add @lost { tcp sequence } accept
 //	              FORTH @waiting FORTH != @done drop
 //	              FORTH @done delete @done { FORTH } }
 //
-// BACK are the addresses and ports of a listener's packet, FORTH those of a client's. The last
-// three rules are there for BACK, too.
+// BACK are the addresses and ports of a listener's packet, FORTH those of a client's; EITHER stands
+// for one rule with each. The last three rules are there for BACK, too. The chain comes after the
+// redirect (priority -100), so that both directions of a redirected connection have one address.
 //
-// Connection tracking cannot replace the set: an end that its client has reset is closed there and
+// Connection tracking cannot replace the sets: an end that its client has reset is closed there and
 // not counted (ct count), but still waits to be accepted, with all the data that it has received.
 // Such an end never sends again. Its addresses can be used anew, so a first packet (SYN) between
 // addresses that wait, in either direction, counts as one more (lost). The day after which an
 // element goes is for those that were reset or whose listener has ended: they are few, and nothing
-// else would ever remove them.
+// else would ever remove them. The years stand for ever, which an element could not be shortened
+// from (nft_dynset.c).
 //
 // The element of an accepted connection times out, and counts until the next sweep of the set: a
 // namespace can make N connections with itself in a sweep and a time-out, 34,000 a second with
@@ -52,33 +76,52 @@ import (
 // removed for ever ("mark set element as dead when deleting from packet path",
 // net/netfilter/nft_set_hash.c). Meanwhile the connection is done, so that a further packet does
 // not prolong it, and the same addresses can be used at once.
+//
+// A last packet that was sent may not have been taken: the other end had no memory for it. Its
+// sender is an orphan that sends again, without an owner, 200 ms later or more. As it is in no set
+// then, it is reset. While one end alone has sent its last packet, its addresses cannot be used
+// anew: that packet would pass for one of the next connection.
 
 const waitingTable = "agentjail-waiting"
 
-// Ceilings on the connections of a namespace that wait to be accepted.
-const (
-	// waitingSealed is that of a sealed namespace, whose sockets begin with 16 KiB of buffer
-	// (buffers): 64 MiB, as limits.sockets. It is the kernel's default for one listener
-	// (net.core.somaxconn).
-	waitingSealed = 4096
-	// waitingOpen is that of an engine's namespace, whose sockets begin with 128 KiB.
-	waitingOpen = 1024
+// A ceiling bounds the TCP connections of a namespace with itself.
+type ceiling struct {
+	waiting uint32 // those that wait to be accepted
+	open    uint32 // all
+}
 
+var (
+	// ceilingSealed is that of a sealed namespace, whose sockets begin with 16 KiB of buffer
+	// (buffers): 64 MiB wait, as limits.sockets. So many are the kernel's default for one listener
+	// (net.core.somaxconn).
+	ceilingSealed = ceiling{4096, MostConnections}
+	// ceilingOpen is that of an engine's namespace, whose sockets begin with 128 KiB.
+	ceilingOpen = ceiling{1024, MostConnections}
+)
+
+// MostConnections is how many TCP connections a namespace may have with itself. It bounds the
+// orphans that they leave, of which the host has tcp_max_orphans (131,072 with 16 GiB of memory).
+const MostConnections = 8192
+
+const (
 	// lostShare of a ceiling may wait in addition, at addresses that were used anew.
 	lostShare = 8
 
 	forgotten = 24 * time.Hour
-	accepted  = 20 * time.Millisecond  // whole ticks of every kernel's clock
+	never     = 3650 * 24 * time.Hour
+	accepted  = 20 * time.Millisecond // whole ticks of every kernel's clock
+	begun     = 5 * time.Second
 	done      = 2 * accepted           // not before the other
 	sweep     = 100 * time.Millisecond // of 300 idle namespaces the sweeps take 3 % of a processor
 )
 
 const opDelete = 2 // NFT_DYNSET_OP_DELETE, since Linux 5.4
 
-const tcpSYN, tcpACK = 0x02, 0x10 // of byte 13 of the header (RFC 9293)
+// Flags of byte 13 of the header (RFC 9293).
+const tcpFIN, tcpSYN, tcpRST, tcpACK = 0x01, 0x02, 0x04, 0x10
 
-// waiting is the table for a ceiling.
-func waiting(most uint32) *chainTable {
+// table is the table for a ceiling.
+func (c ceiling) table() *chainTable {
 	meta := func(key, op uint32, data []byte) nftRule {
 		return nftRule{{kind: "meta", key: key}, {kind: "cmp", key: op, data: data}}
 	}
@@ -91,42 +134,68 @@ func waiting(most uint32) *chainTable {
 		}
 	}
 	verdict := func(v uint32) nftRule { return nftRule{{kind: "immediate", verdict: v}} }
-	dynset := func(op uint32, set string) nftRule { return nftRule{{kind: "dynset", key: op, set: set}} }
-	both := []nftRule{
-		slices.Concat(meta(unix.NFT_META_OIF, unix.NFT_CMP_NEQ, loIndex), verdict(nfAccept)),
-		slices.Concat(meta(unix.NFT_META_L4PROTO, unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_TCP}), verdict(nfAccept)),
+	dynset := func(op uint32, set string, timeout time.Duration) nftRule {
+		return nftRule{{kind: "dynset", key: op, set: set, timeout: timeout}}
 	}
 	in := func(set string, not uint32) nftRule { return nftRule{{kind: "lookup", set: set, key: not}} }
+	const add, update = unix.NFT_DYNSET_OP_ADD, unix.NFT_DYNSET_OP_UPDATE
 	accept, drop := verdict(nfAccept), verdict(nfDrop)
-	var sent, answered, begun, again []nftRule
+	reject := nftRule{{kind: "reject", key: unix.NFT_REJECT_TCP_RST}}
+	owned := nftRule{{kind: "meta", key: unix.NFT_META_SKUID}}
+	plain, first, answer := flags(tcpFIN|tcpSYN|tcpRST, 0), flags(tcpSYN, 0), flags(tcpSYN|tcpACK, tcpSYN|tcpACK)
+	last, reset := flags(tcpFIN, tcpFIN), flags(tcpRST, tcpRST)
+
+	var rules struct{ accepted, unowned, reset, last, answered, half, again []nftRule }
 	for _, f := range []addressFamily{{unix.NFPROTO_IPV4, 12, 16}, {unix.NFPROTO_IPV6, 20, 36}} {
 		is := meta(unix.NFT_META_NFPROTO, unix.NFT_CMP_EQ, []byte{f.number})
-		timed := nftRule{{kind: "dynset", key: unix.NFT_DYNSET_OP_UPDATE, set: "waiting", timeout: accepted}}
-		sent = append(sent, slices.Concat(is, flags(tcpSYN, 0), nftRule{{kind: "meta", key: unix.NFT_META_SKUID}}, f.back(),
-			in("waiting", 0), in("done", 1),
-			timed, dynset(unix.NFT_DYNSET_OP_ADD, "done"), accept))
-		answered = append(answered, slices.Concat(is, flags(tcpSYN|tcpACK, tcpSYN|tcpACK), f.back(),
-			dynset(unix.NFT_DYNSET_OP_UPDATE, "waiting"), accept))
-		for _, addresses := range []nftRule{f.forth(), f.back()} {
-			known := slices.Concat(is, addresses, in("waiting", 0), in("done", 1))
+		forth, back := f.forth(), f.back()
+		of := func(list *[]nftRule, parts ...nftRule) {
+			*list = append(*list, slices.Concat(is, slices.Concat(parts...)))
+		}
+		of(&rules.accepted, first, owned, back, in("waiting", 0), in("done", 1),
+			dynset(update, "waiting", accepted), dynset(add, "done", 0))
+		for _, either := range []nftRule{forth, back} {
+			of(&rules.unowned, plain, either, in("open", 0), accept)
+			of(&rules.reset, reset, either, in("open", 0), dynset(update, "open", accepted))
+			of(&rules.reset, reset, either, in("half", 0), dynset(update, "half", accepted))
+			of(&rules.last, last, back, in("half", 0), either, in("open", 0), dynset(update, "open", accepted))
+			of(&rules.half, either, in("half", 0), dynset(update, "half", accepted), drop)
+		}
+		of(&rules.last, last, back, in("half", 0), dynset(update, "half", accepted), accept)
+		for _, either := range []nftRule{forth, back} {
+			of(&rules.last, last, either, in("open", 0), forth, dynset(add, "half", 0), accept)
+		}
+		of(&rules.answered, answer, back, dynset(update, "open", begun), dynset(update, "waiting", 0), dynset(update, "open", 0), accept)
+		for _, addresses := range []nftRule{forth, back} {
 			sequence := nftRule{{kind: "payload", key: tcp, offset: 4, length: 4}}
-			begun = append(begun, slices.Concat(known, sequence, dynset(unix.NFT_DYNSET_OP_ADD, "lost"), accept),
-				slices.Concat(known, drop))
-			again = append(again, slices.Concat(is, addresses, in("done", 0), dynset(opDelete, "done")))
+			of(&rules.half, addresses, in("waiting", 0), in("done", 1), sequence, dynset(add, "lost", 0), accept)
+			of(&rules.half, addresses, in("waiting", 0), in("done", 1), drop)
+			of(&rules.again, addresses, in("done", 0), dynset(opDelete, "done", 0))
 		}
 	}
-	sent = append(sent, slices.Concat(flags(tcpSYN, 0), accept))
-	answered = append(answered, slices.Concat(flags(tcpSYN|tcpACK, tcpSYN|tcpACK), drop))
 	return &chainTable{
 		family: unix.NFPROTO_INET, name: waitingTable,
 		sets: []nftSet{
-			{"done", 16, most, done, sweep},
-			{"lost", 4, most / lostShare, forgotten, time.Minute},
-			{"waiting", 16, most, forgotten, sweep},
+			{"done", 16, c.waiting, done, sweep},
+			{"half", 16, 2 * c.open, never, sweep},
+			{"lost", 4, c.waiting / lostShare, forgotten, time.Minute},
+			{"open", 16, c.open, never, sweep},
+			{"waiting", 16, c.waiting, forgotten, sweep},
 		},
 		chains: []nftChain{{
-			"out", "filter", nfAccept, unix.NF_INET_LOCAL_OUT, -440,
-			slices.Concat(both, sent, answered, begun, again),
+			"out", "filter", nfAccept, unix.NF_INET_LOCAL_OUT, 10,
+			slices.Concat(
+				[]nftRule{
+					slices.Concat(meta(unix.NFT_META_OIF, unix.NFT_CMP_NEQ, loIndex), accept),
+					slices.Concat(meta(unix.NFT_META_L4PROTO, unix.NFT_CMP_NEQ, []byte{unix.IPPROTO_TCP}), accept),
+				},
+				rules.accepted, []nftRule{slices.Concat(plain, owned, accept)},
+				rules.unowned, []nftRule{slices.Concat(plain, reject)},
+				rules.reset, []nftRule{slices.Concat(reset, accept)},
+				rules.last, []nftRule{slices.Concat(last, reject)},
+				rules.answered, []nftRule{slices.Concat(answer, drop)},
+				rules.half, rules.again,
+			),
 		}},
 	}
 }
@@ -154,18 +223,18 @@ func addresses(client, server, clientPort, serverPort uint32) nftRule {
 	}
 }
 
-// boundWaiting puts a ceiling on the thread's network namespace.
-func boundWaiting(most uint32) error {
-	if err := waiting(most).load(); err != nil {
+// bound puts the ceiling on the thread's network namespace.
+func (c ceiling) bound() error {
+	if err := c.table().load(); err != nil {
 		return fmt.Errorf("%w; a backlog (net.core.somaxconn) bounds the connections that wait at one listener, and nothing those at all", err)
 	}
 	return nil
 }
 
-// BoundWaiting puts the ceiling waitingOpen on the waiting connections of a network namespace that
+// BoundWaiting puts ceilingOpen on the connections of a network namespace that
 // stays open. Only connections of the namespace to itself count. It needs the privileges of Seal.
 func BoundWaiting(netns *os.File) error {
-	if err := inNamespace(netns, func() error { return boundWaiting(waitingOpen) }); err != nil {
+	if err := inNamespace(netns, ceilingOpen.bound); err != nil {
 		return fmt.Errorf("the ceiling on connections that wait: %w", err)
 	}
 	return nil
@@ -173,5 +242,5 @@ func BoundWaiting(netns *os.File) error {
 
 // VerifyWaiting reads that ceiling back.
 func VerifyWaiting(netns *os.File) network.Finding {
-	return finding(SealWaiting, "", inNamespace(netns, waiting(waitingOpen).verified))
+	return finding(SealWaiting, "", inNamespace(netns, ceilingOpen.table().verified))
 }

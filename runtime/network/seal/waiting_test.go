@@ -186,26 +186,25 @@ func (f loFamily) pass(listener, from, to int) error {
 	return unix.Close(a)
 }
 
-// swept waits until a connection to a port succeeds, or until it is certain that none does:
+// swept waits until a connection to a port succeeds, or until it is certain that none does (full):
 // elements that have timed out do not count any more then. The kernel sends again after 1 and 3
 // seconds.
-func (f loFamily) swept(port int) error {
+func (f loFamily) swept(port int) (full bool, err error) {
 	fd, _, err := f.socket(0)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 4}); err != nil {
-		return err
+		return false, err
 	}
 	_ = f.connect(fd, port, true)
-	return unix.Close(fd)
+	_, err = unix.Getpeername(fd)
+	return err != nil, unix.Close(fd)
 }
 
-// waitingAt is how many connections wait at a namespace's listeners (proc_net_tcp: rx_queue of one
-// that listens).
-func (s *space) waitingAt(t *testing.T) int {
+// connections are the fields of the namespace's TCP sockets (proc_net_tcp).
+func (s *space) connections(t *testing.T) (out [][]string) {
 	t.Helper()
-	n := 0
 	for _, file := range []string{"tcp", "tcp6"} {
 		var text []byte
 		var err error
@@ -214,17 +213,28 @@ func (s *space) waitingAt(t *testing.T) int {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
-			if len(f) < 5 || f[3] != "0A" {
-				continue
+			if f := strings.Fields(line); len(f) > 9 {
+				out = append(out, f)
 			}
-			_, rx, _ := strings.Cut(f[4], ":")
-			v, err := strconv.ParseUint(rx, 16, 32)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += int(v)
 		}
+	}
+	return out
+}
+
+// waitingAt is how many connections wait at a namespace's listeners (rx_queue of one that listens).
+func (s *space) waitingAt(t *testing.T) int {
+	t.Helper()
+	n := 0
+	for _, f := range s.connections(t) {
+		if f[3] != "0A" {
+			continue
+		}
+		_, rx, _ := strings.Cut(f[4], ":")
+		v, err := strconv.ParseUint(rx, 16, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += int(v)
 	}
 	return n
 }
@@ -233,7 +243,7 @@ func (s *space) waitingAt(t *testing.T) int {
 // below the ceiling, regardless of what a program does with them. Without the ceiling each way
 // makes more.
 func TestWaiting(t *testing.T) {
-	const ceiling, attempts = 16, 24
+	const most, attempts = 16, 24
 	ways := []struct {
 		name string
 		do   abandonment
@@ -241,8 +251,8 @@ func TestWaiting(t *testing.T) {
 	}{
 		{"closed", each(unix.Close), 0},
 		{"reset", each(reset), 0},
-		{"taken over", over(takenOver), 2 * ceiling / lostShare},
-		{"mirrored", over(mirrored), 2 * ceiling / lostShare},
+		{"taken over", over(takenOver), 2 * most / lostShare},
+		{"mirrored", over(mirrored), 2 * most / lostShare},
 	}
 	for _, f := range []loFamily{lo4, lo6} {
 		for _, way := range ways {
@@ -251,11 +261,11 @@ func TestWaiting(t *testing.T) {
 				for _, bounded := range []bool{false, true} {
 					s := newSpace(t)
 					mustSeal(t, s)
-					wait, table := attempts, waiting(attempts*4*lostShare)
+					wait, c := attempts, ceiling{attempts * 4 * lostShare, MostConnections}
 					if bounded {
-						wait, table = ceiling, waiting(ceiling)
+						wait, c = most, ceiling{most, MostConnections}
 					}
-					if err := inNamespace(s.file, table.load); err != nil {
+					if err := inNamespace(s.file, c.table().load); err != nil {
 						t.Fatal(err)
 					}
 					var err error
@@ -263,7 +273,7 @@ func TestWaiting(t *testing.T) {
 						for round := range 2 {
 							var port int
 							if _, port, err = f.listen(0); err == nil && bounded && round > 0 && way.lost > 0 {
-								err = f.swept(port)
+								_, err = f.swept(port)
 							}
 							if err == nil {
 								err = way.do(f, port, attempts, wait)
@@ -280,7 +290,7 @@ func TestWaiting(t *testing.T) {
 						t.Fatal(err)
 					}
 					n := s.waitingAt(t)
-					if bounded && (n < ceiling || n > ceiling+way.lost) || !bounded && n != 2*attempts {
+					if bounded && (n < most || n > most+way.lost) || !bounded && n != 2*attempts {
 						t.Errorf("bounded %v: %d connections wait", bounded, n)
 					}
 				}
@@ -289,10 +299,10 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// counted is how many connections wait as the ceiling counts them.
-func (s *space) counted(t *testing.T) (n int) {
+// counted is how many elements a set of the ceiling's has.
+func (s *space) counted(t *testing.T, set string) (n int) {
 	t.Helper()
-	table := waiting(1)
+	table := ceilingOpen.table()
 	err := inNamespace(s.file, func() error {
 		c, err := dial(unix.NETLINK_NETFILTER)
 		if err != nil {
@@ -301,7 +311,7 @@ func (s *space) counted(t *testing.T) (n int) {
 		defer c.close()
 		m := table.message(unix.NFT_MSG_GETSETELEM, 0)
 		m.attrString(unix.NFTA_SET_ELEM_LIST_TABLE, table.name)
-		m.attrString(unix.NFTA_SET_ELEM_LIST_SET, "waiting")
+		m.attrString(unix.NFTA_SET_ELEM_LIST_SET, set)
 		return c.dump(m, maxNft, func() { n = 0 }, func(body []byte) error {
 			list, _ := find(nftAttributes(body), unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 			n += len(attributes(list))
@@ -367,8 +377,10 @@ func TestAccepted(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s, ended %s: %v", f.name, name, err)
 			}
-			for s.counted(t) > 0 {
-				runtime.Gosched()
+			for _, set := range []string{"waiting", "open", "half"} {
+				for s.counted(t, set) > 0 {
+					runtime.Gosched()
+				}
 			}
 		}
 	}
@@ -390,10 +402,10 @@ func TestVerifyWaiting(t *testing.T) {
 		what string
 		do   func(*chainTable)
 	}{
-		{"a higher ceiling", func(t *chainTable) { t.sets[2].size++ }},
-		{"forgotten earlier", func(t *chainTable) { t.sets[2].timeout /= 2 }},
+		{"a higher ceiling", func(t *chainTable) { t.sets[4].size++ }},
+		{"forgotten earlier", func(t *chainTable) { t.sets[4].timeout /= 2 }},
 		{"swept less often", func(t *chainTable) { t.sets[0].sweep *= 2 }},
-		{"a longer element", func(t *chainTable) { t.sets[1].keyLength = 8 }},
+		{"a longer element", func(t *chainTable) { t.sets[2].keyLength = 8 }},
 		{"a set more", func(t *chainTable) { t.sets = append(t.sets, nftSet{"x", 4, 1, forgotten, sweep}) }},
 		{"a rule less", func(t *chainTable) { t.chains[0].rules = t.chains[0].rules[:6] }},
 		{"another operation", func(t *chainTable) { expr(t, "dynset").key = unix.NFT_DYNSET_OP_ADD }},
@@ -413,7 +425,7 @@ func TestVerifyWaiting(t *testing.T) {
 		if f := VerifyWaiting(s.file); !f.OK {
 			t.Fatal(f.Detail)
 		}
-		table := waiting(waitingOpen)
+		table := ceilingOpen.table()
 		tt.do(table)
 		if err := inNamespace(s.file, table.load); err != nil {
 			t.Fatalf("%s: %v", tt.what, err)
@@ -422,4 +434,122 @@ func TestVerifyWaiting(t *testing.T) {
 			t.Errorf("%s: it is stated to hold", tt.what)
 		}
 	}
+}
+
+// orphans is how many closed ends of connections the kernel still has to bring to their end
+// (proc_net_tcp: FIN_WAIT1, FIN_WAIT2, LAST_ACK, CLOSING, without a file).
+func (s *space) orphans(t *testing.T) int {
+	t.Helper()
+	n := 0
+	for _, f := range s.connections(t) {
+		if slices.Contains([]string{"04", "05", "09", "0B"}, f[3]) && f[9] == "0" {
+			n++
+		}
+	}
+	return n
+}
+
+// fill writes until the other end takes no more.
+func fill(fd int) error {
+	for {
+		if _, err := unix.SendmsgN(fd, make([]byte, 1<<16), nil, nil, unix.MSG_DONTWAIT); err != nil {
+			return ignore(err, unix.EAGAIN)
+		}
+	}
+}
+
+func ignore(err error, expected unix.Errno) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// TestOrphans: a closed end whose last data is not taken counts as long as the kernel keeps it. It
+// needs another end, so both together stay below the ceiling, however they came about.
+func TestOrphans(t *testing.T) {
+	const most, attempts = 5, 8
+	ways := []struct {
+		name string
+		anew bool                           // between addresses of a connection before, whose client had sent its last packet
+		do   func(client, server int) error // closes one end
+	}{
+		{"client's data", false, func(c, a int) error { return errors.Join(fill(c), unix.Close(c)) }},
+		{"server's data", false, func(c, a int) error { return errors.Join(fill(a), unix.Close(a)) }},
+		{"after the other's last packet", true, func(c, a int) error {
+			return errors.Join(fill(c), unix.Shutdown(a, unix.SHUT_WR), unix.Close(c))
+		}},
+		{"after its own last packet", false, func(c, a int) error {
+			return errors.Join(unix.SetsockoptInt(c, unix.SOL_TCP, unix.TCP_LINGER2, 120), unix.Shutdown(c, unix.SHUT_WR), unix.Close(c))
+		}},
+	}
+	for _, f := range []loFamily{lo4, lo6} {
+		for _, way := range ways {
+			t.Run(f.name+" "+way.name, func(t *testing.T) {
+				t.Parallel()
+				for _, bounded := range []bool{false, true} {
+					s := newSpace(t)
+					mustSeal(t, s)
+					c := ceiling{attempts * 4, attempts * 4}
+					if bounded {
+						c.open = most
+					}
+					if err := inNamespace(s.file, c.table().load); err != nil {
+						t.Fatal(err)
+					}
+					var full bool
+					var err error
+					s.do(func() {
+						l, port, lerr := f.listen(0)
+						if err = lerr; err != nil {
+							return
+						}
+						for i := 0; err == nil && (bounded && i < most || !bounded && i < attempts); i++ {
+							err = f.orphan(l, firstPort+i, port, way.anew, way.do)
+						}
+						if err == nil && bounded {
+							full, err = f.swept(port)
+						}
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					n := s.orphans(t)
+					if bounded && (n != most || !full) || !bounded && n != attempts {
+						t.Errorf("bounded %v: %d orphans, and no further connection %v", bounded, n, full)
+					}
+				}
+			})
+		}
+	}
+}
+
+// orphan makes a connection and closes one end of it by do. With anew, the addresses were those of
+// a connection before.
+func (f loFamily) orphan(listener, from, to int, anew bool, do func(client, server int) error) error {
+	if anew {
+		c, a, err := f.joined(listener, from, to)
+		if err == nil {
+			_, err = unix.Write(a, []byte{1}) // known to be accepted
+		}
+		if err := errors.Join(err, unix.Shutdown(c, unix.SHUT_WR), reset(c), unix.Close(a)); err != nil {
+			return fmt.Errorf("the connection before: %w", err)
+		}
+	}
+	c, a, err := f.joined(listener, from, to)
+	if err != nil {
+		return err
+	}
+	return do(c, a)
+}
+
+// joined returns both ends of a connection.
+func (f loFamily) joined(listener, from, to int) (client, server int, err error) {
+	if client, _, err = f.socket(from); err == nil {
+		err = f.connect(client, to, true)
+	}
+	if err == nil {
+		server, _, err = unix.Accept(listener)
+	}
+	return client, server, err
 }
