@@ -17,6 +17,8 @@ const (
 	ceiling = 4096
 	// attempt is how many are tried.
 	attempt = ceiling + 200
+	// connections is how many a jail has with itself, of any kind.
+	connections = 8192
 	// queue is more than the queue of a socket with a small buffer takes, in bytes.
 	queue = 64 << 10
 )
@@ -143,6 +145,29 @@ func TestTCPSockets(t *testing.T) {
 	}
 	stream(t)
 	d.Remove(id)
+}
+
+// TestOrphans: the kernel counts the ends of connections that are closed, and whose other end takes
+// no more, for the whole host, and resets connections of the host's at tcp_max_orphans. A jail can
+// have few of them, small or with data.
+func TestOrphans(t *testing.T) {
+	const attempt = connections + 200
+	for _, c := range []struct {
+		name, runtime string
+		size, most    int
+	}{{"control", plain, 0, attempt}, {"jail", jail, 0, connections}, {"jail with data", jail, queue, connections}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := docker.For(t)
+			options := []string{c.runtime, "-m", "512m", "--ulimit", "nofile=16384:16384", "--network=none"}
+			id, got := attack(t, d, options, "orphans", strconv.Itoa(attempt), strconv.Itoa(c.size))
+			t.Logf("%+v", got)
+			if got.Got > c.most || got.Got < c.most*9/10 {
+				t.Errorf("%+v: %d of %d closed ends stay", got, got.Got, attempt)
+			}
+			stream(t)
+			d.Remove(id)
+		})
+	}
 }
 
 // TestManyConnections: a server in a jail serves thousands of connections over lo at once.

@@ -80,7 +80,7 @@ func connectLo(fd int, at unix.Sockaddr) error {
 	return err
 }
 
-var errUsage = errors.New("usage: unaccepted COUNT BYTES close|reset..., or tcp-sockets COUNT BYTES")
+var errUsage = errors.New("usage: unaccepted COUNT BYTES close|reset..., tcp-sockets COUNT BYTES, or orphans COUNT BYTES")
 
 func countAndSize(args []string) (count, size int, err error) {
 	if len(args) < 2 {
@@ -133,24 +133,76 @@ func unaccepted(args []string) (any, error) {
 // waiting is how many connections wait at the listeners of IPv4 (proc_net_tcp(5): rx_queue of
 // those).
 func waiting() (n int, err error) {
-	text, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		return 0, err
-	}
-	for line := range bytes.Lines(text) {
-		const listens = "0A"
-		f := strings.Fields(string(line))
-		if len(f) < 5 || f[3] != listens {
-			continue
+	const listens = "0A"
+	err = eachTCP(func(f []string) error {
+		if f[3] != listens {
+			return nil
 		}
 		_, rx, _ := strings.Cut(f[4], ":")
 		v, err := strconv.ParseUint(rx, 16, 32)
-		if err != nil {
-			return 0, err
-		}
 		n += int(v)
+		return err
+	})
+	return n, err
+}
+
+// eachTCP calls f with the fields of each TCP socket of IPv4 (proc_net_tcp(5)).
+func eachTCP(f func(fields []string) error) error {
+	text, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return err
 	}
-	return n, nil
+	for line := range bytes.Lines(text) {
+		if fields := strings.Fields(string(line)); len(fields) > 9 {
+			if err := f(fields); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// orphans makes COUNT connections, writes at most BYTES to each, and closes the client's end, which
+// waits for the server's (TCP_LINGER2). It reports how many of those ends the kernel keeps.
+func orphans(args []string) (any, error) {
+	n, size, err := countAndSize(args)
+	if err != nil {
+		return nil, err
+	}
+	fd, at, err := listener()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, size)
+	got := taken{}
+	for range n {
+		const seconds = 120 // the most (TCP_FIN_TIMEOUT_MAX)
+		c, err := connected(at, data)
+		if err == nil {
+			_, _, err = unix.Accept(fd)
+		}
+		if err == nil {
+			err = unix.SetsockoptInt(c, unix.IPPROTO_TCP, unix.TCP_LINGER2, seconds)
+		}
+		if err == nil {
+			err = unix.Close(c)
+		}
+		if err != nil {
+			got.Errno = errnoName(err)
+			break
+		}
+	}
+	err = eachTCP(func(f []string) error {
+		const finWait1, finWait2 = "04", "05"
+		if (f[3] == finWait1 || f[3] == finWait2) && f[9] == "0" {
+			got.Got++
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return hold(got)
 }
 
 // tcpSockets makes COUNT connections that it accepts, and writes at most BYTES to each, which it

@@ -55,6 +55,7 @@ func init() {
 		"record-locks":      recordLocks,
 		"unaccepted":        unaccepted,
 		"tcp-sockets":       tcpSockets,
+		"orphans":           orphans,
 		"pounce":            pounce,
 		"address":           address,
 		"costs":             costs,

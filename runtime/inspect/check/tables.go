@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/spec/network"
 )
 
@@ -87,9 +88,10 @@ func neighbours(e *env) answer {
 const (
 	trackedPerSecond = 200
 	trackedAfter     = 120 // seconds, if the host does not report it
-	// trackedJails is how many such jails a host's table should be large enough for.
-	trackedJails = 4
 )
+
+// tableShare is how many jails a host's table should be large enough for.
+const tableShare = 4
 
 // tracking compares the table of connections with what jails with a network by
 // name can take of it. A host that tracks none has no such setting.
@@ -111,8 +113,37 @@ func tracking(e *env) answer {
 	}
 	jail := kept * trackedPerSecond
 	const says = "one jail with a network by name can have %d tracked (%d a second, kept %d s), and the host %d (net.netfilter.nf_conntrack_max)"
-	if jail*trackedJails > most[0] {
+	if jail*tableShare > most[0] {
 		return warn("raise net.netfilter.nf_conntrack_max, or lower net.netfilter.nf_conntrack_tcp_timeout_time_wait", says, jail, trackedPerSecond, kept, most[0])
 	}
 	return ok(says, jail, trackedPerSecond, kept, most[0])
+}
+
+// orphanCost is what a closed end takes of a jail's memory at least: a socket
+// and one page of data.
+const orphanCost = 6 << 10
+
+// orphans compares what one jail may have of connections that are closed before
+// their last data is taken with what the whole host may have (tcp(7),
+// tcp_max_orphans). The kernel resets those of the host above that.
+func orphans(e *env) answer {
+	mode, err := modes.Named(e.policy.Network.Mode)
+	if err != nil {
+		return fail("network.mode in the policy", "%v", err)
+	}
+	all, err := e.numbers("net.ipv4.tcp_max_orphans")
+	if err != nil || len(all) != 1 {
+		return warn("mount /proc/sys", "net.ipv4.tcp_max_orphans cannot be read: %v", err)
+	}
+	jail, by, many := uint64(seal.MostConnections), "the ceiling on connections with itself", uint64(tableShare)
+	if !mode.Terms(network.Decision{Mode: e.policy.Network.Mode, Namespace: network.Own}).OnlyLoopback {
+		if jail, by, many = e.memoryLimit()/orphanCost, "limits.memory", 1; jail == 0 {
+			return warn("set limits.memory", "nothing bounds the closed connections that one jail leaves, and the host may have %d (net.ipv4.tcp_max_orphans)", all[0])
+		}
+	}
+	const says = "one jail can leave %d closed connections (%s), and the host %d (net.ipv4.tcp_max_orphans)"
+	if jail*many > all[0] {
+		return warn("raise net.ipv4.tcp_max_orphans, or set network.mode or limits.memory lower", says, jail, by, all[0])
+	}
+	return ok(says, jail, by, all[0])
 }

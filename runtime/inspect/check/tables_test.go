@@ -65,3 +65,25 @@ func TestTracking(t *testing.T) {
 		}
 	}
 }
+
+func TestOrphans(t *testing.T) {
+	for _, c := range []struct {
+		name, mode, most string
+		memory           policy.Size
+		ok               bool
+		reports          string
+	}{
+		{"a sealed network", "none", "131072", 4 << 30, true, "can leave 8192"},
+		{"by name", "names", "131072", 4 << 30, true, "can leave 8192"},
+		{"a small host", "none", "16384", 4 << 30, false, "and the host 16384"},
+		{"the engine's network", "engine", "131072", 4 << 30, false, "(limits.memory)"},
+		{"a small jail there", "engine", "131072", 512 << 20, true, "can leave 87381"},
+		{"an endless one", "engine", "131072", 0, false, "nothing bounds"},
+	} {
+		e := &env{policy: policy.Default(), sysctl: settings(t, map[string]string{"net/ipv4/tcp_max_orphans": c.most})}
+		e.policy.Network.Mode, e.policy.Limits.Memory, e.host.Cgroup.Memory = c.mode, c.memory, true
+		if a := orphans(e); a.ok != c.ok || !strings.Contains(a.detail, c.reports) || !a.ok && (!a.warn || a.remedy == "") {
+			t.Errorf("%s: %+v, not %v with %q", c.name, a, c.ok, c.reports)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -184,7 +185,7 @@ func (f *flow) tls() {
 	if up == nil {
 		return
 	}
-	defer up.Close()
+	defer hangUp(up)
 	f.relay(up, h.Raw)
 }
 
@@ -211,7 +212,7 @@ func (f *flow) relayUnknown() {
 	if up == nil {
 		return
 	}
-	defer up.Close()
+	defer hangUp(up)
 	f.relay(up, nil)
 }
 
@@ -333,6 +334,34 @@ func finish(to, from *net.TCPConn, err error) {
 	}
 	reset(to)
 	reset(from)
+}
+
+// hangUpTime is how long the kernel goes on sending a closed connection's last data to a server or a
+// caller that does not take it. The host has one number of such connections for all (tcp(7), tcp_max_orphans).
+const hangUpTime = 10 * time.Second
+
+// hangUp closes a connection to or from the outside.
+func hangUp(c net.Conn) {
+	in := c
+	if t, ok := c.(*tls.Conn); ok {
+		in = t.NetConn()
+	}
+	if t, ok := in.(*net.TCPConn); ok {
+		if raw, err := t.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(hangUpTime.Milliseconds()))
+			})
+		}
+	}
+	_ = c.Close()
+}
+
+// An outside is a connection that Close hangs up.
+type outside struct{ *net.TCPConn }
+
+func (o outside) Close() error {
+	hangUp(o.TCPConn)
+	return nil
 }
 
 // reset closes with a reset, so that the connection does not hold a port in TIME_WAIT.

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -256,5 +257,29 @@ func TestOwnAddresses(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestHangUp: the kernel does not go on for long with a closed connection whose server takes nothing.
+func TestHangUp(t *testing.T) {
+	for name, end := range map[string]func(*net.TCPConn){
+		"as it is": func(c *net.TCPConn) { hangUp(c) },
+		"in TLS":   func(c *net.TCPConn) { hangUp(tls.Client(c, &tls.Config{})) },
+		"in SSH":   func(c *net.TCPConn) { _ = outside{c}.Close() },
+	} {
+		up, _ := pair(t)
+		kept, err := up.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		end(up)
+		ms, err := unix.GetsockoptInt(int(kept.Fd()), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+		if err != nil || ms != int(hangUpTime.Milliseconds()) {
+			t.Errorf("%s: %d ms, %v", name, ms, err)
+		}
+		if _, err := up.Write([]byte{1}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: still open: %v", name, err)
+		}
+		kept.Close()
 	}
 }

@@ -192,7 +192,7 @@ func (e *ending) choose(i *tls.ClientHelloInfo) (*tls.Config, error) {
 // close closes the server's connection and frees the place.
 func (e *ending) close() {
 	if e.up != nil {
-		e.up.Close()
+		hangUp(e.up)
 	}
 	if e.hasPlace {
 		<-e.f.s.credentials.http2Places
@@ -221,7 +221,7 @@ func (f *flow) http2(client, up *tls.Conn) {
 		Refused: f.refuseFor, LeftOut: f.reportStripped,
 		Sent: func(n int) { f.sent.Add(int64(n)) }, Got: func(n int) { f.got.Add(int64(n)) },
 	})
-	up.Close()
+	hangUp(up)
 	f.ended()
 	_ = client.SetWriteDeadline(time.Now().Add(time.Second))
 	_ = client.CloseWrite()

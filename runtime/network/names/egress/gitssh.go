@@ -63,7 +63,7 @@ func (f *flow) ssh() {
 		Dial: func() net.Conn {
 			time.Sleep(f.s.rate.take()) // one connection has many
 			if up := f.dial(); up != nil {
-				return up
+				return outside{up}
 			}
 			return nil
 		},

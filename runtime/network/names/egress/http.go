@@ -37,7 +37,7 @@ func (f *flow) http() {
 	err := http1.Copy(x, x.head, f.name, f.port, x.judged, x.agreed)
 	x.head.done()
 	if x.up != nil {
-		defer x.up.Close()
+		defer hangUp(x.up)
 	}
 	x.end(err)
 	if x.up != nil {

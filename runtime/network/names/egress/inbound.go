@@ -176,7 +176,7 @@ func (in *inbound) serve(s *server) {
 
 // connection serves one connection from outside.
 func (in *inbound) connection(s *server, c *net.TCPConn, e publish.Entry, rule string) {
-	defer c.Close()
+	defer hangUp(c)
 	begun := time.Now()
 	v := decisions.Event{What: decisions.Publish, Verdict: allowed, Port: e.Port, Rule: rule, Address: c.RemoteAddr().String()}
 	to, err := in.dial(e.Port)

@@ -110,7 +110,7 @@ func (f *flow) serveRequests(c *credentialProxy, as string, at uint16) {
 	}
 	err := c.serve(requests)
 	if c.up != nil {
-		c.up.Close()
+		hangUp(c.up)
 		c.responseHead.done()
 		f.ended()
 	}
@@ -265,7 +265,7 @@ func (c *credentialProxy) exchange(requests *http1.Reader, q *http1.Request, wat
 	<-watched
 	p, begun, err := c.respond(q)
 	if err != nil {
-		c.up.Close()
+		hangUp(c.up)
 		_ = c.client.SetReadDeadline(time.Unix(1, 0))
 		why, bad := <-sent, new(http1.Error)
 		switch {
@@ -285,7 +285,7 @@ func (c *credentialProxy) exchange(requests *http1.Reader, q *http1.Request, wat
 	select {
 	case err = <-sent:
 	case <-time.After(bodyTime):
-		c.up.Close()
+		hangUp(c.up)
 		_ = c.client.SetReadDeadline(time.Unix(1, 0))
 		<-sent
 		return true, nil
@@ -340,7 +340,7 @@ func (c *credentialProxy) tunnel(requests *http1.Reader) {
 		_ = c.client.SetReadDeadline(time.Unix(1, 0))
 	}()
 	_ = requests.Rest(c)
-	c.up.Close()
+	hangUp(c.up)
 	<-done
 }
 
