@@ -103,6 +103,20 @@ func openFiles(e *env) answer {
 	return warn(remedy, "one jail may open %d (%s), and the host's users together %d (fs.file-max)", most, by, all[0])
 }
 
+// reserved reports whether memory that a program reserves and does not use counts for the host
+// (proc_sys_vm(5), overcommit_memory). No control group counts it.
+func reserved(e *env) answer {
+	mode, err := e.numbers("vm.overcommit_memory")
+	if err != nil || len(mode) != 1 {
+		return warn("mount /proc/sys", "vm.overcommit_memory cannot be read: %v", err)
+	}
+	if mode[0] == 2 {
+		return warn("sysctl -w vm.overcommit_memory=0, or a host of its own for what needs 2",
+			"vm.overcommit_memory is 2, and one jail can reserve all that the host's programs may (CommitLimit in /proc/meminfo)")
+	}
+	return ok("memory that is reserved and not used counts for no program (vm.overcommit_memory is %d)", mode[0])
+}
+
 // coreHandler reports what the host does for a program that crashes (core(5)).
 func coreHandler(e *env) answer {
 	text, err := os.ReadFile(filepath.Join(e.sysctl, "kernel/core_pattern"))

@@ -99,3 +99,12 @@ func TestCoreHandler(t *testing.T) {
 		t.Errorf("unreadable: %+v", a)
 	}
 }
+
+func TestReserved(t *testing.T) {
+	for mode, fine := range map[string]bool{"0": true, "1": true, "2": false} {
+		e := &env{sysctl: settings(t, map[string]string{"vm/overcommit_memory": mode})}
+		if a := reserved(e); a.ok != fine || !fine && (!a.warn || a.remedy == "") {
+			t.Errorf("%s: %+v", mode, a)
+		}
+	}
+}

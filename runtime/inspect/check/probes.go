@@ -45,6 +45,7 @@ var probes = slices.Concat([]probe{
 	{"cgroup-io", rings.Resources, "limit on disk I/O", never, limitOn("io")},
 	{"socket-memory", rings.Resources, "socket buffers", never, socketMemory},
 	{"neighbours", rings.Resources, "neighbours on bridges", never, neighbours},
+	{"reserved-memory", rings.Resources, "reserved memory", never, reserved},
 	{"orphans", rings.Resources, "closed connections", never, orphans},
 	{"conntrack", rings.Resources, "tracked connections", never, tracking},
 	{"open-files", rings.Resources, "open files", never, openFiles},
