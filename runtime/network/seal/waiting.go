@@ -11,25 +11,26 @@ import (
 	"agentjail.dev/runtime/spec/network"
 )
 
-// The ceilings on a namespace's TCP connections with itself. The kernel bounds neither by a control
-// group:
+// The ceilings on a namespace's TCP connections with itself. The kernel bounds neither by a
+// control group:
 //
-//   - Connections that no process has accepted. The kernel makes the listener's end of a connection
-//     in a soft interrupt. It charges that end and its queued data to a control group only when
-//     accept(2) returns it (net/ipv4/inet_connection_sock.c, __inet_accept). The client's end can be
-//     closed meanwhile, so that no process holds a descriptor. A backlog bounds one listener; no
-//     kernel limit bounds all of them together.
-//   - Orphans: ends that are closed and still have data that the other end does not take. The kernel
-//     counts them for all namespaces together. Above tcp_max_orphans it resets each connection of
-//     the host that is closed before its last data is acknowledged (net/ipv4/tcp.c,
-//     tcp_check_oom). An orphan's other end is open or waits, so a ceiling on all connections
-//     bounds them.
+//   - Connections that no process has accepted. The kernel makes the listener's end of a
+//     connection in a soft interrupt. It charges that end and its queued data to a control group
+//     only when accept(2) returns it (net/ipv4/inet_connection_sock.c, __inet_accept). The
+//     client's end can be closed meanwhile, so that no process holds a descriptor. A backlog
+//     bounds one listener; no kernel limit bounds all of them together.
+//   - Orphans: ends that are closed and still have data that the other end does not take. The
+//     kernel counts them for all namespaces together. Above tcp_max_orphans it resets each
+//     connection of the host that is closed before its last data is acknowledged
+//     (net/ipv4/tcp.c, tcp_check_oom). An orphan's other end is open or waits, so a ceiling on
+//     all connections bounds them.
 //
 // So each connection over lo is an element of two sets of limited size: waiting, from the
-// listener's answer (SYN and ACK) until its own end sends something and has a descriptor (nftables
-// knows the owner of a socket with a descriptor only, skuid); and open, from then until one end was
-// reset or both have sent their last packet (FIN). If a set is full, the answer is dropped, and both
-// ends send again later. In words of nft(8), for IPv4 and then the same for IPv6:
+// listener's answer (SYN and ACK) until its own end sends something and has a descriptor
+// (nftables knows the owner of a socket with a descriptor only, skuid); and open, from then
+// until one end was reset or both have sent their last packet (FIN). If a set is full, the
+// answer is dropped, and both ends send again later. In words of nft(8), for IPv4 and then the
+// same for IPv6:
 //
 //	set done    { typeof ip saddr . ip daddr . tcp sport . tcp dport; size N; timeout 40ms }
 //	set half    { typeof ip saddr . ip daddr . tcp sport . tcp dport; size 2M; timeout 3650d }
@@ -58,17 +59,18 @@ import (
 //	              FORTH @waiting FORTH != @done drop
 //	              FORTH @done delete @done { FORTH } }
 //
-// BACK are the addresses and ports of a listener's packet, FORTH those of a client's; EITHER stands
-// for one rule with each. The last three rules are there for BACK, too. The chain comes after the
-// redirect (priority -100), so that both directions of a redirected connection have one address.
+// BACK are the addresses and ports of a listener's packet, FORTH those of a client's; EITHER
+// stands for one rule with each. The last three rules are there for BACK, too. The chain comes
+// after the redirect (priority -100), so that both directions of a redirected connection have
+// one address.
 //
-// Connection tracking cannot replace the sets: an end that its client has reset is closed there and
-// not counted (ct count), but still waits to be accepted, with all the data that it has received.
-// Such an end never sends again. Its addresses can be used anew, so a first packet (SYN) between
-// addresses that wait, in either direction, counts as one more (lost). The day after which an
-// element goes is for those that were reset or whose listener has ended: they are few, and nothing
-// else would ever remove them. The years stand for ever, which an element could not be shortened
-// from (nft_dynset.c).
+// Connection tracking cannot replace the sets: an end that its client has reset is closed there
+// and not counted (ct count), but still waits to be accepted, with all the data that it has
+// received. Such an end never sends again. Its addresses can be used anew, so a first packet
+// (SYN) between addresses that wait, in either direction, counts as one more (lost). The day
+// after which an element goes is for those that were reset or whose listener has ended: they are
+// few, and nothing else would ever remove them. The years stand for ever, which an element could
+// not be shortened from (nft_dynset.c).
 //
 // The element of an accepted connection times out, and counts until the next sweep of the set: a
 // namespace can make N connections with itself in a sweep and a time-out, 34,000 a second with
@@ -78,9 +80,9 @@ import (
 // not prolong it, and the same addresses can be used at once.
 //
 // A last packet that was sent may not have been taken: the other end had no memory for it. Its
-// sender is an orphan that sends again, without an owner, 200 ms later or more. As it is in no set
-// then, it is reset. While one end alone has sent its last packet, its addresses cannot be used
-// anew: that packet would pass for one of the next connection.
+// sender is an orphan that sends again, without an owner, 200 ms later or more. As it is in no
+// set then, it is reset. While one end alone has sent its last packet, its addresses cannot be
+// used anew: that packet would pass for one of the next connection.
 
 const waitingTable = "agentjail-waiting"
 
@@ -165,7 +167,8 @@ func (c ceiling) table() *chainTable {
 		for _, either := range []nftRule{forth, back} {
 			of(&rules.last, last, either, in("open", 0), forth, dynset(add, "half", 0), accept)
 		}
-		of(&rules.answered, answer, back, dynset(update, "open", begun), dynset(update, "waiting", 0), dynset(update, "open", 0), accept)
+		of(&rules.answered, answer, back,
+			dynset(update, "open", begun), dynset(update, "waiting", 0), dynset(update, "open", 0), accept)
 		for _, addresses := range []nftRule{forth, back} {
 			sequence := nftRule{{kind: "payload", key: tcp, offset: 4, length: 4}}
 			of(&rules.half, addresses, in("waiting", 0), in("done", 1), sequence, dynset(add, "lost", 0), accept)

@@ -336,8 +336,9 @@ func finish(to, from *net.TCPConn, err error) {
 	reset(from)
 }
 
-// hangUpTime is how long the kernel goes on sending a closed connection's last data to a server or a
-// caller that does not take it. The host has one number of such connections for all (tcp(7), tcp_max_orphans).
+// hangUpTime is how long the kernel goes on sending a closed connection's last data to a peer that
+// does not take it. The host has one number of such connections for all (tcp(7),
+// tcp_max_orphans).
 const hangUpTime = 10 * time.Second
 
 // hangUp closes a connection to or from the outside.
