@@ -37,7 +37,7 @@ func cgroupDirs(cgroupsPath, id string, systemd bool, of traits.Traits) (dirs []
 		found := g.Controllers == "" || strings.HasPrefix(g.Controllers, "name=")
 		for _, root := range g.Mounts(cgroups.Root) {
 			found = true
-			dir := groupDir(root, base(root, g), rel, of.GroupsBelowRoot)
+			dir := groupDir(root, base(root, g), rel, of.GroupsBelowRoot || cgroupsPath == "" && of.IDBelowRoot)
 			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && dir != root {
 				dirs = append(dirs, dir)
 			} else {

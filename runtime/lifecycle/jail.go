@@ -281,11 +281,21 @@ func (r *Runtime) Pass(id string, args []string) error {
 	if err != nil {
 		return err
 	}
+	verb := args[0]
 	d, err := r.delegateFor(j)
 	if err != nil {
+		if verb == "kill" && j != nil && slices.ContainsFunc(args[1:], isKILL) {
+			return j.EndInit(endPatience) // also without the delegate, which may have been removed
+		}
 		return err
 	}
-	verb := args[0]
+	if j == nil && d.Traits().Sandbox != "" {
+		return errNotOurs(id)
+	}
+	if verb == "pause" && j != nil && sandboxOf(j) != "" && !j.Started {
+		// gVisor stops the guest kernel for good, and fails (runsc/container/container.go, Pause).
+		return fmt.Errorf("container %q is not started: a sandbox cannot be paused before that", id)
+	}
 	if j != nil && mayUseCopied(args) {
 		r.chownCopied(j)
 	}
@@ -319,11 +329,14 @@ func mayUseCopied(args []string) bool {
 		return true
 	case "kill":
 		return !slices.ContainsFunc(args[1:], func(a string) bool {
-			return slices.Contains([]string{"9", "15", "KILL", "TERM", "SIGKILL", "SIGTERM"}, a)
+			return isKILL(a) || slices.Contains([]string{"15", "TERM", "SIGTERM"}, a)
 		}) && len(args) > 2
 	}
 	return false
 }
+
+// isKILL reports whether an argument of kill is the signal KILL.
+func isKILL(arg string) bool { return slices.Contains([]string{"9", "KILL", "SIGKILL"}, arg) }
 
 // inTime opens the jail's time namespace for a delegate that has to be in it: elsewhere the first
 // process has another start time, and the delegate takes it for ended. An exiting process has no

@@ -210,15 +210,18 @@ func (r *Runtime) Delete(id string, force bool) error {
 	if j != nil && processesGone(j) {
 		return r.deleteWithoutDelegate(j, force)
 	}
-	if j != nil && tornRecord(j) && (force || !j.InitAlive()) {
-		if err := j.EndInit(endPatience); err != nil {
-			return err
-		}
-		return r.deleteWithoutDelegate(j, force)
-	}
 	d, err := r.delegateFor(j)
+	if j != nil && (err != nil || tornRecord(j)) && (force || !j.InitAlive()) {
+		return r.deleteUnknown(j, force)
+	}
 	if err != nil {
 		return err
+	}
+	if j == nil && d.Traits().Sandbox != "" {
+		if force {
+			return nil
+		}
+		return errNotOurs(id)
 	}
 	args := append(r.Globals.Args(), "delete")
 	if force || j != nil && sandboxOf(j) != "" && !j.InitAlive() {
@@ -229,6 +232,15 @@ func (r *Runtime) Delete(id string, force bool) error {
 		return r.handOver(d, args)
 	}
 	return r.deleteJail(d, j, args, force)
+}
+
+// deleteUnknown removes a jail of which the delegate knows nothing any more, or which has no
+// delegate: it may have been removed from the host, or replaced by another release.
+func (r *Runtime) deleteUnknown(j *state.Brief, force bool) error {
+	if err := j.EndInit(endPatience); err != nil {
+		return err
+	}
+	return r.deleteWithoutDelegate(j, force)
 }
 
 // deleteJail removes a jail that the delegate may have to end or to forget.
@@ -252,6 +264,9 @@ func (r *Runtime) deleteJail(d *delegate.Runtime, j *state.Brief, args []string,
 	crash.Point("delete.delegated")
 	if err != nil {
 		return err
+	}
+	if code != 0 && force && sandboxOf(j) != "" {
+		return r.deleteUnknown(j, force)
 	}
 	if _, serr := os.Lstat(j.DelegateState()); code != 0 && (serr == nil || j.InitAlive() && !force) {
 		return &ExitError{code} // it runs, or could not be removed

@@ -2,6 +2,7 @@ package boundary
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -542,6 +543,58 @@ func TestIDsAlike(t *testing.T) {
 	call("exec", other, "true")
 }
 
+// TestReplaced: a delegate that is replaced while a jail runs goes on with it. One that cannot, or that is gone, still has the jail ended and
+// removed.
+func TestReplaced(t *testing.T) {
+	whole, err := os.ReadFile(runsc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(engine.TempDir(t, "/var/tmp", "agentjail-boundary-"), "runsc")
+	put := func(text []byte) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(path+".new", text, 0o755), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		replace func()
+		knows   bool
+	}{
+		{"by another file", func() { put(append(slices.Clip(whole), 0)) }, true},
+		{"by one that fails", func() { put([]byte("#!/bin/sh\nexit 9\n")) }, false},
+		{"by none", func() { _ = os.Remove(path) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			put(whole)
+			b := engine.NewBundle(t, "/var/tmp")
+			b.Spec.Process.Args = []string{"sleep", "1000"}
+			b.Write(t)
+			call := engine.Caller{Path: bin, Args: []string{"--config", policyOver(t, path, ""), "--root", filepath.Join(b.Dir, "state")}}
+			id := b.ID()
+			for _, args := range [][]string{{"create", "--bundle", b.Dir, id}, {"start", id}} {
+				if _, said, err := b.Call(t, call, args...); err != nil {
+					t.Fatal(err, said)
+				}
+			}
+			c.replace()
+			if _, said, err := b.Call(t, call, "exec", id, "true"); (err == nil) != c.knows {
+				t.Errorf("exec: %v, %s", err, said)
+			}
+			if _, err := os.Stat(path); err != nil {
+				if _, said, err := b.Call(t, call, "kill", id, "KILL"); err != nil {
+					t.Errorf("kill: %v, %s", err, said)
+				}
+			}
+			if _, said, err := b.Call(t, call, "delete", "--force", id); err != nil {
+				t.Errorf("delete: %v, %s", err, said)
+			}
+			env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
+		})
+	}
+}
+
 // TestReceipt: the receipt of a run names its boundary.
 func TestReceipt(t *testing.T) {
 	for policy, want := range map[string]string{"gvisor": "gvisor sandbox", "": "host kernel"} {
@@ -603,6 +656,23 @@ func TestKilled(t *testing.T) {
 		_ = control.Wait()
 		if r := engine.Run(t, bin, "why", plain, "Killed"); strings.Contains(r.Stdout, "sentry") || !strings.Contains(r.Stdout, "Killed") && r.Stdout == "" {
 			t.Errorf("why, of a jail without a sentry: %s", r)
+		}
+		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
+	})
+	t.Run("the gofer", func(t *testing.T) {
+		cmd, id := running(t, "--policy", "gvisor")
+		found := false
+		for _, p := range left(id) {
+			if name, _ := os.ReadFile(p); filepath.Base(p) == "cmdline" && strings.HasPrefix(string(name), "runsc-gofer") {
+				found = true
+				kill(t, number(t, filepath.Base(filepath.Dir(p))))
+			}
+		}
+		if !found {
+			t.Fatal("there is no gofer: this test looks at nothing")
+		}
+		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 137 {
+			t.Errorf("status %d, want 137", cmd.ProcessState.ExitCode())
 		}
 		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
 	})

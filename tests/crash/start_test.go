@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 )
 
@@ -21,6 +22,14 @@ func TestStartPaused(t *testing.T) {
 		}
 	}
 	must(verbs(id)[0]...)
+	if promise.Sandbox() != "" { // gVisor would stop its kernel for good
+		if code, text := agentjail(t, nil, "pause", id); code != 1 || !strings.Contains(text, "is not started") {
+			t.Errorf("pause before start: status %d\n%s", code, text)
+		}
+		must("start", id)
+		must("exec", id, "true")
+		return
+	}
 	must("pause", id)
 	code, text := agentjail(t, nil, "start", id)
 	if code != 0 && !strings.Contains(text, "paused") {

@@ -15,6 +15,9 @@ type Traits struct {
 	// below the hierarchy's root (crun), and not below the caller's own group (runc,
 	// libcontainer/cgroups/fs).
 	GroupsBelowRoot bool
+	// IDBelowRoot reports the same of the group of a bundle that names none (gVisor,
+	// runsc/container/container.go, New).
+	IDBelowRoot bool
 	// KeepsStdio reports that it leaves the owners of its standard files as they are. crun before
 	// release 1.24 makes the jail's root their owner.
 	KeepsStdio bool
@@ -114,7 +117,7 @@ var known = []struct {
 	{"runsc", Traits{
 		// It takes an id for any container of its root whose id begins so, also to delete one
 		// (runsc/container/state_file.go, findContainerID): each has a root of its own.
-		KeepsStdio: true, Sandbox: "gvisor", State: "*/*_sandbox:*.state",
+		KeepsStdio: true, IDBelowRoot: true, Sandbox: "gvisor", State: "*/*_sandbox:*.state",
 		Leaves: []string{"*_sandbox:*.lock", "runsc-*.sock", "."},
 		Pinned: "20260905", Boundary: gvisor,
 	}},
