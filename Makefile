@@ -41,6 +41,8 @@ NAMES_JAILS ?= 1000
 DELEGATE ?= auto
 # Which tests of names test-delegates runs over gVisor; . for all, which takes some twenty minutes.
 SANDBOXED_NAMES ?= ^Test(KilledHelper|NothingLeft|Credentials|HeldConnection|EngineNetwork|Publish|Quota|Pod)$$
+# And which of those that kill agentjail.
+SANDBOXED_CRASH ?= ^Test(KilledAtEveryStep|KilledWithHelper|DeleteIsIdempotent|StartPaused)$$
 # Which suites test-neighbors runs.
 NEIGHBORS ?= ./tests/sandbox ./tests/crash
 # Which suite make conformance runs, over which delegate, and where those are cloned that are no Go modules.
@@ -147,15 +149,16 @@ test-kubernetes: testlane ## a cluster of Kubernetes' own programs, and what pod
 	$(call tests,kubernetes,test-kubernetes) -packages ./tests/kubernetes $(ROOT) env CGO_ENABLED=0 \
 		hack/with-cgroups.sh hack/alone.sh $(GO) test -v -count=1 -timeout 30m
 
-test-delegates: testlane ## what depends on the delegate, over the newest runc and over crun; what every jail is, and SANDBOXED_NAMES, over gVisor's runsc
+test-delegates: testlane ## what depends on the delegate, over the newest runc and over crun; over gVisor's runsc what every jail is, tests/exhaust, SANDBOXED_NAMES and SANDBOXED_CRASH
 	@status=0; for d in runc-new crun; do \
 		$(call tests,delegate-$$d,test-delegates) -packages ./tests/e2e -args -per-delegate $(ROOT) env CGO_ENABLED=0 \
 			hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh $$d $(GO) test -v -count=1 -timeout 20m || status=$$?; \
 	done; \
-	$(call tests,delegate-runsc,test-delegates) -packages ./tests/contract $(ROOT) env CGO_ENABLED=0 \
-		hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh runsc $(GO) test -v -count=1 -timeout 20m || status=$$?; \
-	$(call tests,delegate-runsc-names,test-delegates) -packages ./tests/names $(ROOT) env CGO_ENABLED=0 \
-		hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh runsc $(GO) test -v -count=1 -timeout 40m -run '$(SANDBOXED_NAMES)' || status=$$?; \
+	for s in contract names exhaust crash; do \
+		case $$s in names) run='$(SANDBOXED_NAMES)' ;; crash) run='$(SANDBOXED_CRASH)' ;; *) run=. ;; esac; \
+		$(call tests,delegate-runsc-$$s,test-delegates) -packages ./tests/$$s $(ROOT) env CGO_ENABLED=0 \
+			hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh runsc $(GO) test -v -count=1 -timeout 40m -run "$$run" || status=$$?; \
+	done; \
 	exit $$status
 
 test-docker: testlane ## what depends on the engine, over Docker 29, by path and by the shim; a part of moby's own tests

@@ -105,6 +105,9 @@ func TestUnacceptedConnections(t *testing.T) {
 			id, got := attack(t, d, options, unaccepted(c.size)...)
 			took := tcpMemory(t) - before
 			t.Logf("%+v hold %d MiB", got, took>>20)
+			if c.runtime == jail && inGuest(t, got, took) {
+				return
+			}
 			if got.Got != c.most {
 				t.Errorf("%+v: %d of %d connections wait", got, got.Got, attempt)
 			}
@@ -121,8 +124,12 @@ func TestUnacceptedConnections(t *testing.T) {
 // sockets begin with larger buffers.
 func TestUnacceptedInTheEnginesNetwork(t *testing.T) {
 	const attempt, most = 1200, 1024
+	before := tcpMemory(t)
 	d := docker.For(t)
 	_, got := attack(t, d, []string{jail + "-net", "-m", "64m"}, "unaccepted", strconv.Itoa(attempt), "1", "reset")
+	if inGuest(t, got, tcpMemory(t)-before) {
+		return
+	}
 	if got.Got != most {
 		t.Errorf("%+v: %d of %d connections wait", got, got.Got, attempt)
 	}
@@ -140,6 +147,9 @@ func TestTCPSockets(t *testing.T) {
 	id, got := attack(t, d, []string{jail, "-m", "256m"}, "tcp-sockets", strconv.Itoa(sockets), strconv.Itoa(4<<20))
 	took := tcpMemory(t) - before
 	t.Logf("%+v hold %d MiB", got, took>>20)
+	if inGuest(t, got, took) {
+		return
+	}
 	if got.Got != sockets || took > limit+slack {
 		t.Errorf("%d of %d connections hold %d MiB", got.Got, sockets, took>>20)
 	}
