@@ -22,6 +22,7 @@ type probe struct {
 
 var probes = []probe{
 	{name: "start", of: func(r *row) float64 { return float64(r.start) }, near: 0.2, text: func(r *row) string { return fmt.Sprintf("%d ms", r.start.Milliseconds()) }},
+	{name: "exec", of: func(r *row) float64 { return float64(r.exec) }, near: 0.2, text: func(r *row) string { return fmt.Sprintf("%d ms", r.exec.Milliseconds()) }},
 	{name: "memory", of: func(r *row) float64 { return float64(r.memory) }, near: 0.2, text: func(r *row) string { return size(r.memory) }},
 	{name: "files a second", of: func(r *row) float64 { return float64(r.files) }, more: true, near: 0.3, text: func(r *row) string { return strconv.Itoa(rounded(r.files)) }},
 	{name: "system calls of the host", of: func(r *row) float64 { return float64(r.calls) }, text: func(r *row) string { return strconv.Itoa(r.calls) }},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -146,6 +147,12 @@ func (l *lab) subjects() []subject {
 	podman := func(ctx context.Context, args ...string) *exec.Cmd {
 		return l.podman.Inside(ctx, append([]string{"podman"}, args...)...)
 	}
+	dockerBeside := func(ctx context.Context, token string, args ...string) *exec.Cmd {
+		return docker(ctx, append([]string{"exec", "b" + token}, args...)...)
+	}
+	podmanBeside := func(ctx context.Context, token string, args ...string) *exec.Cmd {
+		return podman(ctx, append([]string{"exec", "b" + token}, args...)...)
+	}
 	dockerStop := func(token string) { _ = docker(context.Background(), "rm", "-f", "b"+token).Run() }
 	podmanStop := func(token string) { _ = podman(context.Background(), "rm", "-f", "-t0", "b"+token).Run() }
 	return []subject{
@@ -160,11 +167,11 @@ func (l *lab) subjects() []subject {
 		}},
 		l.oci("runc", found("runc"), nil),
 		l.oci("crun", found("crun"), nil),
-		{name: "Docker", client: true, why: dockerWhy, command: named(docker), stop: dockerStop},
-		{name: "Podman", client: true, why: podmanWhy, command: named(podman), stop: podmanStop},
+		{name: "Docker", client: true, why: dockerWhy, command: named(docker), beside: dockerBeside, stop: dockerStop},
+		{name: "Podman", client: true, why: podmanWhy, command: named(podman), beside: podmanBeside, stop: podmanStop},
 		l.jail("agentjail", found("runc")),
 		l.jail("agentjail, crun", found("crun")),
-		{name: "agentjail, Docker", client: true, why: dockerWhy, command: named(docker, "--runtime=agentjail"), stop: dockerStop},
+		{name: "agentjail, Docker", client: true, why: dockerWhy, command: named(docker, "--runtime=agentjail"), beside: dockerBeside, stop: dockerStop},
 		l.oci("gVisor alone", l.runsc, []string{"--platform=systrap", "--network=none", "--overlay2=none", "--gofer-network-namespace=new"}),
 		l.jail("agentjail, gVisor", l.runsc),
 		{name: "microVM (QEMU, agentjail in the guest)", why: "not run here; by hand: 2.6 s from power-on (emulated), 240 MiB"},
@@ -188,16 +195,20 @@ func (l *lab) oci(name, path string, flags []string) subject {
 		s.why = "not run here: " + errors.Join(err, errors.New("not found")).Error()
 		return s
 	}
+	call := func(ctx context.Context, args ...string) *exec.Cmd {
+		return exec.CommandContext(ctx, path, slices.Concat([]string{"--root", filepath.Join(l.dir, "state")}, flags, args)...)
+	}
 	s.command = func(ctx context.Context, token string, args ...string) *exec.Cmd {
 		dir, err := l.bundle(filepath.Join(l.dir, strings.ReplaceAll(name, " ", "-")), token, args)
 		if err != nil {
 			return exec.CommandContext(ctx, "/no/bundle: "+err.Error())
 		}
-		return exec.CommandContext(ctx, path, append(append([]string{"--root", filepath.Join(l.dir, "state")}, flags...), "run", "--bundle", dir, "b"+token)...)
+		return call(ctx, "run", "--bundle", dir, "b"+token)
 	}
-	s.stop = func(token string) {
-		_ = exec.Command(path, append(append([]string{"--root", filepath.Join(l.dir, "state")}, flags...), "delete", "--force", "b"+token)...).Run()
+	s.beside = func(ctx context.Context, token string, args ...string) *exec.Cmd {
+		return call(ctx, append([]string{"exec", "b" + token}, args...)...)
 	}
+	s.stop = func(token string) { _ = call(context.Background(), "delete", "--force", "b"+token).Run() }
 	return s
 }
 

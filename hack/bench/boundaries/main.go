@@ -1,7 +1,7 @@
 // Command boundaries compares what stands between a program and the host: plain chroot,
 // systemd-nspawn, runc, Docker, Podman, jails, and gVisor alone and below a jail. Each runs the
-// same file tree. Measured are the start of a command that ends at once, the memory of one that
-// waits, small files made and removed a second, the host's system calls that can be reached, what
+// same file tree. Measured are the start of a command that ends at once, such a command beside one
+// that waits, the memory of that one, small files made and removed a second, the host's system calls that can be reached, what
 // is shown of the host, and which of some known ways out are stopped. What does not run on this
 // machine is named, with the reason. A second table compares jails with the delegates alone.
 //
@@ -47,6 +47,9 @@ type subject struct {
 	// command returns the call for a command; token is in the arguments of every process
 	// that it leaves on the host.
 	command func(ctx context.Context, token string, args ...string) *exec.Cmd
+	// beside returns the call for a command beside the one that was called with token; nil where
+	// there is none.
+	beside func(ctx context.Context, token string, args ...string) *exec.Cmd
 	// stop ends what a killed call leaves; nil for nothing.
 	stop func(token string)
 	// client reports that the call is an engine's client, whose memory is not the
@@ -63,6 +66,7 @@ type subject struct {
 type row struct {
 	subject
 	start  time.Duration // the median
+	exec   time.Duration // the median; 0: there is none
 	times  []time.Duration
 	memory uint64 // bytes
 	files  int    // a second, the median
@@ -124,30 +128,38 @@ const reference = "runc"
 // markdown is the table.
 func markdown(rows []row) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| boundary | start | memory | files/s | system calls | shown, of %d | %s |\n|---|---|---|---|---|---|%s\n",
+	fmt.Fprintf(&b, "| boundary | start | exec | memory | files/s | system calls | shown, of %d | %s |\n|---|---|---|---|---|---|---|%s\n",
 		len(shown.Rows()), strings.Join(tries, " | "), strings.Repeat("---|", len(tries)))
-	var unit time.Duration
+	var unit row
 	for _, r := range rows {
 		if r.name == reference {
-			unit = r.start
+			unit = r
 		}
 	}
 	for _, r := range rows {
 		if r.why != "" {
-			fmt.Fprintf(&b, "| %s | %s |%s\n", r.name, r.why, strings.Repeat(" |", len(tries)+4))
+			fmt.Fprintf(&b, "| %s | %s |%s\n", r.name, r.why, strings.Repeat(" |", len(tries)+5))
 			continue
 		}
 		calls := "not known"
 		if r.calls >= 0 {
 			calls = strconv.Itoa(r.calls)
 		}
-		fmt.Fprintf(&b, "| %s | ×%.2g | %s | %d | %s | %d |", r.name, float64(r.start)/float64(max(unit, 1)), size(r.memory), rounded(r.files), calls, r.shown)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %d |", r.name, times(r.start, unit.start), times(r.exec, unit.exec), size(r.memory), rounded(r.files), calls, r.shown)
 		for _, t := range tries {
 			fmt.Fprintf(&b, " %s |", r.tries[t])
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// times is a duration in another.
+func times(d, unit time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("×%.2g", float64(d)/float64(max(unit, 1)))
 }
 
 // rounded keeps two digits: what is measured is no more exact.
@@ -253,9 +265,13 @@ func (l *lab) measure(r *row) error {
 }
 
 func (l *lab) output(s subject, token string, args ...string) (string, error) {
+	return l.run(s.command, l.token+token, args...)
+}
+
+func (l *lab) run(command func(context.Context, string, ...string) *exec.Cmd, token string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	cmd := s.command(ctx, l.token+token, args...)
+	cmd := command(ctx, token, args...)
 	cmd.WaitDelay = time.Second
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -267,7 +283,8 @@ func (l *lab) output(s subject, token string, args ...string) (string, error) {
 }
 
 // waiting fills in what is measured of a command that waits: the proportional share of memory
-// (proc_pid_smaps_rollup(5)) of all that it has on the host, and the system calls.
+// (proc_pid_smaps_rollup(5)) of all that it has on the host, the system calls, and a command beside
+// it.
 func (l *lab) waiting(r *row) error {
 	s := r.subject
 	ctx, cancel := context.WithCancel(context.Background())
@@ -302,6 +319,25 @@ func (l *lab) waiting(r *row) error {
 		fmt.Fprintf(os.Stderr, "%s: system calls: %v\n", s.name, err)
 		r.calls = -1
 	}
+	return l.execs(r, token)
+}
+
+// execs measures a command that ends at once, beside one that waits.
+func (l *lab) execs(r *row, token string) error {
+	if r.beside == nil {
+		return nil
+	}
+	const rounds = 7
+	var took []time.Duration
+	for range rounds {
+		began := time.Now()
+		if _, err := l.run(r.beside, token, "/bin/true"); err != nil {
+			return fmt.Errorf("exec: %w", err)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	r.exec = took[rounds/2]
 	return nil
 }
 
