@@ -1,9 +1,10 @@
 // Command boundaries compares what stands between a program and the host: plain chroot,
 // systemd-nspawn, runc, Docker, Podman, jails, and gVisor alone and below a jail. Each runs the
-// same file tree. Measured are the start of a command that ends at once, such a command beside one
-// that waits, the memory of that one, small files made and removed a second, the host's system calls that can be reached, what
-// is shown of the host, and which of some known ways out are stopped. What does not run on this
-// machine is named, with the reason. A second table compares jails with the delegates alone.
+// same file tree. Measured are the start of a command that ends at once, such a command beside
+// one that waits, the memory of that one, small files made and removed a second, the host's
+// system calls that can be reached, what is shown of the host, and which of some known ways out
+// are stopped. What does not run on this machine is named, with the reason. A second table
+// compares jails with the delegates alone.
 //
 //	make boundaries BOUNDARIES='-docs docs'    writes the tables into docs/boundaries.md
 package main
