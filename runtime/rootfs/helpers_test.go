@@ -174,7 +174,7 @@ func request(t *testing.T, rootfs string, mounts ...specs.Mount) *Request {
 		b := plan.Bind{Index: i, Owner: plan.OwnerDir, Source: m.Source, Storage: plan.StorageDirect}
 		for _, o := range m.Options {
 			switch o {
-			case "ro":
+			case "ro", "rro":
 				b.ReadOnly = true
 			case "noexec":
 				b.NoExec = true

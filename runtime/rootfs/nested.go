@@ -161,10 +161,7 @@ func (s *stager) mountNestedOne(i int) error {
 		outer = k
 	}
 	o, m := &s.Spec.Mounts[outer], s.Spec.Mounts[i]
-	if j := slices.Index(o.Options, "bind"); j >= 0 {
-		o.Options = slices.Clone(o.Options)
-		o.Options[j] = "rbind"
-	}
+	o.Options = outerOptions(o.Options)
 	from := m.Source
 	if m.Type == "tmpfs" {
 		var err error
@@ -185,6 +182,21 @@ func (s *stager) mountNestedOne(i int) error {
 	defer tree.Close()
 	s.nested = append(s.nested, Nested{Place: s.places[i], from: from, attr: attr})
 	return attachBelow(tree, o.Source, strings.TrimPrefix(s.places[i], s.places[outer]+"/"), s.readOnly(s.enclosing[i]))
+}
+
+// outerOptions are the options by which the delegate binds a mount with those that lie in it. What
+// holds of all below the source (rro) is set on its clone already, and is not for the mounts in it:
+// Docker 25 and later mount read-only so.
+func outerOptions(options []string) []string {
+	out := slices.Clone(options)
+	for i, o := range out {
+		if plain, ok := strings.CutPrefix(o, "r"); ok && slices.Contains(plan.MountFlags(), plain) {
+			out[i] = plain
+		} else if o == "bind" {
+			out[i] = "rbind"
+		}
+	}
+	return out
 }
 
 // openTree clones the tree at a path of the stager's own, with the mounts below it, and sets its

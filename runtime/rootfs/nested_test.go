@@ -21,7 +21,7 @@ func TestNestedInNested(t *testing.T) {
 			bindMount(top+"/deep", "/w/sub/a/b", "rbind", "ro"),
 			specs.Mount{Destination: "/w/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"noexec", "nosuid", "nodev", "size=65536", "mode=750", "uid=5"}},
 			bindMount(top+"/deep", "/w/tmp/c/d", "rbind"),
-			bindMount(top+"/ro", "/ro", "rbind", "ro"), bindMount(top+"/deep", "/ro/point", "rbind"),
+			bindMount(top+"/ro", "/ro", "rbind", "rro", "rnosuid", "rrelatime"), bindMount(top+"/deep", "/ro/point", "rbind"),
 			specs.Mount{Destination: "/t", Type: "tmpfs", Source: "tmpfs"}, bindMount(top+"/deep", "/t/x", "rbind"))
 		staged(t, r)
 		var names []string
@@ -29,6 +29,7 @@ func TestNestedInNested(t *testing.T) {
 			names = append(names, m.Destination+" "+m.Type)
 		}
 		want(t, "what the delegate mounts", strings.Join(names, ", "), "/w bind, /ro bind, /t tmpfs, /t/x bind")
+		want(t, "the outer's options", strings.Join(r.Spec.Mounts[1].Options, " "), "rbind ro nosuid relatime ro")
 		at := r.Spec.Mounts[0].Source
 		want(t, "deep", content(t, at+"/sub/a/b/x"), "deep/x")
 		want(t, "in a tmpfs", content(t, at+"/tmp/c/d/x"), "deep/x")

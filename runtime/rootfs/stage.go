@@ -425,7 +425,11 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 	if b.NoExec {
 		attr.Attr_set |= unix.MOUNT_ATTR_NOEXEC
 	}
-	accessTimes(&attr, s.Spec.Mounts[b.Index].Options)
+	options := s.Spec.Mounts[b.Index].Options
+	if slices.Contains(options, "rnosymfollow") {
+		attr.Attr_set |= unix.MOUNT_ATTR_NOSYMFOLLOW
+	}
+	accessTimes(&attr, options)
 	if uids, gids, ok := s.ownerMaps(b.Owner, src.Fact); ok {
 		ns, err := s.namespace(uids, gids)
 		if err != nil {

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,6 +31,26 @@ func withMounts(d *engine.T, api string, mounts ...mount) (id, failed string) {
 	d.Cleanup(func() { d.Remove(id) })
 	_, failed = d.API("POST", api+"/containers/"+id+"/start", nil)
 	return id, failed
+}
+
+// TestNestedInReadOnly: what is mounted in a read-only mount may be writable. Docker 25 and later mount read-only with all below.
+func TestNestedInReadOnly(t *testing.T) {
+	const vol = "e2e-in-read-only"
+	d := d(t)
+	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
+	outer := directory(t, 1000)
+	for _, point := range []string{"dir", "vol", "tmp"} {
+		if err := os.Mkdir(filepath.Join(outer, point), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, failed := withMounts(d, "/v1.44", mount{"Type": "bind", "Source": outer, "Target": "/w", "ReadOnly": true},
+		mount{"Type": "bind", "Source": directory(t, 1000), "Target": "/w/dir"},
+		mount{"Type": "volume", "Source": vol, "Target": "/w/vol"}, mount{"Type": "tmpfs", "Target": "/w/tmp"})
+	if failed != "" {
+		t.Fatal(failed)
+	}
+	eq(t, "writable", sh(d, id, "cd /w; for f in x dir/x vol/x tmp/x; do touch $f 2>/dev/null && echo $f; done; true"), "dir/x\nvol/x\ntmp/x")
 }
 
 // TestVolumeSubpath: a part of a volume, a directory or a file (Docker 26 and later), is as the volume is, and what lies
