@@ -77,10 +77,15 @@ func bind(p *pass, i int, m *specs.Mount) {
 // hostname, Podman's passwd. The engine reads it again, and it lies on the host's disk, so that a
 // jail that may write to it gets a copy. It returns whether the mount is read-only.
 func engineFile(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) bool {
-	network := ofNetwork(path.Clean(m.Destination))
+	at := path.Clean(m.Destination)
+	network := ofNetwork(at)
+	follows := network && !p.network.CopyNames
+	shared := p.f.Joins[specs.NetworkNamespace].Jail != ""
 	switch {
-	case f.Secret || network && !p.network.CopyNames:
-		// A secret has an owner; the network's files change while the container runs.
+	case f.Secret, follows && (readOnly || at == plan.ResolverFile || p.f.Sandbox != "" || shared):
+		// A secret has an owner. The resolver changes while the container runs, and names in a file
+		// that containers share: Podman adds each container of a pod. Into a sandbox the start does
+		// not write.
 		if !readOnly {
 			p.change(rings.Access, report.Lowered, mountField(m), "writable", "read-only", "the engine's own file")
 		}
@@ -88,7 +93,7 @@ func engineFile(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readO
 	case !readOnly:
 		p.change(rings.Access, report.Set, mountField(m), "the engine's own file", "a copy", "a jail writes to nothing of the engine's")
 	}
-	b.Copy = network || !readOnly
+	b.Copy, b.Current = network || !readOnly, follows
 	return readOnly
 }
 

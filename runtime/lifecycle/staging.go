@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
+	"agentjail.dev/runtime/state"
 )
 
 // openUserNS makes or opens the jail's user namespace.
@@ -38,7 +39,7 @@ func (a *attempt) stageRoot() error {
 	j.Born = own.Born.Unix()
 	a.noteReviews()
 	// Staging takes mounts that lie in others out of the spec: the plan's indexes are true before.
-	j.Mounted = a.writableMounts()
+	j.Mounted, j.Copies = a.writableMounts(), a.currentCopies()
 	st, err := rootfs.Stage(rootfs.Request{
 		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: a.res.Plan, Sources: in.Sources, Rootfs: in.Root, Mounts: in.Engine.Mounts,
 		Rootless: in.Facts.Host.Rootless,
@@ -68,6 +69,16 @@ func (a *attempt) stageRoot() error {
 		j.EngineRoot, j.EngineRootDev = in.Bundle.Spec.Root.Path, st.Dev
 	}
 	return nil
+}
+
+// currentCopies are the copies that the start brings up to date.
+func (a *attempt) currentCopies() (out []state.Copy) {
+	for _, b := range a.res.Plan.Binds {
+		if b.Current {
+			out = append(out, state.Copy{Source: b.Source, At: a.spec.Mounts[b.Index].Destination})
+		}
+	}
+	return out
 }
 
 // needed lists the paths that are passed to the delegate, and those that this process uses from the

@@ -63,6 +63,11 @@ func (r *Runtime) Start(id string) error {
 func (r *Runtime) startCreated(j *state.Brief) error {
 	r.chownCopied(j)
 	if !j.Started {
+		if j.InitAlive() {
+			if err := rootfs.UpdateCopies(j.InitPid, j.Copies); err != nil {
+				return err
+			}
+		}
 		if err := r.Store.Start(j); err != nil {
 			return err
 		}

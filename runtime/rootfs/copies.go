@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/state"
 )
 
 // maxCopy bounds a copied file, in bytes. The engine's have some hundreds.
@@ -35,7 +37,7 @@ func (v *viewMaker) copyFiles() error {
 		if err != nil {
 			return fmt.Errorf("copying %s: %w", b.Source, err)
 		}
-		if filepath.Clean(m.Destination) == "/etc/hosts" {
+		if filepath.Clean(m.Destination) == "/etc/hosts" && !b.Current {
 			text = nameItself(text, v.Spec.Hostname, plan.Domainname(v.Spec))
 		}
 		if err := v.writeFor("file"+strconv.Itoa(b.Index), text, m, !b.ReadOnly); err != nil {
@@ -154,6 +156,54 @@ func readSource(src *bindsource.Source) (string, error) {
 	defer f.Close()
 	text, err := atomicfile.ReadAll(f, maxCopy)
 	return string(text), err
+}
+
+// UpdateCopies writes the current text of the engine's files into a jail's copies of them, before
+// its program is started: Docker 28 and later write hosts when the jail is made.
+func UpdateCopies(pid int, copies []state.Copy) error {
+	if len(copies) == 0 {
+		return nil
+	}
+	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, c := range copies {
+		if err := updateCopy(root, c); err != nil {
+			return fmt.Errorf("copying %s to %s: %w", c.Source, c.At, err)
+		}
+	}
+	return nil
+}
+
+func updateCopy(root *os.File, c state.Copy) error {
+	src, err := openat.Regular(unix.AT_FDCWD, c.Source, openat.NoLinks)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	text, err := atomicfile.ReadAll(src, maxCopy)
+	if err != nil {
+		return err
+	}
+	f, err := openat.File(int(root.Fd()), c.At, openat.InRoot, unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+		return err
+	}
+	if int64(fs.Type) != unix.TMPFS_MAGIC {
+		return errors.New("the jail's file is no copy")
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return err
 }
 
 // nameItself makes sure that the jail finds an address for its own name, which

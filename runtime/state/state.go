@@ -145,6 +145,8 @@ type Brief struct {
 	// both.
 	Mounted      []Mounted `json:"mounted,omitempty"`
 	MountedSince int64     `json:"mountedSince,omitempty"`
+	// Copies are the copies of the engine's files that the start brings up to date.
+	Copies []Copy `json:"copies,omitempty"`
 	// Reviews are the jail's views of mounted directories.
 	Reviews []Review `json:"reviews,omitempty"`
 	// Removed are those of CgroupDirs that the holder of this record has removed.
@@ -154,6 +156,12 @@ type Brief struct {
 	Ended bool `json:"-"`
 	// Started reports that the jail's program was started; see Store.Start.
 	Started bool `json:"-"`
+}
+
+// A Copy is a jail's copy of a file of the engine's.
+type Copy struct {
+	Source string `json:"source"` // on the host
+	At     string `json:"at"`     // in the jail
 }
 
 // A Review is a mounted directory that is a view (runtime/workspace).

@@ -56,6 +56,17 @@ func TestEngineNetwork(t *testing.T) {
 	eq(t, "by name, on a network connected later", d.Must("exec", client, "sh", "-c", "echo ping | nc the-server 7000"), "ping")
 	eq(t, "as root on a low port", d.Must("exec", server, "sh", "-c", "nc -l -p 80 >/dev/null 2>&1 & sleep 0.2; kill $! && echo listens"), "listens")
 
+	// Its root writes to hosts, which has what the engine wrote until the start; the resolver stays the engine's.
+	for _, id := range []string{server, client} {
+		hosts := inspect(d, id, "{{.HostsPath}}")
+		before := content(t, hosts)
+		eq(t, "hosts", sh(d, id, "grep -c \"$(hostname)\" /etc/hosts; echo '5.5.5.5 mine' >>/etc/hosts; grep -c mine /etc/hosts"), "1\n1")
+		eq(t, "the engine's own", content(t, hosts), before)
+		if r := d.Docker("exec", id, "sh", "-c", "echo x >>/etc/resolv.conf"); r.Code == 0 {
+			t.Errorf("the engine's resolver: %s", r)
+		}
+	}
+
 	for _, id := range []string{server, client} {
 		jailed(t, "run", probeIn[who](d, nil, id, "identity"))
 		for name, o := range probeIn[map[string]outcome](d, nil, id, "attempts") {
@@ -86,6 +97,9 @@ func TestEngineNetwork(t *testing.T) {
 	// One with it shares it.
 	second := d.Detached(rt, "--network", "container:"+server, engine.Busybox, "sleep", "3600")
 	eq(t, "the joined network's server", d.Must("exec", second, "sh", "-c", "echo ping | nc 127.0.0.1 7000"), "ping")
+	if r := d.Docker("exec", second, "sh", "-c", "echo x >>/etc/hosts"); r.Code == 0 {
+		t.Errorf("the hosts of another jail: %s", r)
+	}
 	// The host's and another container's are not the engine's to give.
 	plain := d.Detached("--runtime=runc", engine.Busybox, "sleep", "3600")
 	for _, network := range []string{"host", "container:" + plain} {

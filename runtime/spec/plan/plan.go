@@ -63,9 +63,11 @@ type Bind struct {
 	NonRecursive bool `json:"flat"` // without the mounts below it
 	// Copy reports that the jail gets a copy of the file, not the file: its mount
 	// table then does not show the file's place on the host.
-	Copy   bool   `json:"copy,omitempty"`
-	Owner  Owner  `json:"owner"`
-	Source string `json:"source"`
+	Copy bool `json:"copy,omitempty"`
+	// Current has the start bring the copy up to date: the engine may write the file until then.
+	Current bool   `json:"current,omitempty"`
+	Owner   Owner  `json:"owner"`
+	Source  string `json:"source"`
 	// HandOver makes the source's top the first process's user's, if it still is as
 	// an engine makes it for a new volume.
 	HandOver bool `json:"handOver,omitempty"`
