@@ -1,6 +1,7 @@
 package exhaust
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"os"
@@ -159,17 +160,24 @@ func TestTCPSockets(t *testing.T) {
 
 // TestOrphans: the kernel counts the ends of connections that are closed, and whose other end takes
 // no more, for the whole host, and resets connections of the host's at tcp_max_orphans. A jail can
-// have few of them, small or with data.
+// have few of them.
 func TestOrphans(t *testing.T) {
 	const attempt = connections + 200
+	all, err := os.ReadFile("/proc/sys/net/ipv4/tcp_max_orphans")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(all))); err != nil || n < attempt*3/2 {
+		t.Skipf("this host may have %s closed connections (tcp_max_orphans), which the test would use up", bytes.TrimSpace(all))
+	}
 	for _, c := range []struct {
 		name, runtime string
-		size, most    int
-	}{{"control", plain, 0, attempt}, {"jail", jail, 0, connections}, {"jail with data", jail, queue, connections}} {
+		most          int
+	}{{"control", plain, attempt}, {"jail", jail, connections}} {
 		t.Run(c.name, func(t *testing.T) {
 			d := docker.For(t)
 			options := []string{c.runtime, "-m", "512m", "--ulimit", "nofile=16384:16384", "--network=none"}
-			id, got := attack(t, d, options, "orphans", strconv.Itoa(attempt), strconv.Itoa(c.size))
+			id, got := attack(t, d, options, "orphans", strconv.Itoa(attempt), "1")
 			t.Logf("%+v", got)
 			if got.Got > c.most || got.Got < c.most*9/10 {
 				t.Errorf("%+v: %d of %d closed ends stay", got, got.Got, attempt)
