@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -107,6 +109,9 @@ func gcAsUser(ids []string) error {
 	if err != nil {
 		return err
 	}
+	if err := endWaiting(store); err != nil {
+		return err
+	}
 	keys, err := store.Keys()
 	if err != nil {
 		return err
@@ -127,6 +132,61 @@ func gcAsUser(ids []string) error {
 		}
 	}
 	return rootless.MustEnter()
+}
+
+// endWaiting kills first processes that a delegate left which was killed with its caller and with
+// the keeper. No record has such a process. It waits at a file of the delegate's, in a directory
+// that has the jail's id.
+func endWaiting(store state.Store) error {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, perr := strconv.Atoi(filepath.Base(dir))
+		if perr != nil || waitsFor(dir, store) == "" {
+			continue
+		}
+		fd, perr := unix.PidfdOpen(pid, 0)
+		if perr != nil {
+			continue // it has ended
+		}
+		// Now the number is this process's.
+		if id := waitsFor(dir, store); id != "" && !made(store, id) {
+			if kerr := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); kerr != nil && kerr != unix.ESRCH {
+				err = errors.Join(err, fmt.Errorf("killing process %d: %w", pid, kerr))
+			}
+			const patience = 5000 // milliseconds
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, patience)
+		}
+		unix.Close(fd)
+	}
+	return err
+}
+
+// waitsFor returns the id of the user's jail whose start a process waits for, or "".
+func waitsFor(dir string, store state.Store) string {
+	files, _ := filepath.Glob(dir + "/fd/*")
+	for _, f := range files {
+		to, err := os.Readlink(f)
+		rest, below := strings.CutPrefix(strings.TrimSuffix(to, " (deleted)"), filepath.Join(store.Root, "delegate")+"/")
+		if id, name, _ := strings.Cut(rest, "/"); err == nil && below && name == "exec.fifo" {
+			return id
+		}
+	}
+	return ""
+}
+
+// made reports whether a process that makes a jail lives.
+func made(store state.Store, id string) bool {
+	keys, err := store.KeysOf(id)
+	for _, key := range keys {
+		b, err := store.Brief(key)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil || b.CreatorAlive() {
+			return true
+		}
+	}
+	return err != nil
 }
 
 // sameLink makes a symbolic link like another one.
@@ -150,6 +210,5 @@ func announceLess() {
 	if !rootless.Inside() {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "agentjail: without root: no limit on memory and processors (control groups are not used); "+
-		"no review of workspaces; the machine's files can only be read")
+	fmt.Fprintln(os.Stderr, "agentjail: without root: "+rootless.Less)
 }

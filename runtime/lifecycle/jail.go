@@ -17,8 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/observe/account"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
@@ -282,6 +284,9 @@ func (r *Runtime) Pass(id string, args []string) error {
 		return err
 	}
 	verb := args[0]
+	if err := needsGroups(j, verb); err != nil {
+		return err
+	}
 	d, err := r.delegateFor(j)
 	if err != nil {
 		if verb == "kill" && j != nil && slices.ContainsFunc(args[1:], isKILL) {
@@ -318,6 +323,18 @@ func (r *Runtime) Pass(id string, args []string) error {
 	}
 	defer r.step("delegate " + verb)()
 	return exitError(r.run(d, j, args))
+}
+
+// needsGroups refuses a verb that works by control groups for a sandbox without root: it has none.
+func needsGroups(j *state.Brief, verb string) error {
+	remedy := map[string]string{
+		"ps": "agentjail exec ID ps ax", "events": "agentjail inspect ID",
+		"pause": "sudo agentjail sandbox", "resume": "sudo agentjail sandbox", "update": "sudo agentjail sandbox",
+	}[verb]
+	if remedy == "" || j == nil || !j.Bound || !rootless.Inside() {
+		return nil
+	}
+	return refusal.New(refusal.Verb, "a sandbox without root has no control groups").About("%s", verb).WithRemedy("%s", remedy)
 }
 
 // mayUseCopied reports whether a verb may have the jail or an engine use a file that was put into

@@ -93,6 +93,9 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 	if j == nil {
 		return errNotOurs(id)
 	}
+	if err := needsGroups(&j.Brief, "update"); err != nil {
+		return err
+	}
 	limits, rep, err := harden.Resources(in, j.Policy, harden.Facts{ID: id, Host: hostfacts.Read(), IDs: j.IDs})
 	if err != nil {
 		r.book().Refused(&j.Brief, journal.LimitsRefused, err)

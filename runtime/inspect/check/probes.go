@@ -18,6 +18,7 @@ var probes = slices.Concat([]probe{
 	{"delegate-fixes", rings.None, "delegate's fixes", never, delegateFixes},
 	{"boundary", rings.None, "protections", never, boundary},
 	{"sandbox", rings.None, "sandboxes", never, sandboxes},
+	{"sandbox-rootless", rings.None, "without root", never, sandboxRootless},
 	{"engine-fixes", rings.None, "engines' fixes", never, engineFixes},
 	{"registered", rings.None, "engines", never, registered},
 	{"builds", rings.None, "builds of images", never, imageBuilds},

@@ -1,6 +1,9 @@
 package check
 
 import (
+	"path/filepath"
+	"strings"
+
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/apparmor"
@@ -36,6 +39,20 @@ var ofUser = map[string]func(*env) answer{
 	"views":  func(*env) answer { return ok("not for rootless engines") },
 	"lsm":    userLSM,
 	"ebpf":   userPrograms,
+}
+
+// sandboxRootless reports whether ordinary users can have sandboxes, and what these lack. Where no
+// user has subordinate ids they are not meant to, and nothing is missing.
+func sandboxRootless(e *env) answer {
+	users, err := rootless.Possible(filepath.Dir(e.sysctl), e.etc)
+	switch {
+	case err == nil && users > 0:
+		return ok("users with subordinate ids (%d) can have sandboxes: %s", users, rootless.Less)
+	case users == 0:
+		return ok("no user has subordinate ids (/etc/subuid, /etc/subgid): sandboxes are root's")
+	}
+	text, remedy, _ := strings.Cut(strings.TrimSuffix(err.Error(), ")"), " (remedy: ")
+	return warn(remedy, "ordinary users cannot have sandboxes: %s", text)
 }
 
 func userPrivileges(*env) answer {

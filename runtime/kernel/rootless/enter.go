@@ -37,11 +37,9 @@ func makeUsers() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	mappers := make([]string, 2)
-	for i, name := range []string{"newuidmap", "newgidmap"} {
-		if mappers[i], err = find(name); err != nil {
-			return nil, fmt.Errorf("%w (remedy: sudo apt install uidmap, or on Fedora sudo dnf install shadow-utils)", err)
-		}
+	mappers, err := findMappers()
+	if err != nil {
+		return nil, err
 	}
 	return fork.UserNSBy(func(pid int) error {
 		if err := mapBy(mappers[0], pid, os.Getuid(), uids); err != nil {
@@ -49,6 +47,61 @@ func makeUsers() (*os.File, error) {
 		}
 		return mapBy(mappers[1], pid, os.Getgid(), gids)
 	})
+}
+
+// findMappers returns the programs that map the ids of users and of groups.
+func findMappers() (paths [2]string, err error) {
+	for i, name := range []string{"newuidmap", "newgidmap"} {
+		if paths[i], err = find(name); err != nil {
+			return paths, fmt.Errorf("%w (remedy: sudo apt install uidmap, or on Fedora sudo dnf install shadow-utils)", err)
+		}
+	}
+	return paths, nil
+}
+
+// Less is what a sandbox without root has less than one of root's.
+const Less = "no limit on memory and processors (control groups are not used); no review of workspaces; the machine's files can only be read"
+
+// Possible returns how many users this machine has who can have a sandbox without root by their
+// subordinate ids, and an error with the remedy where something else keeps them from it.
+func Possible(proc, etc string) (users int, err error) {
+	names, err := namesIn(filepath.Join(etc, "subuid"))
+	if err != nil {
+		return 0, err
+	}
+	groups, err := namesIn(filepath.Join(etc, "subgid"))
+	if err != nil {
+		return 0, err
+	}
+	for name := range names {
+		if groups[name] {
+			users++
+		}
+	}
+	if err := forbidden(proc); err != nil {
+		return users, err
+	}
+	mappers, err := findMappers()
+	if err != nil {
+		return users, err
+	}
+	for _, path := range mappers {
+		if !privileged(path) {
+			return users, fmt.Errorf("%s has no privilege to map ids (remedy: sudo apt install --reinstall uidmap, or sudo chmod u+s %s)", path, path)
+		}
+	}
+	return users, nil
+}
+
+// privileged reports whether a program has a privilege of its own: it is set-user-ID root, or has
+// capabilities (capabilities(7)).
+func privileged(path string) bool {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return false
+	}
+	n, err := unix.Getxattr(path, "security.capability", nil)
+	return st.Uid == 0 && st.Mode&unix.S_ISUID != 0 || err == nil && n > 0
 }
 
 // settings are those by which a machine keeps ordinary users from user namespaces, or from the

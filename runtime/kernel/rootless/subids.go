@@ -9,6 +9,8 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
 // A Range is a run of subordinate ids of a user (subuid(5)).
@@ -20,6 +22,9 @@ const leastIDs = 1000
 
 // most bounds the subordinate ids that are mapped. A jail has no more users.
 const mostIDs = 65536
+
+// maxSubIDs bounds what is read of a file of subordinate ids, in bytes.
+const maxSubIDs = 1 << 20
 
 // subordinate returns the calling user's subordinate users and groups, as /etc/subuid and
 // /etc/subgid list them by the user's name or id. The error for a user who has too few has the
@@ -58,7 +63,29 @@ func rangesIn(path, name, id string) ([]idRange, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return readRanges(io.LimitReader(f, 1<<20), name, id)
+	return readRanges(io.LimitReader(f, maxSubIDs), name, id)
+}
+
+// namesIn returns the users who have enough subordinate ids in a file, as it names them.
+func namesIn(path string) (map[string]bool, error) {
+	text, err := atomicfile.Read(path, maxSubIDs)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	ids := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) == 3 {
+			n, _ := strconv.ParseUint(f[2], 10, 32)
+			ids[f[0]] += n
+		}
+	}
+	names := map[string]bool{}
+	for name, n := range ids {
+		if n >= leastIDs {
+			names[name] = true
+		}
+	}
+	return names, err
 }
 
 // readRanges reads the ranges of a user, at most mostIDs ids. A line that is none is left out, as
