@@ -155,6 +155,39 @@ func TestReviewGoesOn(t *testing.T) {
 	}
 }
 
+// TestReviewMoved: where the owner renames a file that a jail has changed, the next jail of the view
+// sees both.
+func TestReviewMoved(t *testing.T) {
+	dir, policy := repository(t), small(t)
+	if code, _, errs := inView(t, policy, dir, "echo jail >>old", "--view", "moved"); code != 0 {
+		t.Fatalf("status %d, %q", code, errs)
+	}
+	t.Cleanup(func() { ctl(t, "workspace", "discard", "moved") })
+	if err := os.Rename(filepath.Join(dir, "old"), filepath.Join(dir, "older")); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := inView(t, policy, dir, "cat older; cat old", "--view", "moved"); code != 0 || out != "old\nold\njail\n" {
+		t.Errorf("status %d, %q, %q", code, out, errs)
+	}
+}
+
+// TestReviewFull: a program in a full view gets ENOSPC, also from the first write to a file of the
+// directory's and from its rename, and no file loses anything.
+func TestReviewFull(t *testing.T) {
+	dir, policy := repository(t), small(t)
+	big := filepath.Join(dir, "big")
+	if err := errors.Join(os.WriteFile(big, make([]byte, 20<<20), 0o644), os.Chown(big, 1000, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := inView(t, policy, dir, `
+		head -c 12M /dev/zero >fill
+		(echo more >>big) 2>&1 | grep -c "No space left"; mv big bigger 2>&1 | grep -c "No space left"
+		mv lib lib2; rm fill; echo more >>big; wc -c <big; cat lib2/a old`)
+	if want := "1\n1\n20971525\na\nold\n"; code != 0 || out != want {
+		t.Errorf("status %d, %q and not %q, %q", code, out, want, errs)
+	}
+}
+
 // TestReviewHides: a hidden file cannot be read or removed in a view, and is in no diff and no apply, also where a later policy hides nothing.
 func TestReviewHides(t *testing.T) {
 	dir, plain := repository(t), small(t)
