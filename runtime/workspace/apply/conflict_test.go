@@ -64,6 +64,33 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// TestSourceMoved: what a renamed directory of the view shows, the owner has renamed, too: what the
+// view has is no longer all that the jail saw.
+func TestSourceMoved(t *testing.T) {
+	p := newPlace(t, project)
+	must(t, os.Rename(p.merged+"/lib", p.merged+"/lib2"))
+	p.write(t, p.merged, map[string]string{"lib2/one": "agent\n"})
+	p.unmount(t)
+	must(t, os.Rename(p.dir+"/lib", p.dir+"/other"))
+	if res, err := p.apply(t, Options{}); !errors.Is(err, ErrConflicts) || !slices.Equal(paths(res.Conflicts), []string{"lib2"}) {
+		t.Errorf("%+v: %v", res, err)
+	}
+}
+
+// TestImplied: of what is as it was in a renamed directory, the review shows what an apply leaves
+// out.
+func TestImplied(t *testing.T) {
+	p := newPlace(t, map[string]string{"lib/one": "1\n", "lib/.vscode/settings.json": "{}\n", "lib/out": "->/etc/passwd"})
+	must(t, os.Rename(p.merged+"/lib", p.merged+"/lib2"))
+	p.unmount(t)
+	if got := changes(p.review(t)); got != "R lib/ -> lib2/, A lib2/.vscode/, A lib2/.vscode/settings.json, A lib2/out -> /etc/passwd" {
+		t.Error(got)
+	}
+	if res, err := p.apply(t, Options{}); err != nil || !slices.Equal(paths(res.Left), []string{"lib2/.vscode", "lib2/out", "lib"}) {
+		t.Errorf("%+v: %v", res, err)
+	}
+}
+
 // TestMeanwhile: what the owner changes between the comparison and the apply is a conflict, too,
 // and stays.
 func TestMeanwhile(t *testing.T) {

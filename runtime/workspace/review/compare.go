@@ -18,6 +18,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/filetime"
 	"agentjail.dev/runtime/kernel/overlayfs"
+	"agentjail.dev/runtime/kernel/printable"
 )
 
 // compare adds a change if a file of the view differs from that of the directory, which is in
@@ -34,6 +35,9 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 	switch {
 	case !there && here:
 		c.Kind, c.From = Renamed, sub.low
+		if !w.isDir(sub.low) {
+			c.Conflict = "the view shows here what was renamed or removed in the directory meanwhile: " + printable.Line(sub.low, 0)
+		}
 	case !there:
 		c.Kind, c.Implied = Added, e.moved && w.unchanged(e, sub)
 	case typeOf(c.Old.Mode) != c.Type || c.Type == Special && c.Old.Mode&unix.S_IFMT != c.New.Mode&unix.S_IFMT:
@@ -56,6 +60,8 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 		c.Conflict = w.changedSince()
 	}
 	w.mark(c)
+	// What an apply leaves out is shown.
+	c.Implied = c.Implied && !c.Has(Protected) && !c.Has(Out) && !c.Has(Never)
 	if c.Kind == Type && typeOf(c.Old.Mode) == Dir {
 		t, err := w.tree(c.Path)
 		if err != nil {
@@ -72,6 +78,15 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 	}
 	w.out.Changes = append(w.out.Changes, c)
 	return nil
+}
+
+// isDir reports whether the directory has a directory at a path.
+func (w *walker) isDir(at string) bool {
+	fd, err := overlayfs.Beneath(w.lower, at, unix.O_PATH|unix.O_DIRECTORY)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err == nil
 }
 
 func (w *walker) changedSince() string {
