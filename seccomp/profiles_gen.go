@@ -4,7 +4,7 @@ package seccomp
 
 var profiles = [...]profile{
 	{
-		name: "debug", about: "The default profile and what debuggers need on top: tracing and the memory of other processes, within the jail.", extends: "default", budget: 186,
+		name: "debug", about: "The default profile and what debuggers need on top: tracing and the memory of other processes, within the jail.", extends: "default", budget: 187,
 		allow: []group{
 			{names: []string{"ptrace"}, rule: "ptrace", why: "gdb, strace, delve, LeakSanitizer"},
 			{names: []string{"process_vm_readv", "process_vm_writev"}, why: "strace, delve and py-spy read and change a traced program's memory"},
@@ -16,7 +16,7 @@ var profiles = [...]profile{
 		},
 	},
 	{
-		name: "default", about: "Agent work: shells, git, python, node, compilers, package managers and servers on lo.", extends: "", budget: 182,
+		name: "default", about: "Agent work: shells, git, python, node, compilers, package managers and servers on lo.", extends: "", budget: 183,
 		allow: []group{
 			{names: []string{"read", "write", "close", "fstat", "lseek", "pread64", "pwrite64", "readv", "writev"}, why: "file and pipe I/O of every program"},
 			{names: []string{"pwritev"}, why: "node's fs.writev: tsc, vite"},
@@ -76,6 +76,7 @@ var profiles = [...]profile{
 			{names: []string{"timer_create"}, rule: "timer_create", why: "timeout, python"},
 			{names: []string{"setitimer", "timer_settime", "timer_delete", "timerfd_create", "timerfd_settime"}, why: "timeout, python, bun"},
 			{names: []string{"clock_gettime", "clock_getres", "nanosleep", "gettimeofday", "getcpu"}, why: "time and processor; in gVisor a refused vsyscall never returns"},
+			{names: []string{"time"}, arch: "amd64", why: "a vsyscall, too"},
 			{names: []string{"clock_nanosleep"}, rule: "clock_nanosleep", why: "sleep of glibc and musl"},
 			{names: []string{"getrandom"}, why: "random numbers: every runtime"},
 			{names: []string{"poll", "select", "epoll_wait", "epoll_create"}, arch: "amd64", why: "event loops of musl, python, nginx, redis"},
@@ -107,7 +108,7 @@ var profiles = [...]profile{
 		},
 	},
 	{
-		name: "server", about: "The default profile and what postgres, nginx and chromium need on top: System V shared memory, sendfile, filters of their own.", extends: "default", budget: 190,
+		name: "server", about: "The default profile and what postgres, nginx and chromium need on top: System V shared memory, sendfile, filters of their own.", extends: "default", budget: 191,
 		allow: []group{
 			{names: []string{"prctl"}, rule: "prctl-filters", why: "names, no_new_privs, a sandbox of its own"},
 			{names: []string{"seccomp"}, rule: "seccomp", why: "a sandbox of its own: chromium, codex, sshd"},
@@ -167,7 +168,7 @@ var profiles = [...]profile{
 		},
 	},
 	{
-		name: "tools", about: "The default profile without sockets: shells, coreutils, git, compilers, python and node that work on files and connect to nothing, not over lo either.", extends: "default", budget: 167,
+		name: "tools", about: "The default profile without sockets: shells, coreutils, git, compilers, python and node that work on files and connect to nothing, not over lo either.", extends: "default", budget: 168,
 		refuse: []group{
 			{names: []string{"socket"}, errno: "EAFNOSUPPORT", why: "no family: resolvers and loggers take that for a kernel without it"},
 			{names: []string{"bind", "listen", "accept", "accept4", "connect", "getpeername", "setsockopt", "sendto", "sendmsg", "sendmmsg"}, errno: "ENOSYS", why: "the only sockets are pairs, which node and rust use as pipes; no descriptors are sent over them"},
