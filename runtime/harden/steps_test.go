@@ -768,6 +768,19 @@ func TestSysctls(t *testing.T) {
 			}
 		}
 	}
+	// A sandbox's own kernel takes none but one, and the report has the others.
+	for name, want := range map[string]string{"net.ipv6.conf.all.disable_ipv6": "", "net.core.somaxconn": "settings of its own", "kernel.msgmax": "settings of its own", "vm.overcommit_memory": "host's"} {
+		s := with(func(s *specs.Spec) { s.Linux.Sysctl = map[string]string{name: "1"} })
+		f := testFacts(s)
+		f.Sandbox = "gvisor"
+		res, rep, err := Harden(s, policy.Default(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, stays := res.Spec.Linux.Sysctl[name]; stays != (want == "") || !strings.Contains(fmt.Sprint(rep.Changes), want) {
+			t.Errorf("%s in a sandbox stays: %v: %v", name, stays, rep.Changes)
+		}
+	}
 	// IPv6 can be switched off only.
 	for _, v := range []string{"0", "", "01", "1 "} {
 		s := with(func(s *specs.Spec) {

@@ -19,6 +19,8 @@ type sysctlRule struct {
 	ns  specs.LinuxNamespaceType
 	// only is the sole value that narrows; "" is any.
 	only string
+	// guest reports that a sandbox has it, too (gVisor, runsc/sandbox/sandbox.go).
+	guest bool
 }
 
 // ownSysctls may be set where the namespace is the jail's own (OCI
@@ -43,7 +45,7 @@ var ownSysctls = []sysctlRule{
 	{key: "net.ipv4.ip_local_port_range", ns: specs.NetworkNamespace},
 	{key: "net.ipv4.ip_local_reserved_ports", ns: specs.NetworkNamespace},
 	{key: "net.ipv4.tcp_", ns: specs.NetworkNamespace},
-	{key: "net.ipv6.conf.all.disable_ipv6", ns: specs.NetworkNamespace, only: "1"},
+	{key: "net.ipv6.conf.all.disable_ipv6", ns: specs.NetworkNamespace, only: "1", guest: true},
 	{key: "net.ipv6.conf.default.disable_ipv6", ns: specs.NetworkNamespace, only: "1"},
 	{key: "net.ipv6.conf.lo.disable_ipv6", ns: specs.NetworkNamespace, only: "1"},
 }
@@ -70,8 +72,13 @@ func sysctls(p *pass) {
 		switch {
 		case strings.Contains(dotted, "..") || strings.ContainsAny(k, "\x00\n"):
 			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "not the name of a kernel setting")
-		case i >= 0 && fresh[ownSysctls[i].ns]:
+		case i >= 0 && fresh[ownSysctls[i].ns] && (p.f.Sandbox == "" || ownSysctls[i].guest):
 			continue
+		case p.f.Sandbox != "" && i >= 0 && !strings.HasPrefix(dotted, "net."):
+			p.missing(rings.Access, "linux.sysctl["+short(k)+"]", "the kernel of a "+p.f.Sandbox+" sandbox has settings of its own")
+		case p.f.Sandbox != "" && strings.HasPrefix(dotted, "net."):
+			p.change(rings.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "",
+				"the kernel of a "+p.f.Sandbox+" sandbox has settings of its own")
 		case i >= 0:
 			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "",
 				"the "+string(ownSysctls[i].ns)+" namespace is another jail's")
@@ -120,7 +127,7 @@ func pingGroups(p *pass, key string) bool {
 func lowPorts(p *pass, own bool) {
 	const key = "net.ipv4.ip_unprivileged_port_start"
 	l := p.spec.Linux
-	if _, ok := l.Sysctl[key]; ok || !own || !p.network.LowPorts || !p.lowPorts {
+	if _, ok := l.Sysctl[key]; ok || !own || !p.network.LowPorts || !p.lowPorts || p.f.Sandbox != "" {
 		return
 	}
 	if l.Sysctl == nil {

@@ -125,7 +125,7 @@ func (p *Policy) OwnersCredentials(more credential.Set) error {
 }
 
 // OwnersBoundary chooses a sandbox by its boundary's name, also when the policy is read again. A
-// delegate of policy's with this boundary stays.
+// delegate of policy's with this boundary stays; else it is that of the policy with this name.
 func (p *Policy) OwnersBoundary(name string) error {
 	delegate := traits.Bounded(name)
 	if delegate == "" {
@@ -133,6 +133,15 @@ func (p *Policy) OwnersBoundary(name string) error {
 	}
 	if traits.Of(p.Delegate).Sandbox != name {
 		p.Delegate = delegate
+		if p.Origin != nil {
+			named, err := Load(p.Origin.Path, name)
+			if err != nil {
+				return err
+			}
+			if traits.Of(named.Delegate).Sandbox == name {
+				p.Delegate = named.Delegate
+			}
+		}
 	}
 	if p.Origin != nil {
 		o := *p.Origin
