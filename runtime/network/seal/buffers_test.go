@@ -32,6 +32,7 @@ func TestBuffers(t *testing.T) {
 		{"ipv4/tcp_rmem", "8192 262144 33554432", "4096 16384 1048576"},
 		{"ipv4/tcp_wmem", "4096 8192 65536", "4096 8192 65536"},
 		{"ipv4/udp_rmem_min", "1048576", "4096"},
+		{"ipv4/tcp_max_tw_buckets", "131072", "16384"},
 	} {
 		s.setting(t, c.path, c.value)
 		mustSeal(t, s)
