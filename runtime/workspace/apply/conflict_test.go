@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -88,6 +89,19 @@ func TestImplied(t *testing.T) {
 	}
 	if res, err := p.apply(t, Options{}); err != nil || !slices.Equal(paths(res.Left), []string{"lib2/.vscode", "lib2/out", "lib"}) {
 		t.Errorf("%+v: %v", res, err)
+	}
+}
+
+// TestNotUTF8: a program gets the path of a file whose name JSON does not have.
+func TestNotUTF8(t *testing.T) {
+	p := newPlace(t, nil)
+	p.write(t, p.merged, map[string]string{"bad\xff": "1"})
+	text, err := json.Marshal(p.review(t).Changes)
+	must(t, err)
+	var got []struct{ Bytes []byte }
+	must(t, json.Unmarshal(text, &got))
+	if len(got) != 1 || string(got[0].Bytes) != "bad\xff" {
+		t.Errorf("%s", text)
 	}
 }
 
