@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
@@ -17,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/runccli"
@@ -87,6 +89,9 @@ agentjail's.
 func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	if os.Geteuid() != 0 {
 		return lifecycle.OwnFailure(withoutRoot(rootless.Enter()))
+	}
+	if _, err := os.Getwd(); err != nil {
+		return lifecycle.OwnFailure(fmt.Errorf("this directory was removed: %w (remedy: cd to one that exists)", err))
 	}
 	signals := lifecycle.TakeSignals(true)
 	agent, err := chosenAgent(c)
@@ -238,6 +243,9 @@ func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 		if err != nil {
 			return o, fmt.Errorf("--volume %w", err)
 		}
+		if _, err := os.Lstat(v.Source); errors.Is(err, fs.ErrNotExist) {
+			return o, fmt.Errorf("--volume %s: there is no %s%s", text, v.Source, unexpanded(text))
+		}
 		o.Volumes = append(o.Volumes, v)
 	}
 	if o.Env, err = environment(c.StringSlice("env")); err != nil {
@@ -275,15 +283,29 @@ func command(o *sandbox.Options, args []string) error {
 	return err
 }
 
+// unexpanded is a remedy for a path with a tilde, which a shell expands only at the beginning of a
+// word; for another it is to make it.
+func unexpanded(path string) string {
+	if strings.HasPrefix(path, "~") {
+		return " (remedy: $HOME in place of ~)"
+	}
+	return " (remedy: make it first)"
+}
+
 // directory returns the absolute path of a directory that can be a workspace.
 func directory(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("this directory was removed: %w (remedy: cd to one that exists)", err)
 	}
+	kernels := func(top string) bool { return pathname.Within(abs, top) }
 	switch fi, err := os.Stat(abs); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("there is no directory %s%s", abs, unexpanded(path))
 	case err != nil:
 		return "", err
+	case slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, kernels):
+		return "", errors.New("a jail has its own of the kernel's directories (remedy: name the directory of one project)")
 	case !fi.IsDir():
 		return "", errors.New("it is not a directory (remedy: name the directory that it is in, or mount it by --volume)")
 	case abs == "/":
@@ -340,10 +362,12 @@ func whose(o *sandbox.Options, workspace string) error {
 		}
 	case workspace != "":
 		o.UID, o.GID = st.Uid, st.Gid
+	case err != nil && os.Getenv("SUDO_UID") != "":
+		return fmt.Errorf("SUDO_UID is %q, which is no user's id (remedy: unset SUDO_UID, or call by sudo)", os.Getenv("SUDO_UID"))
 	case err == nil:
 		gid, err := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 32)
 		if err != nil {
-			return fmt.Errorf("SUDO_UID is set, and SUDO_GID is no group's id: %w", err)
+			return fmt.Errorf("SUDO_UID is set, and SUDO_GID is %q, which is no group's id (remedy: unset both, or call by sudo)", os.Getenv("SUDO_GID"))
 		}
 		o.UID, o.GID = uint32(uid), uint32(gid)
 	}

@@ -48,7 +48,11 @@ func lookPath(name string, o sandbox.Options) (string, error) {
 		fmt.Fprintf(os.Stderr, "agentjail: %s: permission denied\n", found)
 		return "", &lifecycle.ExitError{Code: 126}
 	}
-	fmt.Fprintf(os.Stderr, "agentjail: %s: command not found\n", runccli.OneLine(name))
+	shown := runccli.OneLine(name)
+	if strings.TrimSpace(name) == "" {
+		shown = fmt.Sprintf("%q", name)
+	}
+	fmt.Fprintf(os.Stderr, "agentjail: %s: command not found\n", shown)
 	return "", &lifecycle.ExitError{Code: 127}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -79,7 +80,11 @@ func withStatuses(c *cli.Command) {
 		if len(c.Command.Subcommands) > 0 {
 			return statused(unknownVerb(c), runs)
 		}
-		if err := countArguments(c); err != nil {
+		err := noEmptyValue(c, runs)
+		if err == nil {
+			err = countArguments(c)
+		}
+		if err != nil {
 			return statused(err, runs)
 		}
 		return statused(hinted(c, action(c)), runs)
@@ -87,6 +92,31 @@ func withStatuses(c *cli.Command) {
 	for _, sub := range c.Subcommands {
 		withStatuses(sub)
 	}
+}
+
+// noEmptyValue refuses an empty value of an option, and an empty argument of what runs no program:
+// those of a shell's variable that is not set. They would count as left out.
+func noEmptyValue(c *cli.Context, runsProgram bool) error {
+	if !runsProgram && slices.Contains(c.Args().Slice(), "") {
+		return usage("%s: an argument is empty (remedy: name one, or leave it out)", c.Command.Name)
+	}
+	for _, f := range c.Command.Flags {
+		name := f.Names()[0]
+		if !c.IsSet(name) {
+			continue
+		}
+		empty := false
+		switch f.(type) {
+		case *cli.StringFlag:
+			empty = c.String(name) == ""
+		case *cli.StringSliceFlag:
+			empty = slices.Contains(c.StringSlice(name), "")
+		}
+		if empty {
+			return usage("%s has an empty value (remedy: name one, or leave the option out)", dashed(name))
+		}
+	}
+	return nil
 }
 
 // hinted adds the command's help to the error of a command line that has no hint of its own.
@@ -102,7 +132,17 @@ var hint = regexp.MustCompile("remedy: |did you mean|see `")
 
 // unknownOption names the option that is most like an unknown one. Other errors stay.
 func unknownOption(c *cli.Command, err error) error {
-	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -") // of package flag
+	// The texts are those of package flag.
+	if value, name, wrong := strings.Cut(err.Error(), " for flag -"); wrong && strings.HasSuffix(name, ": parse error") {
+		name = strings.TrimSuffix(name, ": parse error")
+		if slices.ContainsFunc(c.Flags, func(f cli.Flag) bool {
+			_, is := f.(*cli.DurationFlag)
+			return is && slices.Contains(f.Names(), name)
+		}) {
+			return fmt.Errorf("%s: %s (remedy: a time with its unit, such as 90s, 10m or 2h)", dashed(name), value)
+		}
+	}
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
 		return err
 	}

@@ -18,10 +18,13 @@ var files = map[string]string{
 	"sized":      "limits.memory = \"lots\"\n",
 	"mode":       "network.mode = \"name\"\n",
 	"old":        "[profiles.a]\n",
+	"wide":       "\xff\xfel\x00",
+	"marked":     "\xef\xbb\xbflimits.pids = 100\n",
 	"credential": "network.mode = \"names\"\nnetwork.allow = [\"example.org\"]\n[[network.credential]]\nhost = \"other.example\"\nfile = \"/nonexistent\"\n",
 }
 
-// mistakes are command lines that cannot be followed, each with its status and a part of its line: what is wrong, or what mends it.
+// mistakes are command lines that cannot be followed, each with its status and a part of its line: what is wrong, or what mends it. EMPTY is an
+// empty word.
 var mistakes = []struct {
 	args   string
 	status int
@@ -167,6 +170,31 @@ var mistakes = []struct {
 	{"watch --to file:/nonexistent/x", 125, "--to"},
 	{"install nosuch", 2, "(remedy: one of docker"},
 	{"uninstall", 2, "(remedy: one of docker"},
+	{"sandbox --workspace EMPTY -- true", 125, "--workspace has an empty value"},
+	{"sandbox --policy EMPTY -- true", 125, "--policy has an empty value"},
+	{"sandbox --config EMPTY -- true", 125, "--config has an empty value"},
+	{"sandbox --agent EMPTY", 125, "--agent has an empty value"},
+	{"sandbox --boundary EMPTY -- true", 125, "--boundary has an empty value"},
+	{"sandbox --allow EMPTY -- true", 125, "--allow has an empty value"},
+	{"sandbox -v EMPTY -- true", 125, "--volume has an empty value"},
+	{"policy show --policy EMPTY", 2, "--policy has an empty value"},
+	{"policy validate EMPTY", 2, "an argument is empty"},
+	{"gc EMPTY", 2, "an argument is empty"},
+	{"denied EMPTY", 2, "an argument is empty"},
+	{"sandbox EMPTY", 127, `"": command not found`},
+	{"sandbox --agent CLAUDE", 125, "claude"},
+	{"sandbox --workspace /sys -- true", 125, "one project"},
+	{"sandbox --workspace /proc/self -- true", 125, "one project"},
+	{"sandbox --workspace /dev/shm -- true", 125, "one project"},
+	{"sandbox --workspace ~nouser -- true", 125, "$HOME"},
+	{"sandbox --volume ~/agentjail-none:/x -- true", 125, "$HOME"},
+	{"sandbox --volume agentjail-none:/x -- true", 125, "make it first"},
+	{"sandbox --timeout 5 -- true", 125, "such as 90s"},
+	{"sandbox --timeout 1e9 -- true", 125, "such as 90s"},
+	{"sandbox --timeout EMPTY -- true", 125, "such as 90s"},
+	{"sandbox --config FILES/wide -- true", 125, "save it as UTF-8"},
+	{"sandbox --config FILES/marked -- true", 125, "save it as UTF-8"},
+	{"policy validate FILES/wide", 1, "save it as UTF-8"},
 }
 
 // TestMistakes: what a caller wrote and cannot be followed ends the call before anything runs, with one line and the right status.
@@ -181,13 +209,28 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 	for _, m := range mistakes {
-		r := engine.Run(t, bin, strings.Fields(strings.ReplaceAll(m.args, "FILES", dir))...)
+		args := strings.Fields(strings.ReplaceAll(m.args, "FILES", dir))
+		for i, a := range args {
+			args[i] = strings.ReplaceAll(a, "EMPTY", "")
+		}
+		r := engine.Run(t, bin, args...)
 		out := r.Stdout + r.Stderr
 		if r.Code != m.status || !strings.Contains(out, m.text) {
 			t.Errorf("%s: status %d, want %d with %q: %.300s", m.args, r.Code, m.status, m.text, out)
 		}
 		if m.status > 1 && (strings.Count(out, "\n") > 1 || r.Stdout != "") {
 			t.Errorf("%s: more than a line: %s", m.args, out)
+		}
+	}
+	gone := filepath.Join(dir, "gone")
+	for what, c := range map[string]struct{ script, text string }{
+		"a directory that was removed": {"mkdir " + gone + "; cd " + gone + "; rmdir " + gone + "; exec " + bin + " sandbox -- true", "cd to one that exists"},
+		"no user's id":                 {"SUDO_UID=abc exec " + bin + " sandbox -- true", "unset SUDO_UID"},
+		"an id of too many digits":     {"SUDO_UID=99999999999 SUDO_GID=1 exec " + bin + " sandbox -- true", "unset SUDO_UID"},
+		"no group's id":                {"SUDO_UID=1000 SUDO_GID= exec " + bin + " sandbox -- true", "unset both"},
+	} {
+		if r := engine.Run(t, "sh", "-c", c.script); r.Code != 125 || !strings.Contains(r.Stderr, c.text) || strings.Count(r.Stderr, "\n") > 1 {
+			t.Errorf("%s: %s", what, r)
 		}
 	}
 	// Another policy's mistakes are not this one's.

@@ -37,6 +37,18 @@ type file struct {
 func readFile(data []byte, path string) *file {
 	f := &file{path: path}
 	var tree map[string]any
+	rest := bytes.ToValidUTF8(data, nil)
+	if marked := bytes.HasPrefix(data, []byte("\xef\xbb\xbf")); marked || len(rest) < len(data) {
+		at := 0
+		for !marked && at < len(rest) && rest[at] == data[at] {
+			at++
+		}
+		f.problems = append(f.problems, Problem{
+			File: path, Line: 1 + bytes.Count(data[:at], []byte("\n")),
+			Text: "the text is not UTF-8, or begins with a byte order mark (remedy: save it as UTF-8 without one)",
+		})
+		return f
+	}
 	if err := toml.Unmarshal(data, &tree); err != nil {
 		f.problems = append(f.problems, syntax(err, path))
 		return f

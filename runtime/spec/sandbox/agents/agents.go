@@ -80,7 +80,7 @@ func Names() []string {
 // Load returns a preset: that of the administrator's directory dir, or that of this package.
 func Load(dir, name string) (*Agent, error) {
 	if !netrules.PresetName(name) {
-		return nil, fmt.Errorf("%q is no preset's name", name)
+		return nil, fmt.Errorf("%q is no preset's name (remedy: one of %s, or a file NAME.toml in %s)", name, strings.Join(Names(), ", "), dir)
 	}
 	path := filepath.Join(dir, name+".toml")
 	text, err := readOwn(path)
