@@ -69,10 +69,11 @@ func (a *attempt) fitSandbox() error {
 		return err
 	}
 	if empty {
-		st.Add(spec, specs.Mount{
-			Destination: "/tmp", Type: "tmpfs", Source: "tmpfs",
-			Options: []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(int64(a.res.Plan.Tmpfs.Size), 10)},
-		})
+		options := []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(int64(a.res.Plan.Tmpfs.Size), 10)}
+		if spec.Root.Readonly {
+			options = append(options, "ro") // as the directory would be
+		}
+		st.Add(spec, specs.Mount{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: options})
 	}
 	uid, _ := a.j.IDs.HostUID(0)
 	gid, _ := a.j.IDs.HostGID(0)

@@ -161,7 +161,9 @@ func TestExecLeavesNothing(t *testing.T) {
 			t.Fatal(r)
 		}
 	}
-	unchanged(t, before)
+	if promise.Sandbox() == "" { // which keeps processes of its own for the next program
+		unchanged(t, before)
+	}
 	c.must(t, "kill", id, "KILL")
 	reap(t, pid)
 	c.must(t, "delete", id)
