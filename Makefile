@@ -90,12 +90,11 @@ test: modules preflight deps testlane ## everything that must pass, here and in 
 test-beside:
 	hack/beside.sh $(OUT)/vm '$(OUT)/ahead >$(OUT)/ahead.log 2>&1; $(MAKE) test-vm BESIDE=$(OUT)/vm.running' $(MAKE) test-here
 
-# The most telling first: past the budget the last are left out.
+# The most telling first: past the budget the last are left out. What `make prove` prints is held by TestProve in test-unit.
 test-here:
 	$(call lane,lint)
 	$(call lane,test-quick VETTED=yes)
 	$(call lane,test-unit)
-	$(call lane,prove)
 	$(call lane,test-e2e)
 	$(call lane,test-neighbors)
 	$(call lane,test-kubernetes)
@@ -203,14 +202,15 @@ bench-smoke: ## fail if agentjail takes about twice the time that it usually add
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
 	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh hack/alone.sh --disk $(OUT)/bench -smoke
 
-# A target that fails runs once more: at its end it can fail by the time alone, and an input that fails is kept in testdata.
+# As many targets at a time as there are processors, each with one. A target that fails runs once more: at its end it can fail by the time
+# alone, and an input that fails is kept in testdata.
 fuzz: ## run every fuzz target for FUZZTIME (default 30s)
-	@git grep -o '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | { status=0; while IFS=: read -r file f; do \
-		echo "$${file%/*} $${f#func }"; again=; \
-		until CGO_ENABLED=0 $(GO) test -run '^$$' -fuzz "^$${f#func }$$" -fuzztime $(FUZZTIME) "./$${file%/*}"; do \
-			[ -z "$$again" ] || { status=1; break; }; again=yes; \
-		done; \
-	done; exit $$status; }
+	@git grep -o '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | sed 's|/[^/]*:func | |' | CGO_ENABLED=0 xargs -P "$$(nproc)" -L 1 sh -c ' \
+		for try in 1 2; do \
+			out=$$($(GO) test -run "^$$" -fuzz "^$$1$$" -fuzztime $(FUZZTIME) -parallel 1 "./$$0" 2>&1); status=$$?; \
+			printf "%s %s\n%s\n" "$$0" "$$1" "$$out"; \
+			[ "$$status" != 0 ] || exit 0; \
+		done; exit 1'
 
 lint: vet ## gofmt, gofumpt, go vet, go fix, errorlint, usetesting, staticcheck, misspell
 	@bad=$$(CGO_ENABLED=0 $(GO) run $(GOFUMPT) -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofumpt'ed (remedy: go run $(GOFUMPT) -w FILE):"; echo "$$bad"; exit 1; }
