@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,6 +93,15 @@ func TestImports(t *testing.T) {
 	for _, f := range goFiles(t, everywhere, false, 200, "hack/tools") {
 		for _, problem := range wrong(t, f.path, path.Dir(f.rel)) {
 			t.Errorf("%s: %s", f.rel, problem)
+		}
+	}
+}
+
+// TestModesAreRuled: each network mode has a row in rules.
+func TestModesAreRuled(t *testing.T) {
+	for _, mode := range imports(t, filepath.Join(top, "runtime/network/modes/modes.go")) {
+		if below(mode, "runtime/network") && !slices.ContainsFunc(rules, func(r rule) bool { return r.imported == mode }) {
+			t.Errorf("%s has no row in rules: any package may import it", mode)
 		}
 	}
 }
