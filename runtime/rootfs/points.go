@@ -62,42 +62,17 @@ func (s *stager) checkPoints() error {
 // follow resolves a path of the jail's file tree. link is the first symbolic link on the way. A
 // mounted directory is untrusted: a link in it is an error.
 func follow(over []covered, path string) (at, link string, err error) {
-	todo := strings.Split(strings.Trim(path, "/"), "/")
-	at = "/"
-	for hops := 0; len(todo) > 0; {
-		name := todo[0]
-		todo = todo[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			at = filepath.Dir(at)
-			continue
-		}
-		next := filepath.Join(at, name)
+	at, err = openat.Follow(path, func(next string) (string, error) {
 		target, mounted, err := readlink(over, next)
-		if err != nil {
-			return "", "", err
+		if err == nil && mounted && target != "" {
+			err = refusal.New(refusal.MountPlace, "the symbolic link %s, in a mounted directory, is in the way", next)
 		}
-		if target == "" {
-			at = next
-			continue
-		}
-		if mounted {
-			return "", "", refusal.New(refusal.MountPlace, "the symbolic link %s, in a mounted directory, is in the way", next)
-		}
-		if link == "" {
+		if target != "" && link == "" {
 			link = next
 		}
-		if hops++; hops > 40 { // path_resolution(7)
-			return "", "", &os.PathError{Op: "resolve", Path: path, Err: unix.ELOOP}
-		}
-		if filepath.IsAbs(target) {
-			at = "/"
-		}
-		todo = append(strings.Split(target, "/"), todo...)
-	}
-	return at, link, nil
+		return target, err
+	})
+	return at, link, err
 }
 
 // readlink returns the target of the link at path, "" if path is no link or does not exist;

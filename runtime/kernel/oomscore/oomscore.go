@@ -26,9 +26,6 @@ const procDir = "/proc"
 
 func file(process string) string { return filepath.Join(procDir, process, "oom_score_adj") }
 
-// Of reads the score of a process.
-func Of(pid int) (int, error) { return read(strconv.Itoa(pid)) }
-
 func read(process string) (int, error) {
 	text, err := os.ReadFile(file(process))
 	if err != nil {

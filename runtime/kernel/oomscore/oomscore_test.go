@@ -3,6 +3,7 @@ package oomscore
 import (
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -10,7 +11,7 @@ import (
 // own is this process's score.
 func own(t *testing.T) int {
 	t.Helper()
-	n, err := Of(os.Getpid())
+	n, err := read(strconv.Itoa(os.Getpid()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func TestInherit(t *testing.T) {
 	if err := Inherit(Jail, c.Start); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Of(c.Process.Pid); err != nil || got != Jail {
+	if got, err := read(strconv.Itoa(c.Process.Pid)); err != nil || got != Jail {
 		t.Errorf("the child has %d, %v", got, err)
 	}
 	if got := own(t); got != before {
@@ -68,7 +69,7 @@ func TestRaise(t *testing.T) {
 		if err := Raise(c.Process.Pid, s.ask); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Of(c.Process.Pid); err != nil || got != s.want {
+		if got, err := read(strconv.Itoa(c.Process.Pid)); err != nil || got != s.want {
 			t.Errorf("requested %d: %d, %v", s.ask, got, err)
 		}
 	}

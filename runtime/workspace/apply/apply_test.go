@@ -202,11 +202,11 @@ func (p *place) review(t tester) *review.Review {
 	return r
 }
 
-// apply applies with options, which have paths.
-func (p *place) apply(t testing.TB, o Options) (*Result, error) {
+// apply applies the changes of these paths with options, without paths all.
+func (p *place) apply(t testing.TB, o Options, paths ...string) (*Result, error) {
 	t.Helper()
 	r := p.review(t)
-	chosen, err := r.Select(o.Paths)
+	chosen, err := r.Select(paths)
 	must(t, err)
 	return p.view.Run(t.Context(), r, chosen, o)
 }

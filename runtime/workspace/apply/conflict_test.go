@@ -44,7 +44,7 @@ func TestConflicts(t *testing.T) {
 	if got := list(t, p.dir); got != before {
 		t.Errorf("the directory is\n%s\nnot\n%s", got, before)
 	}
-	if res, err := p.apply(t, Options{Paths: []string{"src/deep"}}); err != nil || !slices.Equal(res.Applied, []string{"src/deep/y"}) {
+	if res, err := p.apply(t, Options{}, "src/deep"); err != nil || !slices.Equal(res.Applied, []string{"src/deep/y"}) {
 		t.Errorf("%+v: %v", res, err)
 	}
 	res, err = p.apply(t, Options{Each: true})

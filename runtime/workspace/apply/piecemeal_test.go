@@ -69,17 +69,17 @@ func TestPiecemeal(t *testing.T) {
 				if len(all) == 0 {
 					break
 				}
-				o := Options{Links: true, Paths: []string{all[r.IntN(len(all))].Path}}
-				res, err := p.apply(t, o)
+				path := all[r.IntN(len(all))].Path
+				res, err := p.apply(t, Options{Links: true}, path)
 				refused := func(p Problem) bool { return strings.Contains(p.Why, "of which not all is applied") }
 				if err != nil && !slices.ContainsFunc(res.Conflicts, refused) {
-					t.Fatalf("%q: %v: %+v\nthe directory was\n%s\nand the view\n%s", o.Paths, err, res, began, view)
+					t.Fatalf("%q: %v: %+v\nthe directory was\n%s\nand the view\n%s", path, err, res, began, view)
 				}
 				p.mount(t)
 				got := list(t, p.merged)
 				p.unmount(t)
 				if got != view {
-					t.Fatalf("after the apply of %q the view is\n%s\nand was\n%s\nover\n%s", o.Paths, got, view, began)
+					t.Fatalf("after the apply of %q the view is\n%s\nand was\n%s\nover\n%s", path, got, view, began)
 				}
 			}
 			if res, err := p.apply(t, Options{Links: true}); err != nil || len(res.Left)+len(res.Conflicts) > 0 {
@@ -177,7 +177,7 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%q: %v", at, err)
 		}
 	}
-	res, err := p.apply(t, Options{Paths: []string{"lib2/one"}})
+	res, err := p.apply(t, Options{}, "lib2/one")
 	if err != nil || !slices.Equal(res.Applied, []string{"lib2"}) {
 		t.Fatalf("%+v: %v", res, err)
 	}

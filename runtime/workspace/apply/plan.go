@@ -67,7 +67,6 @@ type Plan struct {
 
 // Options choose what is applied.
 type Options struct {
-	Paths     []string
 	Protected bool // also protected paths
 	Links     bool // also links that can lead out of the directory
 	Each      bool // go on without what is in conflict
