@@ -20,7 +20,7 @@ import (
 const top = "../.."
 
 // defaultWords is the most words of a page that pageWords does not list.
-const defaultWords = 1150
+const defaultWords = 1200
 
 var pageWords = map[string]int{
 	"CHANGELOG.md":            4200,
