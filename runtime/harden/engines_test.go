@@ -56,6 +56,7 @@ func TestNamedGrants(t *testing.T) {
 		},
 		"docker-loose": {
 			"linux.namespaces[cgroup]", "process.capabilities", "process.oomScoreAdj", "linux.seccomp", "linux.maskedPaths", "linux.resources.devices",
+			"linux.sysctl[net.ipv4.ip_forward]",
 		},
 		"ctr-default": {"linux.namespaces[cgroup]", "linux.seccomp"},
 		"ctr-mounts":  {"linux.namespaces[cgroup]", "linux.seccomp"},

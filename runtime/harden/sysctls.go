@@ -84,9 +84,11 @@ func sysctls(p *pass) {
 				"the "+string(ownSysctls[i].ns)+" namespace is another jail's")
 		case dotted == "net.ipv4.ping_group_range" && ownNet && pingGroups(p, k):
 			continue
-		case strings.HasPrefix(dotted, "net."):
-			// Engines set some for every container.
+		case dotted == "net.ipv4.ping_group_range":
+			// Engines set it for every container.
 			p.change(rings.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", p.network.NoMore)
+		case strings.HasPrefix(dotted, "net."):
+			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", p.network.NoMore)
 		default:
 			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "it is the host's, not a namespace's of the jail")
 		}

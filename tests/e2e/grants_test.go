@@ -33,7 +33,7 @@ var grants = []struct {
 	{"--device-cgroup-rule", []string{"--device-cgroup-rule", "a *:* rwm"}, ""},
 	{"--ulimit", []string{"--ulimit", "nofile=1000000:1000000"}, ""},
 	{"--oom-kill-disable", []string{"--oom-kill-disable", "-m", "64m"}, ""},
-	{"--sysctl", []string{"--sysctl", "net.ipv4.ip_forward=1"}, ""},
+	{"--sysctl", []string{"--sysctl", "net.ipv4.ip_forward=1"}, "net.ipv4.ip_forward"},
 }
 
 // TestGrants: options that would loosen a container start a plain jail, and the loss is told.
