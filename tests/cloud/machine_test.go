@@ -81,7 +81,7 @@ func hardened(t *testing.T) {
 	}
 }
 
-// compatibility: what docs/compatibility.md states holds of a container that nobody asked to be a jail, with the programs of the package.
+// compatibility: what docs/compatibility.md states holds of a container that was not requested as a jail, with the programs of the package.
 func compatibility(t *testing.T) {
 	if path := must(t, "sh", "-c", "command -v agentjail"); path != "/usr/bin/agentjail" {
 		t.Errorf("agentjail is %s", path)

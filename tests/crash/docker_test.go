@@ -24,7 +24,7 @@ import (
 // setKey is the name by which an engine's hook is called, and this program in its place.
 const setKey = "libnetwork-setkey"
 
-// beHook does what Docker's does: it puts an interface into the network namespace of the process of which it is told.
+// beHook does what Docker's does: it puts an interface into the network namespace of the process that its input names.
 func beHook() int {
 	var s specs.State
 	err := json.NewDecoder(os.Stdin).Decode(&s)
@@ -42,7 +42,7 @@ func beHook() int {
 }
 
 // TestKilledAtTheEngine kills start once the engine has put its network where the helper is: nothing of it is open or left, and another
-// start asks the engine again, for another helper.
+// start calls the engine again, for another helper.
 func TestKilledAtTheEngine(t *testing.T) {
 	opts := named(t)
 	text, err := os.ReadFile(filepath.Join(bundle, "config.json"))

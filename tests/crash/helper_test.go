@@ -152,7 +152,7 @@ func TestKilledWithHelper(t *testing.T) {
 	}
 }
 
-// toldByKilled kills a start that has told the helper its work, or is about to. A second one takes it for none that serves.
+// toldByKilled kills a start that has sent the helper its work, or is about to. A second one treats that helper as one that does not serve.
 func toldByKilled(t *testing.T, opts []string, point string) {
 	id := fmt.Sprintf("crash%d-%s", os.Getpid(), strings.ReplaceAll(point, ".", "-"))
 	defer cleanUp(t, id)
@@ -258,7 +258,7 @@ func TestDeleteKilledWithHelper(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if i%2 == 0 {
-			// An engine that is gone as well: nobody but gc cleans up what has ended.
+			// An engine that is gone as well: gc alone cleans up what has ended.
 			if code, text := agentjail(t, nil, "gc"); code != 0 {
 				t.Errorf("gc: status %d\n%s", code, text)
 			}
@@ -405,7 +405,7 @@ func TestRestartKilled(t *testing.T) {
 		env.AnyMoment(40 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		// The killed one's helper may serve, or be about to end because nobody gives it work.
+		// The killed one's helper may serve, or be about to end for want of work.
 		var said string
 		if !env.Poll(env.Patience, func() bool {
 			if code, text := agentjail(t, nil, append(opts, "network", "restart", id)...); code != 0 && !strings.Contains(text, "has not ended") {

@@ -26,7 +26,7 @@ func TestCopy(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		// Busybox' tar reads to the end of its input, which these channels cannot tell.
+		// Busybox' tar reads to the end of its input, which these channels do not transmit.
 		if out, errs, code := c.stream(in.Bytes(), "sh", "-c", fmt.Sprintf("head -c %d | tar -xmf - -C /tmp", in.Len())); code != "" {
 			t.Fatalf("copy in: %s, %s, %s", code, out, errs)
 		}

@@ -17,7 +17,7 @@ import (
 // dial connects to a pod from the node's side of the bridge, as the kubelet's probes do, and returns what the other side states.
 func (n *node) dial(address string) (string, error) { return n.tell(address, "") }
 
-// tell is dial for a server that is told something first.
+// tell is dial for a server that is sent something first.
 func (n *node) tell(address, say string) (string, error) {
 	var text []byte
 	err := n.InNetns(func() error {

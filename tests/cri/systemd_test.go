@@ -24,7 +24,7 @@ func (n *node) slice(t *testing.T, uid string) string {
 	systemctl(t, "start", name)
 	t.Cleanup(func() {
 		var left []string
-		// systemd removes a scope when the kernel has told it that its last process is gone.
+		// systemd removes a scope when the kernel has reported that its last process is gone.
 		env.Eventually(t, "an empty "+name, func() bool {
 			left, _ = filepath.Glob(filepath.Join("/sys/fs/cgroup", path, "*", "cgroup.procs"))
 			return len(left) == 0
@@ -34,7 +34,7 @@ func (n *node) slice(t *testing.T, uid string) string {
 	return path
 }
 
-// inScopes asks where the container's processes are: in a scope of the pod's slice, and beside it CRI-O's monitor in one of its own.
+// inScopes looks where the container's processes are: in a scope of the pod's slice, and beside it CRI-O's monitor in one of its own.
 func (c *container) inScopes() {
 	c.t.Helper()
 	if !c.node.bySystemd {

@@ -18,7 +18,7 @@ func TestHostUsersFalse(t *testing.T) {
 		if major, _, _ := strings.Cut(n.Containerd.Version(), "."); major == "1" {
 			t.Skipf("containerd %s has no user namespaces for pods", n.Containerd.Version())
 		}
-		// The kubelet asks first whether the handler can.
+		// The kubelet first checks that the handler can.
 		st, err := n.Status(callContext(t), &runtimeapi.StatusRequest{})
 		if err != nil {
 			t.Fatal(err)

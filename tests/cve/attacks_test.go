@@ -82,7 +82,7 @@ func image(t *testing.T, programs, links map[string]string, changes ...string) s
 // above is a path from a working directory outside the container to a file of the host.
 func above(path string) string { return strings.Repeat("../", 20) + path[1:] }
 
-// printed is all that a command told, for the report.
+// printed is all output of a command, for the report.
 func result(r engine.Result) string {
 	return fmt.Sprintf("exit code %d: %s %s", r.Code, r.Stdout, r.Stderr)
 }
@@ -109,7 +109,7 @@ func overwriteRuntime(t *testing.T, s system) (bool, string) {
 	})
 	for range 15 {
 		d.Docker("exec", id, "/evil")
-		// The exploit tells about each binary that it opened when it is done with it.
+		// The exploit prints each binary that it opened when it is done with it.
 		if now, err := os.ReadFile(oldRunc); err == nil && !bytes.Equal(now, good) {
 			return true, fmt.Sprintf("the runtime is now %q", short(string(now[:min(len(now), 60)])))
 		}
@@ -188,7 +188,7 @@ func anyWorkdir(t *testing.T, s system) (bool, string) {
 	return false, seen
 }
 
-// execWorkdir: docker exec -w, which whoever may run commands in a container can choose.
+// execWorkdir: docker exec -w, chosen by any user who may run commands in a container.
 func execWorkdir(t *testing.T, s system) (bool, string) {
 	return execIn(t, s, func(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) })
 }

@@ -122,7 +122,7 @@ func TestOwnErrno(t *testing.T) {
 	}
 }
 
-// TestKeptOptions: times of access and the sysctls that engines set are as the bundle has them, and a dropped hook is told.
+// TestKeptOptions: times of access and the sysctls that engines set are as the bundle has them, and a dropped hook is reported.
 func TestKeptOptions(t *testing.T) {
 	const id = "e2e-kept"
 	b, c := bare(t, id)

@@ -43,7 +43,7 @@ step 'perl -e "chown(7, 7, \"p\") or print \$! + 0, \"\n\""'
 step 'mkdir d && setfacl -m u:5:r d; test -d d'
 `
 
-// TestChownInMountedDirectory: commands that set owners end in a mounted directory as they do under runc where nobody may
+// TestChownInMountedDirectory: commands that set owners end in a mounted directory as they do under runc where no user may
 // give files away, and what they make is the directory owner's on the host.
 func TestChownInMountedDirectory(t *testing.T) {
 	needAgentjail(t)

@@ -75,7 +75,7 @@ func TestCopiedIn(t *testing.T) {
 	}
 }
 
-// TestCopiedInSetID: a program that is copied into a jail has no set-id bits there, whoever owned it.
+// TestCopiedInSetID: a program that is copied into a jail has no set-id bits there, whatever its owner.
 func TestCopiedInSetID(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)

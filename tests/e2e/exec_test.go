@@ -37,7 +37,7 @@ func TestExec(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := docker.For(t).Docker(append(append(append([]string{"exec"}, c.options...), id), c.command...)...)
 			if c.code == 127 && r.Code == 126 {
-				r.Code = 127 // dockerd 20.10 does not tell a missing program from one that cannot be run
+				r.Code = 127 // dockerd 20.10 does not distinguish a missing program from one that cannot be run
 			}
 			// For a program that cannot be run, docker's message goes to standard output with some versions.
 			if r.Code != c.code || r.Code < 126 && strings.TrimSpace(r.Stdout) != c.want {

@@ -36,7 +36,7 @@ var grants = []struct {
 	{"--sysctl", []string{"--sysctl", "net.ipv4.ip_forward=1"}, "net.ipv4.ip_forward"},
 }
 
-// TestGrants: options that would loosen a container start a plain jail, and the loss is told.
+// TestGrants: options that would loosen a container start a plain jail, and the loss is reported.
 func TestGrants(t *testing.T) {
 	for _, g := range grants {
 		t.Run(g.name, func(t *testing.T) {

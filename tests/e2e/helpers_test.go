@@ -74,7 +74,7 @@ func sh(d *engine.T, id, script string) string {
 }
 
 // shEnds runs a shell command that ends the container it runs in. Its exit code states nothing: the container's end may kill
-// the command first, and the engine forget it before the client asks. What the test waits for next shows that it arrived.
+// the command first, and the engine forget it before the client's request. What the test waits for next shows that it arrived.
 func shEnds(d *engine.T, id, script string) {
 	d.Helper()
 	d.Docker("exec", id, "sh", "-c", script)
@@ -114,7 +114,7 @@ func decode[A any](d *engine.T, text string) A {
 // outcome is the probe's word on one attempt.
 type outcome = engine.Outcome
 
-// inspect asks docker inspect for one value.
+// inspect returns one value of docker inspect.
 func inspect(d *engine.T, id, format string) string {
 	d.Helper()
 	return d.Must("inspect", "--format", format, id)
@@ -153,7 +153,7 @@ func chown(t testing.TB, path string, uid int) {
 	}
 }
 
-// owner tells whose a file is on the host, "uid:gid", and its mode.
+// owner returns the owner of a file on the host, "uid:gid", and its mode.
 func owner(t testing.TB, path string) (string, os.FileMode) {
 	t.Helper()
 	st, err := os.Lstat(path)

@@ -316,7 +316,7 @@ func TestSetID(t *testing.T) {
 	}
 }
 
-// TestSetIDInImage: a set-id program of the image gives nobody another identity.
+// TestSetIDInImage: a set-id program of the image changes no process's identity.
 func TestSetIDInImage(t *testing.T) {
 	d := d(t)
 	var w who = decode[who](d, mustRun(d, "-u", "1000", engine.Busybox, "setuid-probe", "identity"))

@@ -20,7 +20,7 @@ type entryPoint struct {
 	command []string // the entry point and its arguments
 	data    string   // where the image's volume is, if it has one
 	user    string   // the image's own
-	ask     string   // asks the running server, by docker exec, until it serves
+	ask     string   // calls the running server, by docker exec, until it serves
 	answer  string
 	profile string // the jail that it needs, if not the default
 	// says is what stands in the log when a jail is started as the image states; "" means that it serves.

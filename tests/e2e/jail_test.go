@@ -17,7 +17,7 @@ type who = engine.Who
 // jailed tests everything that makes a process jailed whatever it was started with.
 func jailed(t testing.TB, what string, w who) { t.Helper(); promise.Jailed(t, what, w) }
 
-// TestJail: whoever a process is, it is jailed (tests/contract has the rest of what every jail is).
+// TestJail: a process of any user is jailed (tests/contract has the rest of what every jail is).
 func TestJail(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
@@ -62,7 +62,7 @@ func TestUptime(t *testing.T) {
 	}
 }
 
-// TestLimitsByDefault: a jail that nobody limited is limited, and one that requests more gets no more.
+// TestLimitsByDefault: a jail without limits of the engine's is limited, and one that requests more gets no more.
 func TestLimitsByDefault(t *testing.T) {
 	const mostMemory, mostPids = 4 << 30, 1024
 	for _, c := range []struct {

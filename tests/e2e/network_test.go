@@ -67,7 +67,7 @@ func listenOnHost(d *engine.T, address string) (port int, count func() int) {
 	return l.Addr().(*net.TCPAddr).Port, func() int { return len(seen) }
 }
 
-// TestNetworks: whatever network docker is told to give, the jail has lo only, and the host's services stay out of reach.
+// TestNetworks: whatever network docker is to connect, the jail has lo only, and the host's services stay out of reach.
 func TestNetworks(t *testing.T) {
 	const user = "e2e-user-defined"
 	shared := docker.For(t)
@@ -135,7 +135,7 @@ func TestEmbeddedDNS(t *testing.T) {
 	}
 }
 
-// TestPublishedPort: -p starts, and the port answers nobody.
+// TestPublishedPort: -p starts, and the port does not answer.
 func TestPublishedPort(t *testing.T) {
 	d := docker.For(t)
 	id := start(d, "-p", "127.0.0.1:0:7000", engine.Busybox, "probe", "echo-server", "0.0.0.0:7000")

@@ -17,7 +17,7 @@ func init() {
 	engine.Policies["agentjail-roots-allow"] = "[binds]\nroot = \"allow\"\n"
 }
 
-// TestRootsDirectory: a directory of the host's root is not given writable, and tells nothing that only root may read;
+// TestRootsDirectory: a directory of the host's root is not given writable, and shows nothing that only root may read;
 // policy has a short way for hosts where root works in directories of its own.
 func TestRootsDirectory(t *testing.T) {
 	needAgentjail(t)

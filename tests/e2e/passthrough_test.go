@@ -21,7 +21,7 @@ func TestPassthrough(t *testing.T) {
 		t.Errorf("not Docker's default container:\n%s", status)
 	}
 	eq(t, "map of ids", strings.Join(strings.Fields(sh(d, id, "cat /proc/self/uid_map")), " "), "0 0 4294967295")
-	// No jail joins it, whichever of the two was asked to.
+	// No jail joins it, whichever of the two was requested to.
 	for _, option := range []string{"--network", "--ipc", "--pid"} {
 		r := d.Docker("run", "--rm", jail, option, "container:"+id, engine.Busybox, "sh", "-c", `for n in /proc/self/ns/*; do readlink $n; done`)
 		theirs := sh(d, id, `for n in /proc/self/ns/*; do readlink $n; done`)

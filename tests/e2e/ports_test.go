@@ -127,7 +127,7 @@ func TestDockerPublish(t *testing.T) {
 	}
 }
 
-// TestDockerPublishHelperKilled: a port of a jail whose helper was killed answers nobody, and another helper has the port again, in the
+// TestDockerPublishHelperKilled: a port of a jail whose helper was killed does not answer, and another helper has the port again, in the
 // same network of Docker's.
 func TestDockerPublishHelperKilled(t *testing.T) {
 	needAgentjail(t)

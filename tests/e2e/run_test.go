@@ -140,10 +140,10 @@ func TestRunTerminal(t *testing.T) {
 	term.Expect("/ # ")
 	term.Type("tty\n")
 	term.Expect("/dev/")
-	// The client gives the terminal its size after the start (docker/cli, container/tty.go): ask until it is there.
+	// The client gives the terminal its size after the start (docker/cli, container/tty.go): look until it is there.
 	term.Type("until probe winsize | grep -q '80.*24'; do :; done; echo sized-$((1+1))\n")
 	term.Expect("sized-2")
-	// The new size travels through docker: ask until it is there.
+	// The new size travels through docker: look until it is there.
 	term.Type("until probe winsize | grep -q '101.*41'; do :; done; echo resized-$((1+1))\n")
 	term.ExpectAtSize(41, 101, "resized-2")
 	// The program that is interrupted states itself that it runs: an interrupt that finds its process between fork and setpgid(2) is lost,

@@ -34,7 +34,7 @@ func delegateInUse(t *testing.T) (path, version string) {
 	return "", ""
 }
 
-// TestStatus: called as runc is, agentjail ends with runc's exit status. Where the delegate is runc it is asked as well, so
+// TestStatus: called as runc is, agentjail ends with runc's exit status. Where the delegate is runc it is called as well, so
 // that these are runc's indeed.
 func TestStatus(t *testing.T) {
 	needAgentjail(t)

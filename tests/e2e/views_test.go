@@ -45,7 +45,7 @@ func TestSizes(t *testing.T) {
 	if a, b := sh(d, id, "cat /proc/sys/kernel/random/boot_id"), sh(d, other, "cat /proc/sys/kernel/random/boot_id"); a == b {
 		t.Errorf("two jails have the boot id %s", a)
 	}
-	// The limits change, and so does what is told.
+	// The limits change, and so does what is shown.
 	if !needsUpdate(d, id) {
 		return
 	}

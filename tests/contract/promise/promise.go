@@ -39,7 +39,7 @@ type Jail struct {
 	PID int // of its first process, on the host
 	// Exec runs a command in it, and Privileged with as much as the engine can request; nil where it cannot.
 	Exec, Privileged func(command ...string) engine.Result
-	// Kill ends its first process with SIGKILL and returns the exit code that the engine tells; -1 where it tells none.
+	// Kill ends its first process with SIGKILL and returns the exit code that the engine reports; -1 where it reports none.
 	Kill func() int
 	// Remove deletes it, running or not.
 	Remove func()

@@ -12,7 +12,7 @@ import (
 )
 
 // Jails behind a sandbox (runtime/spec/traits) keep a promise in one of three places: on the sandbox's processes, which the host sees; in
-// the guest kernel, which is asked from inside; or nowhere.
+// the guest kernel, which is checked from inside; or nowhere.
 
 // void are promises that a sandbox does not give, with what stands in their place.
 var void = map[string]string{
