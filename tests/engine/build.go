@@ -155,10 +155,12 @@ const ShimRuntime = "io.containerd.agentjail.v2"
 func Shim() (string, error) { return shim() }
 
 var shim = sync.OnceValues(func() (string, error) {
-	if _, err := built(); err != nil {
+	agentjail, err := built()
+	if err != nil {
 		return "", err
 	}
-	return binDir(), Build("./cmd/"+ShimName, filepath.Join(binDir(), ShimName))
+	dir := filepath.Dir(agentjail)
+	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName))
 })
 
 // builtToolsEnv names a directory with what Tool would build: a directory for each, by name. For a machine without a Go tool.
@@ -186,13 +188,38 @@ func Tool(name string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// binDir is a directory for binaries that belongs to root all the way up: runtimes refuse to be run from, or to
-// delegate into, places that others can write.
-func binDir() string { return filepath.Join(CacheDir, fmt.Sprintf("bin-%d", os.Getpid())) }
-
 // BinDir makes the directory that UnderTest builds into, where a policy or a delegate of the tests' own may lie too, and
-// returns its path. RemoveBuilt removes it.
-func BinDir() (string, error) { return binDir(), os.MkdirAll(binDir(), 0o755) }
+// returns its path. It belongs to root all the way up: runtimes refuse to be run from, or to delegate into, places that
+// others can write. RemoveBuilt removes it.
+func BinDir() (string, error) { return binDir() }
+
+// binDir makes a directory and locks it, which shows other processes that this one lives: its number may be another's
+// in their PID namespace.
+var binDir = sync.OnceValues(func() (string, error) {
+	if err := os.MkdirAll(CacheDir, 0o755); err != nil {
+		return "", err
+	}
+	all, err := os.Open(CacheDir)
+	if err != nil {
+		return "", err
+	}
+	defer all.Close()
+	if err := flock.Wait(int(all.Fd()), unix.LOCK_EX); err != nil {
+		return "", err
+	}
+	removeStaleBins()
+	dir, err := os.MkdirTemp(CacheDir, "bin-")
+	if err != nil {
+		return "", err
+	}
+	if ownBins, err = os.Open(dir); err != nil {
+		return "", err
+	}
+	return dir, errors.Join(flock.Wait(int(ownBins.Fd()), unix.LOCK_SH), ownBins.Chmod(0o755))
+})
+
+// ownBins is this process's directory, locked; nil if there is none.
+var ownBins *os.File
 
 var underTest = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(RuntimeEnv); path != "" {
@@ -203,8 +230,11 @@ var underTest = sync.OnceValues(func() (string, error) {
 
 // built builds agentjail in binDir.
 var built = sync.OnceValues(func() (string, error) {
-	removeStaleBins()
-	out := filepath.Join(binDir(), "agentjail")
+	dir, err := binDir()
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, "agentjail")
 	return out, BuildAgentjail(out)
 })
 
@@ -212,10 +242,14 @@ var built = sync.OnceValues(func() (string, error) {
 func removeStaleBins() {
 	old, _ := filepath.Glob(filepath.Join(CacheDir, "bin-*"))
 	for _, dir := range old {
-		_, pid, _ := strings.Cut(filepath.Base(dir), "-")
-		if _, err := os.Stat("/proc/" + pid); os.IsNotExist(err) {
+		f, err := os.Open(dir)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			_ = os.RemoveAll(dir)
 		}
+		f.Close()
 	}
 }
 
@@ -223,7 +257,12 @@ func removeStaleBins() {
 func UnderTest() (string, error) { return underTest() }
 
 // RemoveBuilt removes what UnderTest built.
-func RemoveBuilt() error { return os.RemoveAll(binDir()) }
+func RemoveBuilt() error {
+	if ownBins == nil {
+		return nil
+	}
+	return os.RemoveAll(ownBins.Name())
+}
 
 // UnderTestIsAgentjail reports whether the runtime under test is agentjail and not another one named by RuntimeEnv.
 func UnderTestIsAgentjail() bool {

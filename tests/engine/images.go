@@ -154,7 +154,11 @@ func busyboxTree(w io.Writer, extra ...file) error {
 }
 
 var probeBinary = sync.OnceValues(func() ([]byte, error) {
-	out := filepath.Join(binDir(), "probe")
+	dir, err := BinDir()
+	if err != nil {
+		return nil, err
+	}
+	out := filepath.Join(dir, "probe")
 	if err := Build("./tests/probe", out); err != nil {
 		return nil, err
 	}

@@ -94,17 +94,18 @@ func startForTests(opts Options) (*Engine, error) {
 	if UnderTestIsAgentjail() {
 		// The host's owner can decide some things differently: the same program with other policies. A policy counts
 		// only where nobody but root can write.
-		if err := os.MkdirAll(binDir(), 0o755); err != nil {
+		dir, err := BinDir()
+		if err != nil {
 			return nil, err
 		}
 		for name, policy := range Policies {
-			file := filepath.Join(binDir(), name+".toml")
+			file := filepath.Join(dir, name+".toml")
 			if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
 				return nil, err
 			}
 			runtimes[name] = Runtime{Path: under, Args: []string{"--config", file}}
 		}
-		if runtimes[Passthrough], err = passthrough(under); err != nil {
+		if runtimes[Passthrough], err = passthrough(dir, under); err != nil {
 			return nil, err
 		}
 		if _, err := os.Stat("/etc/agentjail/config.toml"); err == nil {
@@ -124,8 +125,8 @@ func startForTests(opts Options) (*Engine, error) {
 // Passthrough is the runtime that hardens nothing: agentjail by the name of a profile that reports it.
 const Passthrough = "agentjail-passthrough"
 
-func passthrough(under string) (Runtime, error) {
-	file, link := filepath.Join(binDir(), Passthrough+".toml"), filepath.Join(binDir(), Passthrough)
+func passthrough(dir, under string) (Runtime, error) {
+	file, link := filepath.Join(dir, Passthrough+".toml"), filepath.Join(dir, Passthrough)
 	if err := os.WriteFile(file, []byte("[policies.passthrough]\npassthrough = true\n"), 0o644); err != nil {
 		return Runtime{}, err
 	}
