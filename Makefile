@@ -90,11 +90,12 @@ test: modules preflight deps testlane ## everything that must pass, here and in 
 test-beside:
 	hack/beside.sh $(OUT)/vm '$(OUT)/ahead >$(OUT)/ahead.log 2>&1; $(MAKE) test-vm BESIDE=$(OUT)/vm.running' $(MAKE) test-here
 
-# The most telling first: past the budget the last are left out. What `make prove` prints is held by TestProve in test-unit.
+# The most telling first: past the budget the last are left out.
 test-here:
 	$(call lane,lint)
 	$(call lane,test-quick VETTED=yes)
 	$(call lane,test-unit)
+	$(call lane,prove)
 	$(call lane,test-e2e)
 	$(call lane,test-neighbors)
 	$(call lane,test-kubernetes)
