@@ -125,7 +125,8 @@ func (s *stager) readOnly(i int) bool {
 }
 
 func (s *stager) isFile(i int) bool {
-	return s.copied(i) || s.binds[i] != nil && s.Sources[i].Kind != bindsource.Dir
+	trusted := func(t trust) bool { return t.path == s.Spec.Mounts[i].Destination }
+	return s.copied(i) || slices.ContainsFunc(s.trusts, trusted) || s.binds[i] != nil && s.Sources[i].Kind != bindsource.Dir
 }
 
 // mountNested mounts the mounts that lie in bind mounts, and removes them from the spec: the

@@ -4,6 +4,7 @@ package sandbox
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -183,6 +184,21 @@ func TestNothingDenied(t *testing.T) {
 	var denied struct{ Denied []any }
 	if err != nil || json.Unmarshal(out, &denied) != nil || len(denied.Denied) != 0 {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestCredentialEnds: a credential that ends TLS starts in a sandbox, whose own authority is in a file that the machine does not have.
+func TestCredentialEnds(t *testing.T) {
+	dir := engine.TempDir(t, "/etc", "agentjail-credential-")
+	policy, key := filepath.Join(dir, "policy.toml"), filepath.Join(dir, "key")
+	text := fmt.Sprintf("on_loosen = \"refuse\"\nnetwork.mode = \"names\"\nnetwork.allow = [\"end.example.test\"]\n[credentials.end]\nhosts = [\"end.example.test\"]\n"+
+		"header = \"Authorization: Bearer\"\nfrom = \"file:%s\"\ntls = \"end\"\n", key)
+	if err := errors.Join(os.WriteFile(policy, []byte(text), 0o644), os.WriteFile(key, []byte("secret-of-the-test\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := sandbox(t, "--config", policy, "--", "cat", "/etc/agentjail/bundle.pem")
+	if code != 0 || !strings.Contains(out, "BEGIN CERTIFICATE") {
+		t.Errorf("status %d, %.100q, %s", code, out, errs)
 	}
 }
 
