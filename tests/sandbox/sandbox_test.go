@@ -4,8 +4,10 @@ package sandbox
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -187,18 +189,69 @@ func TestNothingDenied(t *testing.T) {
 	}
 }
 
-// TestCredentialEnds: a credential that ends TLS starts in a sandbox, whose own authority is in a file that the machine does not have.
-func TestCredentialEnds(t *testing.T) {
-	dir := engine.TempDir(t, "/etc", "agentjail-credential-")
-	policy, key := filepath.Join(dir, "policy.toml"), filepath.Join(dir, "key")
-	text := fmt.Sprintf("on_loosen = \"refuse\"\nnetwork.mode = \"names\"\nnetwork.allow = [\"end.example.test\"]\n[credentials.end]\nhosts = [\"end.example.test\"]\n"+
-		"header = \"Authorization: Bearer\"\nfrom = \"file:%s\"\ntls = \"end\"\n", key)
-	if err := errors.Join(os.WriteFile(policy, []byte(text), 0o644), os.WriteFile(key, []byte("secret-of-the-test\n"), 0o600)); err != nil {
+// TestCredentials: a credential that ends TLS, and one of ssh, start in a sandbox, where refusals stop a start. What the
+// jail is to trust is in a file that the machine need not have.
+func TestCredentials(t *testing.T) {
+	for name, c := range map[string]struct{ credential, file, want string }{
+		"tls": {"from = \"file:DIR/secret\"\nheader = \"Authorization: Bearer\"\ntls = \"end\"", "/etc/agentjail/bundle.pem", "BEGIN CERTIFICATE"},
+		"ssh": {"from = \"file:DIR/key\"\nssh = \"git\"\nknown_hosts = \"DIR/known\"", "/etc/ssh/ssh_known_hosts", "end.example.test ssh-ed25519 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := engine.TempDir(t, "/etc", "agentjail-credential-")
+			script := `ssh-keygen -q -t ed25519 -N '' -f key && echo "end.example.test $(cut -d' ' -f1,2 key.pub)" > known; umask 077; echo secret-of-the-test > secret`
+			if out, err := exec.Command("sh", "-c", "cd "+dir+"; "+script).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			policy := filepath.Join(dir, "policy.toml")
+			text := "on_loosen = \"refuse\"\nnetwork.mode = \"names\"\nnetwork.allow = [\"end.example.test:22,443\"]\n" +
+				"[credentials.end]\nhosts = [\"end.example.test\"]\n" + c.credential + "\n"
+			if err := os.WriteFile(policy, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			code, out, errs := sandbox(t, "--config", policy, "--", "cat", c.file)
+			if code != 0 || !strings.Contains(out, c.want) {
+				t.Errorf("status %d, %.200q, %s", code, out, errs)
+			}
+		})
+	}
+}
+
+// TestPublish: a server in a sandbox is reached at the host's port.
+func TestPublish(t *testing.T) {
+	dir := workspace(t)
+	if err := os.WriteFile(filepath.Join(dir, "page"), []byte("from the sandbox\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := sandbox(t, "--config", policy, "--", "cat", "/etc/agentjail/bundle.pem")
-	if code != 0 || !strings.Contains(out, "BEGIN CERTIFICATE") {
-		t.Errorf("status %d, %.100q, %s", code, out, errs)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	l.Close()
+	_, port, _ := strings.Cut(at, ":")
+	cmd := exec.Command(bin, "sandbox", "--workspace", dir, "--publish", port+":80", "--", "python3", "-m", "http.server", "80")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	served := env.Poll(env.Patience, func() bool {
+		r, err := http.Get("http://" + at + "/page")
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		got = string(text)
+		return err == nil && r.StatusCode == http.StatusOK
+	})
+	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	err = cmd.Wait()
+	if !served || got != "from the sandbox\n" {
+		t.Errorf("%q, %v: %s", got, err, errs.String())
 	}
 }
 
