@@ -27,10 +27,11 @@ import (
 func watchCommand() *cli.Command {
 	return &cli.Command{
 		Name: "watch", Usage: "print events of jails as they happen, one line each", ArgsUsage: "[CONTAINER...]",
-		Description: `All jails of the host, or those whose ids are or begin with CONTAINER, also such as are
-made later. It continues until it is interrupted or its reader is gone. Earlier
-events are in ` + "`agentjail journal`" + `. At a terminal, and with --approve, jails whose policy has
-network.approval = "prompt" wait for an answer when they want a name that no rule has.`,
+		Description: `All jails of the host, or those that CONTAINER names: a container's name, its id or the
+beginning of it, which may also be of a jail that is made later. It continues until it is
+interrupted or its reader is gone. Earlier events are in ` + "`agentjail journal`" + `. At a
+terminal, and with --approve, jails whose policy has network.approval = "prompt" wait for
+an answer when they want a name that no rule has.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line (docs/journal.md)"},
 			&cli.BoolFlag{Name: "denied", Usage: "only what was refused, limits that were met, and alerts"},
@@ -55,12 +56,13 @@ func watch(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	f, err := sources.NewFollower(p, c.Args().Slice())
+	wanted := watched(c)
+	f, err := sources.NewFollower(p, wanted)
 	if err != nil {
 		return errors.Join(err, end())
 	}
 	defer f.Close()
-	write, err = askHere(ctx, c, write)
+	write, err = askHere(ctx, c, wanted, write)
 	if err != nil {
 		return errors.Join(err, end())
 	}
@@ -76,10 +78,25 @@ func watch(c *cli.Context) error {
 	return errors.Join(err, end())
 }
 
+// watched returns the ids, or their beginnings, of the jails that a call names. What names none now
+// may name one that is made later.
+func watched(c *cli.Context) []string {
+	wanted := c.Args().Slice()
+	for i, w := range wanted {
+		if _, j, err := existingJail(c, w); err == nil {
+			wanted[i] = j.ID
+		} else {
+			fmt.Fprintf(c.App.ErrWriter, "agentjail: %s: no jail has it now; one whose id begins so is watched when it comes\n",
+				printable.Line(w, 256))
+		}
+	}
+	return wanted
+}
+
 // askHere attaches this process to the jails whose names it can decide on, if it is to decide: a
 // run that only records events must not have jails wait. It returns write, which then may be called
 // by several goroutines.
-func askHere(ctx context.Context, c *cli.Context, write func(*journal.Event) error) (func(*journal.Event) error, error) {
+func askHere(ctx context.Context, c *cli.Context, wanted []string, write func(*journal.Event) error) (func(*journal.Event) error, error) {
 	out, isFile := c.App.Writer.(*os.File)
 	terminal := isFile && isTerminal(out) && c.String("to") == ""
 	byCommand := c.Bool("command")
@@ -98,7 +115,6 @@ func askHere(ctx context.Context, c *cli.Context, write func(*journal.Event) err
 		return err
 	}
 	interactive := terminal && !byCommand && isTerminal(os.Stdin) && !c.Bool("json")
-	wanted := c.Args().Slice()
 	q := &questions{
 		networks: r.Networks(), by: decider(), now: time.Now, attached: map[string]network.Attached{},
 		wanted: func(id string) bool {

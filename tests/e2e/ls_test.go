@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +55,7 @@ func TestLs(t *testing.T) {
 		}
 	}
 	find()
+	reports(t, d, name)
 	d.Must("rm", "-f", name)
 	if r := listed(); r.Name != name || r.State != "ended" {
 		t.Errorf("after its end: %+v", r)
@@ -60,6 +64,39 @@ func TestLs(t *testing.T) {
 		t.Errorf("of those that run: %d, %s", code, out)
 	}
 	find()
+}
+
+// reports fails the test unless the events of a running container, which is called by a name, are watched.
+func reports(t *testing.T, d *engine.T, name string) {
+	t.Helper()
+	path, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "watch", name)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := make(chan string, 1)
+	go func() {
+		s := bufio.NewScanner(out)
+		if s.Scan() {
+			line <- s.Text()
+		}
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	env.Eventually(t, "an event", func() bool {
+		d.Must("exec", name, "true")
+		return len(line) > 0
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
 }
 
 // TestExitStatusKept: the receipt has a container's exit status: by the shim from the journal, by path from Docker's record.
