@@ -50,6 +50,7 @@ import (
 //	              tcp flags & fin == fin BACK @half EITHER @open update @open { EITHER timeout 20ms }
 //	              tcp flags & fin == fin BACK @half update @half { BACK timeout 20ms } accept
 //	              tcp flags & fin == fin EITHER @open add @half { FORTH } accept
+//	              tcp flags & fin == fin meta skuid accept
 //	              tcp flags & fin == fin reject with tcp reset
 //	              tcp flags & (syn|ack) == syn|ack update @open { BACK timeout 5s }
 //	                  update @waiting { BACK } update @open { BACK } accept
@@ -81,7 +82,8 @@ import (
 //
 // A last packet that was sent may not have been taken: the other end had no memory for it. Its
 // sender is an orphan that sends again, without an owner, 200 ms later or more. As it is in no
-// set then, it is reset. While one end alone has sent its last packet, its addresses cannot be
+// set then, it is reset. The last packet of an end with an owner passes: the connection is older
+// than the table. While one end alone has sent its last packet, its addresses cannot be
 // used anew: that packet would pass for one of the next connection.
 
 const waitingTable = "agentjail-waiting"
@@ -195,7 +197,7 @@ func (c ceiling) table() *chainTable {
 				rules.accepted, []nftRule{slices.Concat(plain, owned, accept)},
 				rules.unowned, []nftRule{slices.Concat(plain, reject)},
 				rules.reset, []nftRule{slices.Concat(reset, accept)},
-				rules.last, []nftRule{slices.Concat(last, reject)},
+				rules.last, []nftRule{slices.Concat(last, owned, accept), slices.Concat(last, reject)},
 				rules.answered, []nftRule{slices.Concat(answer, drop)},
 				rules.half, rules.again,
 			),

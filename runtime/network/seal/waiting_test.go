@@ -553,3 +553,33 @@ func (f loFamily) joined(listener, from, to int) (client, server int, err error)
 	}
 	return client, server, err
 }
+
+// TestOlder: a connection that is older than the table ends in order: an upgrade replaces the table,
+// and a jail may join the namespace of another container.
+func TestOlder(t *testing.T) {
+	for _, f := range []loFamily{lo4, lo6} {
+		s := newSpace(t)
+		mustSeal(t, s)
+		var client, server int
+		var err error
+		s.do(func() {
+			l, port, lerr := f.listen(0)
+			if err = lerr; err == nil {
+				client, server, err = f.joined(l, 0, port)
+			}
+		})
+		if err == nil {
+			err = inNamespace(s.file, ceiling{16, 16}.table().load)
+		}
+		if err == nil {
+			err = unix.SetsockoptTimeval(server, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10})
+		}
+		if err = errors.Join(err, unix.Close(client)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := unix.Read(server, make([]byte, 1)); n != 0 || err != nil {
+			t.Errorf("%s: %d bytes, %v", f.name, n, err)
+		}
+		unix.Close(server)
+	}
+}
