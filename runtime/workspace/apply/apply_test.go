@@ -313,3 +313,56 @@ func TestApply(t *testing.T) {
 		t.Errorf("a second apply: %v", err)
 	}
 }
+
+// TestRemovedMeanwhile: what the jail has changed and the owner removes is a conflict, and is not
+// made again. What the jail renames or links itself is none, and what an apply has replaced.
+func TestRemovedMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		jail, owner, apply func(p *place) error
+		conflicts          []string
+	}{
+		"changed": {
+			func(p *place) error { return os.WriteFile(p.merged+"/a.txt", []byte("changed\n"), 0o644) },
+			func(p *place) error { return os.Remove(p.dir + "/a.txt") }, nil, []string{"a.txt"},
+		},
+		"with its directory": {
+			func(p *place) error { return os.WriteFile(p.merged+"/src/deep/x", []byte("changed\n"), 0o644) },
+			func(p *place) error { return os.RemoveAll(p.dir + "/src") }, nil, []string{"src/deep/x"},
+		},
+		"renamed by both": {
+			func(p *place) error { return os.Rename(p.merged+"/a.txt", p.merged+"/moved") },
+			func(p *place) error { return os.Remove(p.dir + "/a.txt") }, nil, []string{"moved"},
+		},
+		"renamed by the jail": {func(p *place) error { return os.Rename(p.merged+"/a.txt", p.merged+"/moved") }, nil, nil, nil},
+		"linked by the jail":  {func(p *place) error { return os.Link(p.merged+"/a.txt", p.merged+"/link2") }, nil, nil, nil},
+		"replaced by an apply": {
+			func(p *place) error {
+				return errors.Join(os.WriteFile(p.merged+"/a.txt", []byte("changed\n"), 0o644), os.Link(p.merged+"/a.txt", p.merged+"/link2"))
+			}, nil,
+			func(p *place) error { _, err := p.apply(t, Options{}, "a.txt"); return err }, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, project)
+			must(t, c.jail(p))
+			p.unmount(t)
+			for _, then := range []func(*place) error{c.owner, c.apply} {
+				if then != nil {
+					must(t, then(p))
+				}
+			}
+			var got []string
+			for _, change := range p.review(t).Changes {
+				if change.Conflict != "" {
+					got = append(got, change.Path)
+				}
+			}
+			if !slices.Equal(got, c.conflicts) {
+				t.Errorf("%q are in conflict, not %q", got, c.conflicts)
+			}
+			if _, err := p.apply(t, Options{}); errors.Is(err, ErrConflicts) != (c.conflicts != nil) || err != nil && c.conflicts == nil {
+				t.Error(err)
+			}
+		})
+	}
+}

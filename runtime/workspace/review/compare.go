@@ -40,6 +40,10 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 		}
 	case !there:
 		c.Kind, c.Implied = Added, e.moved && w.unchanged(e, sub)
+		// An apply replaces files itself.
+		if c.Type == File && e.src.Upper && len(w.o.Applied) == 0 && overlayfs.OriginIsGone(e.dir, path.Base(e.src.Path), w.origin) {
+			c.Conflict = "what the jail changed was removed in the directory since the view began"
+		}
 	case typeOf(c.Old.Mode) != c.Type || c.Type == Special && c.Old.Mode&unix.S_IFMT != c.New.Mode&unix.S_IFMT:
 		c.Kind = Type
 	default:

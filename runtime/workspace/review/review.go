@@ -142,9 +142,14 @@ const StagingPrefix = ".agentjail-apply-"
 
 // Of compares a view's upper layer with the directory that it lies over.
 func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, error) {
+	origin, err := unix.Openat(int(directory.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: directory.Name(), Err: err}
+	}
+	defer unix.Close(origin)
 	w := &walker{
-		ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), o: o, out: &Review{Moved: map[string]string{}},
-		gits: map[string]bool{},
+		ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), origin: origin, o: o,
+		out: &Review{Moved: map[string]string{}}, gits: map[string]bool{},
 	}
 	w.bufs = [2][]byte{make([]byte, 128<<10), make([]byte, 128<<10)}
 	if err := w.dir(node{at: ".", upper: true, low: ".", merged: true}); err != nil {
