@@ -599,9 +599,9 @@ func TestReplaced(t *testing.T) {
 
 // TestReceipt: the receipt of a run names its boundary.
 func TestReceipt(t *testing.T) {
-	for policy, want := range map[string]string{"gvisor": "gvisor sandbox", "": "host kernel"} {
+	for want, policy := range map[string][]string{"gvisor sandbox": {"--policy", "gvisor"}, "host kernel": nil} {
 		dir := workspace(t)
-		r := engine.Run(t, bin, "sandbox", "--policy", policy, "--workspace", dir, "--", "sh", "-c", "exit 9")
+		r := engine.Run(t, bin, slices.Concat([]string{"sandbox"}, policy, []string{"--workspace", dir, "--", "sh", "-c", "exit 9"})...)
 		if r.Code != 9 {
 			t.Fatal(r)
 		}
@@ -653,7 +653,7 @@ func TestKilled(t *testing.T) {
 		if r := engine.Run(t, bin, "why", id, "Killed"); !strings.Contains(r.Stdout, named) || !strings.Contains(r.Stdout, "journalctl -k") {
 			t.Errorf("why: %s", r)
 		}
-		control, plain := running(t, "--policy", "")
+		control, plain := running(t)
 		kill(t, inspect(t, plain).Pid)
 		_ = control.Wait()
 		if r := engine.Run(t, bin, "why", plain, "Killed"); strings.Contains(r.Stdout, "sentry") || !strings.Contains(r.Stdout, "Killed") && r.Stdout == "" {
