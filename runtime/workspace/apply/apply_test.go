@@ -323,15 +323,18 @@ func TestRemovedMeanwhile(t *testing.T) {
 	}{
 		"changed": {
 			func(p *place) error { return os.WriteFile(p.merged+"/a.txt", []byte("changed\n"), 0o644) },
-			func(p *place) error { return os.Remove(p.dir + "/a.txt") }, nil, []string{"a.txt"},
+			func(p *place) error { return os.Remove(p.dir + "/a.txt") }, nil,
+			[]string{"a.txt"},
 		},
 		"with its directory": {
 			func(p *place) error { return os.WriteFile(p.merged+"/src/deep/x", []byte("changed\n"), 0o644) },
-			func(p *place) error { return os.RemoveAll(p.dir + "/src") }, nil, []string{"src/deep/x"},
+			func(p *place) error { return os.RemoveAll(p.dir + "/src") }, nil,
+			[]string{"src/deep/x"},
 		},
 		"renamed by both": {
 			func(p *place) error { return os.Rename(p.merged+"/a.txt", p.merged+"/moved") },
-			func(p *place) error { return os.Remove(p.dir + "/a.txt") }, nil, []string{"moved"},
+			func(p *place) error { return os.Remove(p.dir + "/a.txt") }, nil,
+			[]string{"moved"},
 		},
 		"renamed by the jail": {func(p *place) error { return os.Rename(p.merged+"/a.txt", p.merged+"/moved") }, nil, nil, nil},
 		"linked by the jail":  {func(p *place) error { return os.Link(p.merged+"/a.txt", p.merged+"/link2") }, nil, nil, nil},
