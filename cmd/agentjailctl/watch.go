@@ -96,7 +96,9 @@ func watched(c *cli.Context) []string {
 // askHere attaches this process to the jails whose names it can decide on, if it is to decide: a
 // run that only records events must not have jails wait. It returns write, which then may be called
 // by several goroutines.
-func askHere(ctx context.Context, c *cli.Context, wanted []string, write func(*journal.Event) error) (func(*journal.Event) error, error) {
+func askHere(ctx context.Context, c *cli.Context, wanted []string, write func(*journal.Event) error) (
+	func(*journal.Event) error, error,
+) {
 	out, isFile := c.App.Writer.(*os.File)
 	terminal := isFile && isTerminal(out) && c.String("to") == ""
 	byCommand := c.Bool("command")

@@ -49,7 +49,7 @@ func IsMarkedWhiteout(dir int, name string) bool {
 
 // OriginIsGone reports whether the file of the lower layer that a file of the upper one was copied
 // of does not exist any more. It is false where that is not known: the file was not copied, or its
-// origin forgotten. lower is any directory of the lower layer's file system, not opened with O_PATH.
+// origin forgotten. lower is any directory of the lower layer's file system, opened without O_PATH.
 func OriginIsGone(upper int, name string, lower int) bool {
 	const (
 		header  = 21 // struct ovl_fb (fs/overlayfs/overlayfs.h) before the handle
