@@ -97,16 +97,23 @@ func goTool(root string, args []string) error {
 	return nil
 }
 
-// copyProgram replaces a program, also one that runs.
+// copyProgram replaces a program, also one that runs. It writes small parts, as installers do: of
+// what is written at once, the kernel can make pages of 2 MiB, which a process then has as a whole.
 func copyProgram(from, to string) error {
 	program, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(to+".new", program, 0o755); err != nil {
+	f, err := os.OpenFile(to+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
 		return err
 	}
-	return os.Rename(to+".new", to)
+	for part := range slices.Chunk(program, 64<<10) {
+		if _, err := f.Write(part); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return errors.Join(f.Close(), os.Rename(to+".new", to))
 }
 
 // DelegateEnv names the environment variable that reports which delegate agentjail has in the tests, unless a policy of
