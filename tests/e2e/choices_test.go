@@ -23,7 +23,7 @@ var perEngine = []func(*testing.T){
 	TestJail, TestLimitsByDefault, TestLimitsAsAsked, TestRun, TestRunTerminal, TestExec, TestExitCodes, TestLogsFollow, TestAttach, TestStats, TestTop, TestPause, TestStop, TestKillSignal,
 	TestRestart, TestWait, TestRename, TestInspect, TestHealthcheck, TestRestartPolicy, TestLiveRestore, TestCopyIn, TestCopyRunsNothing,
 	TestCompose, TestSwarm, TestDefaultRuntimeBuild, TestNetworks, TestNamedVolume, TestVolumeFromImage, TestVolumeAsUser, TestManyLayers,
-	TestVolumeSubpath, TestImageMount, TestNamesOverDocker, TestNamesWritable, TestEngineLinks, TestDockerPublishHelperKilled, TestPassthrough, TestExitStatusKept,
+	TestNestedInReadOnly, TestVolumeSubpath, TestImageMount, TestEngineNetwork, TestNamesOverDocker, TestNamesWritable, TestEngineLinks, TestDockerPublishHelperKilled, TestPassthrough, TestExitStatusKept,
 }
 
 // choices are the flags by which make chooses tests, with those that each of them runs.
