@@ -165,33 +165,17 @@ func eachTCP(f func(fields []string) error) error {
 // orphans makes COUNT connections, writes at most BYTES to each, and closes the client's end, which
 // waits for the server's (TCP_LINGER2). It reports how many of those ends the kernel keeps.
 func orphans(args []string) (any, error) {
-	n, size, err := countAndSize(args)
-	if err != nil {
-		return nil, err
-	}
-	fd, at, err := listener()
-	if err != nil {
-		return nil, err
-	}
-	data := make([]byte, size)
-	got := taken{}
-	for range n {
+	got, err := accepted(args, func(client int) error {
 		const seconds = 120 // the most (TCP_FIN_TIMEOUT_MAX)
-		c, err := connected(at, data)
-		if err == nil {
-			_, _, err = unix.Accept(fd)
+		if err := unix.SetsockoptInt(client, unix.IPPROTO_TCP, unix.TCP_LINGER2, seconds); err != nil {
+			return err
 		}
-		if err == nil {
-			err = unix.SetsockoptInt(c, unix.IPPROTO_TCP, unix.TCP_LINGER2, seconds)
-		}
-		if err == nil {
-			err = unix.Close(c)
-		}
-		if err != nil {
-			got.Errno = errnoName(err)
-			break
-		}
+		return unix.Close(client)
+	})
+	if err != nil {
+		return nil, err
 	}
+	got.Got = 0
 	err = eachTCP(func(f []string) error {
 		const finWait1, finWait2 = "04", "05"
 		if (f[3] == finWait1 || f[3] == finWait2) && f[9] == "0" {
@@ -208,20 +192,32 @@ func orphans(args []string) (any, error) {
 // tcpSockets makes COUNT connections that it accepts, and writes at most BYTES to each, which it
 // does not read.
 func tcpSockets(args []string) (any, error) {
-	n, size, err := countAndSize(args)
+	got, err := accepted(args, func(int) error { return nil })
 	if err != nil {
 		return nil, err
+	}
+	return hold(got)
+}
+
+// accepted makes connections that it accepts, writes to each, and calls then with the client's end.
+// It counts those until one fails.
+func accepted(args []string, then func(client int) error) (got taken, err error) {
+	n, size, err := countAndSize(args)
+	if err != nil {
+		return got, err
 	}
 	fd, at, err := listener()
 	if err != nil {
-		return nil, err
+		return got, err
 	}
 	data := make([]byte, size)
-	got := taken{}
 	for got.Got < n {
-		_, err := connected(at, data)
+		client, err := connected(at, data)
 		if err == nil {
 			_, _, err = unix.Accept(fd)
+		}
+		if err == nil {
+			err = then(client)
 		}
 		if err != nil {
 			got.Errno = errnoName(err)
@@ -229,5 +225,5 @@ func tcpSockets(args []string) (any, error) {
 		}
 		got.Got++
 	}
-	return hold(got)
+	return got, nil
 }

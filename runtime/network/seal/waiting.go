@@ -130,13 +130,6 @@ func (c ceiling) table() *chainTable {
 		return nftRule{{kind: "meta", key: key}, {kind: "cmp", key: op, data: data}}
 	}
 	tcp := uint32(unix.NFT_PAYLOAD_TRANSPORT_HEADER)
-	flags := func(mask, value byte) nftRule {
-		return nftRule{
-			{kind: "payload", key: tcp, offset: 13, length: 1},
-			{kind: "bitwise", data: []byte{mask}},
-			{kind: "cmp", data: []byte{value}},
-		}
-	}
 	verdict := func(v uint32) nftRule { return nftRule{{kind: "immediate", verdict: v}} }
 	dynset := func(op uint32, set string, timeout time.Duration) nftRule {
 		return nftRule{{kind: "dynset", key: op, set: set, timeout: timeout}}
@@ -146,8 +139,8 @@ func (c ceiling) table() *chainTable {
 	accept, drop := verdict(nfAccept), verdict(nfDrop)
 	reject := nftRule{{kind: "reject", key: unix.NFT_REJECT_TCP_RST}}
 	owned := nftRule{{kind: "meta", key: unix.NFT_META_SKUID}}
-	plain, first, answer := flags(tcpFIN|tcpSYN|tcpRST, 0), flags(tcpSYN, 0), flags(tcpSYN|tcpACK, tcpSYN|tcpACK)
-	last, reset := flags(tcpFIN, tcpFIN), flags(tcpRST, tcpRST)
+	plain, first, answer := tcpFlags(tcpFIN|tcpSYN|tcpRST, 0), tcpFlags(tcpSYN, 0), tcpFlags(tcpSYN|tcpACK, tcpSYN|tcpACK)
+	last, reset := tcpFlags(tcpFIN, tcpFIN), tcpFlags(tcpRST, tcpRST)
 
 	var rules struct{ accepted, unowned, reset, last, answered, half, again []nftRule }
 	for _, f := range []addressFamily{{unix.NFPROTO_IPV4, 12, 16}, {unix.NFPROTO_IPV6, 20, 36}} {
@@ -179,14 +172,7 @@ func (c ceiling) table() *chainTable {
 		}
 	}
 	return &chainTable{
-		family: unix.NFPROTO_INET, name: waitingTable,
-		sets: []nftSet{
-			{"done", 16, c.waiting, done, sweep},
-			{"half", 16, 2 * c.open, never, sweep},
-			{"lost", 4, c.waiting / lostShare, forgotten, time.Minute},
-			{"open", 16, c.open, never, sweep},
-			{"waiting", 16, c.waiting, forgotten, sweep},
-		},
+		family: unix.NFPROTO_INET, name: waitingTable, sets: c.sets(),
 		chains: []nftChain{{
 			"out", "filter", nfAccept, unix.NF_INET_LOCAL_OUT, 10,
 			slices.Concat(
@@ -202,6 +188,26 @@ func (c ceiling) table() *chainTable {
 				rules.half, rules.again,
 			),
 		}},
+	}
+}
+
+// sets are the table's, by name.
+func (c ceiling) sets() []nftSet {
+	return []nftSet{
+		{"done", 16, c.waiting, done, sweep},
+		{"half", 16, 2 * c.open, never, sweep},
+		{"lost", 4, c.waiting / lostShare, forgotten, time.Minute},
+		{"open", 16, c.open, never, sweep},
+		{"waiting", 16, c.waiting, forgotten, sweep},
+	}
+}
+
+// tcpFlags matches the flags of a mask that have a value.
+func tcpFlags(mask, value byte) nftRule {
+	return nftRule{
+		{kind: "payload", key: unix.NFT_PAYLOAD_TRANSPORT_HEADER, offset: 13, length: 1},
+		{kind: "bitwise", data: []byte{mask}},
+		{kind: "cmp", data: []byte{value}},
 	}
 }
 
