@@ -22,6 +22,7 @@ import (
 	"agentjail.dev/runtime/observe/journal/otlp"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/state"
 )
 
 func watchCommand() *cli.Command {
@@ -85,7 +86,7 @@ func watched(c *cli.Context) []string {
 	for i, w := range wanted {
 		if _, j, err := existingJail(c, w); err == nil {
 			wanted[i] = j.ID
-		} else {
+		} else if errors.Is(err, state.ErrNotFound) {
 			fmt.Fprintf(c.App.ErrWriter, "agentjail: %s: no jail has it now; one whose id begins so is watched when it comes\n",
 				printable.Line(w, 256))
 		}
