@@ -81,6 +81,12 @@ func reports(t *testing.T, d *engine.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { // also where no event comes
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait()
+	}()
 	line := make(chan string, 1)
 	go func() {
 		s := bufio.NewScanner(out)
@@ -93,10 +99,6 @@ func reports(t *testing.T, d *engine.T, name string) {
 		d.Must("exec", name, "true")
 		return len(line) > 0
 	})
-	if err := cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	_ = cmd.Wait()
 }
 
 // TestExitStatusKept: the receipt has a container's exit status: by the shim from the journal, by path from Docker's record.
