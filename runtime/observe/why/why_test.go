@@ -369,10 +369,10 @@ func FuzzAsk(f *testing.F) {
 // page is docs/why.md's table of messages.
 const page = "../../../docs/why.md"
 
-// table lists the messages, each with its likeliest cause and the remedy, for the page that people
-// read. Refusals of agentjail's own are left out: they have both in their text.
-func table() [][3]string {
-	var out [][3]string
+// table lists the messages, each with its first remedy, for the page that people read. Refusals of
+// agentjail's own are left out: they have theirs in their text.
+func table() [][2]string {
+	var out [][2]string
 	for _, m := range messages() {
 		if strings.Contains(m.Samples[0], "refused: ") {
 			continue
@@ -382,7 +382,7 @@ func table() [][3]string {
 		if len(c.Remedies) > 0 {
 			remedy = c.Remedies[0].Write
 		}
-		out = append(out, [3]string{m.Samples[0], c.What, remedy})
+		out = append(out, [2]string{m.Samples[0], remedy})
 	}
 	return out
 }
@@ -390,12 +390,12 @@ func table() [][3]string {
 // TestPage: the page that people read has the table.
 func TestPage(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| message, for example | likeliest cause | remedy |\n|---|---|---|\n")
+	b.WriteString("| message, for example | remedy |\n|---|---|\n")
 	for _, row := range table() {
 		for i, cell := range row {
 			row[i] = strings.ReplaceAll(strings.ReplaceAll(cell, "|", `\|`), "<", "&lt;")
 		}
-		b.WriteString("| `" + strings.ReplaceAll(row[0], "`", "'") + "` | " + row[1] + " | " + row[2] + " |\n")
+		b.WriteString("| `" + strings.ReplaceAll(row[0], "`", "'") + "` | " + row[1] + " |\n")
 	}
 	docpage.Holds(t, page, "messages", b.String())
 }
