@@ -61,12 +61,20 @@ The programs stay when this program ends, until "agentjail-journal unload". "age
 	a.Commands = []*cli.Command{
 		{
 			Name: "unload", Usage: "remove the programs from the kernel", ArgsUsage: " ",
-			Action: func(c *cli.Context) error { return collector.Unload(c.String("pins")) },
-			Flags:  []cli.Flag{&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay"}},
+			Action: func(c *cli.Context) error {
+				if err := alone(c); err != nil {
+					return err
+				}
+				return collector.Unload(c.String("pins"))
+			},
+			Flags: []cli.Flag{&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay"}},
 		},
 		{
 			Name: "probe", Usage: "print what programs can do on this kernel: blocks, watches or absent", ArgsUsage: " ",
-			Action: func(*cli.Context) error {
+			Action: func(c *cli.Context) error {
+				if err := alone(c); err != nil {
+					return err
+				}
 				can, err := ebpf.Probe()
 				fmt.Println(can)
 				if can == ebpf.Absent {
@@ -79,9 +87,17 @@ The programs stay when this program ends, until "agentjail-journal unload". "age
 	return a
 }
 
-func collect(c *cli.Context) error {
+// alone refuses further words: no command takes one.
+func alone(c *cli.Context) error {
 	if c.NArg() > 0 {
 		return fmt.Errorf("%q is no command (remedy: agentjail-journal --help)", c.Args().First())
+	}
+	return nil
+}
+
+func collect(c *cli.Context) error {
+	if err := alone(c); err != nil {
+		return err
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("only root can write journals; the reader of events drops root at once (remedy: sudo, or systemctl start agentjail-journal)")

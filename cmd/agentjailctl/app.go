@@ -108,6 +108,8 @@ func newRuntime(*cli.Context) (*lifecycle.Runtime, error) { return caller.Runtim
 
 // oneID returns the sole argument of most verbs, an id.
 func oneID(c *cli.Context) (string, error) {
-	id, err := (&runccli.Call{Verb: c.Command.Name, Args: c.Args().Slice()}).ID()
-	return id, asUsage(err)
+	if c.NArg() != 1 {
+		return "", usage("%q requires exactly 1 argument, a container id (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
+	}
+	return c.Args().First(), nil
 }

@@ -195,6 +195,9 @@ func (c *Caller) policy() (policy.Policy, error) {
 func (c *Caller) Run(v *Verb, call *Call) error {
 	c.verb = v.Name
 	call.Caller, call.Verb = c, v.Name
+	if err := v.count(call.Args); err != nil {
+		return err
+	}
 	err := v.Run(call)
 	if c.trace != nil {
 		var used unix.Rusage

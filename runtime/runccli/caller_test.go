@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,30 @@ func TestFailJSON(t *testing.T) {
 		if want := "create: refused: it listens (remedy: none)"; got[1].Level != "error" || got[1].Msg != want ||
 			len(got[1].Refusals) != 1 || got[1].Refusals[0].Code != refusal.BindSocket || got[1].Refusals[0].Remedy != "none" {
 			t.Errorf("%+v", got[1])
+		}
+	}
+}
+
+// TestArguments: no verb takes fewer or more words than its help has. The others are not tried: their further words are options' or a program's.
+func TestArguments(t *testing.T) {
+	free := []string{"exec", "ps", "checkpoint", "restore"}
+	for _, v := range Verbs() {
+		ran := false
+		tried := v
+		tried.Run = func(*Call) error { ran = true; return nil }
+		words := strings.Fields(v.Args)
+		try := func(n int) error {
+			ran = false
+			return (&Caller{}).Run(&tried, &Call{Args: slices.Repeat([]string{"word"}, n)})
+		}
+		if err := try(len(words)); err != nil || !ran {
+			t.Errorf("%s %s: %v", v.Name, v.Args, err)
+		}
+		if err := try(len(words) + 1); !slices.Contains(free, v.Name) && (err == nil || ran || !strings.Contains(err.Error(), `"word" is one more`)) {
+			t.Errorf("%s with %d words: %v", v.Name, len(words)+1, err)
+		}
+		if err := try(0); len(words) > 0 && (err == nil || ran) {
+			t.Errorf("%s without a word: %v", v.Name, err)
 		}
 	}
 }

@@ -25,10 +25,6 @@ func create(name, usage string, run bool) Verb {
 		)
 	}
 	return Verb{Name: name, Usage: usage, Args: "CONTAINER", Description: createHelp, Flags: flags, Run: func(c *Call) error {
-		id, err := c.ID()
-		if err != nil {
-			return err
-		}
 		r, err := c.Runtime()
 		if err != nil {
 			return err
@@ -39,7 +35,7 @@ func create(name, usage string, run bool) Verb {
 			return err
 		}
 		return r.Create(c.Ctx, lifecycle.CreateOptions{
-			ID: id, Bundle: at["bundle"], Run: run, Detach: c.Bool("detach"),
+			ID: c.Args[0], Bundle: at["bundle"], Run: run, Detach: c.Bool("detach"),
 			PidFile: at["pid-file"], ConsoleSocket: at["console-socket"], PidfdSocket: at["pidfd-socket"],
 		})
 	}}

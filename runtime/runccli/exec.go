@@ -36,9 +36,6 @@ func exec() Verb {
 			{Name: "ignore-paused", Kind: Switch, Usage: "start it even if the jail is paused; it runs once the jail is resumed"},
 		},
 		Run: func(c *Call) error {
-			if len(c.Args) == 0 {
-				return errors.New("\"exec\" requires a container id (see `agentjail exec --help`)")
-			}
 			err := runExec(c)
 			var ended *lifecycle.ExitError
 			if err != nil && !errors.As(err, &ended) {

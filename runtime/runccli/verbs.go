@@ -5,6 +5,7 @@ package runccli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"agentjail.dev/runtime/lifecycle"
@@ -141,23 +142,27 @@ var table = sync.OnceValue(func() []Verb {
 	}
 })
 
-// ID is the sole argument of most verbs.
-func (c *Call) ID() (string, error) {
-	if len(c.Args) != 1 {
-		return "", fmt.Errorf("%q requires exactly 1 argument, a container id (see `agentjail %s --help`)", c.Verb, c.Verb)
+// count refuses fewer or more arguments than Args has: those in brackets are optional.
+func (v *Verb) count(args []string) error {
+	if v.Raw {
+		return nil
 	}
-	return c.Args[0], nil
+	needed, _, _ := strings.Cut(v.Args, "[")
+	least, most := len(strings.Fields(needed)), len(strings.Fields(v.Args))
+	switch {
+	case len(args) < least:
+		return fmt.Errorf("%q requires a container id (see `agentjail %s --help`)", v.Name, v.Name)
+	case len(args) > most && !v.Foreign:
+		return fmt.Errorf("%q takes at most %d arguments, and %q is one more (see `agentjail %s --help`)", v.Name, most, args[most], v.Name)
+	}
+	return nil
 }
 
 // jail returns the runtime and the id for verbs whose sole argument is the id of an existing
 // container.
 func (c *Call) jail() (*lifecycle.Runtime, string, error) {
-	id, err := c.ID()
-	if err != nil {
-		return nil, "", err
-	}
 	r, err := c.existing()
-	return r, id, err
+	return r, c.Args[0], err
 }
 
 // notGranted reports which of the requested options a jail does not get.
@@ -173,9 +178,6 @@ func (c *Call) notGranted(prefix string, names ...string) {
 // refused here, and are passed on.
 func pass(name, usage, args string, flags ...Flag) Verb {
 	return Verb{Name: name, Usage: usage, Args: args, Flags: flags, Foreign: name == "ps", Run: func(c *Call) error {
-		if name != "list" && len(c.Args) == 0 {
-			return fmt.Errorf("%q requires a container id (see `agentjail %s --help`)", name, name)
-		}
 		r, err := c.existing()
 		if err != nil {
 			return err
