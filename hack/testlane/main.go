@@ -63,19 +63,19 @@ func runLane(ctx context.Context, args []string) error {
 	fmt.Printf("\ntestlane: %s\n", name)
 	cmd := command(ctx, args[1:])
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	meter := outcome.NewMeter()
 	err := cmd.Run()
+	whole := outcome.Lane{Name: name, Part: outcome.Whole, Cost: meter.Next()}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: ended by a signal", name)
 	}
-	if err == nil {
-		return nil
-	}
 	dir := filepath.Join(out, "lanes")
 	lanes, rerr := outcome.ReadAll(dir)
-	if slices.ContainsFunc(lanes, func(l outcome.Lane) bool { return l.Name == name && l.Red() }) {
-		return rerr // which accounts for the command's failure
+	// A part that failed accounts for the command's failure.
+	if err != nil && !slices.ContainsFunc(lanes, func(l outcome.Lane) bool { return l.Name == name && l.Red() }) {
+		whole.Trouble = err.Error()
 	}
-	return errors.Join(rerr, outcome.Lane{Name: name, Part: "command", Trouble: err.Error()}.Write(dir))
+	return errors.Join(rerr, whole.Write(dir))
 }
 
 // leaveOut reports that something does not run, and keeps that for the end.

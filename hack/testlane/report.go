@@ -38,6 +38,7 @@ func runReport(w io.Writer, args []string) error {
 	slow, serr := slowest(out, slowestTests)
 	err = errors.Join(err, serr)
 	listSlowest(w, slow)
+	listCosts(w, lanes)
 	red := report(w, lanes, again)
 	fmt.Fprintf(w, "%s", leftOut)
 	if err == nil && red {

@@ -15,6 +15,7 @@ import (
 // read reads the output to its end.
 func (s *suite) read(from io.Reader, reader *outcome.Reader) []*outcome.Package {
 	var all []*outcome.Package
+	meter := outcome.NewMeter()
 	in := bufio.NewReader(from)
 	for {
 		line, err := in.ReadString('\n')
@@ -27,6 +28,11 @@ func (s *suite) read(from io.Reader, reader *outcome.Reader) []*outcome.Package 
 			s.brief(line, test, pkg)
 			if pkg != nil {
 				all = append(all, pkg)
+				cost := meter.Next()
+				if !s.oneByOne() {
+					cost = outcome.Cost{Took: pkg.Took}
+				}
+				s.costs = append(s.costs, outcome.PackageCost{Package: pkg.Name, Cost: cost})
 			}
 		}
 		if err != nil {

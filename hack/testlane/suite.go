@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -32,11 +33,18 @@ type suite struct {
 	out        string // the directory for outputs
 	show       io.Writer
 	log        io.Writer
+	costs      []outcome.PackageCost
+}
+
+// oneByOne reports whether packages run one after another, so that each has a cost of its own.
+func (s *suite) oneByOne() bool {
+	return len(s.packages) == 1 || slices.Contains(s.command, "-p=1") || strings.Contains(strings.Join(s.command, " ")+" ", " -p 1 ")
 }
 
 // run runs the tests, and what failed once more.
 func (s *suite) run(ctx context.Context) (outcome.Lane, error) {
 	lane := outcome.Lane{Name: s.lane, Part: s.part}
+	meter := outcome.NewMeter()
 	first, err := s.try(ctx, s.packages)
 	if err != nil {
 		lane.Trouble = err.Error()
@@ -70,6 +78,7 @@ func (s *suite) run(ctx context.Context) (outcome.Lane, error) {
 			s.again(ctx, &lane, p)
 		}
 	}
+	lane.Cost, lane.Packages = meter.Next(), s.costs
 	s.summary(lane, first)
 	return lane, nil
 }

@@ -156,6 +156,9 @@ func checkFlaky(t *testing.T, lane outcome.Lane, shown, log string) {
 	if before, after, _ := strings.Cut(string(kept), "once more:"); err != nil || !strings.Contains(before, "the first time") || !strings.Contains(after, "TOY_ARG is argument") {
 		t.Errorf("%v: kept is %s", err, kept)
 	}
+	if len(lane.Packages) != 3 || lane.Packages[0].Package != "toy/flaky" || lane.Packages[0].Took <= 0 {
+		t.Errorf("the package's cost: %+v", lane.Packages)
+	}
 	if len(lane.Passed) != 1 || lane.Passed[0].Test != "TestFine" {
 		t.Errorf("passed at once: %v", lane.Passed)
 	}

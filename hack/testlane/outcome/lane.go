@@ -18,7 +18,12 @@ type Lane struct {
 	Failed   []Entry
 	Unsteady []Entry // failed, and passed when they ran once more
 	Passed   []Entry // at once
+	Cost
+	Packages []PackageCost // of a call of go test
 }
+
+// Whole is the part that stands for all parts of a task, and for the command that ran them.
+const Whole = "command"
 
 // Red reports whether something failed.
 func (l Lane) Red() bool { return l.Trouble != "" || len(l.Failed) > 0 }

@@ -38,6 +38,7 @@ func (t *Test) Lines() []string {
 type Package struct {
 	Name  string // "" for a test program that go test did not start
 	Tests []*Test
+	Took  time.Duration // as go test reports it; 0 where it reports none
 	// Other is what came outside of every test.
 	Other []string
 	// Failed reports that go test took the package for failed.
@@ -77,6 +78,7 @@ var (
 	runLine     = regexp.MustCompile(`^=== (RUN|PAUSE|CONT|NAME)\s+(\S+)`)
 	verdictLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \((\S+)\)`)
 	reasonLine  = regexp.MustCompile(`^\s+\S+_test\.go:\d+: (.*)`)
+	tookPart    = regexp.MustCompile(`^\t(\d+\.\d+s)`)
 	packageLine = regexp.MustCompile(`^(ok|FAIL|\?)\s*\t(\S+)(.*)`)
 )
 
@@ -112,6 +114,9 @@ func (r *Reader) Line(line string) (*Test, *Package) {
 	if m := packageLine.FindStringSubmatch(line); m != nil {
 		ended := r.Rest
 		ended.Name, ended.Failed = m[2], m[1] == Fail
+		if t := tookPart.FindStringSubmatch(m[3]); t != nil {
+			ended.Took, _ = time.ParseDuration(t[1])
+		}
 		ended.Built = !strings.Contains(m[3], "[build failed]") && !strings.Contains(m[3], "[setup failed]")
 		r.Rest, r.current = Package{}, ""
 		return nil, &ended
