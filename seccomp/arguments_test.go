@@ -3,6 +3,7 @@ package seccomp
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ const argumentsPage = "../docs/seccomp.md"
 const (
 	argumentsBegin = "<!-- written by go test ./seccomp -run TestArgumentsTable -update -->\n"
 	argumentsEnd   = "<!-- /written -->\n"
-	argumentsHead  = "| calls | profiles | what passes | a program sees for the rest | reason |\n|---|---|---|---|---|\n"
+	argumentsHead  = "| calls (profiles, if not all) | what passes | a program sees for the rest | reason |\n|---|---|---|---|\n"
 )
 
 // TestArgumentsTable: the table in docs is that of the rules.
@@ -50,7 +51,8 @@ func TestArgumentsTable(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	rows, of := []string{}, map[string][]string{} // a row has the calls whose rules are alike
+	rows, of := []string{}, map[string]map[string][]string{} // a row has the calls whose rules are alike, by profiles
+	var former argRule
 	for _, name := range names {
 		r, ok := ruleOf(name)
 		if !ok || r.text == "" || r.why == "" {
@@ -60,15 +62,26 @@ func TestArgumentsTable(t *testing.T) {
 		if len(r.allow) == 0 {
 			answers += ", " + Done // the refused calls' own answer
 		}
-		row := fmt.Sprintf("| %s | %s | %s | %s |\n", profilesText(in[name]), r.text, answers, r.why)
-		if of[row] == nil {
-			rows = append(rows, row)
+		text, why := r.text, r.why
+		if more, ok := strings.CutPrefix(text, former.text+", "); ok && why == former.why { // the same rule, wider
+			text, why = "also "+more, ""
 		}
-		of[row] = append(of[row], calls[name]...)
+		row := fmt.Sprintf(" | %s | %s | %s |\n", text, answers, why)
+		if of[row] == nil {
+			rows, of[row] = append(rows, row), map[string][]string{}
+		}
+		of[row][profilesText(in[name])] = append(of[row][profilesText(in[name])], calls[name]...)
+		if why != "" {
+			former = r
+		}
 	}
 	table := argumentsHead
 	for _, row := range rows {
-		table += "| " + strings.Join(of[row], ", ") + " " + row
+		var groups []string
+		for _, profiles := range slices.Sorted(maps.Keys(of[row])) {
+			groups = append(groups, strings.Join(of[row][profiles], ", ")+profiles)
+		}
+		table += "| " + strings.Join(groups, "; ") + row
 	}
 	page, err := os.ReadFile(argumentsPage)
 	if err != nil {
@@ -90,7 +103,7 @@ func TestArgumentsTable(t *testing.T) {
 	}
 }
 
-// profilesText lists profiles, and those that are missing where that is shorter.
+// profilesText lists profiles in brackets, and those that are missing where that is shorter; "" for all.
 func profilesText(have []string) string {
 	var missing []string
 	for _, p := range Profiles() {
@@ -100,11 +113,11 @@ func profilesText(have []string) string {
 	}
 	switch {
 	case len(missing) == 0:
-		return "all"
+		return ""
 	case len(missing) < len(have):
-		return "all but " + strings.Join(missing, ", ")
+		return " (not in " + strings.Join(missing, ", ") + ")"
 	}
-	return strings.Join(have, ", ")
+	return " (" + strings.Join(have, ", ") + ")"
 }
 
 // answersOf lists what a rule answers where it refuses, each once.

@@ -178,7 +178,7 @@ const setIDWhy = "on the host a mounted set-id file runs as its owner"
 // the raw syscall (sanitizers, jemalloc) leave a random register there.
 func openRule(flags, mode uint) argRule {
 	return argRule{
-		text: "no set-id bits in the mode of a new file",
+		text: "no set-id bits in mode",
 		why:  setIDWhy,
 		allow: [][]cond{
 			{field(mode, setID, 0)},

@@ -195,8 +195,8 @@ func trackRecordText(r *record, entries map[string]recordEntry, open map[string]
 		}
 		b.WriteString("| " + row + " |\n")
 	}
-	b.WriteString("\n## Entry points\n\nThe list does not have what is marked *, and the first table leaves it out.\n\n")
-	b.WriteString("| entry point | denied by | open in | vulnerabilities |\n|---|---|---|---|\n")
+	b.WriteString("\n## Entry points\n\nThe " + filterLayer + " denies these in every profile, where nothing else is noted. The list does not have what is marked *, " +
+		"and the first table leaves it out.\n\n| entry point | vulnerabilities |\n|---|---|\n")
 	for _, e := range r.Entries {
 		var items []string
 		for i, c := range slices.Concat(r.CVEs, r.Beside) {
@@ -209,29 +209,33 @@ func trackRecordText(r *record, entries map[string]recordEntry, open map[string]
 			}
 			items = append(items, item)
 		}
-		by := e.Layer
+		by := ""
+		if e.Layer != filterLayer {
+			by = "; " + e.Layer
+		}
 		if e.Test != "" {
 			file, function, _ := strings.Cut(e.Test, " ")
 			by += ": [" + function + "](../../" + file + ")"
 		}
-		if by == "" {
-			by = "nothing: " + e.Open
+		if e.Open != "" {
+			by = "; open: " + e.Open
 		}
 		if e.Inside != "" {
 			by += ": " + e.Inside
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %d: %s |\n", e.What, by, openProfiles(e, open), len(items), strings.Join(items, ", "))
+		if in := openProfiles(e, open); in != "" {
+			by += "; open in " + in
+		}
+		fmt.Fprintf(&b, "| %s%s | %d: %s |\n", e.What, by, len(items), strings.Join(items, ", "))
 	}
 	return b.String()
 }
 
+// openProfiles lists the profiles that leave an entry point open which others close.
 func openProfiles(e recordEntry, open map[string]map[string]bool) string {
 	in := slices.DeleteFunc(slices.Clone(seccomp.Profiles()), func(p string) bool { return !open[p][e.Name] })
-	switch len(in) {
-	case 0:
-		return "none"
-	case len(open):
-		return "all"
+	if len(in) == len(open) {
+		return ""
 	}
 	return strings.Join(in, ", ")
 }

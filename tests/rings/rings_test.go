@@ -31,8 +31,8 @@ type attack struct {
 
 // Why single rings hold some by themselves.
 var (
-	everybody = map[string]string{"0": "the kernel offers it to every user"}
-	covers    = map[string]string{"1": "ids and covered paths are both ring 1's"}
+	everybody = map[string]string{"0": "open to every user"}
+	covers    = map[string]string{"1": "ids and covers are both ring 1's"}
 )
 
 // attacks in the order of the table.
@@ -66,7 +66,7 @@ var attacks = []attack{
 	{"change to another uid", map[string]string{"1": "any id of its map is the jail's own"}},
 	{"set-uid program of the image", map[string]string{"1": "it becomes the jail's own root"}},
 	{name: "set-uid program left in a directory"},
-	{"root's file in a mounted directory", map[string]string{"1": "only owner-mapped mounts tell root's files from the directory's"}},
+	{"root's file in a mounted directory", map[string]string{"1": "only owner-mapped mounts distinguish them"}},
 	{name: "signal to a process of the host"},
 	{name: "ptrace of a process of the host"},
 	{name: "memory of a process of the host"},

@@ -77,7 +77,7 @@ func documented() (string, error) {
 // page is where the table is, below the module's root.
 const page = "docs/security/rings.md"
 
-// cell tells the error without ring r, and which of the other rings gives one all by itself.
+// cell is the error without ring r, and which of the other rings gives one all by itself.
 func cell(got map[string]map[string]outcome, a attack, r string) string {
 	o := got[r][a.name]
 	if o.Errno == "" {
@@ -90,9 +90,9 @@ func cell(got map[string]map[string]outcome, a attack, r string) string {
 		}
 	}
 	if by == nil {
-		return o.Errno + ", " + together
+		return o.Errno + " " + together
 	}
-	return o.Errno + ", " + strings.Join(by, " or ")
+	return o.Errno + " " + strings.Join(by, "/")
 }
 
 // The table's place in docs/security/rings.md.
@@ -167,10 +167,10 @@ func atLeast(measured, documented string) bool {
 	if strings.HasPrefix(measured, gets) {
 		return false
 	}
-	_, by, _ := strings.Cut(measured, ", ")
-	_, old, _ := strings.Cut(documented, ", ")
-	for ring := range strings.SplitSeq(old, " or ") {
-		if ring != together && !slices.Contains(strings.Split(by, " or "), ring) {
+	_, by, _ := strings.Cut(measured, " ")
+	_, old, _ := strings.Cut(documented, " ")
+	for ring := range strings.SplitSeq(old, "/") {
+		if ring != together && !slices.Contains(strings.Split(by, "/"), ring) {
 			return false
 		}
 	}
@@ -178,7 +178,7 @@ func atLeast(measured, documented string) bool {
 }
 
 // How cells begin of attacks that get through, and end of those that no ring stops alone.
-const gets, together = "gets through", "both together"
+const gets, together = "through", "both together"
 
 // rows are the cells of a table by attack.
 func rows(table string) map[string][3]string {
@@ -197,17 +197,17 @@ func rows(table string) map[string][3]string {
 func TestWeaker(t *testing.T) {
 	const head = "Measured on Linux 6.18:\n\n| attack | without ring 2 | without ring 1 | without ring 0 |\n|---|---|---|---|\n"
 	row := func(cells ...string) string { return head + "| " + strings.Join(cells, " | ") + " |\n" }
-	documented := row("bpf", "ENOSYS, 1 or 0", "ENOSYS, 0", "gets through: x")
+	documented := row("bpf", "ENOSYS 1/0", "ENOSYS 0", "through: x")
 	for _, c := range []struct {
 		measured string
 		n        int
 	}{
 		{documented, 0},
-		{row("bpf", "EPERM, 1 or 0", "ENOSYS, 0", "gets through: x"), 0},
-		{row("bpf", "ENOSYS, 0", "ENOSYS, 0", "gets through: x"), 1},
-		{row("bpf", "gets through: y", "ENOSYS, 0", "EPERM, 1"), 1},
-		{row("bpf", "ENOSYS, both together", "ENOSYS, 2 or 0", "EPERM, 1"), 1},
-		{row("io_uring", "ENOSYS, 1 or 0", "ENOSYS, 0", "gets through: x"), 2},
+		{row("bpf", "EPERM 1/0", "ENOSYS 0", "through: x"), 0},
+		{row("bpf", "ENOSYS 0", "ENOSYS 0", "through: x"), 1},
+		{row("bpf", "through: y", "ENOSYS 0", "EPERM 1"), 1},
+		{row("bpf", "ENOSYS both together", "ENOSYS 2/0", "EPERM 1"), 1},
+		{row("io_uring", "ENOSYS 1/0", "ENOSYS 0", "through: x"), 2},
 		{head, 1},
 	} {
 		if d := weaker(documented, c.measured); len(d) != c.n {

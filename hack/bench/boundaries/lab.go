@@ -174,10 +174,6 @@ func (l *lab) subjects() []subject {
 		{name: "agentjail, Docker", client: true, why: dockerWhy, command: named(docker, "--runtime=agentjail"), beside: dockerBeside, stop: dockerStop},
 		l.oci("gVisor alone", l.runsc, []string{"--platform=systrap", "--network=none", "--overlay2=none", "--gofer-network-namespace=new"}),
 		l.jail("agentjail, gVisor", l.runsc),
-		{name: "microVM (QEMU, agentjail in the guest)", why: "not run here; by hand: 2.6 s from power-on (emulated), 240 MiB"},
-		{name: "VM with an engine of its own", why: "not run here: `hack/vm` boots one for tests"},
-		{name: "Kata, krun", why: "not run here: no guest image"},
-		{name: "unikernel (urunc, solo5)", why: "not run here: one program an image, no exec"},
 	}
 }
 

@@ -11,6 +11,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,8 +130,8 @@ const reference = "runc"
 // markdown is the table.
 func markdown(rows []row) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| boundary | start | exec | memory | files/s | system calls | shown, of %d | %s |\n|---|---|---|---|---|---|---|%s\n",
-		len(shown.Rows()), strings.Join(tries, " | "), strings.Repeat("---|", len(tries)))
+	fmt.Fprintf(&b, "| boundary | start | exec | memory | files/s | system calls | shown, of %d | not stopped, of %d |\n|---|---|---|---|---|---|---|---|\n",
+		len(shown.Rows()), len(tries))
 	var unit row
 	for _, r := range rows {
 		if r.name == reference {
@@ -139,20 +140,27 @@ func markdown(rows []row) string {
 	}
 	for _, r := range rows {
 		if r.why != "" {
-			fmt.Fprintf(&b, "| %s | %s |%s\n", r.name, r.why, strings.Repeat(" |", len(tries)+5))
+			fmt.Fprintf(&b, "| %s | %s |%s\n", r.name, r.why, strings.Repeat(" |", 6))
 			continue
 		}
 		calls := "not known"
 		if r.calls >= 0 {
 			calls = strconv.Itoa(r.calls)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %d |", r.name, times(r.start, unit.start), times(r.exec, unit.exec), size(r.memory), rounded(r.files), calls, r.shown)
-		for _, t := range tries {
-			fmt.Fprintf(&b, " %s |", r.tries[t])
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %d | %s |\n", r.name, times(r.start, unit.start), times(r.exec, unit.exec), size(r.memory), rounded(r.files), calls, r.shown, r.left())
 	}
 	return b.String()
+}
+
+// left lists the ways out that the boundary does not stop, by what became of them.
+func (r *row) left() string {
+	var out []string
+	for _, t := range tries {
+		if got := r.tries[t]; got != "stopped" {
+			out = append(out, t+" ("+got+")")
+		}
+	}
+	return cmp.Or(strings.Join(out, ", "), "none")
 }
 
 // times is a duration in another.

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestTable: a row has a cell for each way out, and what was not run says why.
+// TestTable: a row names each way out that is not stopped, and a boundary that was not run its reason.
 func TestTable(t *testing.T) {
 	out := markdown([]row{
-		{subject: subject{name: reference}, start: 5 * time.Millisecond, exec: time.Millisecond, memory: 3 << 20, files: 1234, calls: 300, shown: 7, tries: map[string]string{"mknod": through, "ptrace": "stopped"}},
+		{subject: subject{name: reference}, start: 5 * time.Millisecond, exec: time.Millisecond, memory: 3 << 20, files: 1234, calls: 300, shown: 7, tries: map[string]string{"double chroot": "stopped", "fchdir": "stopped", "mknod": through, "ptrace": "stopped", "/proc/1/root": "by the machine"}},
 		{subject: subject{name: "b", why: "not run here: no such thing"}},
 	})
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -20,7 +20,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%q has other columns than %q", l, lines[0])
 		}
 	}
-	if !strings.Contains(out, "| runc | ×1 | ×1 | 3 MiB | 1200 | 300 | 7 |  |  | through | stopped |  |") || !strings.Contains(out, "| b | not run here: no such thing |") {
+	if !strings.Contains(out, "| runc | ×1 | ×1 | 3 MiB | 1200 | 300 | 7 | mknod (through), /proc/1/root (by the machine) |") || !strings.Contains(out, "| b | not run here: no such thing |") {
 		t.Error(out)
 	}
 }

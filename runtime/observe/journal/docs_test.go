@@ -13,22 +13,30 @@ import (
 
 const page = "../../../docs/journal.md"
 
-// kindTable is the page's table of kinds.
-func kindTable() string {
-	var b strings.Builder
-	b.WriteString("| kind | ring: verdict | what happened | source |\n|---|---|---|---|\n")
+// kindList is the page's list of kinds, below the sources that can see them.
+func kindList() string {
+	var order []string
+	of := make(map[string]string)
 	for _, kind := range Kinds() {
 		k := kind.Info()
-		ring := fmt.Sprint(int(k.Ring)) + ": "
+		ring := fmt.Sprintf(" %d,", k.Ring)
 		switch k.Ring {
 		case rings.None:
 			ring = ""
 		case Varies:
-			ring = "its own: "
+			ring = " its ring,"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s%s | %s | %s |\n", k.Name, ring, k.Verdict, k.Meaning, strings.Join(k.Sources, ", "))
+		sources := strings.Join(k.Sources, ", ")
+		if of[sources] == "" {
+			order = append(order, sources)
+		}
+		of[sources] += fmt.Sprintf("- `%s`,%s %s: %s\n", k.Name, ring, k.Verdict, k.Meaning)
 	}
-	return b.String()
+	var b strings.Builder
+	for _, sources := range order {
+		fmt.Fprintf(&b, "\nFrom %s:\n\n%s", sources, of[sources])
+	}
+	return b.String() + "\n"
 }
 
 // detailList is the page's list of payloads.
@@ -65,7 +73,7 @@ func fieldsOf(t reflect.Type) (out []string) {
 
 // TestDocs holds the page against the code: the kinds, the payloads, and a row for each field.
 func TestDocs(t *testing.T) {
-	docpage.Holds(t, page, "kinds", kindTable())
+	docpage.Holds(t, page, "kinds", kindList())
 	docpage.Holds(t, page, "details", detailList())
 	data, err := os.ReadFile(page)
 	if err != nil {
