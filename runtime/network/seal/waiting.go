@@ -47,9 +47,10 @@ import (
 //	              tcp flags & rst == rst EITHER @open update @open { EITHER timeout 20ms }
 //	              tcp flags & rst == rst EITHER @half update @half { EITHER timeout 20ms }
 //	              tcp flags & rst == rst accept
+//	              tcp flags & fin == fin EITHER @open add @half { FORTH }
 //	              tcp flags & fin == fin BACK @half EITHER @open update @open { EITHER timeout 20ms }
-//	              tcp flags & fin == fin BACK @half update @half { BACK timeout 20ms } accept
-//	              tcp flags & fin == fin EITHER @open add @half { FORTH } accept
+//	              tcp flags & fin == fin BACK @half update @half { BACK timeout 20ms } update @half { FORTH timeout 20ms } accept
+//	              tcp flags & fin == fin FORTH @half accept
 //	              tcp flags & fin == fin meta skuid accept
 //	              tcp flags & fin == fin reject with tcp reset
 //	              tcp flags & (syn|ack) == syn|ack update @open { BACK timeout 5s }
@@ -79,6 +80,9 @@ import (
 // removed for ever ("mark set element as dead when deleting from packet path",
 // net/netfilter/nft_set_hash.c). Meanwhile the connection is done, so that a further packet does
 // not prolong it, and the same addresses can be used at once.
+//
+// A last packet is added before the other end's is looked for. Otherwise two that are sent at once,
+// on two processors, would each be the first, and their connection would count for ever.
 //
 // A last packet that was sent may not have been taken: the other end had no memory for it. Its
 // sender is an orphan that sends again, without an owner, 200 ms later or more. As it is in no
@@ -155,13 +159,14 @@ func (c ceiling) table() *chainTable {
 			of(&rules.unowned, plain, either, in("open", 0), accept)
 			of(&rules.reset, reset, either, in("open", 0), dynset(update, "open", accepted))
 			of(&rules.reset, reset, either, in("half", 0), dynset(update, "half", accepted))
-			of(&rules.last, last, back, in("half", 0), either, in("open", 0), dynset(update, "open", accepted))
+			of(&rules.last, last, either, in("open", 0), forth, dynset(add, "half", 0))
 			of(&rules.half, either, in("half", 0), dynset(update, "half", accepted), drop)
 		}
-		of(&rules.last, last, back, in("half", 0), dynset(update, "half", accepted), accept)
 		for _, either := range []nftRule{forth, back} {
-			of(&rules.last, last, either, in("open", 0), forth, dynset(add, "half", 0), accept)
+			of(&rules.last, last, back, in("half", 0), either, in("open", 0), dynset(update, "open", accepted))
 		}
+		of(&rules.last, last, back, in("half", 0), dynset(update, "half", accepted), forth, dynset(update, "half", accepted), accept)
+		of(&rules.last, last, forth, in("half", 0), accept)
 		of(&rules.answered, answer, back,
 			dynset(update, "open", begun), dynset(update, "waiting", 0), dynset(update, "open", 0), accept)
 		for _, addresses := range []nftRule{forth, back} {

@@ -1,6 +1,8 @@
 package seal
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -300,7 +303,13 @@ func TestWaiting(t *testing.T) {
 }
 
 // counted is how many elements a set of the ceiling's has.
-func (s *space) counted(t *testing.T, set string) (n int) {
+func (s *space) counted(t *testing.T, set string) int {
+	t.Helper()
+	return len(s.elements(t, set))
+}
+
+// elements are the keys of those in a set of the ceiling's.
+func (s *space) elements(t *testing.T, set string) (out [][]byte) {
 	t.Helper()
 	table := ceilingOpen.table()
 	err := inNamespace(s.file, func() error {
@@ -312,16 +321,20 @@ func (s *space) counted(t *testing.T, set string) (n int) {
 		m := table.message(unix.NFT_MSG_GETSETELEM, 0)
 		m.attrString(unix.NFTA_SET_ELEM_LIST_TABLE, table.name)
 		m.attrString(unix.NFTA_SET_ELEM_LIST_SET, set)
-		return c.dump(m, maxNft, func() { n = 0 }, func(body []byte) error {
+		return c.dump(m, maxNft, func() { out = nil }, func(body []byte) error {
 			list, _ := find(nftAttributes(body), unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-			n += len(attributes(list))
+			for _, a := range attributes(list) {
+				key, _ := find(attributes(a.data), unix.NFTA_SET_ELEM_KEY)
+				value, _ := find(attributes(key), unix.NFTA_DATA_VALUE)
+				out = append(out, bytes.Clone(value))
+			}
 			return nil
 		})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return out
 }
 
 // TestAccepted: connections that a process accepts soon count for nothing, however they end, and
@@ -384,6 +397,78 @@ func TestAccepted(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCrossed: a connection whose ends send their last packets at once, on two processors, ceases to
+// count. One that ends after all others has the last elements that a sweep removes.
+func TestCrossed(t *testing.T) {
+	const rounds, pairs = 10, 400
+	if runtime.NumCPU() < 2 {
+		t.Skip("it needs two processors")
+	}
+	for _, f := range []loFamily{lo4, lo6} {
+		s := newSpace(t)
+		mustSeal(t, s)
+		for range rounds {
+			var all [2][]int // the clients' ends, and the servers'
+			var client, server, after int
+			var err error
+			s.do(func() {
+				l, port, lerr := f.listen(0)
+				for err = lerr; err == nil && len(all[0]) <= pairs; {
+					if client, server, err = f.joined(l, 0, port); err == nil {
+						all[0], all[1] = append(all[0], client), append(all[1], server)
+						_, werr := unix.Write(server, []byte{1})
+						_, rerr := unix.Read(client, []byte{0})
+						err = errors.Join(werr, rerr)
+					}
+				}
+				if err == nil {
+					var at unix.Sockaddr
+					at, err = unix.Getsockname(client)
+					after = f.port(at)
+				}
+				err = errors.Join(err, unix.Close(l))
+			})
+			if err == nil {
+				err = closeTogether(all[0][:pairs], all[1][:pairs])
+			}
+			if err = errors.Join(err, unix.Close(client), unix.Close(server)); err != nil {
+				t.Fatal(err)
+			}
+			for _, set := range []string{"open", "half"} {
+				last := func(key []byte) bool { return int(binary.BigEndian.Uint16(key[8:])) == after }
+				for slices.ContainsFunc(s.elements(t, set), last) {
+					runtime.Gosched()
+				}
+				if n := s.counted(t, set); n > 0 {
+					t.Fatalf("%s: %d of %d connections that ended are in the set %s", f.name, n, pairs, set)
+				}
+			}
+		}
+	}
+}
+
+// closeTogether closes the two ends of each connection at the same time, each on a processor.
+func closeTogether(clients, servers []int) error {
+	var closed atomic.Int64
+	errs := make(chan error)
+	for processor, ends := range [][]int{clients, servers} {
+		go func() {
+			runtime.LockOSThread() // the thread, which has a processor of its own, ends with the goroutine
+			var set unix.CPUSet
+			set.Set(processor)
+			err := unix.SchedSetaffinity(0, &set)
+			for i, fd := range ends {
+				closed.Add(1)
+				for closed.Load() < int64(2*(i+1)) {
+				}
+				err = errors.Join(err, unix.Close(fd))
+			}
+			errs <- err
+		}()
+	}
+	return errors.Join(<-errs, <-errs)
 }
 
 // expr is the first expression of a kind in the rule for what a connection's own end sends.
