@@ -58,11 +58,11 @@ func (w Worker) String() string { return strings.TrimSpace(w.Name + " " + w.Part
 // Bounds that several have.
 const (
 	sockets  = "version 1: the jail's `limits.sockets` again; version 2: its memory. 2048 connections; more than 16 have small buffers. Ports: a share of the host's"
-	throttle = "it waits for its next period; connections and questions wait with it. Out of memory it is killed: the jail reaches nothing, `inspect` reports it"
+	throttle = "connections and questions wait for its next period. Out of memory it is killed, as above"
 )
 
 var (
-	processor = fmt.Sprintf("version 1: the jail's quota, together with the jail; version 2: 1/%d of it besides (more of small quotas, as above), and the jail's weight, also after an update", helper.QuotaPart)
+	processor = fmt.Sprintf("version 1: the jail's quota, together with the jail; version 2: 1/%d of it besides (more of small quotas), and the jail's weight", helper.QuotaPart)
 	ownMemory = fmt.Sprintf("%d MiB; version 2: %d MiB, with buffers of sockets; %d threads", helper.MemoryMax>>20,
 		(helper.MemoryMax+helper.SocketsMax)>>20, helper.PidsMax)
 )
@@ -83,7 +83,7 @@ var All = []Worker{
 	{
 		Name: "agentjail-egress", Part: Activator, While: "from `create` to the first use of a network by name", Group: Own,
 		Processor: processor, Memory: ownMemory, Sockets: "none outside", Files: "its starter's limit; it opens none",
-		Full: "killed, the jail reaches nothing, and `inspect` reports it",
+		Full: "killed: the jail reaches nothing, `inspect` reports it",
 	},
 	{
 		Name: "agentjail-egress", While: "from then to the jail's end", Group: Own,
@@ -99,7 +99,7 @@ var All = []Worker{
 	},
 	{
 		Name: "agentjail", Part: Verb, While: "for one call, with the delegate", Group: Callers,
-		Processor: "its caller's", Memory: "its caller's; what a jail wrote is read within bounds", Sockets: "its caller's",
+		Processor: "its caller's", Memory: "its caller's; reads of what a jail wrote are bounded", Sockets: "its caller's",
 		Files: "its caller's", Full: "the call fails",
 	},
 	{
@@ -118,7 +118,7 @@ var All = []Worker{
 	},
 	{
 		Name: "containerd-shim-agentjail-v2", While: "as long as a jail or pod of containerd's", Group: Callers,
-		Processor: "containerd's, or its `ShimCgroup`", Memory: "the same", Sockets: "the same", Files: "the same",
+		Processor: "its caller's, or its `ShimCgroup`", Memory: "its caller's", Sockets: "its caller's", Files: "its caller's",
 		Full: "as any shim: output waits until it is read",
 	},
 	{
@@ -131,11 +131,11 @@ var All = []Worker{
 		Name: "agentjail-journal", Part: Writer, While: "one for a host", Group: Service,
 		Processor: "with the reader", Memory: "with the reader", Sockets: "none but to systemd",
 		Files: "`journal.size` for each jail; one open at a time",
-		Full:  "events wait in the ring, and are left out and counted when that is full",
+		Full:  "events wait in the ring; beyond it they are left out, and counted",
 	},
 }
 
-// markdown is the list as a table.
+// markdown is the list as a table. A cell is empty where the control groups alone are the bound.
 func markdown() string {
 	var b strings.Builder
 	b.WriteString("| process | while | control groups | processor | memory | sockets | files | at a bound |\n|---|---|---|---|---|---|---|---|\n")
@@ -148,8 +148,11 @@ func markdown() string {
 		row := []string{name, w.While, string(w.Group), w.Processor, w.Memory, w.Sockets, w.Files, w.Full}
 		cells := slices.Clone(row)
 		for i := range cells {
-			if above != nil && len(cells[i]) > len("as above") && cells[i] == above[i] {
-				cells[i] = "as above"
+			switch {
+			case i > 2 && cells[i] == row[2]:
+				cells[i] = ""
+			case above != nil && len(cells[i]) > len("same") && cells[i] == above[i]:
+				cells[i] = "same"
 			}
 		}
 		above = row
