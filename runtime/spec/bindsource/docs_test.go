@@ -11,8 +11,11 @@ import (
 
 const mountsPage = "../../../docs/mounts.md"
 
-// usersTable is the page's table of users' places: a row for each kind. The programs by which a place
-// counts, and its caches, are in the refusal alone.
+// shownPlaces is how many places of a kind the page has. The refusal names the others, with the
+// programs by which a place counts, and its caches.
+const shownPlaces = 12
+
+// usersTable is the page's table of users' places: a row for each kind.
 func usersTable() string {
 	var kinds []*placeKind
 	places := make(map[*placeKind][]string)
@@ -30,7 +33,11 @@ func usersTable() string {
 		if kind.reads {
 			refused = "always"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", kind.why, refused, strings.Join(places[kind], " "))
+		text := strings.Join(places[kind][:min(shownPlaces, len(places[kind]))], " ")
+		if more := len(places[kind]) - shownPlaces; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", kind.why, refused, text)
 	}
 	return b.String()
 }
