@@ -6,6 +6,7 @@
 //	ID/record.json   the record
 //	ID/image         the layer: an ext4 file system, allocated as a whole
 //	ID/applied.json  what apply has left in the directory
+//	ID/bases.json    what the layer's files were made of (review.Bases)
 //	ID/apply         the journal of an apply that works, or was cut off
 //	.template-…      images that new ones are copied from, by kind and size
 //	.new-…           a view that is being made
@@ -29,7 +30,9 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/filetime"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace/review"
 )
 
 // State reports what can be done with a view.
@@ -103,12 +106,13 @@ func Of(s state.Store) Store {
 const (
 	recordFile  = "record.json"
 	appliedFile = "applied.json"
+	basesFile   = "bases.json"
 	imageFile   = "image"
 	newPrefix   = ".new-"
 	journalDir  = "apply"
 
-	maxRecord  = 1 << 20
-	maxApplied = 256 << 20
+	maxRecord = 1 << 20
+	maxPaths  = 256 << 20
 )
 
 // ErrNotFound is wrapped by the error for a view that does not exist.
@@ -232,27 +236,66 @@ func (s Store) save(r *Record) error {
 // Applied returns the times of change (ctime, in nanoseconds since 1970) that apply has left, by
 // path below the directory: "." is the directory itself. A file with this time is not a conflict.
 func (s Store) Applied(r *Record) (map[string]int64, error) {
-	data, err := atomicfile.Read(s.path(r.ID, appliedFile), maxApplied)
+	out, err := readPaths[int64](s.path(r.ID, appliedFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return map[string]int64{}, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]int64{}
-	if err := json.Unmarshal(data, &out); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", s.path(r.ID, appliedFile), err)
-	}
-	return out, nil
+	return out, err
 }
 
 // SaveApplied replaces what Applied returns.
 func (s Store) SaveApplied(r *Record, applied map[string]int64) error {
-	data, err := json.Marshal(applied)
+	return writePaths(s.path(r.ID, appliedFile), applied)
+}
+
+// Bases returns what the files of a view's layer were based on as its last jail ended; an error of
+// os.ErrNotExist where none has.
+func (s Store) Bases(r *Record) (map[string]review.Base, error) {
+	out, err := readPaths[review.Base](s.path(r.ID, basesFile))
+	for at, b := range out {
+		b.Path = pathname.FromJSON(b.Path)
+		out[at] = b
+	}
+	return out, err
+}
+
+// SaveBases replaces what Bases returns.
+func (s Store) SaveBases(r *Record, bases map[string]review.Base) error {
+	text := make(map[string]review.Base, len(bases))
+	for at, b := range bases {
+		b.Path = pathname.ToJSON(b.Path)
+		text[at] = b
+	}
+	return writePaths(s.path(r.ID, basesFile), text)
+}
+
+// readPaths reads a file with a value for each of some paths.
+func readPaths[T any](file string) (map[string]T, error) {
+	data, err := atomicfile.Read(file, maxPaths)
+	if err != nil {
+		return nil, err
+	}
+	var text map[string]T
+	if err := json.Unmarshal(data, &text); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	out := make(map[string]T, len(text))
+	for at, value := range text {
+		out[pathname.FromJSON(at)] = value
+	}
+	return out, nil
+}
+
+func writePaths[T any](file string, paths map[string]T) error {
+	text := make(map[string]T, len(paths))
+	for at, value := range paths {
+		text[pathname.ToJSON(at)] = value
+	}
+	data, err := json.Marshal(text)
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(s.path(r.ID, appliedFile), data, 0o600)
+	return atomicfile.Write(file, data, 0o600)
 }
 
 // Discard removes a view. A view that a jail has is not removed, nor one whose apply was cut off,
@@ -272,7 +315,7 @@ func (s Store) Discard(r *Record) error {
 
 // remove removes a view's directory, the record last: until then the view is listed.
 func (s Store) remove(id string) error {
-	for _, name := range []string{imageFile, appliedFile} {
+	for _, name := range []string{imageFile, appliedFile, basesFile} {
 		if err := os.Remove(s.path(id, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("removing view %s: %w", id, err)
 		}

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/kernel/trim"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/workspace/review"
 )
 
 // The directories of an image: overlayfs's upper and work directory.
@@ -263,12 +265,34 @@ func (s Store) end(r *Record) error {
 	crash.Point("workspace.synced")
 	// Holes are where no files are. Where the loop device cannot make them, the image stays whole.
 	_ = trim.All(upper)
-	if err := removeMark(tree); err != nil {
+	if err := errors.Join(removeMark(tree), s.noteBases(r, upper)); err != nil {
 		return err
 	}
 	crash.Point("workspace.unmarked")
 	r.State = Ended
 	return errors.Join(s.noteClock(r), s.save(r))
+}
+
+// noteBases records what the layer's files are based on, as long as the directory is there.
+func (s Store) noteBases(r *Record, upper *os.File) error {
+	dir, err := openDirectory(r)
+	if err != nil {
+		return nil //nolint:nilerr // it is moved away, and no apply is possible until it is back
+	}
+	defer dir.Close()
+	had, err := s.Bases(r)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	applied, err := s.Applied(r)
+	if err != nil {
+		return err
+	}
+	bases, err := review.Bases(context.Background(), upper, dir, had, len(applied) > 0)
+	if err != nil {
+		return err
+	}
+	return s.SaveBases(r, bases)
 }
 
 // openUpper opens the upper directory of an image.

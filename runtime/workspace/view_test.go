@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/workspace/review"
 )
 
 // size is the test's: the smallest.
@@ -483,12 +485,18 @@ func TestHostLacks(t *testing.T) {
 	}
 }
 
-func TestApplied(t *testing.T) {
+// TestPaths: what is kept of paths is the same for those that are not UTF-8.
+func TestPaths(t *testing.T) {
 	s, r, _, _ := begun(t, "")
-	if err := s.SaveApplied(r, map[string]int64{".": 1, "a/b": 2}); err != nil {
+	applied := map[string]int64{".": 1, "a/b": 2, "bad\xff": 3, "bad\xfe": 4}
+	bases := map[string]review.Base{"a": {Path: "b\xff", Ctime: 1}, "b\xff": {Path: "c"}}
+	if err := errors.Join(s.SaveApplied(r, applied), s.SaveBases(r, bases)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Applied(r); err != nil || len(got) != 2 || got["a/b"] != 2 {
+	if got, err := s.Applied(r); err != nil || !maps.Equal(got, applied) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := s.Bases(r); err != nil || !maps.Equal(got, bases) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -47,10 +47,10 @@ func IsMarkedWhiteout(dir int, name string) bool {
 	return err == nil
 }
 
-// OriginIsGone reports whether the file of the lower layer that a file of the upper one was copied
-// of does not exist any more. It is false where that is not known: the file was not copied, or its
+// Origin returns the file of the lower layer that a file of the upper one was copied of, and
+// whether it exists no more. ok is false where that is not known: the file was not copied, or its
 // origin forgotten. lower is any directory of the lower layer's file system, opened without O_PATH.
-func OriginIsGone(upper int, name string, lower int) bool {
+func Origin(upper int, name string, lower int) (st unix.Stat_t, gone, ok bool) {
 	const (
 		header  = 21 // struct ovl_fb (fs/overlayfs/overlayfs.h) before the handle
 		magic   = 0xfb
@@ -60,15 +60,15 @@ func OriginIsGone(upper int, name string, lower int) bool {
 	value := make([]byte, header+most)
 	n, err := unix.Lgetxattr(openat.Proc(upper)+"/"+name, "trusted.overlay.origin", value)
 	if err != nil || n <= header || value[0] != 0 || value[1] != magic || int(value[2]) != n || value[3]&inUpper != 0 {
-		return false
+		return st, false, false
 	}
 	fd, err := unix.OpenByHandleAt(lower, unix.NewFileHandle(int32(value[4]), value[header:n]), unix.O_PATH)
 	if err != nil {
-		return err == unix.ESTALE
+		return st, true, err == unix.ESTALE
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Nlink == 0
+	err = unix.Fstat(fd, &st)
+	return st, st.Nlink == 0, err == nil
 }
 
 // ForgetOrigins removes from an upper layer that is not mounted which files of the lower one its

@@ -2,7 +2,11 @@
 // relative to the same directory. Links are not followed.
 package pathname
 
-import "strings"
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
 
 // Within reports whether a path is dir or lies below it.
 func Within(path, dir string) bool { return path == dir || Below(path, dir) }
@@ -25,4 +29,25 @@ func Rel(path, dir string) (rel string, ok bool) {
 		}
 	}
 	return rest, rest != ""
+}
+
+// notText begins a path that is in base64: no path has a NUL.
+const notText = "\x00"
+
+// ToJSON returns a path as a text that JSON has, also where the path is not UTF-8.
+func ToJSON(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return notText + base64.StdEncoding.EncodeToString([]byte(path))
+}
+
+// FromJSON returns the path that ToJSON was called with.
+func FromJSON(text string) string {
+	if rest, ok := strings.CutPrefix(text, notText); ok {
+		if path, err := base64.StdEncoding.DecodeString(rest); err == nil {
+			return string(path)
+		}
+	}
+	return text
 }

@@ -38,9 +38,11 @@ type View struct {
 	Live             bool
 	// Journal is the journal's path, in a directory that only root enters.
 	Journal string
-	// Applied are the ctimes that applies left (review.Options), and Save keeps them.
+	// Applied are the ctimes that applies left, and Bases those of the layer (review.Options). Save
+	// keeps them.
 	Applied map[string]int64
-	Save    func(map[string]int64) error
+	Bases   map[string]review.Base
+	Save    func(*View) error
 
 	close func()
 	began func(*workspace.Record) (time.Time, time.Duration, error)

@@ -90,11 +90,14 @@ func newPlace(t testing.TB, files map[string]string) *place {
 
 // save keeps for another process what is not in the trees.
 func (p *place) save() error {
-	applied := map[string]int64{}
-	if p.view != nil {
-		applied = p.view.Applied
+	var kept struct {
+		Applied map[string]int64
+		Bases   map[string]review.Base
 	}
-	text, err := json.Marshal(applied)
+	if p.view != nil {
+		kept.Applied, kept.Bases = p.view.Applied, p.view.Bases
+	}
+	text, err := json.Marshal(kept)
 	return errors.Join(err, os.WriteFile(p.top+"/applied", text, 0o600), os.WriteFile(p.top+"/since", []byte(p.since.Format(time.RFC3339Nano)), 0o600))
 }
 
@@ -110,7 +113,7 @@ func (p *place) load() error {
 	}
 	p.view = &View{
 		ID: "test", UID: uid, GID: gid, Upper: upper, Directory: dir, Journal: p.top + "/state/journal",
-		Save: func(map[string]int64) error { return p.save() }, close: func() { dir.Close(); upper.Close() },
+		Save: func(*View) error { return p.save() }, close: func() { dir.Close(); upper.Close() },
 	}
 	text, err := os.ReadFile(p.top + "/applied")
 	if err != nil {
@@ -121,7 +124,7 @@ func (p *place) load() error {
 		return err
 	}
 	p.since, err = time.Parse(time.RFC3339Nano, string(since))
-	return errors.Join(err, json.Unmarshal(text, &p.view.Applied))
+	return errors.Join(err, json.Unmarshal(text, p.view))
 }
 
 func (p *place) close() error {
@@ -154,10 +157,13 @@ func (p *place) mount(t testing.TB) {
 	t.Cleanup(func() { _ = unix.Unmount(p.merged, unix.MNT_DETACH) })
 }
 
-// unmount ends the view's jail.
+// unmount ends the view's jail, as workspace.Store.End does.
 func (p *place) unmount(t testing.TB) {
 	t.Helper()
 	must(t, unix.Unmount(p.merged, 0))
+	bases, err := review.Bases(t.Context(), p.view.Upper, p.view.Directory, p.view.Bases, len(p.view.Applied) > 0)
+	must(t, err)
+	p.view.Bases = bases
 	must(t, os.RemoveAll(p.top+"/work"))
 	must(t, os.Mkdir(p.top+"/work", 0o755))
 }
@@ -197,7 +203,7 @@ func (p *place) review(t tester) *review.Review {
 	t.Helper()
 	named, err := p.view.named(p.dir, nil)
 	must(t, err)
-	r, err := review.Of(t.Context(), p.view.Upper, p.view.Directory, review.Options{Named: named, Since: p.since, Applied: p.view.Applied, Hide: p.hidden, Path: "/home/u/project"})
+	r, err := review.Of(t.Context(), p.view.Upper, p.view.Directory, review.Options{Named: named, Since: p.since, Applied: p.view.Applied, Bases: p.view.Bases, Hide: p.hidden, Path: "/home/u/project"})
 	must(t, err)
 	return r
 }
@@ -314,58 +320,145 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestRemovedMeanwhile: what the jail has changed and the owner removes is a conflict, and is not
-// made again. What the jail renames or links itself is none, and what an apply has replaced.
+// TestRemovedMeanwhile: what the jail has changed and the owner moves or removes, in whichever run
+// of the view and after whichever apply, is a conflict, and is not made again. What the jail
+// renames or links itself is none, and what an apply has replaced.
 func TestRemovedMeanwhile(t *testing.T) {
+	jail := func(f func(p *place) error) func(*place) error {
+		return func(p *place) error {
+			p.mount(t)
+			err := f(p)
+			p.own(t, p.merged)
+			p.unmount(t)
+			return err
+		}
+	}
+	owner := func(f func(p *place) error) func(*place) error { return f }
+	write := func(at, text string) func(p *place) error {
+		return func(p *place) error { return os.WriteFile(p.merged+"/"+at, []byte(text), 0o644) }
+	}
+	replace := func(at string) func(p *place) error { // as git and most editors do
+		return func(p *place) error {
+			return errors.Join(write(at+".new", "replaced\n")(p), os.Rename(p.merged+"/"+at+".new", p.merged+"/"+at))
+		}
+	}
+	// During a run the owner changes the directory below the mounted view.
+	during := func(f, g func(p *place) error) func(p *place) error {
+		return func(p *place) error { return errors.Join(f(p), g(p)) }
+	}
+	rename := func(from, to string) func(p *place) error {
+		return func(p *place) error { return os.Rename(p.dir+"/"+from, p.dir+"/"+to) }
+	}
+	remove := func(at string) func(p *place) error {
+		return func(p *place) error { return os.RemoveAll(p.dir + "/" + at) }
+	}
+	jailRename := func(from, to string) func(p *place) error {
+		return func(p *place) error { return os.Rename(p.merged+"/"+from, p.merged+"/"+to) }
+	}
+	apply := func(paths ...string) func(p *place) error {
+		return func(p *place) error {
+			res, err := p.apply(t, Options{}, paths...)
+			if err == nil && len(res.Conflicts) > 0 {
+				err = fmt.Errorf("%+v", res)
+			}
+			return err
+		}
+	}
+	type steps []func(*place) error
 	for name, c := range map[string]struct {
-		jail, owner, apply func(p *place) error
-		conflicts          []string
+		steps     steps
+		conflicts []string
 	}{
-		"changed": {
-			func(p *place) error { return os.WriteFile(p.merged+"/a.txt", []byte("changed\n"), 0o644) },
-			func(p *place) error { return os.Remove(p.dir + "/a.txt") }, nil,
-			[]string{"a.txt"},
-		},
-		"with its directory": {
-			func(p *place) error { return os.WriteFile(p.merged+"/src/deep/x", []byte("changed\n"), 0o644) },
-			func(p *place) error { return os.RemoveAll(p.dir + "/src") }, nil,
-			[]string{"src/deep/x"},
-		},
-		"renamed by both": {
-			func(p *place) error { return os.Rename(p.merged+"/a.txt", p.merged+"/moved") },
-			func(p *place) error { return os.Remove(p.dir + "/a.txt") }, nil,
+		"removed":                     {steps{jail(write("a.txt", "changed\n")), owner(remove("a.txt"))}, []string{"a.txt"}},
+		"renamed":                     {steps{jail(write("a.txt", "changed\n")), owner(rename("a.txt", "z.txt"))}, []string{"a.txt"}},
+		"renamed meanwhile":           {steps{jail(during(write("a.txt", "changed\n"), rename("a.txt", "z.txt")))}, []string{"a.txt"}},
+		"removed meanwhile":           {steps{jail(during(write("a.txt", "changed\n"), remove("a.txt")))}, []string{"a.txt"}},
+		"replaced and renamed":        {steps{jail(replace("a.txt")), owner(rename("a.txt", "z.txt"))}, []string{"a.txt"}},
+		"link removed":                {steps{jail(func(p *place) error { return os.Remove(p.merged + "/link") }), jail(write("link", "file\n")), owner(remove("link"))}, []string{"link"}},
+		"after the second run":        {steps{jail(write("a.txt", "changed\n")), jail(write("new", "n\n")), owner(remove("a.txt"))}, []string{"a.txt"}},
+		"before the second run":       {steps{jail(write("a.txt", "changed\n")), owner(remove("a.txt")), jail(write("new", "n\n"))}, []string{"a.txt"}},
+		"changed in the second run":   {steps{jail(write("new", "n\n")), jail(write("a.txt", "changed\n")), owner(rename("a.txt", "z.txt"))}, []string{"a.txt"}},
+		"made anew":                   {steps{owner(remove("a.txt")), jail(write("a.txt", "new\n"))}, nil},
+		"brought back":                {steps{jail(write("a.txt", "changed\n")), owner(rename("a.txt", "z")), owner(rename("z", "a.txt"))}, []string{"a.txt"}},
+		"after an apply":              {steps{jail(during(write("a.txt", "changed\n"), write("b.txt", "changed\n"))), apply("b.txt"), owner(remove("a.txt"))}, []string{"a.txt"}},
+		"after its own apply":         {steps{jail(write("a.txt", "changed\n")), apply(), jail(write("a.txt", "again\n")), owner(remove("a.txt"))}, []string{"a.txt"}},
+		"new beside":                  {steps{jail(write("src/new", "n\n")), owner(remove("src/old.go"))}, nil},
+		"new and applied and removed": {steps{jail(write("new", "n\n")), apply(), owner(remove("new")), jail(write("new", "again\n"))}, nil},
+		"with its directory":          {steps{jail(write("src/deep/x", "changed\n")), owner(remove("src"))}, []string{"src"}},
+		"its directory renamed":       {steps{jail(write("src/deep/new", "new\n")), owner(rename("src/deep", "deep"))}, []string{"src/deep"}},
+		"renamed by both":             {steps{jail(jailRename("a.txt", "moved")), owner(remove("a.txt"))}, []string{"moved"}},
+		"renamed by both twice": {
+			steps{jail(jailRename("a.txt", "moved")), jail(write("new", "n\n")), owner(rename("a.txt", "z.txt"))},
 			[]string{"moved"},
 		},
-		"renamed by the jail": {func(p *place) error { return os.Rename(p.merged+"/a.txt", p.merged+"/moved") }, nil, nil, nil},
-		"linked by the jail":  {func(p *place) error { return os.Link(p.merged+"/a.txt", p.merged+"/link2") }, nil, nil, nil},
+		"in a directory that the jail renamed": {
+			steps{jail(during(jailRename("lib", "lib2"), write("lib2/one", "changed\n"))), owner(rename("lib/one", "lib/three"))},
+			[]string{"lib2/one", "lib"},
+		},
+		"meanwhile in a directory that the jail renamed": {
+			steps{jail(during(during(jailRename("lib", "lib2"), write("lib2/one", "changed\n")), rename("lib/one", "lib/three")))},
+			[]string{"lib2/one", "lib"},
+		},
+		"renamed by the jail": {steps{jail(jailRename("a.txt", "moved"))}, nil},
+		"renamed out of a removed directory": {
+			steps{jail(during(jailRename("src/deep/x", "moved"), func(p *place) error { return os.RemoveAll(p.merged + "/src") }))}, nil,
+		},
+		"renamed out of a renamed directory": {
+			steps{jail(during(jailRename("src", "src2"), jailRename("src2/deep/x", "moved")))}, nil,
+		},
+		"linked by the jail": {steps{jail(func(p *place) error { return os.Link(p.merged+"/a.txt", p.merged+"/link2") })}, nil},
 		"replaced by an apply": {
-			func(p *place) error {
-				return errors.Join(os.WriteFile(p.merged+"/a.txt", []byte("changed\n"), 0o644), os.Link(p.merged+"/a.txt", p.merged+"/link2"))
-			}, nil,
-			func(p *place) error { _, err := p.apply(t, Options{}, "a.txt"); return err }, nil,
+			steps{jail(during(write("a.txt", "changed\n"), func(p *place) error { return os.Link(p.merged+"/a.txt", p.merged+"/link2") })), apply("a.txt")},
+			nil,
+		},
+		"replaced by an apply while the jail lives": {
+			steps{jail(during(write("a.txt", "changed\n"), func(p *place) error {
+				p.view.Live = true
+				defer func() { p.view.Live = false }()
+				return errors.Join(os.Link(p.merged+"/a.txt", p.merged+"/link2"), apply("a.txt")(p))
+			}))}, nil,
+		},
+		"its source removed by an apply": {
+			steps{jail(during(jailRename("src/deep/x", "moved"), func(p *place) error { return os.RemoveAll(p.merged + "/src/deep") })), apply("src/deep")},
+			nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t, project)
-			must(t, c.jail(p))
 			p.unmount(t)
-			for _, then := range []func(*place) error{c.owner, c.apply} {
-				if then != nil {
-					must(t, then(p))
+			for _, step := range c.steps {
+				must(t, step(p))
+			}
+			before := list(t, p.dir)
+			res, err := p.apply(t, Options{})
+			if errors.Is(err, ErrConflicts) != (c.conflicts != nil) || err != nil && c.conflicts == nil || !slices.Equal(paths(res.Conflicts), c.conflicts) {
+				t.Errorf("in conflict: %+v, not %q: %v", res.Conflicts, c.conflicts, err)
+			}
+			if got := list(t, p.dir); c.conflicts != nil && got != before {
+				t.Errorf("the directory is\n%s\nnot\n%s", got, before)
+			}
+			// What is left out with --each is not made in part.
+			if res, err := p.apply(t, Options{Each: true}); err != nil || !slices.Equal(paths(res.Conflicts), c.conflicts) {
+				t.Errorf("with each: %+v: %v", res, err)
+			}
+			for _, at := range c.conflicts {
+				if _, err := os.Lstat(p.dir + "/" + at); err == nil && name != "brought back" && at != "lib" {
+					t.Errorf("%s was made again", at)
 				}
-			}
-			var got []string
-			for _, change := range p.review(t).Changes {
-				if change.Conflict != "" {
-					got = append(got, change.Path)
-				}
-			}
-			if !slices.Equal(got, c.conflicts) {
-				t.Errorf("%q are in conflict, not %q", got, c.conflicts)
-			}
-			if _, err := p.apply(t, Options{}); errors.Is(err, ErrConflicts) != (c.conflicts != nil) || err != nil && c.conflicts == nil {
-				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestModeInConflict: a directory whose mode cannot be changed keeps what is in it from nothing.
+func TestModeInConflict(t *testing.T) {
+	p := newPlace(t, project)
+	must(t, os.Chmod(p.merged+"/src", 0o700))
+	must(t, os.Remove(p.merged+"/src/old.go"))
+	p.unmount(t)
+	p.write(t, p.dir, map[string]string{"src/owner": "1\n"})
+	res, err := p.apply(t, Options{Each: true})
+	if err != nil || !slices.Equal(paths(res.Conflicts), []string{"src"}) || !slices.Equal(res.Applied, []string{"src/old.go"}) {
+		t.Errorf("%+v: %v", res, err)
 	}
 }

@@ -134,17 +134,17 @@ func (p *planner) take(c *review.Change) bool {
 		if !p.out[path.Dir(c.Path)] {
 			p.left = append(p.left, Problem{c.Path, why})
 		}
-		p.out[c.Path] = true
-		return false
-	}
-	if c.Conflict != "" {
-		p.conflicts = append(p.conflicts, Problem{c.Path, c.Conflict})
-		p.out[c.Path] = true
+		p.leave(c)
 		return false
 	}
 	up := path.Dir(c.Path)
 	if p.out[up] { // its directory is not made
-		p.out[c.Path] = true
+		p.leave(c)
+		return false
+	}
+	if c.Conflict != "" {
+		p.conflicts = append(p.conflicts, Problem{c.Path, c.Conflict})
+		p.leave(c)
 		return false
 	}
 	if c.Kind == review.Deleted {
@@ -180,6 +180,14 @@ func (p *planner) take(c *review.Change) bool {
 	}
 	p.plan.Items = append(p.plan.Items, item)
 	return true
+}
+
+// leave leaves a change out, and with it what needs it: a directory whose mode alone is not changed
+// is there.
+func (p *planner) leave(c *review.Change) {
+	if c.Kind != review.Mode {
+		p.out[c.Path] = true
+	}
 }
 
 func (p *planner) op(o Op) (at string) {

@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -46,7 +47,10 @@ func (v *View) record(res result) error {
 			}
 		}
 	}
-	if err := v.Save(v.Applied); err != nil {
+	if res.Done {
+		v.rebase(plan)
+	}
+	if err := v.Save(v); err != nil {
 		return fmt.Errorf("recording what was applied: %w", err)
 	}
 	crash.Step("parent")
@@ -54,6 +58,30 @@ func (v *View) record(res result) error {
 		return nil
 	}
 	return v.settle(plan)
+}
+
+// rebase forgets the bases that a plan has changed itself. What a jail still has in its layer is
+// based on what was applied.
+func (v *View) rebase(plan *Plan) {
+	done := map[string]bool{}
+	for i := range plan.Ops {
+		if op := &plan.Ops[i]; isDone(op, int(v.Directory.Fd())) {
+			done[op.Path] = true
+		}
+	}
+	maps.DeleteFunc(v.Bases, func(_ string, b review.Base) bool {
+		for at := b.Path; at != "."; at = path.Dir(at) {
+			if done[at] {
+				return true
+			}
+		}
+		return false
+	})
+	for i := range plan.Ops {
+		if op := &plan.Ops[i]; plan.Live && done[op.Path] && op.Do != remove && v.Bases != nil {
+			v.Bases[op.Path] = review.Base{Path: op.Path}
+		}
+	}
 }
 
 // remember records a file's ctime.

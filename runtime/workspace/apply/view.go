@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/workspace"
@@ -21,10 +22,18 @@ func Open(s workspace.Store, r *workspace.Record) (*View, error) {
 		layers.Close()
 		return nil, err
 	}
+	bases, err := s.Bases(r)
+	if layers.Live || r.State == workspace.Incomplete || errors.Is(err, os.ErrNotExist) {
+		bases, err = review.Bases(context.Background(), layers.Upper, layers.Lower, bases, len(applied) > 0)
+	}
+	if err != nil {
+		layers.Close()
+		return nil, err
+	}
 	return &View{
 		ID: r.ID, UID: r.UID, GID: r.GID, Upper: layers.Upper, Directory: layers.Lower, Live: layers.Live,
-		Journal: s.Journal(r), Applied: applied, Save: func(a map[string]int64) error {
-			return s.SaveApplied(r, a)
+		Journal: s.Journal(r), Applied: applied, Bases: bases, Save: func(v *View) error {
+			return errors.Join(s.SaveApplied(r, v.Applied), s.SaveBases(r, v.Bases))
 		}, close: layers.Close, began: s.Began,
 	}, nil
 }
@@ -43,7 +52,7 @@ func (v *View) Review(ctx context.Context, r *workspace.Record, unprotect []stri
 		return nil, err
 	}
 	return review.Of(ctx, v.Upper, v.Directory, review.Options{
-		Since: since, Back: back, Applied: v.Applied, Hide: r.Hide, Unprotect: unprotect, Path: r.Path, Named: named,
+		Since: since, Back: back, Applied: v.Applied, Bases: v.Bases, Hide: r.Hide, Unprotect: unprotect, Path: r.Path, Named: named,
 	})
 }
 

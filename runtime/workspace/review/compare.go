@@ -40,9 +40,8 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 		}
 	case !there:
 		c.Kind, c.Implied = Added, e.moved && w.unchanged(e, sub)
-		// An apply replaces files itself.
-		if c.Type == File && e.src.Upper && len(w.o.Applied) == 0 && overlayfs.OriginIsGone(e.dir, path.Base(e.src.Path), w.origin) {
-			c.Conflict = "what the jail changed was removed in the directory since the view began"
+		if b, ok := w.o.Bases[c.Path]; ok && e.src.Upper && !w.exists(b.Path) {
+			c.Conflict = "what the jail changed was moved or removed in the directory meanwhile"
 		}
 	case typeOf(c.Old.Mode) != c.Type || c.Type == Special && c.Old.Mode&unix.S_IFMT != c.New.Mode&unix.S_IFMT:
 		c.Kind = Type
@@ -91,6 +90,15 @@ func (w *walker) isDir(at string) bool {
 		unix.Close(fd)
 	}
 	return err == nil
+}
+
+// exists reports whether the directory has a file at a path.
+func (w *walker) exists(at string) bool {
+	fd, err := overlayfs.Beneath(w.lower, at, unix.O_PATH)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR)
 }
 
 func (w *walker) changedSince() string {
@@ -179,10 +187,12 @@ func nextData(f *os.File, at, size int64) int64 {
 	return at
 }
 
-// later reports whether a file has changed since the view began, but by an apply.
+// later reports whether a file has changed since the view began, but by an apply: by the clock, and
+// by the time of change that it had when its base was noted, whatever was done to the clock since.
 func (w *walker) later(at string, ctime int64) bool {
-	ts := unix.NsecToTimespec(ctime)
-	if !filetime.After(unix.StatxTimestamp{Sec: ts.Sec, Nsec: uint32(ts.Nsec)}, w.o.Since) {
+	ts, base := unix.NsecToTimespec(ctime), w.o.Bases[at]
+	same := base.Path != at || base.Ctime == 0 || base.Ctime == ctime
+	if same && !filetime.After(unix.StatxTimestamp{Sec: ts.Sec, Nsec: uint32(ts.Nsec)}, w.o.Since) {
 		return false
 	}
 	if w.o.Applied[at] == ctime {

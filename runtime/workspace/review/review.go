@@ -111,6 +111,8 @@ type Options struct {
 	// Applied are the ctimes that an apply left, by path. A path that ends with a slash stands for
 	// a whole directory that was new then: nothing in it is later.
 	Applied map[string]int64
+	// Bases are those of the layer's files.
+	Bases map[string]Base
 	// Hide are the patterns of names that the view hides, and Unprotect what policy leaves to
 	// jails.
 	Hide, Unprotect []string
@@ -142,13 +144,8 @@ const StagingPrefix = ".agentjail-apply-"
 
 // Of compares a view's upper layer with the directory that it lies over.
 func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, error) {
-	origin, err := unix.Openat(int(directory.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: directory.Name(), Err: err}
-	}
-	defer unix.Close(origin)
 	w := &walker{
-		ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), origin: origin, o: o,
+		ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), o: o,
 		out: &Review{Moved: map[string]string{}}, gits: map[string]bool{},
 	}
 	w.bufs = [2][]byte{make([]byte, 128<<10), make([]byte, 128<<10)}

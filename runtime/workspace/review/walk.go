@@ -18,7 +18,6 @@ import (
 type walker struct {
 	ctx          context.Context
 	upper, lower int
-	origin       int // the directory, readable: files are opened by their handles with it
 	o            Options
 	out          *Review
 	bufs         [2][]byte
