@@ -19,17 +19,25 @@ var update = flag.Bool("update", false, "write the measured table into docs/secu
 // alone is what is left when all rings but one are taken away.
 var alone = map[string]string{"2": "1,0", "1": "2,0", "0": "2,1"}
 
-// table is the documentation's form of what was measured.
+// table is the documentation's form of what was measured. A row has the attacks whose cells are alike.
 func table(got map[string]map[string]outcome) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, measuredOn+"\n\n", release())
 	b.WriteString("| attack | without ring 2 | without ring 1 | without ring 0 |\n|---|---|---|---|\n")
+	var order []string
+	of := make(map[string][]string)
 	for _, a := range attacks {
-		b.WriteString("| " + a.name)
+		cells := ""
 		for _, r := range []string{"2", "1", "0"} {
-			b.WriteString(" | " + cell(got, a, r))
+			cells += " | " + cell(got, a, r)
 		}
-		b.WriteString(" |\n")
+		if of[cells] == nil {
+			order = append(order, cells)
+		}
+		of[cells] = append(of[cells], a.name)
+	}
+	for _, cells := range order {
+		b.WriteString("| " + strings.Join(of[cells], ", ") + cells + " |\n")
 	}
 	return b.String()
 }
@@ -188,7 +196,9 @@ func rows(table string) map[string][3]string {
 		if len(f) != 6 || strings.HasPrefix(f[1], "---") || strings.TrimSpace(f[1]) == "attack" {
 			continue
 		}
-		out[strings.TrimSpace(f[1])] = [3]string{strings.TrimSpace(f[2]), strings.TrimSpace(f[3]), strings.TrimSpace(f[4])}
+		for name := range strings.SplitSeq(strings.TrimSpace(f[1]), ", ") {
+			out[name] = [3]string{strings.TrimSpace(f[2]), strings.TrimSpace(f[3]), strings.TrimSpace(f[4])}
+		}
 	}
 	return out
 }
@@ -198,6 +208,9 @@ func TestWeaker(t *testing.T) {
 	const head = "Measured on Linux 6.18:\n\n| attack | without ring 2 | without ring 1 | without ring 0 |\n|---|---|---|---|\n"
 	row := func(cells ...string) string { return head + "| " + strings.Join(cells, " | ") + " |\n" }
 	documented := row("bpf", "ENOSYS 1/0", "ENOSYS 0", "through: x")
+	if got := rows(row("bpf, reboot", "ENOSYS 1/0", "ENOSYS 0", "EPERM 1")); len(got) != 2 || got["bpf"] != got["reboot"] {
+		t.Errorf("attacks of one row: %v", got)
+	}
 	for _, c := range []struct {
 		measured string
 		n        int
