@@ -196,7 +196,7 @@ func trackRecordText(r *record, entries map[string]recordEntry, open map[string]
 		b.WriteString("| " + row + " |\n")
 	}
 	b.WriteString("\n## Entry points\n\nThe " + filterLayer + " denies these in every profile, where nothing else is noted. The list does not have what is marked *, " +
-		"and the first table leaves it out.\n\n| entry point | vulnerabilities |\n|---|---|\n")
+		"and the table leaves it out.\n\n")
 	for _, e := range r.Entries {
 		var items []string
 		for i, c := range slices.Concat(r.CVEs, r.Beside) {
@@ -226,7 +226,7 @@ func trackRecordText(r *record, entries map[string]recordEntry, open map[string]
 		if in := openProfiles(e, open); in != "" {
 			by += "; open in " + in
 		}
-		fmt.Fprintf(&b, "| %s%s | %d: %s |\n", e.What, by, len(items), strings.Join(items, ", "))
+		fmt.Fprintf(&b, "- %s%s; %d: %s\n", e.What, by, len(items), strings.Join(items, ", "))
 	}
 	return b.String()
 }

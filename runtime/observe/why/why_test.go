@@ -366,12 +366,12 @@ func FuzzAsk(f *testing.F) {
 	})
 }
 
-// page is docs/why.md's table of messages.
+// page has the list of messages.
 const page = "../../../docs/why.md"
 
-// table lists the messages, each with its first remedy, for the page that people read. Refusals of
+// list has the messages, each with its first remedy, for the page that people read. Refusals of
 // agentjail's own are left out: they have theirs in their text.
-func table() [][2]string {
+func list() [][2]string {
 	var out [][2]string
 	for _, m := range messages() {
 		if strings.Contains(m.Samples[0], "refused: ") {
@@ -387,15 +387,11 @@ func table() [][2]string {
 	return out
 }
 
-// TestPage: the page that people read has the table.
+// TestPage: the page that people read has the list.
 func TestPage(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| message, for example | remedy |\n|---|---|\n")
-	for _, row := range table() {
-		for i, cell := range row {
-			row[i] = strings.ReplaceAll(strings.ReplaceAll(cell, "|", `\|`), "<", "&lt;")
-		}
-		b.WriteString("| `" + strings.ReplaceAll(row[0], "`", "'") + "` | " + row[1] + " |\n")
+	for _, row := range list() {
+		b.WriteString("- `" + strings.ReplaceAll(row[0], "`", "'") + "`: " + strings.ReplaceAll(row[1], "<", "&lt;") + "\n")
 	}
 	docpage.Holds(t, page, "messages", b.String())
 }
