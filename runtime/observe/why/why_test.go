@@ -374,7 +374,7 @@ const page = "../../../docs/why.md"
 func list() [][2]string {
 	var out [][2]string
 	for _, m := range messages() {
-		if strings.Contains(m.Samples[0], "refused: ") {
+		if strings.Contains(m.Samples[0], "refused: ") || strings.Contains(m.Samples[0], "(remedy: ") {
 			continue
 		}
 		c := m.Causes[0]

@@ -96,8 +96,8 @@ var Keys = []Key{
 	{"binds.allow", "host paths that may be mounted although refused by default, with what lies below", nil, fewerEntries},
 	{"binds.protect", "what the host runs of a mounted directory is read-only in the jail (protected-paths.md)", nil, onlyTrue},
 	{
-		"binds.lost", "a program of the host's takes a protection away: an alert in the journal; or \"pause\": also the jail is paused " +
-			"(protected-paths.md)", []string{LostReport, LostPause}, later,
+		"binds.lost", "a program of the host's takes a protection away: an alert in the journal; \"pause\": the jail is paused, too",
+		[]string{LostReport, LostPause}, later,
 	},
 	{
 		"binds.unprotect", "what of it jails may change: \".git/config\", \".vscode\", or an absolute path with all below it",
@@ -107,8 +107,8 @@ var Keys = []Key{
 	{"devices.allow", "devices beyond null, zero, full, random, urandom, tty, console and ptmx", nil, fewerEntries},
 
 	{
-		"seccomp.profile", "\"debug\": also ptrace within the jail (debugging.md); \"server\": also SysV shared memory, sendfile, filters of " +
-			"its own; \"tools\": no sockets; \"strict\": the shortest list, for one known kind of work (seccomp.md)", seccomp.Profiles(), onlyStrict,
+		"seccomp.profile", "or \"debug\": also ptrace; \"server\": also SysV shared memory, filters of its own; \"tools\": no sockets; \"strict\": the shortest list (seccomp.md)",
+		seccomp.Profiles(), onlyStrict,
 	},
 	{Name: "seccomp.only", About: "a file with a list of calls that narrows the profile to some known work (learn.md#lists)"},
 	{"seccomp.on_violation", "\"kill\": what is not listed ends the process", []string{"errno", "kill"}, later},
@@ -138,8 +138,7 @@ var Keys = []Key{
 			"engine[:PORT[-PORT]], as docker -p", nil, fewerEntries,
 	},
 	{
-		Name: "credentials", About: "mode \"names\": what a jail can use and not read, as credentials.NAME = " +
-			"{ hosts, header, from, env, placeholder, tls }, or { hosts, ssh, from, known_hosts, repositories } (credentials.md)",
+		Name: "credentials", About: "mode \"names\": keys that a jail can use and not read, as credentials.NAME = { hosts, ... } (credentials.md)",
 	},
 	{"network.filter", "\"optional\": also on a kernel without nf_tables", []string{"optional", "required"}, later},
 
