@@ -97,7 +97,8 @@ var Keys = []Key{
 	{"binds.protect", "what the host runs of a mounted directory is read-only in the jail (protected-paths.md)", nil, onlyTrue},
 	{
 		"binds.lost", "a program of the host's takes a protection away: an alert in the journal; \"pause\": the jail is paused, too",
-		[]string{LostReport, LostPause}, later,
+		[]string{LostReport, LostPause},
+		later,
 	},
 	{
 		"binds.unprotect", "what of it jails may change: \".git/config\", \".vscode\", or an absolute path with all below it",
