@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -10,40 +9,23 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/agents/lab"
+	"agentjail.dev/tests/docs"
 	"agentjail.dev/tests/engine"
 )
 
-// pages are the quick starts, with the program that each needs, and a part of what it prints.
-var pages = []struct{ page, program, want string }{
-	{"claude", "claude", lab.LastWord},
-	{"codex", "codex", lab.LastWord},
-	{"opencode", "opencode", lab.LastWord},
-	{"python", "python3", lab.LastWord},
-	{"mcp", "mcp-server-filesystem", `"result":{}`},
-	{"ci", "make", "made by make"},
+// pages are those about agents, with the program that each needs, a part of what it prints, and a command of its text.
+var pages = []struct{ page, program, want, inline string }{
+	{"docs/start/claude.md", "claude", lab.LastWord, ""},
+	{"docs/start/codex.md", "codex", lab.LastWord, ""},
+	{"docs/start/opencode.md", "opencode", lab.LastWord, ""},
+	{"docs/start/python.md", "python3", lab.LastWord, ""},
+	{"docs/start/mcp.md", "mcp-server-filesystem", `"result":{}`, "agentjail sandbox --agent files --home empty --read-only --workspace DIR -- DIR"},
+	{"docs/start/ci.md", "make", "made by make", ""},
+	{"docs/agents.md", "claude", lab.LastWord, ""},
 }
 
-// script is a page's commands.
-func script(t *testing.T, page string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../docs/start", page+".md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if lines := bytes.Count(text, []byte("\n")); lines > 30 {
-		t.Errorf("%s has %d lines", page, lines)
-	}
-	var out strings.Builder
-	for i, part := range strings.Split(string(text), "```") {
-		if code, is := strings.CutPrefix(part, "sh\n"); is && i%2 == 1 {
-			out.WriteString(code)
-		}
-	}
-	if out.Len() == 0 {
-		t.Fatalf("%s has no commands", page)
-	}
-	return out.String()
-}
+// ping is what an MCP server answers.
+const ping = `{"jsonrpc": "2.0", "id": 1, "method": "ping"}`
 
 // agentOfOnesOwn is what the page has as agent.py.
 const agentOfOnesOwn = `import json, os, urllib.request
@@ -55,7 +37,7 @@ print(urllib.request.urlopen(r).read().decode())
 // TestPages: the commands of each quick start work as they are written.
 func TestPages(t *testing.T) {
 	for _, p := range pages {
-		t.Run(p.page, func(t *testing.T) {
+		t.Run(strings.TrimSuffix(filepath.Base(p.page), ".md"), func(t *testing.T) {
 			env := append(os.Environ(), "PATH="+filepath.Dir(bin)+":"+sudo(t)+":"+npmDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 				"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*") // the caller is not the owner here
 			cmd := exec.Command("sh", "-euc", "command -v "+p.program)
@@ -76,14 +58,21 @@ func TestPages(t *testing.T) {
 				t.Fatal(err)
 			}
 			// `workspace diff` ends with 1 where there is a change.
-			cmd = exec.Command("sh", "-uc", script(t, p.page))
+			script := strings.ReplaceAll(docs.Script(t, p.page), "/root/anthropic.key", at+"/key")
+			if lines := strings.Count(docs.Text(t, p.page), "\n"); lines > 30 && strings.HasPrefix(p.page, "docs/start/") {
+				t.Errorf("%s has %d lines", p.page, lines)
+			}
+			if p.inline != "" {
+				script += "echo '" + ping + "' | " + strings.ReplaceAll(p.inline, "DIR", filepath.Join(at, "project")) + "\n"
+			}
+			cmd = exec.Command("sh", "-uc", script)
 			cmd.Dir, cmd.Env = at, env
 			out, err := cmd.CombinedOutput()
 			keys, asked := l.Seen()
-			if err != nil || !strings.Contains(string(out), p.want) {
+			if err != nil || strings.Count(string(out), p.want) < 1+min(1, len(p.inline)) {
 				t.Errorf("%v\n%s\nrequests:\n%s", err, out, asked)
 			}
-			if _, err := os.Stat(filepath.Join(at, "project", "made")); err != nil && p.page == p.program {
+			if _, err := os.Stat(filepath.Join(at, "project", "made")); err != nil && p.page == "docs/start/"+p.program+".md" {
 				t.Errorf("what the agent wrote: %v", err)
 			}
 			if p.want == lab.LastWord && !strings.Contains(keys, value) {

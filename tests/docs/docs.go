@@ -18,6 +18,7 @@ const Top = "../.."
 type Command struct {
 	Page string // below Top
 	Text string // without sudo in front, and without a comment
+	Line bool   // of a shell block
 }
 
 // Pages are the texts whose commands are run.
@@ -39,7 +40,7 @@ func Pages(t testing.TB) []string {
 var (
 	fence   = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```$")
 	span    = regexp.MustCompile("`([^`]+)`")
-	comment = regexp.MustCompile(`(^|  +)# .*`)
+	comment = regexp.MustCompile(`(^| +)# .*`)
 	heredoc = regexp.MustCompile(`<<'?(\w+)'?`)
 	// called begins a code span that is a command; the others are names of files, settings and calls.
 	called = regexp.MustCompile(`^(agentjail|agentjail-journal|make|go (run|test|generate)) \S`)
@@ -47,15 +48,21 @@ var (
 	engines = regexp.MustCompile(`^(docker|podman|kubectl|ctr|systemctl) .*([A-Z=:/]|\S \S+ \S+ \S)`)
 )
 
-// Script is what the shell blocks of a page have, in one text.
-func Script(t testing.TB, page string) string {
+// Text is a whole page.
+func Text(t testing.TB, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(Top, page))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// Script is what the shell blocks of a page have, in one text.
+func Script(t testing.TB, page string) string {
+	t.Helper()
 	var out strings.Builder
-	for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range fence.FindAllStringSubmatch(Text(t, page), -1) {
 		switch m[1] {
 		case "sh":
 			out.WriteString(m[2])
@@ -74,9 +81,9 @@ func Script(t testing.TB, page string) string {
 func Commands(t testing.TB, page string) []Command {
 	t.Helper()
 	var out []Command
-	add := func(text string) {
-		c := Command{page, strings.TrimPrefix(strings.TrimSpace(text), "sudo ")}
-		if c.Text != "" && !slices.Contains(out, c) {
+	add := func(text string, line bool) {
+		c := Command{page, strings.TrimPrefix(strings.TrimSpace(text), "sudo "), line}
+		if c.Text != "" && !slices.ContainsFunc(out, func(o Command) bool { return o.Text == c.Text }) {
 			out = append(out, c)
 		}
 	}
@@ -92,19 +99,15 @@ func Commands(t testing.TB, page string) []Command {
 		}
 		open += line
 		if end == "" && !strings.HasSuffix(line, "|\n") && !strings.HasSuffix(line, "\\\n") {
-			add(open)
+			add(open, true)
 			open = ""
 		}
 	}
-	add(open)
-	text, err := os.ReadFile(filepath.Join(Top, page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range span.FindAllStringSubmatch(fence.ReplaceAllString(string(text), ""), -1) {
+	add(open, true)
+	for _, m := range span.FindAllStringSubmatch(fence.ReplaceAllString(Text(t, page), ""), -1) {
 		s := strings.TrimPrefix(strings.ReplaceAll(strings.Join(strings.Fields(m[1]), " "), `\|`, "|"), "sudo ")
 		if called.MatchString(s) || engines.MatchString(s) {
-			add(s)
+			add(s, false)
 		}
 	}
 	return out

@@ -1,9 +1,9 @@
 package docs
 
 import (
+	"cmp"
 	"maps"
-	"os"
-	"path/filepath"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,15 +36,23 @@ func TestEveryCommand(t *testing.T) {
 	}
 	for command, at := range elsewhere {
 		left[command] = true
-		if text, err := os.ReadFile(filepath.Join(Top, at.file)); err != nil || !strings.Contains(string(text), at.text) {
-			t.Errorf("`%s` is not run by %s: it has no %q (%v)", command, at.file, at.text, err)
+		if has := cmp.Or(at.text, command); !strings.Contains(Text(t, at.file), has) {
+			t.Errorf("%s no longer runs `%s`: it has no %q", at.file, command, has)
 		}
 	}
+	for command, why := range untried {
+		left[command] = true
+		t.Logf("no test runs `%s`: %s", command, why)
+	}
 	run := slices.Collect(maps.Keys(left))
-	lanes := lanes(t)
+	for page, file := range whole {
+		if text := Text(t, file); !strings.Contains(text, `"`+page+`"`) || !strings.Contains(text, "docs.Script(") {
+			t.Errorf("%s does not run what %s has", file, page)
+		}
+	}
 	for _, page := range Pages(t) {
 		for _, c := range Commands(t, page) {
-			if task := strings.TrimPrefix(c.Text, "make "); lanes[task] {
+			if c.Line && whole[page] != "" || taskOf(c.Text) != "" {
 				continue
 			}
 			if delete(left, c.Text); slices.Contains(run, c.Text) {
@@ -61,15 +69,51 @@ func TestEveryCommand(t *testing.T) {
 	}
 }
 
+// taskOf returns what follows make in a command, "" for another one. The sources of other projects are not fetched.
+func taskOf(command string) string {
+	m := regexp.MustCompile(`^(?:git clone https://\S+ dist/suites/\S+ && )?make (\S[^&|]*)$`).FindStringSubmatch(command)
+	if m == nil {
+		return ""
+	}
+	return m[1]
+}
+
+// TestTasks: `make test` runs the tasks of the Makefile that the pages name, and those that take longer, or change something, have rules that
+// make can follow with the page's variables.
+func TestTasks(t *testing.T) {
+	lanes, n := lanes(t), 0
+	makefile := Text(t, "Makefile")
+	for _, page := range Pages(t) {
+		for _, c := range Commands(t, page) {
+			task := taskOf(c.Text)
+			if task == "" || lanes[task] {
+				continue
+			}
+			n++
+			name, _, _ := strings.Cut(task, " ")
+			_, rule, _ := strings.Cut(makefile, "\n"+name+":")
+			if rule, _, _ = strings.Cut(rule, "\n\n"); strings.Contains(rule, "$(MAKE)") {
+				t.Errorf("%s: `%s`: make -n would run its part", page, c.Text)
+				continue
+			}
+			cmd := exec.Command("sh", "-c", "make -n "+task)
+			cmd.Dir = Top
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: `%s`: %v: %s", page, c.Text, err, out)
+			}
+		}
+	}
+	if n < 5 {
+		t.Errorf("only %d tasks were followed", n)
+	}
+}
+
 // lanes are the tasks of the Makefile that `make test` runs, by what follows make.
 func lanes(t *testing.T) map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(Top, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := Text(t, "Makefile")
 	rules := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9-]+):(.*\n(?:\t.*\n)*)`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9-]+):(.*\n(?:\t.*\n)*)`).FindAllStringSubmatch(text, -1) {
 		rules[m[1]] = m[2]
 	}
 	call := regexp.MustCompile(`(?:\$\(call lane,|\$\(MAKE\) )([a-z0-9-]+)`)

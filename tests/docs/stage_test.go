@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,10 +27,47 @@ func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
 		os.Exit(m.Run())
 	}
-	os.Exit(engine.Main(m, func(e *engine.Engine) error {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	engine.IfJanitor()
+	runsc, err := engine.Tool("runsc")
+	if err == nil {
+		err = engine.OwnPolicy(strings.ReplaceAll(hostPolicy, "RUNSC", runsc))
+	}
+	var shim, under string
+	if err == nil {
+		shim, err = engine.Shim()
+	}
+	if err == nil {
+		under, err = engine.UnderTest()
+	}
+	gvisor := filepath.Join(filepath.Dir(under), "agentjail-gvisor")
+	if err == nil {
+		err = errors.Join(os.Symlink("agentjail", gvisor), engine.Build("./cmd/agentjail-journal", filepath.Join(filepath.Dir(under), "agentjail-journal")))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "docs:", err)
+		return 1
+	}
+	engine.Runtimes["agentjail-gvisor"] = engine.Runtime{Path: gvisor}
+	engine.Policies["agentjail-docs"] = "[network]\nmode = \"names\"\nallow = [\"pypi.org:443\"]\npublish = [\"127.0.0.1:8080\", \"127.0.0.1:8090\"]\napproval = \"prompt\"\n"
+	edition := engine.Editions["29"]
+	code := engine.MainWith(m, engine.Options{Edition: &edition, Shims: []string{shim}}, func(e *engine.Engine) error {
 		docker = e
 		return e.ImportBusybox()
-	}))
+	})
+	return max(code, dropped())
+}
+
+// dropped ends what OwnPolicy began.
+func dropped() int {
+	if err := engine.DropPolicy(); err != nil {
+		fmt.Fprintln(os.Stderr, "docs:", err)
+		return 1
+	}
+	return 0
 }
 
 // A play runs commands in the order of its rows, on a stage of its own.
@@ -44,7 +82,7 @@ type row struct {
 	command string // as the page has it
 	status  int
 	has     string // a part of its output
-	as      string // what is run, where the command itself is not whole
+	as      string // what is run, where the command is not whole by itself; % stands for it
 }
 
 // until is the status of a command that stays: it is interrupted once it has written what the row has.
@@ -57,6 +95,7 @@ type stage struct {
 	tools string // before all other programs
 	words map[string]string
 	env   []string
+	shell func(context.Context, string) *exec.Cmd
 	after func(row, string) // is called with each command's output
 }
 
@@ -67,12 +106,17 @@ func newStage(t testing.TB) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{TB: t, dir: engine.TempDir(t, "/tmp", "agentjail-docs-"), tools: engine.TempDir(t, "/tmp", "agentjail-tools-"), words: map[string]string{}}
+	s := &stage{TB: t, dir: engine.TempDir(t, "/tmp", "agentjail-docs-"), tools: engine.TempDir(t, "/tmp", "agentjail-tools-")}
+	top, err := filepath.Abs(Top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.words = map[string]string{"BIN": filepath.Dir(bin), "TOP": top}
 	s.tool("sudo", `exec "$@"`)
-	client := docker.Command(t.Context())
-	s.env = append(client.Env, "PATH="+strings.Join([]string{s.tools, filepath.Dir(bin), filepath.Dir(client.Path), os.Getenv("PATH")}, ":"))
+	s.of(docker)
+	s.shell = func(ctx context.Context, text string) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", text) }
 	s.file("Makefile", "all:\n\techo made >new\ntest:\n\techo tested >tested\n")
-	if err := os.Chown(s.dir, 1000, 1000); err != nil {
+	if err := errors.Join(os.Chown(s.dir, 1000, 1000), os.Chmod(s.dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -86,18 +130,20 @@ func (s *stage) tool(name, script string) {
 	}
 }
 
-// policy is what agentjail runs under.
-func (s *stage) policy(text string) {
+// of has clients call an engine.
+func (s *stage) of(e *engine.Engine) {
+	client := e.Command(s.Context())
+	s.env = append(client.Env, "PATH="+strings.Join([]string{s.tools, s.words["BIN"], filepath.Dir(client.Path), os.Getenv("PATH")}, ":"))
+}
+
+// options has agentjail's install and uninstall of an engine take further options.
+func (s *stage) options(of map[string]string) {
 	s.Helper()
-	bin, err := engine.UnderTest()
-	if err != nil {
-		s.Fatal(err)
+	script := "bin=" + s.words["BIN"] + "/agentjail\ncase \"$1 $2\" in\n"
+	for engine, options := range of {
+		script += "*install\"" + engine + "\") exec $bin \"$@\" " + options + " ;;\n"
 	}
-	file := filepath.Join(s.tools, "config.toml")
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		s.Fatal(err)
-	}
-	s.tool("agentjail", "exec "+bin+" --config "+file+` "$@"`)
+	s.tool("agentjail", script+"*) exec $bin \"$@\" ;;\nesac")
 }
 
 // file is the project's.
@@ -124,15 +170,12 @@ func (s *stage) host(script string) string {
 
 var (
 	placeholder = regexp.MustCompile(`\b[A-Z]{2,}\b|\bfix\b`)
-	optional    = regexp.MustCompile(` ?\[[^]]*\]`)
+	optional    = regexp.MustCompile(` ?\[[^]]*\]| \.\.\.`)
 )
 
 // text is what is run for a row: without what is optional, with the stage's words for placeholders.
 func (s *stage) text(r row) string {
-	if r.as != "" {
-		return s.replaced(r.as)
-	}
-	return s.replaced(optional.ReplaceAllString(r.command, ""))
+	return s.replaced(strings.ReplaceAll(cmp.Or(r.as, "%"), "%", optional.ReplaceAllString(r.command, "")))
 }
 
 func (s *stage) replaced(text string) string {
@@ -145,8 +188,11 @@ func (s *stage) run(r row) {
 	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	text := s.text(r)
-	cmd := exec.CommandContext(ctx, "sh", "-c", text)
-	cmd.Dir, cmd.Env = s.dir, s.env
+	cmd := s.shell(ctx, text)
+	cmd.Dir = s.dir
+	if cmd.Env == nil {
+		cmd.Env = s.env
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	in, write, err := os.Pipe()
@@ -169,7 +215,7 @@ func (s *stage) run(r row) {
 			break
 		}
 		if r.status == until && strings.Contains(line, r.has) {
-			_ = unix.Kill(-cmd.Process.Pid, unix.SIGINT)
+			_ = unix.Kill(-cmd.Process.Pid, unix.SIGTERM)
 		}
 	}
 	_ = cmd.Wait()

@@ -19,6 +19,17 @@ func file(t testing.TB, name string) {
 	kubectl(t, "apply", "-f", manifest(name))
 }
 
+// typed runs a command of docs/install/kubernetes.md.
+func typed(t testing.TB, command string, more ...string) string {
+	t.Helper()
+	words := strings.Fields(strings.NewReplacer(" NODE ", " "+nodeName+" ", "hack/kubernetes", filepath.Dir(manifest("kustomization.yaml")), "'", "").Replace(command))
+	out, err := try(t, "", append(words[1:], more...)...)
+	if err != nil {
+		t.Fatalf("%s: %v: %s\n%s", command, err, out, kubectl(t, "-n", "kube-system", "describe", "pods"))
+	}
+	return out
+}
+
 // onceInstalled is whether agentjail is on the node.
 var (
 	onceInstalled sync.Mutex
@@ -33,8 +44,8 @@ func installed(t testing.TB) {
 	if isInstalled {
 		return
 	}
-	kubectl(t, "label", "node", nodeName, "agentjail.dev/node=true", "--overwrite")
-	kubectl(t, "apply", "-k", filepath.Dir(manifest("kustomization.yaml")))
+	typed(t, "kubectl label node NODE agentjail.dev/node=true", "--overwrite")
+	typed(t, "kubectl apply -k hack/kubernetes")
 	rolledOut(t)
 	var namespaces strings.Builder
 	for _, h := range handlers {
@@ -54,10 +65,7 @@ func installed(t testing.TB) {
 // rolledOut waits until the DaemonSet is ready everywhere.
 func rolledOut(t testing.TB) {
 	t.Helper()
-	out, err := try(t, "", "-n", "kube-system", "rollout", "status", "daemonset/agentjail-install", timeout(90*time.Second))
-	if err != nil {
-		t.Fatalf("%v: %s\n%s", err, out, kubectl(t, "-n", "kube-system", "describe", "pods"))
-	}
+	typed(t, "kubectl -n kube-system rollout status daemonset/agentjail-install", timeout(90*time.Second))
 }
 
 // handlersOfNode are those that the kubelet reports.
@@ -81,15 +89,14 @@ func TestInstall(t *testing.T) {
 	if out, err := try(t, "", "-n", "kube-system", "rollout", "status", "daemonset/agentjail-install", "--timeout=2s"); err == nil {
 		t.Errorf("containerd was not restarted, and kubectl states: %s", out)
 	}
-	why := kubectl(t, append([]string{"get", "-o", "jsonpath={.items[0].status.initContainerStatuses[0].lastState.terminated.message}{.items[0].status.initContainerStatuses[0].state.terminated.message}"}, strings.Fields(pods)...)...)
+	why := typed(t, "kubectl -n kube-system get pods -l app=agentjail-install -o custom-columns='NODE:.spec.nodeName,WHY:.status.initContainerStatuses[0].lastState.terminated.message'")
 	contains(t, "the pod's status", why, "systemctl on the node: exit status 1")
 	if err := os.Remove(fails); err != nil {
 		t.Fatal(err)
 	}
 	installed(t)
-	got := strings.Join(handlersOfNode(t), " ")
 	eventually(t, "the node's handlers", func() (string, bool) {
-		got = strings.Join(handlersOfNode(t), " ")
+		got := typed(t, "kubectl get nodes -o custom-columns='NODE:.metadata.name,HANDLERS:.status.runtimeHandlers[*].name'")
 		return got, strings.Contains(got, "agentjail-net")
 	})
 	if left, err := os.Stat("/run/agentjail-restart-owed"); err == nil {

@@ -261,6 +261,7 @@ func TestCredentials(t *testing.T) {
 		got  []string // what servers got
 	}{
 		{"the placeholder in its header", []string{"raw", route, "80", request(route, "/", "Authorization: Bearer "+p+"\r\n", "")}, "served " + host, uses},
+		{"curl http://api.example.test.jail/v1/models", []string{"raw", route, "80", request(route, "/v1/models", "", "")}, "served " + host, uses},
 		{"no header", []string{"raw", route, "80", request(route, "/", "", "")}, "served " + host, uses},
 		{"a header of the client's own", []string{"raw", route, "80", request(route, "/", "authorization: Basic eA==\r\nAUTHORIZATION: x\r\n", "")}, "served " + host, uses},
 		{"a body", []string{"raw", route, "80", request(route, "/", "", "-said")}, "served " + host + "-said", uses},

@@ -116,6 +116,8 @@ func TestCredentialsSSH(t *testing.T) {
 	for _, w := range []struct{ what, script, want string }{
 		{"clone", "cd /tmp && git clone -q " + at + "r.git r && wc -l < r/numbers", "2000"},
 		{"fetch and push", "cd /tmp/r && git commit -q --allow-empty -m x && git push -q origin HEAD:refs/heads/pushed && git fetch -q && git ls-remote origin pushed", "refs/heads/pushed"},
+		{"the page's", `cd /tmp && export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url."` + at + `r.git".insteadOf GIT_CONFIG_VALUE_0=git@git.example.test:team/project.git &&
+			git clone git@git.example.test:team/project.git && wc -l < project/numbers && rm -rf project`, "2000"},
 		{"archive", "git archive --remote=" + at + "r.git HEAD | tar t", "numbers"},
 		{"the protocol's version", "GIT_TRACE_PACKET=1 git -c protocol.version=2 ls-remote " + at + "r.git 2>&1", "version 2"},
 		{"a large push", "cd /tmp/r && head -c 4000000 /dev/urandom > big && git add big && git commit -qm big && git push -q origin HEAD:refs/heads/big && git ls-remote origin big", "refs/heads/big"},

@@ -3,6 +3,8 @@ package packages
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +47,8 @@ func (m *machine) profiles() string {
 func TestDeb(t *testing.T) {
 	m := newMachine(t)
 	start := time.Now()
-	r := m.run("dpkg", "--install", m.give(deb(first)))
+	m.give(deb(first))
+	r := m.apt("cd /tmp && apt install ./agentjail_*.deb")
 	if r.Code != 0 || strings.Contains(r.Stderr, "error") {
 		t.Fatal(r)
 	}
@@ -81,6 +84,15 @@ func TestDeb(t *testing.T) {
 	m.purge()
 }
 
+// apt runs a command of apt's as on a machine that has all that the package recommends, and has it answered.
+func (m *machine) apt(command string) engine.Result {
+	m.Helper()
+	if err := os.WriteFile(m.path("/tmp/apt.conf"), []byte("APT::Install-Recommends \"false\"; APT::Get::Assume-Yes \"true\";\n"), 0o644); err != nil {
+		m.Fatal(err)
+	}
+	return m.run("sh", "-c", "export APT_CONFIG=/tmp/apt.conf DEBIAN_FRONTEND=noninteractive; "+command)
+}
+
 // upgrade: a jail that runs meanwhile goes on, and is served by the new programs.
 func (m *machine) upgrade() {
 	m.Helper()
@@ -90,7 +102,8 @@ func (m *machine) upgrade() {
 	config := "/etc/agentjail/config.toml"
 	m.must("sh", "-c", "echo 'limits.pids = 512' >>"+config)
 	// The new version's is the same: the administrator's stays without a question.
-	r := m.run("dpkg", "--install", m.give(deb(second)))
+	m.must("install", "-D", m.give(deb(second)), "/tmp/dist/release/"+filepath.Base(deb(second)))
+	r := m.apt(strings.ReplaceAll("cd /tmp && apt install ./dist/release/agentjail_*_amd64.deb", "amd64", runtime.GOARCH))
 	if r.Code != 0 {
 		m.Fatal(r)
 	}

@@ -10,23 +10,9 @@ import (
 	"syscall"
 	"testing"
 
+	"agentjail.dev/tests/docs"
 	"agentjail.dev/tests/engine"
 )
-
-// commands are the lines of the first commands of a page.
-func commands(t *testing.T, page string) []string {
-	t.Helper()
-	data, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(data), "<!--commands-->\n```sh\n")
-	text, _, ok := strings.Cut(rest, "```\n<!--/commands-->")
-	if !ok {
-		t.Fatalf("%s has no commands", page)
-	}
-	return strings.Split(strings.TrimSpace(text), "\n")
-}
 
 // TestReviewCommands: the commands of docs/workspace.md, from the jail to what it wrote applied.
 func TestReviewCommands(t *testing.T) {
@@ -49,10 +35,7 @@ func TestReviewCommands(t *testing.T) {
 		}
 	}
 	before := tree(t, dir)
-	list := commands(t, "../../docs/workspace.md")
-	if len(list) > 4 {
-		t.Errorf("%d commands: %q", len(list), list)
-	}
+	list := docs.Commands(t, "docs/workspace.md")
 	for i, want := range []struct {
 		code int
 		has  []string
@@ -62,19 +45,19 @@ func TestReviewCommands(t *testing.T) {
 		{1, []string{"gone\nnew\nold\n", "left out: .husky: a protected path"}},
 		{0, []string{"discarded"}},
 	} {
-		cmd := exec.Command("sh", "-c", strings.ReplaceAll(list[i], " fix", " "+name))
+		cmd := exec.Command("sh", "-c", strings.ReplaceAll(list[i].Text, " fix", " "+name))
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
 		out, _ := cmd.CombinedOutput()
 		if got := cmd.ProcessState.ExitCode(); got != want.code {
-			t.Errorf("%s: status %d, not %d: %s", list[i], got, want.code, out)
+			t.Errorf("%s: status %d, not %d: %s", list[i].Text, got, want.code, out)
 		}
 		for _, w := range want.has {
 			if !strings.Contains(string(out), w) {
-				t.Errorf("%s: no %q: %s", list[i], w, out)
+				t.Errorf("%s: no %q: %s", list[i].Text, w, out)
 			}
 		}
 		if i < 2 && tree(t, dir) != before {
-			t.Errorf("%s: the directory is\n%s", list[i], tree(t, dir))
+			t.Errorf("%s: the directory is\n%s", list[i].Text, tree(t, dir))
 		}
 	}
 	for file, want := range map[string]string{"new": "made\n", "old": "old\nmore\n", "gone": "-", ".husky": "-", ".git": "-"} {
