@@ -127,7 +127,7 @@ func lanes(t *testing.T) map[string]bool {
 		out[task] = true
 		needs, _, _ := strings.Cut(rule, "#")
 		needs, _, _ = strings.Cut(needs, "\n")
-		for _, task := range strings.Fields(needs) {
+		for task := range strings.FieldsSeq(needs) {
 			reach(task)
 		}
 		for _, m := range call.FindAllStringSubmatch(rule, -1) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -258,9 +259,7 @@ func jail(s *stage) {
 	s.host("mkdir -p .git/hooks")
 	s.words["ID"] = docker.For(s).Detached("--runtime=agentjail-docs", "-v", s.dir+":/work", engine.Busybox, "sleep", "3600")
 	s.words["DIR"] = filepath.Join(s.tools, "bundle")
-	for word, is := range map[string]string{"NAME": "pypi.org", "CALL": "mount", "HOST": "127.0.0.1", "FILE": "receipt.json"} {
-		s.words[word] = is
-	}
+	maps.Copy(s.words, map[string]string{"NAME": "pypi.org", "CALL": "mount", "HOST": "127.0.0.1", "FILE": "receipt.json"})
 }
 
 // project is what a developer has, on a host with pip.
