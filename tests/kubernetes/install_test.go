@@ -68,12 +68,6 @@ func rolledOut(t testing.TB) {
 	typed(t, "kubectl -n kube-system rollout status daemonset/agentjail-install", timeout(90*time.Second))
 }
 
-// handlersOfNode are those that the kubelet reports.
-func handlersOfNode(t testing.TB) []string {
-	t.Helper()
-	return strings.Fields(kubectl(t, "get", "node", nodeName, "-o", "jsonpath={.status.runtimeHandlers[*].name}"))
-}
-
 // TestInstall: the manifests put agentjail on a node that has nothing of it. A restart of containerd that fails is in the pod's status,
 // `kubectl rollout status` does not take it for a success, and it is made good.
 func TestInstall(t *testing.T) {
