@@ -8,7 +8,11 @@
 // nothing, as every start waits for them.
 package jailinit
 
-import "errors"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
 
 // Where the delegate leaves the program and its orders in the process that it
 // starts (runc(8), --preserve-fds).
@@ -114,6 +118,22 @@ type Init struct {
 	// Leads has the program lead a session of its own, with the terminal. Otherwise it is in the
 	// step's.
 	Leads bool
+}
+
+// PassedOn are the signals that a program receives through the processes before it: all that can be
+// sent to them, except what Go's runtime and C libraries take for themselves, and what reports
+// children and closed pipes. A fault of a process's own is not sent, and is never passed on
+// (os/signal).
+func PassedOn() (out []unix.Signal) {
+	const last, cancel, setID = 64, 32, 33 // SIGRTMAX (signal(7)), and glibc's (nptl(7))
+	for s := unix.Signal(1); s <= last; s++ {
+		switch s {
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGPIPE, unix.SIGURG, unix.SIGPROF, cancel, setID:
+		default:
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // Namespace is a kind, by its name in /proc/PID/ns, and the inode that the

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/jailinit"
 )
 
 // Signals are the signals that this process receives while it runs a jail. Once the jail's program
@@ -28,17 +30,17 @@ type Signals struct {
 	timers  []*time.Timer // EndAfter's
 }
 
-// ending are the signals that end a program without a handler, and that terminals, engines and
-// service managers send for that purpose.
-var ending = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
-
 // TakeSignals begins to take signals. Ignored signals stay ignored (nohup(1)). own reports that the
 // jail is this process's own.
 func TakeSignals(own bool) *Signals {
 	s := &Signals{ch: make(chan os.Signal, 64), terminal: own && hasTerminal()}
-	for _, sig := range append([]os.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}, ending...) {
-		if !signal.Ignored(sig) {
-			signal.Notify(s.ch, sig)
+	for _, sig := range jailinit.PassedOn() {
+		switch sig {
+		case unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT: // a shell's, for this process
+		default:
+			if !signal.Ignored(sig) {
+				signal.Notify(s.ch, sig)
+			}
 		}
 	}
 	go func() {

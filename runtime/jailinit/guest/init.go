@@ -27,13 +27,6 @@ type initial struct {
 	tty     bool // its standard input is a terminal of the jail's, which is to be its controlling one
 }
 
-// passedOn are the signals that the program gets: what a first process may be sent from outside,
-// and not what reports its own faults or children.
-var passedOn = []os.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT,
-	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGWINCH, unix.SIGIO, unix.SIGPWR,
-}
-
 // stay runs the program as a child and ends as it does. It does not return.
 func (f *final) stay(leads, bound bool) {
 	i := &initial{final: f, signals: make(chan os.Signal, 64), leads: leads, bound: bound}
@@ -89,7 +82,9 @@ func (i *initial) listen() (early []unix.Signal) {
 		}()
 		<-reads
 	}
-	signal.Notify(i.signals, passedOn...)
+	for _, s := range jailinit.PassedOn() {
+		signal.Notify(i.signals, s)
+	}
 	if unix.Kill(unix.Getpid(), unix.SIGCONT) != nil {
 		return nil
 	}
