@@ -82,7 +82,11 @@ func join(verb string, args []string) error {
 		"ps", "state", "exec", "kill", "delete", "pause", "resume", "update",
 		"events",
 	}, verb):
-		return state.JoinAny(args[0])
+		mine, err := state.JoinAny(args[0])
+		if _, roots := os.Lstat(filepath.Join(state.DefaultRoot, "jails")); err == nil && !mine && roots == nil {
+			fmt.Fprintf(os.Stderr, "agentjail: no such jail is this user's, and root's are hidden from this user (remedy: %s)\n", rootless.WithSudo())
+		}
+		return err
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func openJail(c *cli.Context, name string) (journal.Place, *journal.Jail, *state
 	}
 	j, err := p.Open(name)
 	if err != nil {
-		return p, nil, nil, elsewhere(err)
+		return p, nil, nil, elsewhere(name, err)
 	}
 	if j.Brief == nil {
 		return p, j, nil, nil
@@ -53,13 +53,21 @@ func existingJail(c *cli.Context, name string) (state.Store, *state.Jail, error)
 	return p.Store, record, err
 }
 
-// elsewhere adds to the error for a jail that was not found where it may be: root's jails are
+// elsewhere returns the error for a jail that was not found where it may be: root's jails are
 // hidden from other users.
-func elsewhere(err error) error {
+func elsewhere(name string, err error) error {
 	if !errors.Is(err, state.ErrNotFound) || !hidesRoots() {
 		return err
 	}
-	return fmt.Errorf("%w; root's jails are hidden from this user (remedy: the same with sudo)", err)
+	return fmt.Errorf("%q: %w among this user's, and root's jails are hidden from this user (remedy: %s)", printable.Line(name, 256),
+		state.ErrNotFound, rootless.WithSudo())
+}
+
+// noteHidden reports that a list is not of all jails.
+func noteHidden(c *cli.Context) {
+	if hidesRoots() {
+		fmt.Fprintf(c.App.ErrWriter, "agentjail: root's jails are hidden from this user, and left out (remedy: %s)\n", rootless.WithSudo())
+	}
 }
 
 // hidesRoots reports whether this user cannot see jails that root has or had.

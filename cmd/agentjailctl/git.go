@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
@@ -68,7 +69,7 @@ func runGit(c *cli.Context) error {
 		return usage("git needs a directory and a git command, as in: agentjail git . status (see `agentjail git --help`)")
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("git needs root, to map ids and mount (remedy: sudo agentjail git ...); git itself runs as the directory's owner, in the jail")
+		return fmt.Errorf("git needs root, to map ids and mount; git itself runs as the directory's owner, in the jail (remedy: %s)", rootless.WithSudo())
 	}
 	signals := lifecycle.TakeSignals(true)
 	call, err := git.Judge(args[1:])

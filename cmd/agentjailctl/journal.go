@@ -100,6 +100,7 @@ func listJournals(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	noteHidden(c)
 	all := []listed{}
 	for _, j := range jails {
 		if j.Path == "" {

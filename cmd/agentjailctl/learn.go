@@ -70,7 +70,7 @@ func checkName(name string) error {
 
 func runLearn(c *cli.Context) error {
 	if os.Geteuid() != 0 || rootless.Inside() {
-		return errors.New("learn needs root, to look at the system calls of jails (remedy: sudo agentjail learn ...)")
+		return fmt.Errorf("learn needs root, to look at the system calls of jails (remedy: %s)", rootless.WithSudo())
 	}
 	from := c.StringSlice("from")
 	switch {

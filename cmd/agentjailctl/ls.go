@@ -55,9 +55,7 @@ func runLs(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if hidesRoots() {
-		fmt.Fprintln(c.App.ErrWriter, "agentjail: root's jails are hidden from this user, and not in this list (remedy: sudo agentjail ls)")
-	}
+	noteHidden(c)
 	rows, ended, all := []jailRow{}, 0, c.Bool("all") || c.Bool("json")
 	for _, j := range jails {
 		if j.Brief == nil {

@@ -100,7 +100,7 @@ func gcAsUser(ids []string) error {
 		return nil
 	}
 	if len(ids) == 1 {
-		if err := state.JoinAny(ids[0]); err != nil {
+		if _, err := state.JoinAny(ids[0]); err != nil {
 			return err
 		}
 		return rootless.MustEnter()

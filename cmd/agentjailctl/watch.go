@@ -57,6 +57,7 @@ func watch(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	noteHidden(c)
 	wanted := watched(c)
 	f, err := sources.NewFollower(p, wanted)
 	if err != nil {

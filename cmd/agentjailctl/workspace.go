@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
@@ -97,8 +98,8 @@ func (o *opened) close() {
 // workspaceStore returns the store of views, after every apply that was cut off is finished.
 func workspaceStore(c *cli.Context) (workspace.Store, error) {
 	if os.Geteuid() != 0 {
-		return workspace.Store{}, fmt.Errorf("workspace %s needs root, to read the layers of views (remedy: sudo agentjail workspace %s ...)",
-			c.Command.Name, c.Command.Name)
+		return workspace.Store{}, fmt.Errorf("workspace %s needs root, to read the layers of views (remedy: %s)",
+			c.Command.Name, rootless.WithSudo())
 	}
 	s, err := state.Default()
 	if err != nil {

@@ -62,18 +62,18 @@ func (j *Brief) madeIn() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "the parent of "+own.Name()), nil
 }
 
-// JoinAny is Join for the jail of this user's that has an id, if there is one.
-func JoinAny(id string) error {
+// JoinAny is Join for the jail of this user's that has an id. It reports whether there is one.
+func JoinAny(id string) (bool, error) {
 	if os.Geteuid() == 0 || rootless.Inside() {
-		return nil
+		return true, nil
 	}
 	s, err := Default()
 	if err != nil {
-		return err
+		return false, err
 	}
 	jails, err := s.WithID(id)
 	if err != nil || len(jails) == 0 {
-		return err
+		return false, err
 	}
-	return jails[0].Join()
+	return true, jails[0].Join()
 }

@@ -55,7 +55,7 @@ func MustEnter() error {
 func MustJoin() error {
 	there, err := Join()
 	if err == nil && !there {
-		err = fmt.Errorf("uid %d is not root, and there is no podman whose jails could be meant (remedy: the same with sudo)", os.Geteuid())
+		err = fmt.Errorf("uid %d is not root, and there is no podman whose jails could be meant (remedy: %s)", os.Geteuid(), WithSudo())
 	}
 	return err
 }
