@@ -146,7 +146,7 @@ func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create life
 		return lifecycle.OwnFailure(err)
 	}
 	defer keeper.end()
-	create.ID, create.Spec, create.Run, create.PlainRoot = o.ID, spec, true, true
+	create.ID, create.Spec, create.Run, create.PlainRoot, create.Parts = o.ID, spec, true, true, o.Parts()
 	return ownUnlessEnded(r.Create(c.Context, create))
 }
 

@@ -123,7 +123,7 @@ func (a *agentRun) find(o *sandbox.Options, args []string) error {
 	a.program, a.args, o.Args = program, args, []string{program.Path}
 	for _, path := range program.Needs {
 		if !shown(path, *o) {
-			o.Volumes = append(o.Volumes, sandbox.Volume{Source: path, Destination: path, ReadOnly: true})
+			o.Volumes = append(o.Volumes, sandbox.Volume{Source: path, Destination: path, ReadOnly: true, Part: true})
 		}
 	}
 	var env []string

@@ -36,6 +36,8 @@ type Gatherer struct {
 	Policy policy.Policy
 	// PlainRoot is for the host's own file tree as the root (lifecycle.CreateOptions).
 	PlainRoot bool
+	// Parts are the places of its mounts that belong to that tree.
+	Parts []string
 	// Image, if not nil, is the source of the mount at its place.
 	Image *bindsource.Image
 }
@@ -205,8 +207,8 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 				return fmt.Errorf("mount at %s: %w", m.Destination, err)
 			}
 		}
-		if g.PlainRoot && m.Source == m.Destination && slices.Contains(m.Options, "ro") {
-			p.Sources[i].Role = bindsource.Injected // a part of the root, on a file system of its own
+		if m.Source == m.Destination && slices.Contains(g.Parts, m.Source) && slices.Contains(m.Options, "ro") {
+			p.Sources[i].Role = bindsource.Injected
 		}
 		if p.Sources[i].Role != bindsource.OwnImage && p.Sources[i].OwnerMatters() && !harden.ReadOnly(m) {
 			p.Sources[i].FindSetID(limits)

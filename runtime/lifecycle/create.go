@@ -49,6 +49,8 @@ type CreateOptions struct {
 	// PlainRoot keeps the host owners of the root's files: for the host's own file tree, in which
 	// root's private files must stay unreadable.
 	PlainRoot bool
+	// Parts are read-only mounts of that tree's own places, at their own paths.
+	Parts []string
 	// Image, if not nil, is the source of the mount at its place.
 	Image *bindsource.Image
 	// View is the name or id of a view of the first reviewed directory to go on in; without one of

@@ -116,7 +116,7 @@ func newStage(t testing.TB) *stage {
 	s.of(docker)
 	s.shell = func(ctx context.Context, text string) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", text) }
 	s.file("Makefile", "all:\n\techo made >new\ntest:\n\techo tested >tested\n")
-	if err := errors.Join(os.Chown(s.dir, 1000, 1000), os.Chmod(s.dir, 0o755)); err != nil {
+	if err := errors.Join(os.Chown(s.dir, 1000, 1000), os.Chmod(s.dir, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -91,6 +91,16 @@ func TestWorkspaceBelongsToItsOwner(t *testing.T) {
 	if code, _, _ := sandbox(t, "--read-only", "--workspace", dir, "--", "touch", "made"); code == 0 {
 		t.Error("a read-only workspace was written")
 	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := sandbox(t, "--read-only", "--workspace", dir, "--", "stat", "-c", "%u", "made"); code != 0 || out != "1000\n" {
+		t.Errorf("a private one, read-only: status %d, output %q, error %q", code, out, errs)
+	}
+	// Its own path is no exception.
+	if code, _, errs := sandbox(t, "--volume", "/etc/shadow:/etc/shadow:ro", "--", "true"); code != 125 || !strings.Contains(errs, "refused: it holds the host's configuration and secrets") {
+		t.Errorf("a secret at its own path: status %d, %s", code, errs)
+	}
 }
 
 func TestHostStaysOut(t *testing.T) {

@@ -48,6 +48,20 @@ type Options struct {
 type Volume struct {
 	Source, Destination string
 	ReadOnly            bool
+	// Part reports that it is what a program of the machine's needs, at its own path.
+	Part bool
+}
+
+// Parts are the mounts that belong to the machine's file tree as the root does, in which no file is
+// the jail's.
+func (o Options) Parts() []string {
+	out := slices.Clone(o.Directories)
+	for _, v := range o.Volumes {
+		if v.Part {
+			out = append(out, v.Destination)
+		}
+	}
+	return out
 }
 
 // ParseVolume reads SRC:DST[:ro|rw]. SRC may be relative to this process's directory.
@@ -204,7 +218,7 @@ func (o Options) mounts(exists func(string) bool) ([]specs.Mount, error) {
 	var binds []Volume
 	for _, dir := range append([]string{o.Workspace}, o.Further...) {
 		if dir != "" {
-			binds = append(binds, Volume{dir, dir, o.ReadOnly})
+			binds = append(binds, Volume{Source: dir, Destination: dir, ReadOnly: o.ReadOnly})
 		}
 	}
 	for _, v := range append(binds, o.Volumes...) {
