@@ -22,7 +22,16 @@ import (
 
 func main() {
 	engine.IfJanitor()
-	var o options
+	o, err := parse(flag.CommandLine, os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
+	os.Exit(run(o))
+}
+
+// parse reads a command line.
+func parse(flag *flag.FlagSet, args []string) (o options, err error) {
 	flag.IntVar(&o.rounds, "rounds", 40, "how often each subject is measured")
 	flag.IntVar(&o.dockerRounds, "docker-rounds", 0, "the same for whole docker runs (default: half of -rounds)")
 	flag.IntVar(&o.crowdSize, "crowd", 500, "how many containers are started beside each other, at least 20")
@@ -36,7 +45,14 @@ func main() {
 	flag.StringVar(&o.docs, "docs", "", "put the numbers into performance.md in `DIR`, and draw performance.svg there")
 	flag.StringVar(&o.from, "from", "", "measure nothing, and take what -json wrote to `FILE`")
 	flag.BoolVar(&o.brief, "smoke", false, "measure a few rounds, and fail if agentjail takes about twice what it usually does")
-	flag.Parse()
+	if err := flag.Parse(args); err != nil {
+		return o, err
+	}
+	for name := range strings.SplitSeq(o.only, ",") {
+		if !slices.Contains(names, name) {
+			return o, fmt.Errorf("-only %s: there is no such measure (remedy: one of %s)", name, strings.Join(names, ", "))
+		}
+	}
 	if o.brief {
 		o.rounds, o.only = smokeRounds, smokeMeasures
 	}
@@ -44,7 +60,7 @@ func main() {
 	if o.dockerRounds == 0 {
 		o.dockerRounds = max(o.rounds/2, 3)
 	}
-	os.Exit(run(o))
+	return o, nil
 }
 
 type options struct {

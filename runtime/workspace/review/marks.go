@@ -3,6 +3,7 @@ package review
 import (
 	"path"
 	"strings"
+	"sync"
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/protect"
@@ -122,8 +123,8 @@ var runs = []struct{ name, why string }{
 	{"skill.md", "instructions to agents"},
 }
 
-// exact and patterns are runs by its last name.
-var exact, patterns = func() (map[string][]int, []int) {
+// lastNames are runs by its last name: whole names, and patterns.
+var lastNames = sync.OnceValues(func() (map[string][]int, []int) {
 	exact, patterns := map[string][]int{}, []int(nil)
 	for i, r := range runs {
 		if last := path.Base(r.name); strings.Contains(last, "*") {
@@ -133,11 +134,12 @@ var exact, patterns = func() (map[string][]int, []int) {
 		}
 	}
 	return exact, patterns
-}()
+})
 
 // runBy returns why a tool runs a file, by each part of its path; "" where none does.
 func runBy(at string) string {
 	parts := strings.Split(strings.ToLower(at), "/")
+	exact, patterns := lastNames()
 	for i, name := range parts {
 		for _, k := range exact[name] {
 			if first, _, two := strings.Cut(runs[k].name, "/"); !two || i > 0 && parts[i-1] == first {
