@@ -116,6 +116,10 @@ func lanes(t *testing.T) map[string]bool {
 	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9-]+):(.*\n(?:\t.*\n)*)`).FindAllStringSubmatch(text, -1) {
 		rules[m[1]] = m[2]
 	}
+	here := regexp.MustCompile(`(?m)^HERE := (.*)$`).FindStringSubmatch(text)
+	if here == nil {
+		t.Fatal("the Makefile has no HERE, the lanes of test-here")
+	}
 	call := regexp.MustCompile(`(?:\$\(call lane,|\$\(MAKE\) )([a-z0-9-]+)`)
 	out := map[string]bool{}
 	var reach func(task string)
@@ -127,6 +131,9 @@ func lanes(t *testing.T) map[string]bool {
 		out[task] = true
 		needs, _, _ := strings.Cut(rule, "#")
 		needs, _, _ = strings.Cut(needs, "\n")
+		if strings.Contains(rule, "$(HERE)") {
+			needs += " " + strings.ReplaceAll(here[1], "'", "")
+		}
 		for task := range strings.FieldsSeq(needs) {
 			reach(task)
 		}
