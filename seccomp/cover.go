@@ -84,7 +84,7 @@ func (s set) next(lo uint64) (uint64, bool) {
 		return lo, true
 	}
 	// A larger member differs from lo first at some bit that is 0 in lo and
-	// 1 in the member; the lowest such bit gives the smallest. Bits above it
+	// 1 in the member; the lowest such bit makes the smallest. Bits above it
 	// are lo's and must fit the mask, bits below take the smallest value.
 	for bit := range 64 {
 		one := uint64(1) << bit

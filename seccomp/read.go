@@ -168,7 +168,7 @@ func (s *spec) region(name string) region {
 }
 
 // knows notes for which of an architecture's calls the filter was written: programs take ENOSYS
-// alone for the answer of a kernel without a call, and runc gives it for each call newer than any
+// alone for the answer of a kernel without a call, and runc returns it for each call newer than any
 // that a filter lists.
 func (s *spec) knows(arch string) {
 	s.arch = arch

@@ -60,7 +60,7 @@ sources at hand are read: the jail's journal, the log of its network, the counte
 its control group, and the kernel's log. What could not be read is an event, too.
 
 --verify follows the journal's chain of hashes. Exit status 1 where a line was changed,
-taken out or put in. Its last line's hash tells later whether the end was cut off.`,
+taken out or put in. Its last line's hash shows later whether the end was cut off.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line (docs/journal.md)"},
 			&cli.BoolFlag{Name: "verify", Usage: "follow the chain of hashes, and print no events"},

@@ -46,14 +46,14 @@ func (r *Runtime) Capture(args []string, t Time) ([]byte, int, error) {
 // Output runs the delegate and returns what it printed. An end with a status
 // other than 0 is an error, with the delegate's output.
 func (r *Runtime) Output(args ...string) ([]byte, error) {
-	said, to, err := newCollector()
+	output, to, err := newCollector()
 	if err != nil {
 		return nil, err
 	}
 	quiet := *r
 	quiet.Stdio[2] = to
 	out, code, err := quiet.Capture(args, Time{})
-	text, _ := said.close(to)
+	text, _ := output.close(to)
 	if err == nil && code != 0 {
 		err = fmt.Errorf("exit status %d", code)
 		if s := strings.TrimSpace(string(text)); s != "" {

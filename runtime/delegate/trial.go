@@ -73,13 +73,13 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 	}
 	// A file, since a container that stays must not keep a pipe open; and for input as well, since
 	// crun changes the owner of its standard files, /dev/null included.
-	said, err := os.Create(filepath.Join(dir, "said"))
+	output, err := os.Create(filepath.Join(dir, "output"))
 	if err != nil {
 		return err
 	}
-	defer said.Close()
+	defer output.Close()
 	alone := *r
-	alone.Stdio = [3]*os.File{said, said, said}
+	alone.Stdio = [3]*os.File{output, output, output}
 	code, err := alone.Run([]string{"--root", filepath.Join(dir, "state"), "run", "--bundle", filepath.Dir(root), id}, Time{})
 	if err == nil && code == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 	if err != nil {
 		return fmt.Errorf("failed a trial: %w", err)
 	}
-	text, _ := os.ReadFile(said.Name())
+	text, _ := os.ReadFile(output.Name())
 	const most = 300
 	return fmt.Errorf("refused a trial (status %d): %.*s", code, most, strings.Join(strings.Fields(string(text)), " "))
 }

@@ -18,7 +18,7 @@ import (
 // namespace the delegate could only bind the host's, with the wrong owner.
 func devices(p *pass) {
 	l := p.spec.Linux
-	asked := l.Resources.Devices
+	requested := l.Resources.Devices
 	var gone []string
 	var keep []specs.LinuxDevice
 	rules := []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}
@@ -41,7 +41,7 @@ func devices(p *pass) {
 			p.deny(rings.Access, "linux.devices["+short(d.Path)+"]", fmt.Sprintf("%s %d:%d", d.Type, d.Major, d.Minor), "none", why)
 			continue
 		}
-		access := accessOf(asked, kindOf(d), d.Major, d.Minor)
+		access := accessOf(requested, kindOf(d), d.Major, d.Minor)
 		if access == "" {
 			gone = append(gone, d.Path) // the bundle's own rules deny access to this node
 			continue
@@ -60,7 +60,7 @@ func devices(p *pass) {
 		p.deny(rings.Resources, "linux.netDevices", list(sortedKeys(l.NetDevices)), "none", "the jail's network is empty")
 		l.NetDevices = nil
 	}
-	if more := beyond(asked, rules); len(more) > 0 {
+	if more := beyond(requested, rules); len(more) > 0 {
 		p.deny(rings.Access, "linux.resources.devices", list(more), "the standard ones", "device drivers are kernel surface")
 	}
 	l.Devices, p.plan.Nodes = keep, keep
@@ -155,9 +155,9 @@ func accessOf(rules []specs.LinuxDeviceCgroup, kind string, major, minor int64) 
 
 // beyond lists the rules that grant reading or writing of something that the
 // hardened ones do not grant.
-func beyond(asked, now []specs.LinuxDeviceCgroup) []string {
+func beyond(requested, now []specs.LinuxDeviceCgroup) []string {
 	var out []string
-	for _, r := range asked {
+	for _, r := range requested {
 		if !r.Allow || r.Access != "" && !strings.ContainsAny(r.Access, "rw") {
 			continue
 		}

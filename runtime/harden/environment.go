@@ -49,8 +49,8 @@ var variables = []variable{
 func leaksFail(other string) func(*pass, *specs.Process) bool {
 	return func(p *pass, pr *specs.Process) bool {
 		v, _ := lookUp(pr.Env, other)
-		asked := strings.Contains(v, "detect_leaks") && !strings.Contains(v, "detect_leaks=0")
-		return !asked && !seccomp.Traces(p.pol.Seccomp.Profile)
+		enabled := strings.Contains(v, "detect_leaks") && !strings.Contains(v, "detect_leaks=0")
+		return !enabled && !seccomp.Traces(p.pol.Seccomp.Profile)
 	}
 }
 

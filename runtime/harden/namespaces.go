@@ -36,25 +36,25 @@ var allNamespaces = []struct {
 // agentjail jail, whose user namespace is then shared too: a namespace that the host's user
 // namespace owns is the host's.
 func namespaces(p *pass) {
-	asked := map[specs.LinuxNamespaceType]string{}
+	requested := map[specs.LinuxNamespaceType]string{}
 	has := map[specs.LinuxNamespaceType]bool{}
 	for _, ns := range p.spec.Linux.Namespaces {
 		if has[ns.Type] {
 			p.refuse(refusal.Namespace, "linux.namespaces lists %s twice", ns.Type)
 		}
 		has[ns.Type] = true
-		asked[ns.Type] = ns.Path
+		requested[ns.Type] = ns.Path
 	}
 	shared, other := Shared(p.spec.Linux, p.f.Joins, p.pol.Network)
 	if other.Jail != "" {
 		p.refuse(refusal.Namespace, "linux.namespaces joins namespaces of two jails, %s and %s", shared.Jail, other.Jail)
 	}
-	decideNetwork(p, asked[specs.NetworkNamespace])
+	decideNetwork(p, requested[specs.NetworkNamespace])
 	var out []specs.LinuxNamespace
 	for _, n := range allNamespaces {
 		field := fmt.Sprintf("linux.namespaces[%s]", n.kind)
-		path := asked[n.kind]
-		delete(asked, n.kind)
+		path := requested[n.kind]
+		delete(requested, n.kind)
 		switch {
 		case n.kind == specs.UserNamespace && shared.Jail != "":
 			if path != shared.UserNS {
@@ -92,7 +92,7 @@ func namespaces(p *pass) {
 		}
 		out = append(out, specs.LinuxNamespace{Type: n.kind, Path: path})
 	}
-	for kind := range asked {
+	for kind := range requested {
 		p.refuse(refusal.Namespace, "linux.namespaces: unknown type %q", kind)
 	}
 	p.spec.Linux.Namespaces = out

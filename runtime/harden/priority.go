@@ -20,14 +20,14 @@ const usualIOPriority = 4
 func oomScore(p *pass) {
 	const field, first = "process.oomScoreAdj", "when memory runs out, a jail dies before the host's own processes"
 	least := max(oomscore.Jail, p.f.Host.OOMScoreAdj)
-	asked := p.spec.Process.OOMScoreAdj
+	requested := p.spec.Process.OOMScoreAdj
 	switch {
-	case asked == nil:
+	case requested == nil:
 		p.change(rings.Resources, report.Set, field, "", fmt.Sprint(least), first)
-	case *asked < 0:
-		p.deny(rings.Resources, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
-	case *asked < least:
-		p.change(rings.Resources, report.Set, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
+	case *requested < 0:
+		p.deny(rings.Resources, field, fmt.Sprint(*requested), fmt.Sprint(least), first)
+	case *requested < least:
+		p.change(rings.Resources, report.Set, field, fmt.Sprint(*requested), fmt.Sprint(least), first)
 	default:
 		return
 	}

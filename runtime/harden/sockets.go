@@ -15,29 +15,29 @@ import (
 // mm/memcontrol-v1.c). On version 2 they are a part of the memory limit.
 func sockets(p *pass, r *specs.LinuxResources) {
 	const field, why = resources + "memory.kernelTCP", "the kernel has one budget for all sockets of the host"
-	var asked *int64
+	var requested *int64
 	if r.Memory != nil {
-		asked, r.Memory.KernelTCP = r.Memory.KernelTCP, nil
+		requested, r.Memory.KernelTCP = r.Memory.KernelTCP, nil
 	}
-	if asked != nil && *asked == 0 {
-		asked = nil // as good as absent
+	if requested != nil && *requested == 0 {
+		requested = nil // as good as absent
 	}
 	limit, cg := int64(p.pol.Limits.Sockets), p.f.Host.Cgroup
 	switch {
-	case p.update && asked != nil:
-		p.change(rings.Resources, report.Dropped, field, fmt.Sprint(*asked), "", "a running jail's stays as it is")
+	case p.update && requested != nil:
+		p.change(rings.Resources, report.Dropped, field, fmt.Sprint(*requested), "", "a running jail's stays as it is")
 	case p.update:
 	case !cg.Sockets:
 		if limit > 0 && cg.Memory && !cg.V2 {
 			p.missing(rings.Resources, field, "this kernel does not count socket buffers (CONFIG_MEMCG_V1): only the number of open files bounds them")
 		}
-		if asked != nil {
-			p.change(rings.Resources, report.Dropped, field, fmt.Sprint(*asked), "", "the host has no limit of its own for them")
+		if requested != nil {
+			p.change(rings.Resources, report.Dropped, field, fmt.Sprint(*requested), "", "the host has no limit of its own for them")
 		}
-	case asked != nil && *asked > 0 && (limit == 0 || *asked <= limit):
-		setSockets(r, *asked)
-	case asked != nil && limit > 0:
-		p.above("", field, sizeText(*asked), sizeText(limit), "limits.sockets: "+why)
+	case requested != nil && *requested > 0 && (limit == 0 || *requested <= limit):
+		setSockets(r, *requested)
+	case requested != nil && limit > 0:
+		p.above("", field, sizeText(*requested), sizeText(limit), "limits.sockets: "+why)
 		setSockets(r, limit)
 	case limit > 0:
 		p.bound(field, "", sizeText(limit), why)

@@ -97,7 +97,7 @@ func sysctls(p *pass) {
 }
 
 // pingGroups keeps the groups that may open a socket for ICMP's echo (icmp(7)), as far as the jail
-// has them: the kernel takes no range that ends at another one. Docker gives all there are.
+// has them: the kernel takes no range that ends at another one. Docker requests all there are.
 func pingGroups(p *pass, key string) bool {
 	was := p.spec.Linux.Sysctl[key]
 	var low, high uint32

@@ -126,11 +126,11 @@ func namespaceOwner(d *demands, s *seen) outcome {
 func clocks(d *demands, s *seen) outcome {
 	n, ok := s.namespaces["time"]
 	if !ok || n.Jail == n.Host {
-		why, told := d.missing("linux.namespaces[time]")
+		why, known := d.missing("linux.namespaces[time]")
 		if !ok {
-			why, told = "this kernel has no time namespaces", true
+			why, known = "this kernel has no time namespaces", true
 		}
-		if told {
+		if known {
 			return lacking("clocks that begin near zero", "%s", why)
 		}
 		return broken("clocks that begin near zero", "the host's uptime shows")

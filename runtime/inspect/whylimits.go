@@ -48,7 +48,7 @@ func (l *limit) inForce(have uint64, known bool) uint64 {
 	return have
 }
 
-// moved is what moves a limit: the annotation or the option that requests less than policy gives,
+// moved is what moves a limit: the annotation or the option that requests less than policy permits,
 // or else policy. It is nil where there is no limit.
 func (l *limit) moved(j *policy.Policy, have uint64) []why.Remedy {
 	if have == 0 {
@@ -126,7 +126,7 @@ func limitSigns(groups map[string]string, d *demands) []why.Sign {
 	return out
 }
 
-// fullTmpfs is the sign of a tmpfs at a place of the jail that is full, with what gives it more
+// fullTmpfs is the sign of a tmpfs at a place of the jail that is full, with what enlarges it
 // room.
 func fullTmpfs(d *demands, at string, size uint64) []why.Remedy {
 	pol := &d.jail.Policy

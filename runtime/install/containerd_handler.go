@@ -33,7 +33,7 @@ func handlerOf(o Options, r Runtime, systemd bool) handler {
 
 // text is the handler's tables.
 func (h handler) text(version int64, name string) string {
-	says := `["` + strings.Join(h.PodAnnotations, `", "`) + `"]`
+	annotations := `["` + strings.Join(h.PodAnnotations, `", "`) + `"]`
 	table := fmt.Sprintf("plugins.%q.containerd.runtimes.%s", cri[version], tomlKey(name))
 	return fmt.Sprintf(`[%s]
   runtime_type = %q
@@ -44,7 +44,7 @@ func (h handler) text(version int64, name string) string {
 [%s.options]
   BinaryName = %q
   SystemdCgroup = %v
-`, table, h.Type, h.Path, h.Devices, says, says, table, h.Options.BinaryName, h.Options.SystemdCgroup)
+`, table, h.Type, h.Path, h.Devices, annotations, annotations, table, h.Options.BinaryName, h.Options.SystemdCgroup)
 }
 
 // handlerAt is a document's entry for a name; ok is false for nothing, and exact for what this

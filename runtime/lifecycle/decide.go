@@ -21,7 +21,7 @@ import (
 	"agentjail.dev/seccomp/cache"
 )
 
-// assignIDs assigns host ids to the jail: those that its bundle gives it, or its own block of the
+// assignIDs assigns host ids to the jail: those of its bundle, or its own block of the
 // pool. The record has them once it is saved again: Store.Release finds them also without. Undoing
 // the claim releases the ids.
 func (a *attempt) assignIDs() error {

@@ -32,11 +32,11 @@ func issue(ctx context.Context, o credential.Order) (credential.Issued, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, credential.IssueVerb)
 	cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{"GOTRACEBACK=none"}, bytes.NewReader(order)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return made, fmt.Errorf("the jail's own keys: %s: %w %s", path, err, bytes.TrimSpace(said.Bytes()))
+		return made, fmt.Errorf("the jail's own keys: %s: %w %s", path, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	if json.Unmarshal(out, &made) != nil || !made.Answers(o) {
 		return credential.Issued{}, errors.New("the jail's own keys: " + path + " did not make the requested keys (remedy: install all programs of one build)")

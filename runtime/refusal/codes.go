@@ -95,6 +95,6 @@ var Codes = []struct {
 	{Annotation, "an annotation in agentjail's name is unknown, or has a value that the jail cannot have"},
 	{Workspace, "a view of a directory cannot be made, or is in use"},
 	{Journal, "the journal, which policy requires, cannot be written"},
-	{Project, "a project's own policy is wrong, or gives more"},
+	{Project, "a project's own policy is wrong, or permits more"},
 	{Delegate, "runc or crun did not apply the configuration"},
 }

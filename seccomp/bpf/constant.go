@@ -3,7 +3,7 @@ package bpf
 // Constant reports whether the kernel knows, when it loads this filter, that it allows a call
 // whatever its arguments: then, if all older filters of the process do too, it answers the call
 // from a bitmap and runs no filter at all (Linux 5.11, kernel/seccomp.c, seccomp_is_const_allow).
-// The kernel follows the program for one number and architecture and gives up at the first
+// The kernel follows the program for one number and architecture and stops at the first
 // instruction that reads anything else, and at every one that it does not follow: so what is
 // allowed in the end by all arguments is not constant if some argument was looked at on the way.
 //

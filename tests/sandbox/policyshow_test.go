@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPolicyShow: the values of a directory's own file are shown with their place, and one that gives more is an answer with status 1.
+// TestPolicyShow: the values of a directory's own file are shown with their place, and a wider one is an answer with status 1.
 func TestPolicyShow(t *testing.T) {
 	dir := t.TempDir()
 	show := func(text string) (int, string) {
@@ -20,7 +20,7 @@ func TestPolicyShow(t *testing.T) {
 	if code, out := show("limits.pids = 7\n"); code != 0 || !strings.Contains(out, "limits.pids = 7 # "+dir+"/.agentjail.toml\n") {
 		t.Errorf("%d: %s", code, out)
 	}
-	if code, out := show("limits.pids = 1000000\n"); code != 1 || !strings.Contains(out, "line 1") || !strings.Contains(out, "gives more") {
+	if code, out := show("limits.pids = 1000000\n"); code != 1 || !strings.Contains(out, "line 1") || !strings.Contains(out, "wider than") {
 		t.Errorf("%d: %s", code, out)
 	}
 	if code, out := ctl(t, "policy", "show", "--workspace", t.TempDir()); code != 0 || strings.Contains(out, ".agentjail.toml") {

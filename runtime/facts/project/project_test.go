@@ -81,7 +81,7 @@ func TestNarrow(t *testing.T) {
 		{"none", func(string) error { return nil }, "none"},
 		{"plain", func(f string) error { return os.WriteFile(f, []byte("limits.pids = 7\n"), 0o644) }, ""},
 		{"probe", func(f string) error { return os.WriteFile(f, []byte("limits.pids = 7\n"), 0o644) }, ""},
-		{"looser", func(f string) error { return os.WriteFile(f, []byte("\nlimits.pids = 5000\n"), 0o644) }, "line 2: limits.pids = 5000: gives more than the policy's 1024"},
+		{"looser", func(f string) error { return os.WriteFile(f, []byte("\nlimits.pids = 5000\n"), 0o644) }, "line 2: limits.pids = 5000: wider than the policy's 1024"},
 		{"misspelt", func(f string) error { return os.WriteFile(f, []byte("limits.pid = 5\n"), 0o644) }, `did you mean "limits.pids"?`},
 		{"link to a secret", func(f string) error {
 			secret := filepath.Join(filepath.Dir(f), "secret")

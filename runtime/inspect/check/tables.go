@@ -112,11 +112,11 @@ func tracking(e *env) answer {
 		kept = n[0]
 	}
 	jail := kept * trackedPerSecond
-	const says = "one jail with a network by name can have %d tracked (%d a second, kept %d s), and the host %d (net.netfilter.nf_conntrack_max)"
+	const format = "one jail with a network by name can have %d tracked (%d a second, kept %d s), and the host %d (net.netfilter.nf_conntrack_max)"
 	if jail*tableShare > most[0] {
-		return warn("raise net.netfilter.nf_conntrack_max, or lower net.netfilter.nf_conntrack_tcp_timeout_time_wait", says, jail, trackedPerSecond, kept, most[0])
+		return warn("raise net.netfilter.nf_conntrack_max, or lower net.netfilter.nf_conntrack_tcp_timeout_time_wait", format, jail, trackedPerSecond, kept, most[0])
 	}
-	return ok(says, jail, trackedPerSecond, kept, most[0])
+	return ok(format, jail, trackedPerSecond, kept, most[0])
 }
 
 // orphanCost is what a closed end takes of a jail's memory at least: a socket
@@ -141,9 +141,9 @@ func orphans(e *env) answer {
 			return warn("set limits.memory", "nothing bounds the closed connections that one jail leaves, and the host may have %d (net.ipv4.tcp_max_orphans)", all[0])
 		}
 	}
-	const says = "one jail can leave %d closed connections (%s), and the host %d (net.ipv4.tcp_max_orphans)"
+	const format = "one jail can leave %d closed connections (%s), and the host %d (net.ipv4.tcp_max_orphans)"
 	if jail*many > all[0] {
-		return warn("raise net.ipv4.tcp_max_orphans, or set network.mode or limits.memory lower", says, jail, by, all[0])
+		return warn("raise net.ipv4.tcp_max_orphans, or set network.mode or limits.memory lower", format, jail, by, all[0])
 	}
-	return ok(says, jail, by, all[0])
+	return ok(format, jail, by, all[0])
 }

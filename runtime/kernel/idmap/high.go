@@ -10,11 +10,11 @@ import (
 // the one page that the kernel reads of it (user_namespaces(7)), also that of an image (ForImage).
 const MaxHigh = 48
 
-// The ids of a block that can stand for higher ones. systemd gives them to services while these
+// The ids of a block that can stand for higher ones. systemd assigns them to services while these
 // run (UIDS-GIDS.md), so that no file of an image has them.
 const (
-	firstLent = 61184
-	lastLent  = 65519
+	firstStandIn = 61184
+	lastStandIn  = 65519
 )
 
 // WithHigh is the mapping with users and groups from RangeSize on, each by a host id of the block,
@@ -32,18 +32,18 @@ func (m Map) WithHigh(high, used []uint32) Map {
 	}
 	slices.Sort(ids)
 	base := first(m.UIDs) &^ (RangeSize - 1)
-	var lent []uint32
-	for id := uint32(lastLent); id >= firstLent && len(lent) < len(ids); id-- {
+	var standIns []uint32
+	for id := uint32(lastStandIn); id >= firstStandIn && len(standIns) < len(ids); id-- {
 		if !slices.Contains(used, id) {
-			lent = append(lent, base+id)
+			standIns = append(standIns, base+id)
 		}
 	}
-	slices.Reverse(lent)
-	for _, host := range lent {
+	slices.Reverse(standIns)
+	for _, host := range standIns {
 		m.UIDs, m.GIDs = without(m.UIDs, host), without(m.GIDs, host)
 	}
 	var ms []specs.LinuxIDMapping
-	for i, host := range lent {
+	for i, host := range standIns {
 		if n := len(ms); n > 0 && ms[n-1].ContainerID+ms[n-1].Size == ids[i] && ms[n-1].HostID+ms[n-1].Size == host {
 			ms[n-1].Size++
 			continue

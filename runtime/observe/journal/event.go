@@ -39,7 +39,7 @@ type Event struct {
 	// Jail and Key name the jail: its id, and the name of its record.
 	Jail string `json:"jail"`
 	Key  string `json:"key,omitempty"`
-	// Kind gives Ring (unless the kind's is Varies), Verdict, Class, Activity, Disposition and
+	// Kind sets Ring (unless the kind's is Varies), Verdict, Class, Activity, Disposition and
 	// Severity.
 	Kind        Kind       `json:"kind"`
 	Ring        rings.Ring `json:"ring"` // 0, 1, 2, or None

@@ -32,7 +32,7 @@ func Dir(p policy.Journal) (string, error) {
 	}
 	home := os.Getenv("HOME")
 	if !filepath.IsAbs(home) {
-		return "", errors.New("neither XDG_STATE_HOME nor HOME says where journals go (remedy: policy: journal.dir)")
+		return "", errors.New("neither XDG_STATE_HOME nor HOME names a place for journals (remedy: policy: journal.dir)")
 	}
 	return filepath.Join(home, ".local", "state", "agentjail", "journal"), nil
 }

@@ -51,7 +51,7 @@ func (r *Receipt) Follows(path string) error {
 			return err
 		}
 		if !bytes.Equal(has, is) {
-			return fmt.Errorf("its %s is not what the journal says: %s, and there %s", part.name, has, is)
+			return fmt.Errorf("its %s is not the journal's: %s, and there %s", part.name, has, is)
 		}
 	}
 	return nil

@@ -46,7 +46,7 @@ func PodUID(s *specs.Spec) string {
 	if !ok || !isPodUID(uid) {
 		return ""
 	}
-	if said, ok := s.Annotations[podUIDAnnotation]; ok && said != uid {
+	if named, ok := s.Annotations[podUIDAnnotation]; ok && named != uid {
 		return ""
 	}
 	return uid

@@ -24,7 +24,7 @@ type Key struct {
 	narrow narrowing
 }
 
-// A narrowing is the kind of change to a key by which a policy gives less, or the same.
+// A narrowing is the kind of change to a key by which a policy permits less, or the same.
 type narrowing int
 
 const (

@@ -67,7 +67,7 @@ func (s *ProjectSetting) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Narrow applies a project's own file. The error lists each value that is wrong, or gives more than
+// Narrow applies a project's own file. The error lists each value that is wrong, or wider than
 // the policy does; nothing is left out.
 func (p Policy) Narrow(project Project) (Policy, error) {
 	problems := slices.Clone(project.Problems)
@@ -111,12 +111,12 @@ func (p Policy) narrowed(s ProjectSetting) (Policy, error) {
 		return next, next.narrowRules(p.Network)
 	}
 	if !narrower(k, old, now) {
-		return p, fmt.Errorf("%s = %s: gives more than the policy's %s; a project's own file can only narrow", k.Name, clipped(literal(now)), clipped(literal(old)))
+		return p, fmt.Errorf("%s = %s: wider than the policy's %s; a project's own file can only narrow", k.Name, clipped(literal(now)), clipped(literal(old)))
 	}
 	return next, nil
 }
 
-// narrower reports whether now gives no more than old.
+// narrower reports whether now permits no more than old.
 func narrower(k Key, old, now reflect.Value) bool {
 	switch k.narrow {
 	case always:

@@ -60,7 +60,7 @@ var narrowings = map[string]struct {
 	"ebpf.block":                 {`["exec"]`, []string{`["bind", "exec"]`}, []string{`["bind"]`, `[]`}},
 }
 
-// TestNarrow: a project's own file narrows each key that it may set, and a value that gives more
+// TestNarrow: a project's own file narrows each key that it may set, and a wider value
 // than the policy's is an error with its line and key. No other key can be set.
 func TestNarrow(t *testing.T) {
 	for _, k := range Keys {

@@ -113,7 +113,7 @@ func (n *Network) publish(text string) (bool, error) {
 		return false, fmt.Errorf("network.mode is not %q", NetworkNames)
 	}
 	texts := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
-	entries, asked, err := publish.List(texts)
+	entries, requested, err := publish.List(texts)
 	if err != nil {
 		return false, err
 	}
@@ -121,7 +121,7 @@ func (n *Network) publish(text string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, r := range asked {
+	for _, r := range requested {
 		if err := publish.WithinEngine(engine, r); err != nil {
 			return false, err
 		}

@@ -104,7 +104,7 @@ func (w *worker) add(op *Op, parent int, name string) error {
 	return w.finishDir(op, parent, name)
 }
 
-// finishDir gives a new directory its mode. To be moved, it has to be writable.
+// finishDir sets a new directory's mode. To be moved, it has to be writable.
 func (w *worker) finishDir(op *Op, parent int, name string) error {
 	now, there := state(parent, name)
 	if !op.Dir || !there || now.Ino != op.New.Ino || now.Mode&0o777 == op.Mode {

@@ -285,7 +285,7 @@ func (w *worker) copyPlain(to, from int, at, end int64) error {
 	return nil
 }
 
-// setTimes gives a file the time of its source's last change, by which build tools decide.
+// setTimes sets a file's time to that of its source's last change, by which build tools decide.
 func (w *worker) setTimes(dir int, at string, s review.State) error {
 	t := unix.NsecToTimespec(s.Mtime)
 	return unix.UtimesNanoAt(dir, at, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)

@@ -96,26 +96,26 @@ func (s *sshServer) serve(c *egress.SSHConn) {
 		if len(free) == 0 && c.Client.SetDeadline(time.Now().Add(sshIdleTime)) != nil {
 			return
 		}
-		asked, ok := <-channels
+		request, ok := <-channels
 		if !ok {
 			return
 		}
-		if kind := asked.ChannelType(); kind != "session" {
+		if kind := request.ChannelType(); kind != "session" {
 			c.Refused(fmt.Errorf("ssh: a channel of type %.64q", kind))
-			_ = asked.Reject(ssh.Prohibited, "refused: git alone is spoken with this key")
+			_ = request.Reject(ssh.Prohibited, "refused: this key is for git alone")
 			continue
 		}
 		if n++; n > maxSessions {
-			_ = asked.Reject(ssh.ResourceShortage, "refused: too many sessions of one connection")
+			_ = request.Reject(ssh.ResourceShortage, "refused: too many sessions of one connection")
 			return
 		}
 		select {
 		case free <- struct{}{}:
 		default:
-			_ = asked.Reject(ssh.ResourceShortage, "refused: another session of this connection is open")
+			_ = request.Reject(ssh.ResourceShortage, "refused: another session of this connection is open")
 			continue
 		}
-		channel, wants, err := asked.Accept()
+		channel, wants, err := request.Accept()
 		if err != nil {
 			return
 		}

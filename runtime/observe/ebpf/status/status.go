@@ -34,20 +34,20 @@ func Look() State {
 		return s
 	}
 	defer f.Close()
-	var said struct {
+	var file struct {
 		Pinned  bool     `json:"pinned"`
 		Acting  []string `json:"acting"`
 		Verdict []string `json:"verdict"`
 	}
-	if json.NewDecoder(io.LimitReader(f, maxStatus)).Decode(&said) != nil {
+	if json.NewDecoder(io.LimitReader(f, maxStatus)).Decode(&file) != nil {
 		return s
 	}
-	for _, h := range said.Verdict {
-		if slices.Contains(said.Acting, h) {
+	for _, h := range file.Verdict {
+		if slices.Contains(file.Acting, h) {
 			s.Refused = append(s.Refused, h)
 		}
 	}
-	s.Hooks = said.Acting
-	s.Pinned = said.Pinned && len(s.Refused) > 0
+	s.Hooks = file.Acting
+	s.Pinned = file.Pinned && len(s.Refused) > 0
 	return s
 }

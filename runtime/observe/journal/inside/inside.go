@@ -78,7 +78,7 @@ func field(e *journal.Event) string { return e.Target }
 
 // mayAsk is what the operator can be requested whatever was refused.
 var mayAsk = []string{
-	"network.allow: a name and port, or a preset such as @pypi or @npm (`agentjail network check ID NAME:PORT` says whether it is allowed)",
+	"network.allow: a name and port, or a preset such as @pypi or @npm (`agentjail network check ID NAME:PORT` shows whether it is allowed)",
 	"network.publish: a port of this jail's to be connected to",
 	"credentials: one that is set in requests to a host, and never readable here",
 	"limits.memory, limits.pids, root.size: more of them",

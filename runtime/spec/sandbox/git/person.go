@@ -77,15 +77,15 @@ func (p Person) run(git, input string, args ...string) (string, error) {
 	if uid := os.Geteuid(); uid == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: p.UID, Gid: p.GID, Groups: []uint32{}}}
 	}
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) && ended.ExitCode() == notSet {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(said.String()))
+		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimRight(out.String(), "\n"), nil
 }
