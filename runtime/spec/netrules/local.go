@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// specialLabels end names to which a network, a resolver or a search list attaches a meaning of its own
+// specialLabels end names that mean something else to a network, a resolver or a search list
 // (RFC 6761, 6762, 7686, 8375, 9476; ICANN's "internal").
 var specialLabels = []string{
 	"local", "localdomain", "internal", "intranet", "private", "lan", "home", "corp", "arpa", "invalid",
