@@ -28,18 +28,18 @@ delegate = "RUNSC"
 var plays = []play{
 	// docs/workspace.md, in its order. ID is the view without a name.
 	{"views", views, []row{ // 1 reports changes, or that something was left out
-		{"agentjail sandbox --workspace . --review --view fix -- make", 0, "", ""},
+		{"agentjail sandbox --workspace . --review --view fix -- make", 0, "in view ", ""},
 		{"agentjail workspace diff fix", 1, "A new", ""},
 		{"agentjail workspace apply fix", 0, "new", ""},
 		{"agentjail workspace discard fix", 0, "discarded", ""},
 		{"agentjail sandbox --workspace . --review -- make", 0, "in view ", ""},
 		{"agentjail workspace list", 0, "ID", ""},
-		{"agentjail sandbox --workspace . --review --view fix -- make test", 0, "", ""},
+		{"agentjail sandbox --workspace . --review --view fix -- make test", 0, "1 added", ""},
 		{"agentjail workspace diff ID", 1, "M src/a", ""},
 		{"agentjail workspace diff ID -p src", 1, "+more", ""},
-		{"agentjail workspace export ID > changes.patch", 0, "", ""},
+		{"agentjail workspace export ID > changes.patch", 0, "Commits come out as patches", ""},
 		{"agentjail git --view ID . format-patch --stdout BASE.. > commits.patch", 0, "", ""},
-		{"agentjail workspace apply ID [PATH...]", 0, "", ""},
+		{"agentjail workspace apply ID [PATH...]", 0, "src/a", ""},
 		{"agentjail workspace discard ID", 0, "discarded", ""},
 		{"agentjail workspace discard --expired", 0, "", ""},
 	}},
@@ -49,17 +49,17 @@ var plays = []play{
 		{"agentjail --version", 0, "agentjail version", ""},
 		{"agentjail why --seccomp-profile default mount", 1, "refused, ENOSYS", ""},
 		{"agentjail why --seccomp-profile strict openat2", 1, "profile strict", ""},
-		{"agentjail policy validate /etc/agentjail/config.toml", 0, "", ""},
+		{"agentjail policy validate /etc/agentjail/config.toml", 0, "is valid", ""},
 		{"agentjail policy show --policy strict", 0, "policy strict", ""},
 		{"agentjail policy show --workspace DIR", 0, ".agentjail.toml", ""},
 		{"agentjail policy schema >agentjail.schema.json", 0, "limits", "% && cat agentjail.schema.json"},
-		{"agentjail seccomp prove debug", 0, "", ""},
+		{"agentjail seccomp prove debug", 0, "holds", ""},
 		{"agentjail list", 0, "ID", ""},
 		{"agentjail gc", 0, "", ""},
 		{"agentjail explain BUNDLE", 0, "set", ""},
 		{"agentjail explain --json", 0, "{", "% BUNDLE"},
-		{"agentjail run", 0, "", "% --bundle BUNDLE docs-run"},
-		{"agentjail start", 0, "", "agentjail create --bundle BUNDLE docs-start && % docs-start && agentjail delete --force docs-start"},
+		{"agentjail run", 0, "profile default", "% --bundle BUNDLE docs-run"},
+		{"agentjail start", 0, "profile default", "agentjail create --bundle BUNDLE docs-start && % docs-start && agentjail delete --force docs-start"},
 		{"agentjail-journal probe", 0, "", ""},
 		{"agentjail-journal", until, "programs act on", "unshare --mount sh -ec 'mount -t bpf bpf /sys/fs/bpf; %'"},
 		{"agentjail-journal --syscalls", until, "programs act on", "unshare --mount sh -ec 'mount -t bpf bpf /sys/fs/bpf; %'"},
@@ -72,44 +72,44 @@ var plays = []play{
 	{"jail", jail, []row{
 		{"docker exec ID true", 0, "", ""},
 		{"docker cp ID:DIR -", 0, "hostname", "docker cp ID:/etc - | tar -t"},
-		{"agentjail diff ID", 0, "", ""},
+		{"agentjail diff ID", 0, "C /etc", ""},
 		{"agentjail export ID", 0, "etc/", "% | tar -t"},
 		{"agentjail export ID | docker import -", 0, "sha256:", ""},
-		{"agentjail export --bundle ID DIR", 0, "", ""},
-		{"agentjail inspect ID", 0, "", ""},
+		{"agentjail export --bundle ID DIR", 0, "not in the bundle", ""},
+		{"agentjail inspect ID", 0, "held by:", ""},
 		{"agentjail ps", 0, "sleep", "% ID"},
 		{"agentjail resume", 0, "", "agentjail pause ID && % ID"},
-		{"agentjail network check ID NAME[:PORT]", 0, "", ""},
+		{"agentjail network check ID NAME[:PORT]", 0, "allowed: pypi.org port 443", ""},
 		{"agentjail network log ID [-f] [--json]", 0, "", ""},
-		{"agentjail network reload [ID | --all]", 0, "", "agentjail network reload --all"},
-		{"agentjail network reload ID", 0, "", ""},
+		{"agentjail network reload [ID | --all]", 0, "1 entries in force", "agentjail network reload --all"},
+		{"agentjail network reload ID", 0, "1 entries in force", ""},
 		{"agentjail network pending ID", 0, "", ""},
-		{"agentjail network allow ID files.example.org:443 --for 1h", 0, "", ""},
-		{"agentjail network deny ID files.example.org:443", 0, "", ""},
+		{"agentjail network allow ID files.example.org:443 --for 1h", 0, "allowed for 1h0m0s", ""},
+		{"agentjail network deny ID files.example.org:443", 0, "denied until the jail's end", ""},
 		{"agentjail network restart ID [--force]", 0, "", "agentjail network restart ID --force"},
 		{"agentjail why ID 'socket(AF_VSOCK)'", 1, "refused", ""},
 		{"agentjail why ID /work/.git/hooks", 1, "EROFS", ""},
-		{"agentjail why ID pypi.org:443", 0, "", ""},
+		{"agentjail why ID pypi.org:443", 0, "passes", ""},
 		{"agentjail why ID \"fork: Resource temporarily unavailable\"", 1, "limits.pids", ""},
 		{"agentjail why ID CALL", 1, "refused", ""},
-		{"agentjail denied ID", 0, "", ""},
+		{"agentjail denied ID", 0, "privilege.denied", ""},
 		{"agentjail watch", until, "exec.start", "(while docker exec ID true; do :; done) & %"},
 		{"agentjail watch --command", until, "exec.start", "(while docker exec ID true; do :; done) & %"},
 		{"agentjail watch --to otlp:http://HOST:4318", until, "POST ", "unshare --net sh -c 'ip link set lo up; python3 -um http.server 4318 & (while docker exec ID true; do :; done) & %'"},
-		{"agentjail receipt ID", 0, "", ""},
+		{"agentjail receipt ID", 0, "running", ""},
 		{"agentjail receipt --json ID", 0, "agentjail.receipt/1", ""},
 		{"agentjail receipt --html run.html ID", 0, "<html", "% && cat run.html"},
-		{"agentjail receipt --verify ID", 0, "", ""},
+		{"agentjail receipt --verify ID", 0, "journal verified", ""},
 		{"agentjail receipt --json --sign ID", 0, "", "% >receipt.json"},
-		{"agentjail receipt --against FILE ID", 0, "", ""},
-		{"agentjail receipt --verify --against FILE [--key PUB] [ID]", 0, "", ""},
-		{"agentjail seccomp prove --jail ID", 0, "", ""},
+		{"agentjail receipt --against FILE ID", 0, "follows from the journal", ""},
+		{"agentjail receipt --verify --against FILE [--key PUB] [ID]", 0, "is signed by", ""},
+		{"agentjail seccomp prove --jail ID", 0, "2 filters", ""},
 		{"agentjail learn --name agent --from ID --from ID", until, "watching", ""},
 	}},
 	{"sandbox", project, []row{
-		{"agentjail sandbox --workspace . -- make test", 0, "", ""},
-		{"agentjail sandbox -w . -- make test", 0, "", ""},
-		{"agentjail sandbox --boundary gvisor -- make test", 0, "", "agentjail sandbox --boundary gvisor --workspace . -- make test"},
+		{"agentjail sandbox --workspace . -- make test", 0, "echo tested", ""},
+		{"agentjail sandbox -w . -- make test", 0, "echo tested", ""},
+		{"agentjail sandbox --boundary gvisor -- make test", 0, "echo tested", "agentjail sandbox --boundary gvisor --workspace . -- make test"},
 		{"agentjail sandbox --allow @pypi --allow files.example.org -- pip download six", 0, "files.example.org", "agentjail sandbox --allow @pypi --allow files.example.org -- getent hosts files.example.org"},
 		{"agentjail sandbox --publish 8080:8000 -- python3 -m http.server 8000", 0, "Directory listing", "unshare --net sh -c 'ip link set lo up; % & curl -sS --retry 60 --retry-delay 1 --retry-connrefused http://127.0.0.1:8080/; status=$?; kill $!; wait; exit $status'"},
 		{"agentjail learn --name build --workspace . --write /etc/agentjail/seccomp -- make", 0, "seccomp.only", ""},
@@ -121,54 +121,54 @@ var plays = []play{
 	}},
 	{"docker", project, []row{
 		{"docker run --rm --privileged --runtime=agentjail busybox mount -t tmpfs none /mnt", 255, "Function not implemented", ""},
-		{"docker run --runtime=agentjail -v \"$PWD\":/work -w /work IMAGE", 0, "", ""},
-		{"docker run --rm -it --runtime=agentjail -v \"$PWD\":/work -w /work IMAGE", 0, "", "script -qec '%' /dev/null"},
-		{"docker run --runtime=agentjail --label dev.agentjail.project=/work -v \"$PWD:/work\" IMAGE", 0, "", ""},
+		{"docker run --runtime=agentjail -v \"$PWD\":/work -w /work IMAGE", 0, "Seccomp_filters:\t2", ""},
+		{"docker run --rm -it --runtime=agentjail -v \"$PWD\":/work -w /work IMAGE", 0, "Seccomp_filters:\t2", "script -qec '%' /dev/null"},
+		{"docker run --runtime=agentjail --label dev.agentjail.project=/work -v \"$PWD:/work\" IMAGE", 0, "Seccomp_filters:\t2", ""},
 		{"docker run --runtime=agentjail -v \"$PWD\":/work --annotation dev.agentjail.workspace=review IMAGE make", 0, "DIR", "docker run --runtime=agentjail -v \"$PWD\":/work --annotation dev.agentjail.workspace=review busybox touch /work/made && agentjail workspace list"},
-		{"docker run --annotation dev.agentjail.network.publish=8080:80,127.0.0.1:8090:9000 ...", 0, "", "% --runtime=agentjail-docs IMAGE"},
-		{"docker run --runtime=io.containerd.agentjail.v2 IMAGE", 0, "", ""},
-		{"docker run --runtime=agentjail-gvisor ...", 0, "", "% IMAGE"},
-		{"docker run --uts=host", 0, "", "% --runtime=agentjail IMAGE"},
-		{"docker run -v \"$PWD\":/work", 0, "", "% --runtime=agentjail IMAGE"},
-		{"docker run -p 8080:8000", 0, "", "% --runtime=agentjail-docs IMAGE"},
+		{"docker run --annotation dev.agentjail.network.publish=8080:80,127.0.0.1:8090:9000 ...", 0, "Seccomp_filters:\t2", "% --runtime=agentjail-docs IMAGE"},
+		{"docker run --runtime=io.containerd.agentjail.v2 IMAGE", 0, "Seccomp_filters:\t2", ""},
+		{"docker run --runtime=agentjail-gvisor ...", 0, "Linux version 4.", "% busybox cat /proc/version"},
+		{"docker run --uts=host", 0, "Seccomp_filters:\t2", "% --runtime=agentjail IMAGE"},
+		{"docker run -v \"$PWD\":/work", 0, "Seccomp_filters:\t2", "% --runtime=agentjail IMAGE"},
+		{"docker run -p 8080:8000", 0, "Seccomp_filters:\t2", "% --runtime=agentjail-docs IMAGE"},
 		{"make build && docker build -t agentjail-install -f hack/kubernetes/Dockerfile .", 0, "agentjail-install", "make() { :; }; cp -r BIN bin && mkdir hack && cp -r TOP/hack/kubernetes hack && %"},
 	}},
 	// A Docker that does not know agentjail.
 	{"install", install, []row{
-		{"agentjail install docker", 0, "", ""},
-		{"agentjail install docker --default", 0, "", ""},
+		{"agentjail install docker", 0, "Docker knows of it", ""},
+		{"agentjail install docker --default", 0, "Docker knows of it", ""},
 		{"ln -s agentjail /usr/local/bin/agentjail-debug", 0, "", "ln -s agentjail BIN/agentjail-debug"},
-		{"agentjail install docker --name agentjail --name agentjail-debug", 0, "", ""},
-		{"docker run --runtime=agentjail-debug IMAGE", 0, "", ""},
+		{"agentjail install docker --name agentjail --name agentjail-debug", 0, "Docker knows of it", ""},
+		{"docker run --runtime=agentjail-debug IMAGE", 0, "Seccomp_filters:\t2", ""},
 		{"ln -s agentjail /usr/local/bin/agentjail-strict", 0, "", "ln -s agentjail BIN/agentjail-strict"},
-		{"agentjail install docker --name agentjail --name agentjail-strict", 0, "", ""},
-		{"docker run --runtime=agentjail-strict IMAGE", 0, "", ""},
-		{"agentjail install docker --name agentjail-gvisor", 0, "", "ln -sf agentjail BIN/agentjail-gvisor && %"},
-		{"agentjail install docker --name agentjail-build", 0, "", "ln -s agentjail BIN/agentjail-build && %"},
-		{"agentjail uninstall docker", 0, "", ""},
+		{"agentjail install docker --name agentjail --name agentjail-strict", 0, "Docker knows of it", ""},
+		{"docker run --runtime=agentjail-strict IMAGE", 0, "Seccomp_filters:\t2", ""},
+		{"agentjail install docker --name agentjail-gvisor", 0, "Docker knows of it", "ln -sf agentjail BIN/agentjail-gvisor && %"},
+		{"agentjail install docker --name agentjail-build", 0, "Docker knows of it", "ln -s agentjail BIN/agentjail-build && %"},
+		{"agentjail uninstall docker", 0, "Docker knows of it", ""},
 	}},
 	{"podman", podman, []row{
-		{"agentjail install podman", 0, "", ""},
-		{"podman --runtime agentjail run IMAGE", 0, "", ""},
-		{"podman --runtime agentjail run --rm -it -v \"$PWD\":/work -w /work IMAGE", 0, "", "script -qec '%' /dev/null"},
-		{"agentjail install podman --default", 0, "", ""},
+		{"agentjail install podman", 0, "written", ""},
+		{"podman --runtime agentjail run IMAGE", 0, "Seccomp_filters:\t2", ""},
+		{"podman --runtime agentjail run --rm -it -v \"$PWD\":/work -w /work IMAGE", 0, "Seccomp_filters:\t2", "script -qec '%' /dev/null"},
+		{"agentjail install podman --default", 0, "written", ""},
 		{"podman exec ID cp", 0, "", "podman run -d --name ID busybox sleep 1000 && % /etc/hostname /tmp/copy"},
-		{"podman build --runtime=crun", 0, "", "printf 'FROM busybox\nRUN echo made\n' >Containerfile && % ."},
-		{"agentjail uninstall podman", 0, "", ""},
+		{"podman build --runtime=crun", 0, "made", "printf 'FROM busybox\nRUN echo made\n' >Containerfile && % ."},
+		{"agentjail uninstall podman", 0, "removed", ""},
 	}},
 	{"containerd", containerd, []row{
 		{"ctr run --runtime io.containerd.agentjail.v2 IMAGE NAME COMMAND", 0, "", "% && ctr containers rm NAME"},
 		{"ctr run --rm --runtime io.containerd.agentjail.v2 IMAGE NAME COMMAND", 0, "", ""},
-		{"agentjail install containerd", 0, "", ""},
-		{"agentjail install containerd && sudo systemctl restart containerd", 0, "", ""},
-		{"agentjail uninstall containerd", 0, "", ""},
-		{"agentjail install crio && sudo systemctl reload crio", 0, "", ""},
-		{"agentjail uninstall crio", 0, "", ""},
+		{"agentjail install containerd", 0, "changed", ""},
+		{"agentjail install containerd && sudo systemctl restart containerd", 0, "nothing to change", ""},
+		{"agentjail uninstall containerd", 0, "changed", ""},
+		{"agentjail install crio && sudo systemctl reload crio", 0, "written", ""},
+		{"agentjail uninstall crio", 0, "removed", ""},
 	}},
 	// Flags and names are looked at; most would write into the sources.
 	{"sources", sources, []row{
 		{"go test ./apparmor -update", 0, "ok", "% -run '^$'"},
-		{"go generate ./seccomp", 0, "", "go generate -n ./seccomp"},
+		{"go generate ./seccomp", 0, "profiles/generate.go", "go generate -n ./seccomp"},
 		{"go test ./seccomp -run TestArgumentsTable -update", 0, "TestArgumentsTable", "% -list TestArgumentsTable"},
 		{"go test ./seccomp/verify -run TestTrackRecord -update", 0, "TestTrackRecord", "% -list TestTrackRecord"},
 		{"go test ./runtime/spec/policy -update", 0, "ok", "% -run '^$'"},
@@ -181,6 +181,9 @@ var plays = []play{
 		{"sed -e \"s|DEB_URL|https://files.example/agentjail.deb|\" -e \"s|DEB_SHA256|$sum|\" hack/cloud/user-data.yaml >user-data", 0, "https://files.example/agentjail.deb", "mkdir hack && cp -r TOP/hack/cloud hack && % && cat user-data"},
 	}},
 }
+
+// filters is an image with a command that prints how many filters hold it: a jail's are two.
+const filters = engine.Busybox + " grep Seccomp_filters /proc/self/status"
 
 // untried are commands that no test can run, with the reason.
 var untried = map[string]string{
@@ -271,7 +274,7 @@ func project(s *stage) {
 		s.tool("docker", `for word; do shift; [ "$word" != --annotation ] || word=--label; set -- "$@" "$word"; done; exec `+docker.Command(s.Context()).Path+` "$@"`)
 	}
 	s.host("git init -q -b main . && git config user.name u && git config user.email u@h")
-	s.words["DIR"], s.words["COMMAND"], s.words["IMAGE"] = s.dir, "true", engine.Busybox+" true"
+	s.words["DIR"], s.words["COMMAND"], s.words["IMAGE"] = s.dir, "true", filters
 }
 
 // install is a Docker that knows no other runtime than runc.
@@ -294,7 +297,7 @@ func install(s *stage) {
 		s.Fatal(err)
 	}
 	s.of(e)
-	s.words["IMAGE"] = engine.Busybox + " true"
+	s.words["IMAGE"] = filters
 	s.options(map[string]string{" docker": "--daemon-config " + e.DaemonConfig() + " --pidfile " + e.Pidfile() + " --socket " + e.Socket()})
 }
 
@@ -314,7 +317,7 @@ func podman(s *stage) {
 	if err := p.ImportBusybox(false); err != nil {
 		s.Fatal(err)
 	}
-	s.words["IMAGE"], s.words["ID"] = engine.Busybox+" true", "held"
+	s.words["IMAGE"], s.words["ID"] = filters, "held"
 	s.shell = func(ctx context.Context, text string) *exec.Cmd {
 		return p.Inside(ctx, "sh", "-c", "PATH="+s.tools+":"+s.words["BIN"]+":$PATH; cd "+s.dir+"; "+text)
 	}
