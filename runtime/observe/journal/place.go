@@ -202,7 +202,7 @@ func (p Place) Open(id string) (*Jail, error) {
 	case 0:
 		return named(jails, id)
 	}
-	return nil, fmt.Errorf("%q is the beginning of %d jails' ids: say more of it", id, len(prefix))
+	return nil, fmt.Errorf("%q is the beginning of %d jails' ids (remedy: more of its letters)", id, len(prefix))
 }
 
 // Name distinguishes a jail from others with the same id: ID@TIME.

@@ -47,27 +47,27 @@ func (r *Result) Text(w io.Writer, file string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "learned from %s of %s, under profile %s\n\n", printable.Count(r.Runs, "run"),
 		printable.Line(r.Work, 200), r.Profile)
-	say := func(what, text string) {
+	line := func(what, text string) {
 		if text != "" {
 			fmt.Fprintf(&b, "%-10s %s\n", what, printable.Line(text, 0))
 		}
 	}
-	say("calls", fmt.Sprintf("%d of the profile's are kept; %d were never made and go", len(r.Used), len(r.Unused)))
-	say("go", words(r.Unused, 40))
+	line("calls", fmt.Sprintf("%d of the profile's are kept; %d were never made and go", len(r.Used), len(r.Unused)))
+	line("go", words(r.Unused, 40))
 	for _, c := range r.Used {
 		if len(c.When) > 0 {
-			say("arguments", fmt.Sprintf("%s only for %s", c.Name, strings.Join(c.When, ", or ")))
+			line("arguments", fmt.Sprintf("%s only for %s", c.Name, strings.Join(c.When, ", or ")))
 		}
 	}
 	for _, c := range r.Refused {
-		say("refused", fmt.Sprintf("%s, %s, %s (agentjail why --seccomp-profile %s %s)", c.Name, printable.Count(int(c.Count), "time"),
+		line("refused", fmt.Sprintf("%s, %s, %s (agentjail why --seccomp-profile %s %s)", c.Name, printable.Count(int(c.Count), "time"),
 			c.Errno, r.Profile, c.Name))
 	}
-	say("names", words(r.Names, 20))
-	say("refused", words(r.NotNames, 20))
-	say("files", words(r.Files, 20))
+	line("names", words(r.Names, 20))
+	line("refused", words(r.NotNames, 20))
+	line("files", words(r.Files, 20))
 	for _, warning := range r.Warnings {
-		say("warning", warning)
+		line("warning", warning)
 	}
 	fmt.Fprintf(&b, "\n%s:\n\n", file)
 	list, err := r.List.Text()

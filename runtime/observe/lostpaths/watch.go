@@ -130,7 +130,7 @@ const unwoken = 5 * time.Second
 const every = time.Second
 
 // All reports what any jail of a store loses, until ctx ends.
-func All(ctx context.Context, s state.Store, say func(error)) {
+func All(ctx context.Context, s state.Store, report func(error)) {
 	known := map[string]uint64{} // keys, and the number of the record's directory: another jail's is another
 	var list []*watched
 	defer func() {
@@ -139,10 +139,10 @@ func All(ctx context.Context, s state.Store, say func(error)) {
 		}
 	}()
 	for last := time.Now(); ctx.Err() == nil; {
-		list = append(list, arrived(s, known, say)...)
+		list = append(list, arrived(s, known, report)...)
 		changed, ended, err := poll(list, int(every.Milliseconds()))
 		if err != nil {
-			say(err)
+			report(err)
 			return
 		}
 		if time.Since(last) >= unwoken {
@@ -153,7 +153,7 @@ func All(ctx context.Context, s state.Store, say func(error)) {
 		}
 		for _, i := range changed {
 			if err := list[i].look(s); err != nil {
-				say(err)
+				report(err)
 			}
 		}
 		for k := len(ended) - 1; k >= 0; k-- {
@@ -165,7 +165,7 @@ func All(ctx context.Context, s state.Store, say func(error)) {
 }
 
 // arrived begins to watch the jails that are not known yet.
-func arrived(s state.Store, known map[string]uint64, say func(error)) (out []*watched) {
+func arrived(s state.Store, known map[string]uint64, report func(error)) (out []*watched) {
 	keys, err := s.Keys()
 	if err != nil {
 		return nil // before the first jail there are none
@@ -184,13 +184,13 @@ func arrived(s state.Store, known map[string]uint64, say func(error)) (out []*wa
 		known[key] = st.Ino
 		w, err := watch(j)
 		if err != nil {
-			say(err)
+			report(err)
 		}
 		if w == nil {
 			continue
 		}
 		if err := w.look(s); err != nil {
-			say(err)
+			report(err)
 		}
 		out = append(out, w)
 	}

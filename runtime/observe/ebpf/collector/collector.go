@@ -177,10 +177,10 @@ func startReader(load ebpf.Options, o Options, uid, gid uint32) (*reader, error)
 }
 
 // ids are the reader's own.
-func ids(name string, say func(string, ...any)) (uid, gid uint32, err error) {
+func ids(name string, warn func(string, ...any)) (uid, gid uint32, err error) {
 	u, err := user.Lookup(name)
 	if err != nil {
-		say("there is no user %s: the reader runs as the overflow user", name)
+		warn("there is no user %s: the reader runs as the overflow user", name)
 		return idmap.Overflow, idmap.Overflow, nil
 	}
 	id, err1 := strconv.ParseUint(u.Uid, 10, 32)
