@@ -195,6 +195,9 @@ func sandboxRuntime(c *cli.Context, tighten map[string]string, agent *agentRun) 
 	if err := agent.credential(&r.Policy); err != nil {
 		return nil, err
 	}
+	if err := policy.Unavailable(caller.Config(), &r.Policy); err != nil {
+		return nil, err
+	}
 	if ports := c.StringSlice("publish"); len(ports) > 0 {
 		if err := r.Policy.Network.PublishPorts(ports); err != nil {
 			return nil, fmt.Errorf("--publish: %w", err)

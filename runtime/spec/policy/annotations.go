@@ -151,7 +151,11 @@ func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
 		if near == "" {
 			near = "; known are " + strings.Join(names, ", ")
 		}
-		ignored = append(ignored, Ignored{name, ann[name], "unknown annotation" + near, true})
+		why := "unknown annotation" + near
+		if slices.ContainsFunc(Keys, func(k Key) bool { return k.Name == strings.TrimPrefix(name, AnnotationPrefix) }) {
+			why = "unknown annotation: only the policy file sets this key"
+		}
+		ignored = append(ignored, Ignored{name, ann[name], why, true})
 	}
 	return p, ignored
 }

@@ -114,7 +114,7 @@ func TestInvalidAnnotations(t *testing.T) {
 		{"journal.inside", "yes", "true nor false", true},
 		{"network.publish", "8000:80", "network.mode", true},
 		{"limits.memroy", "1G", `did you mean "limits.memory"?`, true},
-		{"limits.cpus", "1", "unknown annotation", true},
+		{"limits.cpus", "1", "only the policy file", true},
 	} {
 		_, ignored := p.Tighten(map[string]string{AnnotationPrefix + c.name: c.value})
 		if len(ignored) != 1 || ignored[0].Invalid != c.invalid || !strings.Contains(ignored[0].Why, c.why) {

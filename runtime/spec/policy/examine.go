@@ -93,6 +93,31 @@ func unallowed(name string, c credential.Spec) error {
 		"(remedy: network.mode = \"names\" and network.allow with %q, or agentjail sandbox --allow)", name, c.Hosts)
 }
 
+// Unavailable returns an error for a credential that a policy's jails would use, and whose value a
+// start could not read, with its line in the policy file.
+func Unavailable(path string, p *Policy) error {
+	rules, err := p.Network.Rules()
+	if err != nil || p.Network.Mode != NetworkNames {
+		return err
+	}
+	for _, name := range p.Credentials.Names() {
+		if !usable(name, p.Credentials[name], rules) {
+			continue
+		}
+		err := available(p.Credentials[name])
+		if err == nil {
+			continue
+		}
+		problems, xerr := Examine(path)
+		key := "credentials." + name + ".from"
+		if i := slices.IndexFunc(problems, func(p Problem) bool { return p.Key == key }); i >= 0 && xerr == nil {
+			return problems[i:][:1]
+		}
+		return fmt.Errorf("credentials.%s: %w", name, err)
+	}
+	return nil
+}
+
 // available returns why a start could not read a credential. It runs no command. A user other than
 // root cannot look.
 func available(c credential.Spec) error {
