@@ -2,6 +2,8 @@ package workspace
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/refusal"
@@ -30,6 +33,9 @@ const features = "none,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,l
 // loop devices; variables for tests.
 var mkfs, loopControl = "/usr/sbin/mkfs.ext4", "/dev/loop-control"
 
+// mkfsOptions are those of each file system.
+var mkfsOptions = []string{"-q", "-F", "-b", "4096", "-I", "256", "-m", "0"}
+
 // journaled are the options of a file system that outlives its mounts.
 func journaled(size int64) []string {
 	journal := "size=4"
@@ -45,10 +51,7 @@ func makeFS(path string, size, files int64, owner string, more ...string) error 
 	if err != nil {
 		return err
 	}
-	args := []string{
-		"-q", "-F", "-b", "4096", "-I", "256", "-m", "0",
-		"-N", strconv.FormatInt(files, 10), "-E", "nodiscard,lazy_itable_init=1,root_owner=" + owner,
-	}
+	args := append(slices.Clone(mkfsOptions), "-N", strconv.FormatInt(files, 10), "-E", "nodiscard,lazy_itable_init=1,root_owner="+owner)
 	args = append(append(args, more...), path, strconv.FormatInt(size>>10, 10)+"k")
 	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("mkfs.ext4: %w: %s", err, bytes.TrimSpace(out))
@@ -68,39 +71,70 @@ func findMkfs() (string, error) {
 	return mkfs, nil
 }
 
-// template returns an image with these directories of root's alone, which is made once. Options and
-// directories that differ have different kinds.
+// template returns an image with these directories of root's alone, which is made once. Its name
+// has all that it is made of: another release's is another.
 func (s Store) template(kind string, size, files int64, options, dirs []string) (*os.File, error) {
-	path := filepath.Join(s.Dir, fmt.Sprintf(".template-%s%d-%d", kind, size, files))
-	f, err := os.Open(path)
+	of := sha256.Sum256(fmt.Append(nil, mkfsOptions, options, dirs))
+	base := filepath.Join(s.Dir, fmt.Sprintf(".template-%s%d-%d", kind, size, files))
+	path := fmt.Sprintf("%s-%x", base, of[:4])
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		if isTemplate(f, size) {
+			return f, nil
+		}
+		f.Close() // another program has changed it
+		err = os.ErrNotExist
+	}
 	if !errors.Is(err, os.ErrNotExist) {
-		return f, err
+		return nil, err
 	}
 	tmp := atomicfile.Unique(filepath.Join(s.Dir, newPrefix+"template-"))
 	defer os.Remove(tmp)
-	made, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	made, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer made.Close()
+	if err := fillTemplate(made, size, files, options, dirs); err != nil {
+		made.Close()
+		return nil, err
+	}
+	crash.Point("workspace.template")
+	// Another call may have made it meanwhile, which is the same.
+	if err := os.Rename(tmp, path); err != nil {
+		made.Close()
+		return nil, err
+	}
+	others, _ := filepath.Glob(base + "-*")
+	for _, other := range append(others, base) { // the first releases' had this name
+		if other != path {
+			_ = os.Remove(other)
+		}
+	}
+	return made, nil
+}
+
+// isTemplate reports whether a file has the size and the magic number of a template (ext4's
+// s_magic).
+func isTemplate(f *os.File, size int64) bool {
+	var magic [2]byte
+	_, err := f.ReadAt(magic[:], 1024+56)
+	fi, serr := f.Stat()
+	return err == nil && serr == nil && fi.Mode().IsRegular() && fi.Size() == size && binary.LittleEndian.Uint16(magic[:]) == unix.EXT4_SUPER_MAGIC
+}
+
+// fillTemplate makes the file system of a template, and writes it to the disk.
+func fillTemplate(made *os.File, size, files int64, options, dirs []string) error {
 	if len(dirs) > 0 {
-		content := tmp + "-content"
+		content := made.Name() + "-content"
 		defer os.RemoveAll(content)
 		for _, d := range dirs {
 			if err := os.MkdirAll(filepath.Join(content, d), 0o700); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		options = append(slices.Clip(options), "-d", content)
 	}
-	if err := errors.Join(made.Truncate(size), makeFS(tmp, size, files, "0:0", options...)); err != nil {
-		return nil, err
-	}
-	// Another call may have made it meanwhile, which is the same.
-	if err := os.Rename(tmp, path); err != nil {
-		return nil, err
-	}
-	return os.Open(path)
+	return errors.Join(made.Truncate(size), makeFS(made.Name(), size, files, "0:0", options...), made.Sync())
 }
 
 // allocate makes an image of a view at a path, with all of its blocks: on a sparse one, writes

@@ -22,6 +22,7 @@ var CrashPoints = []struct{ Verb, Point string }{
 // ReviewCrashPoints are those of jails with a view of a mounted directory: of create, then of delete.
 var ReviewCrashPoints = []struct{ Verb, Point string }{
 	{"create", "workspace.directory"},
+	{"create", "workspace.template"},
 	{"create", "workspace.image"},
 	{"create", "workspace.recorded"},
 	{"create", "workspace.made"},
