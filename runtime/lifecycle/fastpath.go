@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
 )
 
 // A delegate does little at start and at delete, and its own start takes several times as long as
@@ -114,6 +115,7 @@ func (r *Runtime) deleteWithoutDelegate(j *state.Brief, force bool) error {
 	_, err := os.Lstat(j.DelegateState())
 	missing := errors.Is(err, os.ErrNotExist)
 	j.Ended = true
+	workspace.KeepMounted()
 	r.book().End(j, nil)
 	if err := removeDelegateState(j); err != nil {
 		return err

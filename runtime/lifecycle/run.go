@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
 )
 
 // runProgram continues after create: it starts the jail and, unless detached, waits for its end and
@@ -48,6 +49,7 @@ func (a *attempt) runProgram() error {
 	}
 	a.tty.drain()
 	a.copies.drain()
+	workspace.KeepMounted()
 	_ = onHostThread(func() error { r.book().End(&j.Brief, &ws); return nil })
 	o.notifyEnded(j)
 	if processesGone(&j.Brief) {

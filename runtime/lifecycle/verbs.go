@@ -26,6 +26,7 @@ import (
 	"agentjail.dev/runtime/spec/bundle"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
 )
 
 // errNotOurs returns the error for a container that agentjail did not make: verbs that could loosen
@@ -258,6 +259,7 @@ func (r *Runtime) deleteJail(d *delegate.Runtime, j *state.Brief, args []string,
 	if j.SystemdCgroup && !r.Globals.SystemdCgroup {
 		args = append([]string{"--systemd-cgroup"}, args...)
 	}
+	workspace.KeepMounted()
 	runs := j.InitAlive()
 	if !runs || force {
 		r.book().End(j, nil)

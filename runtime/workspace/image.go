@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -369,6 +370,35 @@ func mountImage(path string, attr int) (*os.File, error) {
 		return nil, fmt.Errorf("mounting %s: %w", path, err)
 	}
 	return tree, nil
+}
+
+// kept are the mounts that this process keeps until it ends.
+var kept struct {
+	sync.Mutex
+	on    bool
+	trees []int
+}
+
+// KeepMounted has this process, which ends soon, keep each file system of a view that it reads or
+// ends: the kernel writes all of one to the disk with its last mount, and the next would be another.
+func KeepMounted() {
+	kept.Lock()
+	defer kept.Unlock()
+	kept.on = true
+}
+
+// keep keeps a mount if KeepMounted was called.
+func keep(tree *os.File) error {
+	kept.Lock()
+	defer kept.Unlock()
+	if !kept.on {
+		return nil
+	}
+	fd, err := unix.FcntlInt(tree.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		kept.trees = append(kept.trees, fd)
+	}
+	return err
 }
 
 // mountDevice mounts a loop device's file system, with further flags of ext4(5).

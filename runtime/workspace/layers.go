@@ -45,6 +45,9 @@ func (s Store) OpenLayers(r *Record) (_ *Layers, err error) {
 	if l.tree, err = mountImage(s.path(r.ID, imageFile), mountFlags); err != nil {
 		return nil, err
 	}
+	if err = keep(l.tree); err != nil {
+		return nil, err
+	}
 	if l.Upper, err = openUpper(l.tree); err != nil {
 		return nil, fmt.Errorf("view %s: %w", r.ID, err)
 	}

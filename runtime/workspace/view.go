@@ -250,6 +250,9 @@ func (s Store) end(r *Record) error {
 		return err
 	}
 	defer tree.Close()
+	if err := keep(tree); err != nil {
+		return err
+	}
 	upper, err := openUpper(tree)
 	if err != nil {
 		return err

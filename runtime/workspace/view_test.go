@@ -210,6 +210,40 @@ func TestOneJail(t *testing.T) {
 	refused("another directory", "it is of "+lower.Name(), err)
 }
 
+// TestKeepMounted: a process that ends soon mounts a view once, for its end and what is read of it.
+func TestKeepMounted(t *testing.T) {
+	s, r, _, tree := begun(t, "kept")
+	image, err := os.Open(s.path(r.ID, imageFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	t.Cleanup(func() {
+		for _, fd := range kept.trees {
+			_ = unix.Close(fd)
+		}
+		kept.on, kept.trees = false, nil
+	})
+	KeepMounted()
+	tree.Close()
+	if err := s.End(r.Key); err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.OpenLayers(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	device, err := boundTo(image)
+	if err != nil || device == nil {
+		t.Fatalf("the view is not mounted any more: %v", err)
+	}
+	device.Close()
+	if len(kept.trees) != 2 {
+		t.Errorf("%d mounts are kept", len(kept.trees))
+	}
+}
+
 // TestEmptyEnds: a view without a change goes, unless it has a name.
 func TestEmptyEnds(t *testing.T) {
 	for name, left := range map[string]int{"": 0, "kept": 1} {

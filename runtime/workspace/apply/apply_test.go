@@ -369,19 +369,30 @@ func TestRemovedMeanwhile(t *testing.T) {
 		steps     steps
 		conflicts []string
 	}{
-		"removed":                     {steps{jail(write("a.txt", "changed\n")), owner(remove("a.txt"))}, []string{"a.txt"}},
-		"renamed":                     {steps{jail(write("a.txt", "changed\n")), owner(rename("a.txt", "z.txt"))}, []string{"a.txt"}},
-		"renamed meanwhile":           {steps{jail(during(write("a.txt", "changed\n"), rename("a.txt", "z.txt")))}, []string{"a.txt"}},
-		"removed meanwhile":           {steps{jail(during(write("a.txt", "changed\n"), remove("a.txt")))}, []string{"a.txt"}},
-		"replaced and renamed":        {steps{jail(replace("a.txt")), owner(rename("a.txt", "z.txt"))}, []string{"a.txt"}},
-		"link removed":                {steps{jail(func(p *place) error { return os.Remove(p.merged + "/link") }), jail(write("link", "file\n")), owner(remove("link"))}, []string{"link"}},
-		"after the second run":        {steps{jail(write("a.txt", "changed\n")), jail(write("new", "n\n")), owner(remove("a.txt"))}, []string{"a.txt"}},
-		"before the second run":       {steps{jail(write("a.txt", "changed\n")), owner(remove("a.txt")), jail(write("new", "n\n"))}, []string{"a.txt"}},
-		"changed in the second run":   {steps{jail(write("new", "n\n")), jail(write("a.txt", "changed\n")), owner(rename("a.txt", "z.txt"))}, []string{"a.txt"}},
-		"made anew":                   {steps{owner(remove("a.txt")), jail(write("a.txt", "new\n"))}, nil},
-		"brought back":                {steps{jail(write("a.txt", "changed\n")), owner(rename("a.txt", "z")), owner(rename("z", "a.txt"))}, []string{"a.txt"}},
-		"after an apply":              {steps{jail(during(write("a.txt", "changed\n"), write("b.txt", "changed\n"))), apply("b.txt"), owner(remove("a.txt"))}, []string{"a.txt"}},
-		"after its own apply":         {steps{jail(write("a.txt", "changed\n")), apply(), jail(write("a.txt", "again\n")), owner(remove("a.txt"))}, []string{"a.txt"}},
+		"removed":                   {steps{jail(write("a.txt", "changed\n")), owner(remove("a.txt"))}, []string{"a.txt"}},
+		"renamed":                   {steps{jail(write("a.txt", "changed\n")), owner(rename("a.txt", "z.txt"))}, []string{"a.txt"}},
+		"renamed meanwhile":         {steps{jail(during(write("a.txt", "changed\n"), rename("a.txt", "z.txt")))}, []string{"a.txt"}},
+		"removed meanwhile":         {steps{jail(during(write("a.txt", "changed\n"), remove("a.txt")))}, []string{"a.txt"}},
+		"replaced and renamed":      {steps{jail(replace("a.txt")), owner(rename("a.txt", "z.txt"))}, []string{"a.txt"}},
+		"link removed":              {steps{jail(func(p *place) error { return os.Remove(p.merged + "/link") }), jail(write("link", "file\n")), owner(remove("link"))}, []string{"link"}},
+		"after the second run":      {steps{jail(write("a.txt", "changed\n")), jail(write("new", "n\n")), owner(remove("a.txt"))}, []string{"a.txt"}},
+		"before the second run":     {steps{jail(write("a.txt", "changed\n")), owner(remove("a.txt")), jail(write("new", "n\n"))}, []string{"a.txt"}},
+		"changed in the second run": {steps{jail(write("new", "n\n")), jail(write("a.txt", "changed\n")), owner(rename("a.txt", "z.txt"))}, []string{"a.txt"}},
+		"made anew":                 {steps{owner(remove("a.txt")), jail(write("a.txt", "new\n"))}, nil},
+		"brought back":              {steps{jail(write("a.txt", "changed\n")), owner(rename("a.txt", "z")), owner(rename("z", "a.txt"))}, []string{"a.txt"}},
+		"after an apply":            {steps{jail(during(write("a.txt", "changed\n"), write("b.txt", "changed\n"))), apply("b.txt"), owner(remove("a.txt"))}, []string{"a.txt"}},
+		"after its own apply":       {steps{jail(write("a.txt", "changed\n")), apply(), jail(write("a.txt", "again\n")), owner(remove("a.txt"))}, []string{"a.txt"}},
+		"discarded and made anew": {
+			steps{
+				jail(write("a.txt", "changed\n")),
+				func(p *place) error {
+					r := p.review(t)
+					chosen, err := r.Select([]string{"a.txt"})
+					return errors.Join(err, p.view.Discard(r, chosen, []string{"a.txt"}))
+				},
+				owner(remove("a.txt")), jail(write("a.txt", "new\n")),
+			}, nil,
+		},
 		"new beside":                  {steps{jail(write("src/new", "n\n")), owner(remove("src/old.go"))}, nil},
 		"new and applied and removed": {steps{jail(write("new", "n\n")), apply(), owner(remove("new")), jail(write("new", "again\n"))}, nil},
 		"with its directory":          {steps{jail(write("src/deep/x", "changed\n")), owner(remove("src"))}, []string{"src"}},

@@ -250,6 +250,7 @@ func (v *View) Discard(r *review.Review, chosen []*review.Change, paths []string
 		if err := removeBeneath(upper, at); err != nil {
 			return err
 		}
+		maps.DeleteFunc(v.Bases, func(p string, _ review.Base) bool { return pathname.Within(p, at) })
 	}
-	return nil
+	return v.Save(v)
 }
