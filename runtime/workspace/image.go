@@ -52,7 +52,8 @@ func makeFS(path string, size, files int64, owner string, more ...string) error 
 	if err != nil {
 		return err
 	}
-	args := append(slices.Clone(mkfsOptions), "-N", strconv.FormatInt(files, 10), "-E", "nodiscard,lazy_itable_init=1,root_owner="+owner)
+	args := append(slices.Clone(mkfsOptions), "-N", strconv.FormatInt(files, 10),
+		"-E", "nodiscard,lazy_itable_init=1,root_owner="+owner)
 	args = append(append(args, more...), path, strconv.FormatInt(size>>10, 10)+"k")
 	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("mkfs.ext4: %w: %s", err, bytes.TrimSpace(out))
@@ -120,7 +121,8 @@ func isTemplate(f *os.File, size int64) bool {
 	var magic [2]byte
 	_, err := f.ReadAt(magic[:], 1024+56)
 	fi, serr := f.Stat()
-	return err == nil && serr == nil && fi.Mode().IsRegular() && fi.Size() == size && binary.LittleEndian.Uint16(magic[:]) == unix.EXT4_SUPER_MAGIC
+	return err == nil && serr == nil && fi.Mode().IsRegular() && fi.Size() == size &&
+		binary.LittleEndian.Uint16(magic[:]) == unix.EXT4_SUPER_MAGIC
 }
 
 // fillTemplate makes the file system of a template, and writes it to the disk.
@@ -380,7 +382,8 @@ var kept struct {
 }
 
 // KeepMounted has this process, which ends soon, keep each file system of a view that it reads or
-// ends: the kernel writes all of one to the disk with its last mount, and the next would be another.
+// ends: the kernel writes all of one to the disk with its last mount, and would do so with the
+// next again.
 func KeepMounted() {
 	kept.Lock()
 	defer kept.Unlock()

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -123,9 +124,32 @@ func newPlan(r *review.Review, chosen []*review.Change, live bool, o Options) (p
 	for _, c := range late {
 		applied[c] = p.take(c)
 	}
+	// A directory is opened before what is in it is done, and shut afterwards.
+	slices.SortStableFunc(p.plan.Ops, func(a, b Op) int {
+		if n := cmp.Compare(turn(a), turn(b)); n != 0 || turn(a) != shuts {
+			return n
+		}
+		return strings.Compare(b.Path, a.Path)
+	})
 	p.moved(applied)
 	p.settle(applied)
 	return p.plan, p.left, p.conflicts
+}
+
+// The turns of operations.
+const opens, within, shuts = -1, 0, 1
+
+// turn is an operation's: of modes of directories, that of one whose owner cannot change files in
+// it before, or afterwards.
+func turn(o Op) int {
+	const all = 0o300
+	switch {
+	case o.Do != chmod || !o.Dir:
+		return within
+	case o.Old.Mode&all != all && o.Mode&all == all:
+		return opens
+	}
+	return shuts
 }
 
 // take adds a change to the plan, and reports whether it did.

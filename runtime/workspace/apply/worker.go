@@ -142,7 +142,9 @@ func (w *worker) enterDomain() error {
 		read  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 		write = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_MAKE_REG
 		trees = unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_SYM |
-			unix.LANDLOCK_ACCESS_FS_REFER
+			unix.LANDLOCK_ACCESS_FS_REFER |
+			// For the removal of such files. The system call filter permits no mknod.
+			unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK
 	)
 	handled := uint64(1<<13-1) | unix.LANDLOCK_ACCESS_FS_REFER // all of version 1
 	var truncate uint64

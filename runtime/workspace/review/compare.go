@@ -283,11 +283,12 @@ func (w *walker) tree(at string) (t tree, err error) {
 
 // Digest identifies what is in a directory: two calls with one result have found the same files,
 // none of which was changed between. The directory's own state is not in it: a rename changes
-// that.
+// that. A directory that its owner cannot list by its mode counts by its own state: none can change
+// it without changing that.
 func Digest(root int, at string, see func(at string, st *unix.Stat_t)) (string, error) {
 	h := sha256.New()
-	var add func(rel string) error
-	add = func(rel string) error {
+	var add func(rel string, counts bool) error
+	add = func(rel string, counts bool) error {
 		fd, err := overlayfs.Beneath(root, path.Join(at, rel), unix.O_RDONLY|unix.O_DIRECTORY)
 		if err != nil {
 			return &os.PathError{Op: "open", Path: path.Join(at, rel), Err: err}
@@ -300,6 +301,7 @@ func Digest(root int, at string, see func(at string, st *unix.Stat_t)) (string, 
 		}
 		slices.Sort(names)
 		var dirs []string
+		shut := map[string]bool{}
 		for _, name := range names {
 			p := path.Join(rel, name)
 			var st unix.Stat_t
@@ -310,23 +312,28 @@ func Digest(root int, at string, see func(at string, st *unix.Stat_t)) (string, 
 			var b [16]byte
 			binary.LittleEndian.PutUint64(b[:], st.Ino)
 			binary.LittleEndian.PutUint64(b[8:], uint64(unix.TimespecToNsec(st.Ctim)))
-			h.Write([]byte(p + "\x00"))
-			h.Write(b[:])
+			if counts {
+				h.Write([]byte(p + "\x00"))
+				h.Write(b[:])
+			}
 			if see != nil {
 				see(path.Join(at, p), &st)
 			}
 			if typeOf(st.Mode) == Dir {
-				dirs = append(dirs, p)
+				shut[p] = st.Mode&0o500 != 0o500
+				if !shut[p] || see != nil {
+					dirs = append(dirs, p)
+				}
 			}
 		}
 		f.Close()
 		for _, d := range dirs {
-			if err := add(d); err != nil {
+			if err := add(d, counts && !shut[d]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	err := add("")
+	err := add("", true)
 	return hex.EncodeToString(h.Sum(nil)), err
 }

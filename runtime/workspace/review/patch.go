@@ -46,6 +46,10 @@ func (d *Differ) Write(ctx context.Context, c *Change) error {
 		d.Left(c.Path, "it is a device, socket or pipe")
 		is.there = false
 	}
+	if was.there && typeOf(was.mode) == Special {
+		d.Left(c.Path, "a device, socket or pipe is in its place")
+		return nil
+	}
 	if was.there && (c.Kind == Type || !is.there) {
 		if err := d.removal(ctx, c.Path, was); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/overlayfs"
+	"agentjail.dev/runtime/protect"
 )
 
 type walker struct {
@@ -210,11 +211,17 @@ func (w *walker) entry(e entry, actual *os.File) (*node, error) {
 		}
 		return nil, nil
 	}
-	if len(e.at) >= unix.PathMax { // no call takes it, and a jail can go deeper all the same
+	// No call takes the one, and no search for protected paths goes into the other.
+	deep := strings.Count(e.at, "/") >= protect.DefaultLimits.Depth
+	if long := len(e.at) >= unix.PathMax; long || deep && typeOf(e.st.Mode) == Dir {
 		if !overlayfs.IsWhiteout(&e.st) {
+			why := "a path that is longer than 4095 bytes is never applied, nor what is below"
+			if !long {
+				why = fmt.Sprintf("a directory in %d others is never applied, nor what is below", protect.DefaultLimits.Depth)
+			}
 			w.out.Changes = append(w.out.Changes, &Change{
 				Kind: Added, Path: e.at, Type: typeOf(e.st.Mode), Source: e.src, New: StateOf(&e.st),
-				Marks: []Mark{{Never, "a path that is longer than 4095 bytes is never applied, nor what is below"}},
+				Marks: []Mark{{Never, why}},
 			})
 		}
 		return nil, nil
