@@ -18,14 +18,29 @@ if [ "$1" = --disk ]; then
 	shift
 fi
 [ "$(id -u)" = 0 ] || exec "$@"
-# The run of ids before agentjail's default pool, which systemd's list has as unused, too (UIDS-GIDS.md).
-first=1879048192 ids=134217728
-export AGENTJAIL_POOL=$first:$ids
+# The run of ids before agentjail's default pool, which systemd's list has as unused, too (UIDS-GIDS.md). Each run has a part of it, in
+# blocks as jails have, and a lock on that part while it lives.
+first=1879048192 block=65536 blocks=2048
+locks=/run/lock/agentjail-alone
+mkdir -p "$locks"
 
-# lives reports whether a run does: go or a test program has the ids above in its environment.
+# take takes part $1, of $3 blocks from $2 on, unless another run has it. With no -n it waits for that.
+take() {
+	exec 9>"$locks/$1"
+	flock ${4-} 9 || return 1
+	part=$1
+	export AGENTJAIL_POOL=$((first + $2 * block)):$(($3 * block))
+}
+
+take 1 0 1024 -n || take 2 1024 512 -n || take 3 1536 512 -n || {
+	echo "alone: waiting: three other runs live" >&2
+	take 1 0 1024
+}
+
+# lives reports whether another run does.
 lives() {
-	for environment in $(grep -laz "^AGENTJAIL_POOL=$AGENTJAIL_POOL\$" /proc/[0-9]*/environ 2>/dev/null); do
-		case $(cat "${environment%/environ}/comm" 2>/dev/null) in go | *.te* | bench | boundaries | conformance* | neighbors) return 0 ;; esac
+	for other in 1 2 3; do
+		[ $other = "$part" ] || flock -n "$locks/$other" true || return 0
 	done
 	return 1
 }
@@ -33,7 +48,7 @@ lives() {
 # reclaim removes what is left where no run lives.
 reclaim() {
 	! lives || return 0
-	for process in $(ps -eo pid=,uid= | awk -v first="$first" -v end="$((first + ids))" '$2 >= first && $2 < end { print $1 }'); do
+	for process in $(ps -eo pid=,uid= | awk -v first="$first" -v end="$((first + blocks * block))" '$2 >= first && $2 < end { print $1 }'); do
 		echo "alone: killing process $process, which a killed run left: $(ps -o args= -p "$process")" >&2
 		kill -KILL "$process" 2>/dev/null || true
 	done
@@ -47,14 +62,12 @@ reclaim
 # Where mounts are shared (systemd makes them so), those of the command are, too, but with no one else.
 shared=
 ! grep -q '^[^ ]* [^ ]* [^ ]* / / .* shared:' /proc/self/mountinfo || shared=yes
-run=exec
 if [ -n "$disk" ]; then
-	run=
 	disk=$(mktemp -d /var/tmp/agentjail-alone-XXXXXX)
 	trap 'rm -rf --one-file-system "$disk"' EXIT
 fi
 # shellcheck disable=SC2016 # for the inner shell
-$run unshare --mount --propagation private sh -euc '
+unshare --mount --propagation private sh -euc '
 	while read -r dir mode; do
 		mkdir -p -m "$mode" "$dir"
 		case $2$dir in
@@ -75,4 +88,4 @@ $run unshare --mount --propagation private sh -euc '
 	if mountpoint -q /sys/fs/bpf; then mount -t bpf -o mode=700 bpf /sys/fs/bpf; fi
 	[ -z "$1" ] || mount --make-rshared /
 	shift 2
-	exec "$@"' sh "$shared" "$disk" "$@"
+	exec "$@"' sh "$shared" "$disk" "$@" 9>&-
