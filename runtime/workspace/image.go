@@ -107,7 +107,7 @@ func (s Store) template(kind string, size, files int64, options, dirs []string) 
 		return nil, err
 	}
 	others, _ := filepath.Glob(base + "-*")
-	for _, other := range append(others, base) { // the first releases' had this name
+	for _, other := range others {
 		if other != path {
 			_ = os.Remove(other)
 		}
