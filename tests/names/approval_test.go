@@ -225,7 +225,9 @@ func (j *jail) hasDecisions(t *testing.T, decisions ...string) {
 		t.Errorf("the receipt lacks %q:\n%s", want, receipt)
 	}
 	why, _ := j.ctl(t, ctl, nil, "why", j.id, "other.example.test:22")
-	if !strings.Contains(why, "approval.denied other.example.test:22") || !strings.Contains(why, "remedy   agentjail network allow "+j.id+" other.example.test:22 ") {
+	// Of the decision and the connection that it ended, either may be recorded last.
+	denied := strings.Contains(why, "approval.denied other.example.test:22") || strings.Contains(why, "because denied by a decision")
+	if !denied || !strings.Contains(why, "remedy   agentjail network allow "+j.id+" other.example.test:22 ") {
 		t.Errorf("why: %s", why)
 	}
 }
