@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/kernel/printable"
 )
 
 func completionCommand() *cli.Command {
@@ -175,7 +177,7 @@ func zsh(help *page) []byte {
 
 // zshWord is an entry of _describe (zshcompsys(1)).
 func zshWord(name, text string) string {
-	return shellQuote(strings.ReplaceAll(name, ":", `\:`) + ":" + text)
+	return printable.ShellQuote(strings.ReplaceAll(name, ":", `\:`) + ":" + text)
 }
 
 func fish(help *page) []byte {
@@ -225,8 +227,6 @@ func condition(p *page) string {
 	}
 	return strings.Join(parts, "; and ")
 }
-
-func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func fishQuote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/tests/engine"
 )
 
@@ -260,7 +261,7 @@ func goTool(ctx context.Context, root string, args ...string) error {
 func quote(args []string) string {
 	var words []string
 	for _, a := range args {
-		words = append(words, "'"+strings.ReplaceAll(a, "'", `'\''`)+"'")
+		words = append(words, printable.ShellQuote(a))
 	}
 	return strings.Join(words, " ")
 }
