@@ -19,6 +19,8 @@ import (
 var bin, runsc string
 
 func TestMain(m *testing.M) {
+	engine.IfJanitor()
+	engine.SuiteNeedsRoot("it runs jails") // before runsc is built, where only root may write
 	var err error
 	if runsc, err = engine.Tool(traits.Bounded("gvisor")); err != nil {
 		fmt.Fprintln(os.Stderr, "runsc:", err)
