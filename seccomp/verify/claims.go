@@ -1,7 +1,7 @@
 // Package verify shows what compiled filters do not let through. It looks at
-// BPF programs alone, not at what they were made from: those that package exact
-// compiles, those that libseccomp makes of a spec (package prove), or those that
-// the kernel holds for a running process (package loaded).
+// BPF programs alone, not at what they were made from: those of package
+// compiler, those that libseccomp makes of a spec (package prove), or those that
+// the kernel holds for a running process (package readback).
 //
 // Claims are decided by exploring the programs with the arguments unknown, so
 // that they hold for all of them, not for samples.
@@ -54,14 +54,14 @@ func Profile(progs [][]bpf.Insn, profile, arch string) ([]Result, error) {
 		}
 	}
 	more := []claim{
-		func() (Result, error) { return p.unlisted(names) },
-		func() (Result, error) { return p.count(seccomp.Budget(profile)) },
+		func(c *check) string { return c.unlisted(names) },
+		func(c *check) string { return c.count(seccomp.Budget(profile)) },
 	}
 	if !seccomp.LoadsFilters(profile) {
-		more = append(more, p.noFilters)
+		more = append(more, (*check).noFilters)
 	}
 	if !seccomp.Traces(profile) {
-		more = append(more, p.noTracing)
+		more = append(more, (*check).noTracing)
 	}
 	return p.all(more...)
 }
@@ -75,7 +75,7 @@ func First(progs [][]bpf.Insn, arch string) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return each(p.always())
+	return p.each(always)
 }
 
 // Merge keeps one result a claim of results of the same claims about several
@@ -107,41 +107,46 @@ func newStack(progs [][]bpf.Insn, arch string) (*stack, error) {
 	return &stack{progs, arch, audit}, nil
 }
 
-// claim looks for what speaks against one.
-type claim = func() (Result, error)
+// A check looks for what speaks against one claim. After an error it looks for nothing more.
+type check struct {
+	*stack
+	against []string
+	detail  string // where the claim holds
+	err     error
+}
+
+// claim does a check and returns the claim in words.
+type claim = func(*check) string
 
 // always are the claims that hold of each filter of a jail.
-func (p *stack) always() []claim {
-	return []claim{
-		p.foreign, p.x32, p.ioUring, p.namespaces, p.dangerous, p.families, p.raw, p.setID, p.terminal, p.options, p.oob, p.prctl,
-		p.highBits, p.entries,
-		p.cpuClocks, p.buffers, p.attributes, p.priorities, p.filterFlags, p.tracing,
-	}
+var always = []claim{
+	(*check).foreign, (*check).x32, (*check).ioUring, (*check).namespaces, (*check).dangerous, (*check).families, (*check).raw,
+	(*check).setID, (*check).terminal, (*check).options, (*check).oob, (*check).prctl, (*check).highBits, (*check).entries,
+	(*check).cpuClocks, (*check).buffers, (*check).attributes, (*check).priorities, (*check).filterFlags, (*check).tracing,
 }
 
 // all checks the claims given and the general ones.
 func (p *stack) all(more ...claim) ([]Result, error) {
-	return each(slices.Concat(more, p.always(), []claim{p.coreLimit, p.hugePages, p.requeue, p.merging}))
+	return p.each(slices.Concat(more, always, []claim{(*check).coreLimit, (*check).hugePages, (*check).requeue, (*check).merging}))
 }
 
-func each(claims []claim) ([]Result, error) {
+func (p *stack) each(claims []claim) ([]Result, error) {
 	var out []Result
 	for _, claim := range claims {
-		r, err := claim()
-		if err != nil {
-			return nil, err
+		c := &check{stack: p}
+		r := Result{Claim: claim(c), Holds: len(c.against) == 0, Detail: c.detail}
+		if c.err != nil {
+			return nil, c.err
+		}
+		if !r.Holds {
+			if len(c.against) > 8 {
+				c.against = append(c.against[:8], "…")
+			}
+			r.Detail = strings.Join(c.against, ", ")
 		}
 		out = append(out, r)
 	}
 	return out, nil
-}
-
-// result is a claim with what speaks against it.
-func result(claim string, against []string) (Result, error) {
-	if len(against) > 8 {
-		against = append(against[:8:8], "…")
-	}
-	return Result{Claim: claim, Holds: len(against) == 0, Detail: strings.Join(against, ", ")}, nil
 }
 
 // passes reports whether some call of c may get through every filter. If it returns false, no call
@@ -179,39 +184,49 @@ func (p *stack) call(name string) (c bpf.Partial, ok bool) {
 	return bpf.Call(p.audit, nr), ok
 }
 
-// never lists those of the calls that pass for some arguments that fit.
-func (p *stack) never(names []string, with ...known) ([]string, error) {
-	var against []string
-	for _, n := range names {
-		c, ok := p.call(n)
-		if !ok {
-			continue
-		}
-		for _, k := range with {
-			c = c.With(k.arg, uint64(k.mask), uint64(k.value))
-		}
-		passes, err := p.passes(c)
-		if err != nil {
-			return nil, fmt.Errorf("exploring %s: %w", n, err)
-		}
-		if passes {
-			against = append(against, fmt.Sprintf("%s passes%s", n, describe(with)))
-		}
-	}
-	return against, nil
-}
-
-// known is what is known of the low 32 bits of an argument; the high ones are
-// anything, which is how a 64-bit comparison would be dodged.
+// known is what is known of an argument.
 type known struct {
 	arg         int
-	mask, value uint32
+	mask, value uint64
 }
 
-func describe(with []known) string {
-	var b strings.Builder
+// low is all of an argument that the kernel reads as an int. The high bits stay unknown, since a
+// 64-bit comparison would be dodged by them.
+const low = 1<<32 - 1
+
+// never finds those of the calls that pass for some arguments that fit.
+func (c *check) never(names []string, with ...known) {
+	var what []string
 	for _, k := range with {
-		fmt.Fprintf(&b, " with argument %d & %#x == %#x", k.arg, k.mask, k.value)
+		what = append(what, fmt.Sprintf("argument %d & %#x == %#x", k.arg, k.mask, k.value))
 	}
-	return b.String()
+	for _, name := range names {
+		c.neverWith(name, strings.Join(what, " and "), with...)
+	}
+}
+
+// neverWith is never for one call, whose arguments are described by what.
+func (c *check) neverWith(name, what string, with ...known) {
+	call, ok := c.call(name)
+	if !ok || c.err != nil {
+		return
+	}
+	for _, k := range with {
+		call = call.With(k.arg, k.mask, k.value)
+	}
+	if what != "" {
+		what = " with " + what
+	}
+	if c.may(name, call) {
+		c.against = append(c.against, name+" passes"+what)
+	}
+}
+
+// may is passes for a call with a name or a number, and keeps the error.
+func (c *check) may(call any, with bpf.Partial) bool {
+	passes, err := c.passes(with)
+	if err != nil {
+		c.err = fmt.Errorf("exploring %v: %w", call, err)
+	}
+	return passes
 }

@@ -6,32 +6,22 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-func (p *stack) ioUring() (Result, error) {
-	against, err := p.never([]string{"io_uring_setup", "io_uring_enter", "io_uring_register"})
-	if err != nil {
-		return Result{}, err
-	}
-	return result("io_uring never passes", against)
+func (c *check) ioUring() string {
+	c.never([]string{"io_uring_setup", "io_uring_enter", "io_uring_register"})
+	return "io_uring never passes"
 }
 
 // namespaces: no call that makes or enters a namespace. Each CLONE_NEW* bit by
 // itself, all other bits unknown.
-func (p *stack) namespaces() (Result, error) {
-	against, err := p.never([]string{
+func (c *check) namespaces() string {
+	c.never([]string{
 		"unshare", "setns", "clone3", "pivot_root", "chroot", "mount", "umount2", "fsopen", "fsconfig", "fsmount",
 		"fspick", "open_tree", "move_mount", "mount_setattr",
 	})
-	if err != nil {
-		return Result{}, err
+	for _, bit := range []uint64{0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000} {
+		c.never([]string{"clone"}, known{0, bit, bit})
 	}
-	for _, bit := range []uint32{0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000} {
-		more, err := p.never([]string{"clone"}, known{0, bit, bit})
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
-	}
-	return result("no call makes or enters a namespace, mounts or changes the root", against)
+	return "no call makes or enters a namespace, mounts or changes the root"
 }
 
 // dangerousCalls have been ways into the kernel or out of containers, and no
@@ -50,118 +40,73 @@ var dangerousCalls = []string{
 	"mseal", "map_shadow_stack", "cachestat", "futex_waitv", "process_mrelease", "epoll_pwait2", "preadv2", "pwritev2",
 }
 
-func (p *stack) dangerous() (Result, error) {
-	against, err := p.never(dangerousCalls)
-	if err != nil {
-		return Result{}, err
-	}
-	return result("no call of the list of dangerous and needless ones passes", against)
+func (c *check) dangerous() string {
+	c.never(dangerousCalls)
+	return "no call of the list of dangerous and needless ones passes"
 }
 
 // families: every socket family but UNIX, INET, INET6 and NETLINK is refused,
 // with anything in type, protocol and the high half of the family.
-func (p *stack) families() (Result, error) {
-	var against []string
-	for family := range uint32(256) {
+func (c *check) families() string {
+	for family := range uint64(256) {
 		if family == 1 || family == 2 || family == 10 || family == 16 {
 			continue
 		}
-		for _, call := range []string{"socket", "socketpair"} {
-			more, err := p.never([]string{call}, known{0, 0xffffffff, family})
-			if err != nil {
-				return Result{}, err
-			}
-			against = append(against, more...)
-		}
+		c.never([]string{"socket", "socketpair"}, known{0, low, family})
 	}
 	for bit := 8; bit < 32; bit++ {
-		more, err := p.never([]string{"socket", "socketpair"}, known{0, 1 << bit, 1 << bit})
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
+		c.never([]string{"socket", "socketpair"}, known{0, 1 << bit, 1 << bit})
 	}
-	return result("no socket family but UNIX, INET, INET6 and NETLINK", against)
+	return "no socket family but UNIX, INET, INET6 and NETLINK"
 }
 
 // raw: no raw or packet types over IP, no protocol but TCP and UDP, of netlink
 // only ROUTE.
-func (p *stack) raw() (Result, error) {
-	var against []string
-	check := func(with ...known) error {
-		more, err := p.never([]string{"socket"}, with...)
-		against = append(against, more...)
-		return err
-	}
+func (c *check) raw() string {
+	socket := []string{"socket"}
 	const typeBits = 0xf // the flags of type are all above
-	for _, family := range []uint32{2, 10} {
-		for typ := range uint32(16) {
+	for _, family := range []uint64{2, 10} {
+		for typ := range uint64(16) {
 			if typ == 1 || typ == 2 {
 				continue
 			}
-			if err := check(known{0, ^uint32(0), family}, known{1, typeBits, typ}); err != nil {
-				return Result{}, err
-			}
+			c.never(socket, known{0, low, family}, known{1, typeBits, typ})
 		}
-		for proto := range uint32(512) {
+		for proto := range uint64(512) {
 			if proto == 0 || proto == 6 || proto == 17 {
 				continue
 			}
-			if err := check(known{0, ^uint32(0), family}, known{2, ^uint32(0), proto}); err != nil {
-				return Result{}, err
-			}
+			c.never(socket, known{0, low, family}, known{2, low, proto})
 		}
 	}
-	for proto := uint32(1); proto < 64; proto++ {
-		if err := check(known{0, ^uint32(0), 16}, known{2, ^uint32(0), proto}); err != nil {
-			return Result{}, err
-		}
+	for proto := uint64(1); proto < 64; proto++ {
+		c.never(socket, known{0, low, 16}, known{2, low, proto})
 	}
-	return result("no raw sockets, no IP protocol but TCP and UDP (so no MPTCP, no SCTP), of netlink only ROUTE", against)
+	return "no raw sockets, no IP protocol but TCP and UDP (so no MPTCP, no SCTP), of netlink only ROUTE"
 }
 
 // setID: a set-id bit in a mode passes nowhere that it would be used.
-func (p *stack) setID() (Result, error) {
-	var against []string
-	for _, bit := range []uint32{0o4000, 0o2000} {
-		for _, c := range []struct {
-			call string
-			arg  int
-		}{{"chmod", 1}, {"fchmod", 1}, {"fchmodat", 2}, {"fchmodat2", 2}, {"creat", 1}, {"mknod", 1}, {"mknodat", 2}} {
-			more, err := p.never([]string{c.call}, known{c.arg, bit, bit})
-			if err != nil {
-				return Result{}, err
-			}
-			against = append(against, more...)
-		}
+func (c *check) setID() string {
+	for _, bit := range []uint64{0o4000, 0o2000} {
+		c.never([]string{"chmod", "fchmod", "creat", "mknod"}, known{1, bit, bit})
+		c.never([]string{"fchmodat", "fchmodat2", "mknodat"}, known{2, bit, bit})
 		// The kernel looks at open's mode with O_CREAT or __O_TMPFILE.
-		for _, flag := range []uint32{0o100, 0o20000000} {
-			for call, arg := range map[string]int{"open": 1, "openat": 2} {
-				more, err := p.never([]string{call}, known{arg, flag, flag}, known{arg + 1, bit, bit})
-				if err != nil {
-					return Result{}, err
-				}
-				against = append(against, more...)
-			}
+		for _, flag := range []uint64{0o100, 0o20000000} {
+			c.never([]string{"open"}, known{1, flag, flag}, known{2, bit, bit})
+			c.never([]string{"openat"}, known{2, flag, flag}, known{3, bit, bit})
 		}
 	}
-	for _, kind := range []uint32{0o020000, 0o060000} { // character and block devices
-		for call, arg := range map[string]int{"mknod": 1, "mknodat": 2} {
-			more, err := p.never([]string{call}, known{arg, 0o170000, kind})
-			if err != nil {
-				return Result{}, err
-			}
-			against = append(against, more...)
-		}
+	for _, kind := range []uint64{0o020000, 0o060000} { // character and block devices
+		c.never([]string{"mknod"}, known{1, 0o170000, kind})
+		c.never([]string{"mknodat"}, known{2, 0o170000, kind})
 	}
-	return result("no set-id bit passes in a mode, no device node", against)
+	return "no set-id bit passes in a mode, no device node"
 }
 
 // terminal: ioctl requests that type into or take over terminals, change line
 // disciplines or file attributes, or reach drivers.
-func (p *stack) terminal() (Result, error) {
-	var against []string
-	for _, request := range []uint32{
+func (c *check) terminal() string {
+	for _, request := range []uint64{
 		0x5412,             // TIOCSTI
 		0x541c,             // TIOCLINUX
 		0x541d,             // TIOCCONS
@@ -172,19 +117,14 @@ func (p *stack) terminal() (Result, error) {
 		0xc018937e,         // no request that exists: drivers' own numbers
 		0x4004ae01, 0xae01, // KVM_CREATE_VM
 	} {
-		more, err := p.never([]string{"ioctl"}, known{1, ^uint32(0), request})
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
+		c.never([]string{"ioctl"}, known{1, low, request})
 	}
-	return result("no ioctl types into a terminal, sets a line discipline or reaches a driver's own requests", against)
+	return "no ioctl types into a terminal, sets a line discipline or reaches a driver's own requests"
 }
 
 // options: kTLS, multicast joins, socket filters.
-func (p *stack) options() (Result, error) {
-	var against []string
-	for _, o := range []struct{ level, option uint32 }{
+func (c *check) options() string {
+	for _, o := range []struct{ level, option uint64 }{
 		{6, 31}, {6, 14}, {6, 19}, // TCP_ULP, TCP_MD5SIG, TCP_REPAIR
 		{0, 35}, {0, 39}, {0, 42}, {0, 46}, // IP_ADD_MEMBERSHIP, ..SOURCE.., MCAST_JOIN_*
 		{0, 32}, {0, 4}, {0, 3}, // MULTICAST_IF, OPTIONS, HDRINCL
@@ -192,40 +132,25 @@ func (p *stack) options() (Result, error) {
 		{41, 1}, {41, 20}, {41, 42}, {41, 46}, // IPV6_ADDRFORM, ADD_MEMBERSHIP, MCAST_JOIN_*
 		{1, 26}, {1, 50}, {1, 51}, {1, 52}, {1, 60}, {1, 61}, // SO_ATTACH_*, ZEROCOPY, TXTIME
 	} {
-		more, err := p.never([]string{"setsockopt"}, known{1, ^uint32(0), o.level}, known{2, ^uint32(0), o.option})
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
+		c.never([]string{"setsockopt"}, known{1, low, o.level}, known{2, low, o.option})
 	}
-	for level := range uint32(512) {
+	for level := range uint64(512) {
 		if level == 0 || level == 1 || level == 6 || level == 41 {
 			continue
 		}
-		more, err := p.never([]string{"setsockopt"}, known{1, ^uint32(0), level}) // SOL_TLS is 282
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
+		c.never([]string{"setsockopt"}, known{1, low, level}) // SOL_TLS is 282
 	}
-	return result("setsockopt reaches no kTLS, no TCP_ULP, no multicast join, no socket filter", against)
+	return "setsockopt reaches no kTLS, no TCP_ULP, no multicast join, no socket filter"
 }
 
-func (p *stack) oob() (Result, error) {
-	var against []string
-	for call, arg := range map[string]int{"sendto": 3, "sendmsg": 2, "sendmmsg": 3, "recvfrom": 3, "recvmsg": 2, "recvmmsg": 3} {
-		more, err := p.never([]string{call}, known{arg, 1, 1})
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
-	}
-	return result("MSG_OOB passes neither in sending nor in receiving", against)
+func (c *check) oob() string {
+	c.never([]string{"sendmsg", "recvmsg"}, known{2, 1, 1})
+	c.never([]string{"sendto", "sendmmsg", "recvfrom", "recvmmsg"}, known{3, 1, 1})
+	return "MSG_OOB passes neither in sending nor in receiving"
 }
 
-func (p *stack) prctl() (Result, error) {
-	var against []string
-	for _, option := range []uint32{
+func (c *check) prctl() string {
+	for _, option := range []uint64{
 		35,     // PR_SET_MM
 		28,     // PR_SET_SECUREBITS
 		47,     // PR_CAP_AMBIENT
@@ -234,54 +159,37 @@ func (p *stack) prctl() (Result, error) {
 		53, 62, // PR_SET_SPECULATION_CTRL, PR_SCHED_CORE
 		31, 32, 33, 34, // PR_TASK_PERF_EVENTS_*, PR_MCE_KILL
 	} {
-		more, err := p.never([]string{"prctl"}, known{0, ^uint32(0), option})
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
+		c.never([]string{"prctl"}, known{0, low, option})
 	}
-	for _, bit := range []uint32{1, 2, 8, 0x20000, 0x40000, 0x400000} { // MMAP_PAGE_ZERO would be 0x100000
-		more, err := p.never([]string{"personality"}, known{0, bit, bit}, known{0, 1 << 31, 0})
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
+	for _, bit := range []uint64{1, 2, 8, 0x20000, 0x40000, 0x400000} { // MMAP_PAGE_ZERO would be 0x100000
+		c.never([]string{"personality"}, known{0, bit, bit}, known{0, 1 << 31, 0})
 	}
-	return result("prctl and personality give no way to change memory maps, securebits or execution domains", against)
+	return "prctl and personality give no way to change memory maps, securebits or execution domains"
 }
 
 // highBits: no verdict of ALLOW depends on the high half of an argument. The
 // kernel cuts int arguments to 32 bits, so a filter that looks at the high half
 // can be dodged by setting it. Compared are the verdicts with the high halves
 // known to be zero and known to have one bit set.
-func (p *stack) highBits() (Result, error) {
-	var against []string
+func (c *check) highBits() string {
 	for nr := range uint32(numbers) {
-		c := bpf.Call(p.audit, nr)
-		zero := c
+		zero := bpf.Call(c.audit, nr)
 		for i := range zero.Args {
-			zero = zero.With(i, 0xffffffff<<32, 0)
+			zero = zero.With(i, low<<32, 0)
 		}
-		plain, err := p.passes(zero)
-		if err != nil {
-			return Result{}, err
-		}
-		for i := range c.Args {
-			passes, err := p.passes(zeroBut(zero, i))
-			if err != nil {
-				return Result{}, err
-			}
-			if passes && !plain {
-				against = append(against, fmt.Sprintf("number %d passes only with high bits in argument %d", nr, i))
+		plain := c.may(nr, zero)
+		for i := range zero.Args {
+			if c.may(nr, zeroBut(zero, i)) && !plain {
+				c.against = append(c.against, fmt.Sprintf("number %d passes only with high bits in argument %d", nr, i))
 			}
 		}
 	}
-	return result("no call passes because of high bits in an argument", against)
+	return "no call passes because of high bits in an argument"
 }
 
 // zeroBut sets the top bit of argument i's high half and leaves its others open.
 func zeroBut(c bpf.Partial, i int) bpf.Partial {
-	c.ArgMasks[i] &= 0xffffffff
-	c.Args[i] &= 0xffffffff
+	c.ArgMasks[i] &= low
+	c.Args[i] &= low
 	return c.With(i, 1<<63, 1<<63)
 }

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,104 +16,75 @@ const numbers = 512
 
 // foreign: the architecture word is left unknown but for one bit that differs
 // from the native one, for each bit in turn; together that is every other value.
-func (p *stack) foreign() (Result, error) {
-	var against []string
+func (c *check) foreign() string {
 	for bit := range 32 {
 		m := uint32(1) << bit
-		ok, err := p.kills(bpf.Partial{Arch: ^p.audit & m, ArchMask: m})
-		if err != nil {
-			return Result{}, err
-		}
-		if !ok {
-			against = append(against, fmt.Sprintf("calls with an architecture whose bit %d differs are not killed", bit))
-		}
+		c.killed(bpf.Partial{Arch: ^c.audit & m, ArchMask: m}, fmt.Sprintf("calls with an architecture whose bit %d differs are not killed", bit))
 	}
-	return result("calls of every other architecture (int 0x80, 32-bit ARM) are killed", against)
+	return "calls of every other architecture (int 0x80, 32-bit ARM) are killed"
 }
 
-func (p *stack) x32() (Result, error) {
-	const claim = "x32 calls (number with bit 30) are killed"
-	if p.arch != "amd64" {
-		return Result{Claim: claim, Holds: true, Detail: "there is no x32 on this architecture"}, nil
+func (c *check) x32() string {
+	if c.arch != "amd64" {
+		c.detail = "there is no x32 on this architecture"
+	} else { // all numbers from 0x40000000 to 0x7fffffff
+		c.killed(bpf.Partial{Arch: c.audit, ArchMask: ^uint32(0), NR: bpf.X32Bit, NRMask: bpf.X32Bit | 1<<31}, "some x32 number is not killed")
 	}
-	// All numbers from 0x40000000 to 0x7fffffff.
-	ok, err := p.kills(bpf.Partial{Arch: p.audit, ArchMask: ^uint32(0), NR: bpf.X32Bit, NRMask: bpf.X32Bit | 1<<31})
+	return "x32 calls (number with bit 30) are killed"
+}
+
+// killed requires that some filter ends the process or thread on every call of a set; else otherwise
+// speaks against the claim.
+func (c *check) killed(calls bpf.Partial, otherwise string) {
+	ok, err := c.kills(calls)
 	if err != nil {
-		return Result{}, err
+		c.err = err
+	} else if !ok {
+		c.against = append(c.against, otherwise)
 	}
-	if !ok {
-		return result(claim, []string{"some x32 number is not killed"})
-	}
-	return result(claim, nil)
 }
 
-// passed lists the numbers that pass for some arguments. against is set when
-// numbers beyond the range do.
-func (p *stack) passed() (nrs []uint32, against []string, err error) {
+// passed lists the numbers that pass for some arguments. No number beyond the range may pass.
+func (c *check) passed() (nrs []uint32) {
 	for nr := range uint32(numbers) {
-		ok, err := p.passes(bpf.Call(p.audit, nr))
-		if err != nil {
-			return nil, nil, err
-		}
-		if ok {
+		if c.may(nr, bpf.Call(c.audit, nr)) {
 			nrs = append(nrs, nr)
 		}
 	}
 	for bit := 9; bit < 32; bit++ {
 		m := uint32(1) << bit
-		ok, err := p.passes(bpf.Partial{Arch: p.audit, ArchMask: ^uint32(0), NR: m, NRMask: m})
-		if err != nil {
-			return nil, nil, err
-		}
-		if ok {
-			against = append(against, fmt.Sprintf("some number with bit %d passes", bit))
+		if c.may(m, bpf.Partial{Arch: c.audit, ArchMask: ^uint32(0), NR: m, NRMask: m}) {
+			c.against = append(c.against, fmt.Sprintf("some number with bit %d passes", bit))
 		}
 	}
-	return nrs, against, nil
+	return nrs
 }
 
 // unlisted: no number passes, whatever the arguments, but those of names.
-func (p *stack) unlisted(names []string) (Result, error) {
-	nrs, against, err := p.passed()
-	if err != nil {
-		return Result{}, err
-	}
+func (c *check) unlisted(names []string) string {
+	nrs := c.passed()
 	for _, nr := range nrs {
-		if name := abi.Name(nr, p.arch); !slices.Contains(names, name) {
-			against = append(against, strings.TrimSpace(fmt.Sprintf("number %d %s", nr, name)))
+		if name := abi.Name(nr, c.arch); !slices.Contains(names, name) {
+			c.against = append(c.against, strings.TrimSpace(fmt.Sprintf("number %d %s", nr, name)))
 		}
 	}
-	r, err := result("every number that is not listed is refused, whatever the arguments", against)
-	if r.Holds {
-		r.Detail = fmt.Sprintf("%d of %d listed calls pass", len(nrs), len(names))
-	}
-	return r, err
+	c.detail = fmt.Sprintf("%d of %d listed calls pass", len(nrs), len(names))
+	return "every number that is not listed is refused, whatever the arguments"
 }
 
-func (p *stack) count(most int) (Result, error) {
-	nrs, against, err := p.passed()
-	if len(nrs) > most {
-		against = append(against, fmt.Sprintf("%d pass", len(nrs)))
+func (c *check) count(most int) string {
+	n := len(c.passed())
+	c.detail = fmt.Sprintf("%d pass", n)
+	if n > most {
+		c.against = append(c.against, c.detail)
 	}
-	if err != nil {
-		return Result{}, err
-	}
-	r, err := result(fmt.Sprintf("at most %d system calls pass", most), against)
-	if r.Holds {
-		r.Detail = fmt.Sprintf("%d pass", len(nrs))
-	}
-	return r, err
+	return fmt.Sprintf("at most %d system calls pass", most)
 }
 
-func (p *stack) entries() (Result, error) {
-	open, err := p.openEntries()
-	if err != nil {
-		return Result{}, err
-	}
-	all, err := kernelCTF()
-	if err != nil {
-		return Result{}, err
-	}
+func (c *check) entries() string {
+	open, err := c.openEntries()
+	all, aerr := kernelCTF()
+	c.err = errors.Join(err, aerr)
 	n, of := 0, 0
 	var names []string
 	for _, e := range open {
@@ -122,9 +94,12 @@ func (p *stack) entries() (Result, error) {
 	for _, e := range all {
 		of += e.Submissions
 	}
-	d := fmt.Sprintf("%d of %d open", n, of)
+	c.detail = fmt.Sprintf("%d of %d open", n, of)
 	if n > 0 {
-		d += ": " + strings.Join(names, ", ")
+		c.detail += ": " + strings.Join(names, ", ")
 	}
-	return Result{Claim: "of the entry points of public kernelCTF exploits at most 2 in 100 are open", Holds: n*100 <= 2*of, Detail: d}, nil
+	if n*100 > 2*of {
+		c.against = []string{c.detail}
+	}
+	return "of the entry points of public kernelCTF exploits at most 2 in 100 are open"
 }

@@ -2,196 +2,103 @@ package verify
 
 import "fmt"
 
-// wide is what is known of a whole argument.
-type wide struct {
-	arg         int
-	mask, value uint64
-}
-
-// neverWide reports whether calls with these arguments pass nowhere.
-func (p *stack) neverWide(name, what string, with ...wide) ([]string, error) {
-	c, ok := p.call(name)
-	if !ok {
-		return nil, nil
-	}
-	for _, k := range with {
-		c = c.With(k.arg, k.mask, k.value)
-	}
-	passes, err := p.passes(c)
-	if err != nil {
-		return nil, fmt.Errorf("exploring %s: %w", name, err)
-	}
-	if passes {
-		return []string{name + " passes with " + what}, nil
-	}
-	return nil, nil
-}
-
-// int32s is all of an argument that the kernel reads as an int.
-const int32s = 1<<32 - 1
-
 // coreLimit: setting RLIMIT_CORE never reaches the kernel. Each bit that makes
 // the pointer to the new limit one, in turn.
-func (p *stack) coreLimit() (Result, error) {
-	against, err := p.neverWide("setrlimit", "RLIMIT_CORE", wide{0, int32s, 4})
-	if err != nil {
-		return Result{}, err
-	}
+func (c *check) coreLimit() string {
+	c.neverWith("setrlimit", "RLIMIT_CORE", known{0, low, 4})
 	for bit := range 64 {
-		more, err := p.neverWide("prlimit64", fmt.Sprintf("a new RLIMIT_CORE, bit %d of its address set", bit), wide{1, int32s, 4},
-			wide{2, 1 << bit, 1 << bit})
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
+		c.neverWith("prlimit64", fmt.Sprintf("a new RLIMIT_CORE, bit %d of its address set", bit), known{1, low, 4},
+			known{2, 1 << bit, 1 << bit})
 	}
-	return result("RLIMIT_CORE, which keeps the host's core handler from running, is set by no program", against)
+	return "RLIMIT_CORE, which keeps the host's core handler from running, is set by no program"
 }
 
 // hugePages: none of the reserved pool.
-func (p *stack) hugePages() (Result, error) {
-	var against []string
-	for _, c := range []struct {
-		call string
-		arg  int
-		flag uint64
-	}{{"mmap", 3, 0x40000}, {"memfd_create", 1, 4}, {"shmget", 2, 0o4000}} {
-		more, err := p.neverWide(c.call, "its flag for huge pages", wide{c.arg, c.flag, c.flag})
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
-	}
-	return result("no huge pages of the host's reserved pool: not by mmap, memfd_create or shmget", against)
+func (c *check) hugePages() string {
+	const what = "its flag for huge pages"
+	c.neverWith("mmap", what, known{3, 0x40000, 0x40000})
+	c.neverWith("memfd_create", what, known{1, 4, 4})
+	c.neverWith("shmget", what, known{2, 0o4000, 0o4000})
+	return "no huge pages of the host's reserved pool: not by mmap, memfd_create or shmget"
 }
 
 // merging: no page is merged with one of another process of the host.
-func (p *stack) merging() (Result, error) {
-	against, err := p.neverWide("madvise", "MADV_MERGEABLE", wide{2, int32s, 12})
-	if err != nil {
-		return Result{}, err
-	}
-	more, err := p.neverWide("prctl", "PR_SET_MEMORY_MERGE", wide{0, int32s, 67})
-	if err != nil {
-		return Result{}, err
-	}
-	return result("no memory is merged with that of the host's other processes: not by madvise or prctl", append(against, more...))
+func (c *check) merging() string {
+	c.neverWith("madvise", "MADV_MERGEABLE", known{2, low, 12})
+	c.neverWith("prctl", "PR_SET_MEMORY_MERGE", known{0, low, 67})
+	return "no memory is merged with that of the host's other processes: not by madvise or prctl"
 }
 
 // requeue: priority inheritance in requeued futexes, with and without
 // FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
-func (p *stack) requeue() (Result, error) {
-	var against []string
+func (c *check) requeue() string {
 	for _, op := range []uint64{11, 12} {
 		for _, flags := range []uint64{0, 128, 256, 128 | 256} {
-			more, err := p.neverWide("futex", fmt.Sprintf("operation %d", op|flags), wide{1, int32s, op | flags})
-			if err != nil {
-				return Result{}, err
-			}
-			against = append(against, more...)
+			c.neverWith("futex", fmt.Sprintf("operation %d", op|flags), known{1, low, op | flags})
 		}
 	}
-	more, err := p.never([]string{"futex_requeue", "futex_wait", "futex_waitv"})
-	if err != nil {
-		return Result{}, err
-	}
-	return result("futex never waits for or requeues to a lock with priority inheritance (CVE-2014-3153, CVE-2026-43499)", append(against, more...))
+	c.never([]string{"futex_requeue", "futex_wait", "futex_waitv"})
+	return "futex never waits for or requeues to a lock with priority inheritance (CVE-2014-3153, CVE-2026-43499)"
 }
 
 // cpuClocks: timers on the time of processors. Negative clocks are those of
 // other processes and threads, and of devices.
-func (p *stack) cpuClocks() (Result, error) {
-	var against []string
+func (c *check) cpuClocks() string {
 	for _, call := range []string{"timer_create", "clock_nanosleep"} {
-		for _, c := range []struct {
-			what  string
-			clock wide
-		}{
-			{"CLOCK_PROCESS_CPUTIME_ID", wide{0, int32s, 2}},
-			{"CLOCK_THREAD_CPUTIME_ID", wide{0, int32s, 3}},
-			{"a negative clock", wide{0, 1 << 31, 1 << 31}},
-		} {
-			more, err := p.neverWide(call, c.what, c.clock)
-			if err != nil {
-				return Result{}, err
-			}
-			against = append(against, more...)
-		}
+		c.neverWith(call, "CLOCK_PROCESS_CPUTIME_ID", known{0, low, 2})
+		c.neverWith(call, "CLOCK_THREAD_CPUTIME_ID", known{0, low, 3})
+		c.neverWith(call, "a negative clock", known{0, 1 << 31, 1 << 31})
 	}
-	return result("no timer runs on processor time (CVE-2025-38352)", against)
+	return "no timer runs on processor time (CVE-2025-38352)"
 }
 
 // buffers: the sizes of sockets' buffers stay the kernel's.
-func (p *stack) buffers() (Result, error) {
-	var against []string
+func (c *check) buffers() string {
 	for _, option := range []uint64{7, 8, 32, 33} { // SO_SNDBUF, SO_RCVBUF, and with FORCE
-		more, err := p.neverWide("setsockopt", fmt.Sprintf("option %d of SOL_SOCKET", option), wide{1, int32s, 1},
-			wide{2, int32s, option})
-		if err != nil {
-			return Result{}, err
-		}
-		against = append(against, more...)
+		c.neverWith("setsockopt", fmt.Sprintf("option %d of SOL_SOCKET", option), known{1, low, 1},
+			known{2, low, option})
 	}
-	return result("no program changes the size of a socket's buffers", against)
+	return "no program changes the size of a socket's buffers"
 }
 
 // attributes: extended attributes would stay on the host's files.
-func (p *stack) attributes() (Result, error) {
-	against, err := p.never([]string{
+func (c *check) attributes() string {
+	c.never([]string{
 		"setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr",
 		"fremovexattr", "removexattrat",
 	})
-	if err != nil {
-		return Result{}, err
-	}
-	return result("no program sets or removes extended attributes", against)
+	return "no program sets or removes extended attributes"
 }
 
 // priorities: when and before whom a program runs stays the host's choice, but for
 // nice values. Processors are not among these: profile server may choose them.
-func (p *stack) priorities() (Result, error) {
-	against, err := p.never([]string{"ioprio_set", "sched_setscheduler", "sched_setparam", "sched_setattr"})
-	if err != nil {
-		return Result{}, err
-	}
-	return result("no program changes its scheduling policy or its priority of I/O", against)
+func (c *check) priorities() string {
+	c.never([]string{"ioprio_set", "sched_setscheduler", "sched_setparam", "sched_setattr"})
+	return "no program changes its scheduling policy or its priority of I/O"
 }
 
 // filterFlags: what a program's own filters may be, where it may load any.
-func (p *stack) filterFlags() (Result, error) {
+func (c *check) filterFlags() string {
 	const tsync, esrch = 1, 16
-	var against []string
-	check := func(flags, mask uint64) error {
-		more, err := p.neverWide("seccomp", fmt.Sprintf("flags %#x", flags), wide{0, int32s, 1}, wide{1, mask, flags})
-		against = append(against, more...)
-		return err
+	check := func(flags, mask uint64) {
+		c.neverWith("seccomp", fmt.Sprintf("flags %#x", flags), known{0, low, 1}, known{1, mask, flags})
 	}
 	for flags := range uint64(64) { // there are six (Linux 6.18)
 		if flags&^(tsync|esrch) == 0 {
 			continue
 		}
-		if err := check(flags, int32s); err != nil {
-			return Result{}, err
-		}
+		check(flags, low)
 	}
 	for bit := 6; bit < 32; bit++ {
-		if err := check(1<<bit, 1<<bit); err != nil {
-			return Result{}, err
-		}
+		check(1<<bit, 1<<bit)
 	}
-	return result("no filter of a program's own logs its refusals, has a listener or switches a mitigation off", against)
+	return "no filter of a program's own logs its refusals, has a listener or switches a mitigation off"
 }
 
 // noFilters: a kernel of Linux 6.9 or later stops when thousands of filters are
 // freed at once.
-func (p *stack) noFilters() (Result, error) {
-	against, err := p.never([]string{"seccomp"})
-	if err != nil {
-		return Result{}, err
-	}
-	more, err := p.neverWide("prctl", "PR_SET_SECCOMP", wide{0, int32s, 22})
-	if err != nil {
-		return Result{}, err
-	}
-	return result("no program loads a seccomp filter of its own", append(against, more...))
+func (c *check) noFilters() string {
+	c.never([]string{"seccomp"})
+	c.neverWith("prctl", "PR_SET_SECCOMP", known{0, low, 22})
+	return "no program loads a seccomp filter of its own"
 }
