@@ -7,13 +7,8 @@ import (
 )
 
 // answer fills in how the call is refused where it is not allowed.
-func (c *call) answer(def answer, ours, incoming *region, n *notes) {
-	for _, r := range incoming.refuse {
-		if r.kills() && r.rank() > def.rank() {
-			c.refuse = append(c.refuse, r)
-		}
-	}
-	for _, r := range ours.refuse {
+func (c *call) answer(def answer, ours, incoming *region) {
+	for _, r := range slices.Concat(incoming.refuse, ours.refuse) {
 		if r.kills() && r.rank() > def.rank() {
 			c.refuse = append(c.refuse, r)
 		}
@@ -197,7 +192,7 @@ func (c *call) settle() {
 	}
 	for _, r := range c.refuse {
 		if clash(r) && r.kills() {
-			c.refuseWhole() // not sayable beside the allowing rules
+			c.refuseWhole() // the rules cannot express it beside the allowing ones
 			return
 		}
 	}

@@ -1,6 +1,9 @@
 package seccomp
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // covered reports whether the rules together allow all of a although none of them
 // may do so alone: "socket" with a family below 38, equal to 39 or above 40
@@ -40,15 +43,7 @@ func coveredBy(s set, in []set) bool {
 			spans = append(spans, span{lo, hi})
 		}
 	}
-	slices.SortFunc(spans, func(a, b span) int {
-		switch {
-		case a.lo < b.lo:
-			return -1
-		case a.lo > b.lo:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
 	// Walk the gaps between the spans: s must have no member in any.
 	next := uint64(0) // smallest number not yet covered
 	for _, x := range spans {

@@ -9,7 +9,7 @@ import (
 
 // entryCalls is what the init step inside a jail needs between the moment when
 // the delegate loads the outer filter and the moment when that step loads the
-// second (package exact) and becomes the jail's program. It is a static Go
+// second (package compiler) and becomes the jail's program. It is a static Go
 // program: what its runtime calls is here too, since an engine's own profile
 // may not have it. Sorted by name within a reason.
 var entryCalls = [...]group{
@@ -52,7 +52,7 @@ func EntryCalls(arch string) ([]Entry, error) {
 // WithEntry returns a section that lets pass what the given one does and the
 // entry calls, and the names of those that had to be added, sorted. The given
 // section is the jail's filter; what is returned goes into the spec for the
-// delegate, and exact.Compile of the given one makes the inner filter, which
+// delegate, and compiler.Compile of the given one makes the inner filter, which
 // takes the added calls away again before the jail's program runs: the two
 // together are the given section. Nothing is added that makes a namespace, mounts,
 // or reaches another process.
@@ -70,10 +70,7 @@ func WithEntry(f *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string) {
 		if g.arch == "amd64" && !slices.Contains(f.Architectures, specs.ArchX86_64) {
 			continue
 		}
-		c := call{allow: always}
-		if r, ok := ruleOf(g.rule); ok {
-			c = r.call(false)
-		}
+		c, _ := g.allowed(false) // the rules are there (EntryCalls)
 		for _, c.name = range g.names {
 			wanted = append(wanted, c)
 		}

@@ -1,6 +1,7 @@
 package seccomp
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -75,9 +76,7 @@ func stricter(ours, incoming answer) answer {
 // never is one; this keeps the result right whatever comes in.
 func (f *filter) both(a, b *spec) {
 	all := names(a, b)
-	defer func() {
-		slices.SortFunc(f.calls, func(a, b call) int { return strings.Compare(a.name, b.name) })
-	}()
+	defer f.sort()
 	for _, n := range []string{"io_uring_setup", "io_uring_enter", "io_uring_register"} {
 		if !slices.Contains(all, n) {
 			all = append(all, n)
@@ -107,17 +106,9 @@ func (f *filter) both(a, b *spec) {
 
 // names lists the calls that either filter has rules for.
 func names(a, b *spec) []string {
-	out := make([]string, 0, len(a.rules)+len(b.rules))
-	for n := range a.rules {
-		out = append(out, n)
-	}
-	for n := range b.rules {
-		if _, ok := a.rules[n]; !ok {
-			out = append(out, n)
-		}
-	}
+	out := slices.AppendSeq(slices.Collect(maps.Keys(a.rules)), maps.Keys(b.rules))
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }
 
 // combine is the rules for one call in a filter with default action def. What
@@ -160,7 +151,7 @@ func combineOnce(name string, def answer, ours, incoming *region, n *notes) call
 		}
 		c.allow = met
 	}
-	c.answer(def, ours, incoming, n)
+	c.answer(def, ours, incoming)
 	c.untangle(n)
 	c.sort()
 	return c

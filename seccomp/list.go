@@ -105,14 +105,14 @@ func parseWhen(text string) (args, error) {
 		if !ok {
 			return out, fmt.Errorf("%q is no condition (as \"arg0 & 0xf == 2\")", text)
 		}
-		name, mask, masked := strings.Cut(left, "&")
+		name, mask, hasMask := strings.Cut(left, "&")
 		digit, ok := strings.CutPrefix(strings.TrimSpace(name), "arg")
 		index, err := strconv.ParseUint(digit, 10, 3)
 		if err != nil || !ok || index > 5 {
 			return out, fmt.Errorf("%q: %q is none of arg0 to arg5", text, strings.TrimSpace(name))
 		}
 		m := uint64(0xffffffff) // what the kernel looks at of an integer
-		if masked {
+		if hasMask {
 			if m, err = strconv.ParseUint(strings.TrimSpace(mask), 0, 64); err != nil || m == 0 {
 				return out, fmt.Errorf("%q: %q is no mask", text, strings.TrimSpace(mask))
 			}
@@ -124,12 +124,10 @@ func parseWhen(text string) (args, error) {
 		if out[index] != (set{}) {
 			return out, fmt.Errorf("%q has two conditions on arg%d", text, index)
 		}
-		out[index] = toMasked(m, v)
+		out[index] = set{masked, m, v}
 	}
 	return out, nil
 }
-
-func toMasked(mask, value uint64) set { return set{kind: masked, mask: mask, value: value} }
 
 // whenOf is parseWhen's inverse.
 func whenOf(conds []cond) string {
@@ -145,7 +143,7 @@ func whenOf(conds []cond) string {
 }
 
 // needed are what a process calls between the loading of the filters and the jail's program, in the
-// delegate and in the init step (package inside), and the kernel by itself (restart_syscall(2)).
+// delegate and in the init step (package guest), and the kernel by itself (restart_syscall(2)).
 // Every list has them, as far as the profile does.
 var needed = [...]string{
 	"close", "execve", "exit", "exit_group", "fcntl", "fstat", "fstatfs", "futex", "getdents64", "getpid", "gettid", "mmap",
@@ -179,55 +177,33 @@ func (l *List) section(arch specs.Arch, goarch string) (*specs.LinuxSeccomp, err
 			f.calls = append(f.calls, c)
 		}
 	}
-	add := func(name string) {
+	add := func(name string, c call) {
 		if _, ok := abi.Number(name, goarch); ok && !has[name] {
 			has[name] = true
-			f.calls = append(f.calls, call{name: name, allow: always})
+			c.name = name
+			f.calls = append(f.calls, c)
 		}
 	}
 	for _, n := range needed {
-		add(n)
+		add(n, call{allow: always})
 	}
 	if l.Extends != "" {
 		p, err := load(l.Extends)
 		if err != nil {
 			return nil, err
 		}
-		for _, g := range p.allow {
-			if g.rule == "" && (g.arch == "" || g.arch == goarch) {
-				for _, n := range g.names {
-					add(n)
-				}
+		for g := range on(p.allow, goarch) {
+			c, err := g.allowed(false)
+			if err != nil {
+				return nil, fmt.Errorf("seccomp profile %q: %w", p.name, err)
+			}
+			for _, n := range g.names {
+				add(n, c)
 			}
 		}
-		if err := f.extend(p, goarch, has); err != nil {
-			return nil, err
-		}
 	}
-	slices.SortFunc(f.calls, func(a, b call) int { return strings.Compare(a.name, b.name) })
+	f.sort()
 	return f.oci(), nil
-}
-
-// extend adds a profile's calls with argument rules.
-func (f *filter) extend(p *profile, goarch string, has map[string]bool) error {
-	for _, g := range p.allow {
-		if g.rule == "" || g.arch != "" && g.arch != goarch {
-			continue
-		}
-		r, ok := ruleOf(g.rule)
-		if !ok {
-			return fmt.Errorf("seccomp profile %q: no argument rule %q", p.name, g.rule)
-		}
-		c := r.call(false)
-		for _, n := range g.names {
-			if !has[n] {
-				has[n] = true
-				c.name = n
-				f.calls = append(f.calls, c)
-			}
-		}
-	}
-	return nil
 }
 
 // Text is the list as a file of it is written.
@@ -287,8 +263,8 @@ func Ways(profile, call, arch string) []Way {
 	if err != nil {
 		return nil
 	}
-	for _, g := range p.allow {
-		if g.rule == "" || g.arch != "" && g.arch != arch || !slices.Contains(g.names, call) {
+	for g := range on(p.allow, arch) {
+		if g.rule == "" || !slices.Contains(g.names, call) {
 			continue
 		}
 		r, _ := ruleOf(g.rule)
@@ -308,9 +284,9 @@ func Looked(profile, call, arch string) (masks [6]uint64) {
 	if err != nil {
 		return masks
 	}
-	for _, g := range slices.Concat(p.allow, p.refuse) {
+	for g := range on(slices.Concat(p.allow, p.refuse), arch) {
 		r, ok := ruleOf(g.rule)
-		if !ok || g.arch != "" && g.arch != arch || !slices.Contains(g.names, call) {
+		if !ok || !slices.Contains(g.names, call) {
 			continue
 		}
 		for _, conds := range r.allow {

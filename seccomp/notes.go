@@ -41,7 +41,7 @@ const maxNames = 12
 
 // list puts the notes in words.
 func (n *notes) list() []string {
-	say := func(names []string, text string) {
+	note := func(names []string, text string) {
 		if len(names) == 0 {
 			return
 		}
@@ -54,9 +54,9 @@ func (n *notes) list() []string {
 		}
 		n.lines = append(n.lines, text+": "+strings.Join(names, ", ")+more)
 	}
-	say(n.refused, "refused since the incoming filter does not allow them")
-	say(n.fewer, "allowed with fewer arguments since the incoming filter allows fewer")
-	say(n.killed, "the incoming filter ends the process on these, kept")
-	say(n.inexact, "cannot be combined exactly with the incoming filter, so less is allowed than either does")
+	note(n.refused, "refused since the incoming filter does not allow them")
+	note(n.fewer, "allowed with fewer arguments since the incoming filter allows fewer")
+	note(n.killed, "the incoming filter ends the process on these, kept")
+	note(n.inexact, "cannot be combined exactly with the incoming filter, so less is allowed than either does")
 	return n.lines
 }

@@ -9,8 +9,8 @@ package seccomp
 
 import (
 	"fmt"
+	"iter"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -195,40 +195,31 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 	if o.Kill {
 		f.def = answer{action: specs.ActKillProcess}
 	}
-	for _, g := range p.allow {
-		if g.arch != "" && g.arch != o.Arch {
-			continue
+	add := func(g *group, c call, err error) error {
+		if err != nil {
+			return fmt.Errorf("seccomp profile %q: %w", o.Profile, err)
 		}
-		c := call{allow: always}
-		if g.rule != "" {
-			r, ok := ruleOf(g.rule)
-			if !ok {
-				return nil, fmt.Errorf("seccomp profile %q: no argument rule %q", o.Profile, g.rule)
-			}
-			c = r.call(o.Kill)
-		}
-		for _, n := range g.names {
-			c.name = n
+		for _, c.name = range g.names {
 			f.calls = append(f.calls, c)
 		}
+		return nil
 	}
-	for _, g := range p.refuse {
-		if g.arch != "" && g.arch != o.Arch {
-			continue
+	for g := range on(p.allow, o.Arch) {
+		c, err := g.allowed(o.Kill)
+		if err := add(g, c, err); err != nil {
+			return nil, err
 		}
+	}
+	for g := range on(p.refuse, o.Arch) {
 		c, err := g.refused()
-		if err != nil {
-			return nil, fmt.Errorf("seccomp profile %q: %w", o.Profile, err)
-		}
 		if len(c.refuse) == 1 && c.refuse[0].answer == f.def {
 			continue
 		}
-		for _, n := range g.names {
-			c.name = n
-			f.calls = append(f.calls, c)
+		if err := add(g, c, err); err != nil {
+			return nil, err
 		}
 	}
-	slices.SortFunc(f.calls, func(a, b call) int { return strings.Compare(a.name, b.name) })
+	f.sort()
 	if o.Only == nil {
 		return f.oci(), nil
 	}
@@ -238,6 +229,35 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 	}
 	narrowed, _ := Intersect(f.oci(), only)
 	return narrowed, nil
+}
+
+// on iterates over the groups of calls that an architecture has.
+func on(groups []group, arch string) iter.Seq[*group] {
+	return func(yield func(*group) bool) {
+		for i := range groups {
+			if g := &groups[i]; (g.arch == "" || g.arch == arch) && !yield(g) {
+				return
+			}
+		}
+	}
+}
+
+// argRule returns the group's argument rule; the zero value if it has none.
+func (g *group) argRule() (argRule, error) {
+	r, ok := ruleOf(g.rule)
+	if !ok && g.rule != "" {
+		return r, fmt.Errorf("no argument rule %q", g.rule)
+	}
+	return r, nil
+}
+
+// allowed is the answer to a group's calls, which its rule lets pass, or all of them without a rule.
+func (g *group) allowed(kill bool) (call, error) {
+	r, err := g.argRule()
+	if err != nil || g.rule == "" {
+		return call{allow: always}, err
+	}
+	return r.call(kill), nil
 }
 
 // refused is the answer to a group's calls, which let nothing pass: its errno, but
@@ -251,9 +271,12 @@ func (g *group) refused() (call, error) {
 	if g.rule == "" {
 		return call{refuse: []refusal{rest}}, nil
 	}
-	r, ok := ruleOf(g.rule)
-	if !ok || len(r.allow) > 0 {
-		return call{}, fmt.Errorf("no rule %q for refused calls", g.rule)
+	r, err := g.argRule()
+	if err == nil && len(r.allow) > 0 {
+		err = fmt.Errorf("argument rule %q lets calls pass that are refused", g.rule)
+	}
+	if err != nil {
+		return call{}, err
 	}
 	c := r.call(false)
 	rest.rest = true
@@ -296,40 +319,23 @@ func Entries(name, arch string) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := entriesOf(name, p.allow, arch)
-	if err != nil {
-		return nil, err
-	}
-	refused, err := entriesOf(name, p.refuse, arch)
-	if err != nil {
-		return nil, err
-	}
-	out = append(out, refused...)
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	return out, nil
+	return entriesOf(name, slices.Concat(p.allow, p.refuse), arch)
 }
 
 // entriesOf lists groups of calls, sorted.
 func entriesOf(profile string, groups []group, arch string) ([]Entry, error) {
 	var out []Entry
-	for _, g := range groups {
-		if g.arch != "" && g.arch != arch {
-			continue
+	for g := range on(groups, arch) {
+		r, err := g.argRule()
+		if err != nil {
+			return nil, fmt.Errorf("seccomp profile %q: %w", profile, err)
 		}
-		e := Entry{Why: g.why, Errno: g.errno}
-		if g.rule != "" {
-			r, ok := ruleOf(g.rule)
-			if !ok {
-				return nil, fmt.Errorf("seccomp profile %q: no argument rule %q", profile, g.rule)
-			}
-			e.Rule, e.Against = r.text, r.why
-		}
-		for _, n := range g.names {
-			e.Name = n
+		e := Entry{Why: g.why, Errno: g.errno, Rule: r.text, Against: r.why}
+		for _, e.Name = range g.names {
 			out = append(out, e)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	slices.SortFunc(out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 

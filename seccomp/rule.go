@@ -3,6 +3,7 @@ package seccomp
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -185,6 +186,10 @@ type filter struct {
 	arches []specs.Arch
 	flags  []specs.LinuxSeccompFlag
 	calls  []call // sorted by name
+}
+
+func (f *filter) sort() {
+	slices.SortFunc(f.calls, func(a, b call) int { return strings.Compare(a.name, b.name) })
 }
 
 // oci renders the filter: the calls that are allowed with any arguments in

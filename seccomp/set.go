@@ -171,9 +171,6 @@ func (a set) apart(b set) bool {
 	}
 	alo, ahi := a.bounds()
 	blo, bhi := b.bounds()
-	if a.kind != masked && b.kind != masked {
-		return ahi < blo || bhi < alo
-	}
 	// One is a run of numbers from an end of the range, so that the other's
 	// smallest or largest member decides.
 	return ahi < blo || bhi < alo
@@ -224,16 +221,15 @@ func (a set) meet(b set) (s set, empty, exact bool) {
 	}
 	// A run from below and a run from above: a range, which is one
 	// comparison only if a mask describes it.
-	lo, hi := max(first(a.bounds()), first(b.bounds())), min(second(a.bounds()), second(b.bounds()))
-	free := lo ^ hi
+	alo, ahi := a.bounds()
+	blo, bhi := b.bounds()
+	lo := max(alo, blo)
+	free := lo ^ min(ahi, bhi)
 	if free&(free+1) == 0 && lo&free == 0 {
 		return set{masked, ^free, lo}, false, true
 	}
 	return set{}, true, false
 }
-
-func first(a, _ uint64) uint64  { return a }
-func second(_, b uint64) uint64 { return b }
 
 // not is the complement. ok is false if no single comparison expresses it.
 func (s set) not() (t set, ok bool) {
