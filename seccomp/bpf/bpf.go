@@ -12,11 +12,7 @@ import (
 )
 
 // Insn is one classic BPF instruction (struct sock_filter).
-type Insn struct {
-	Code   uint16
-	Jt, Jf uint8
-	K      uint32
-}
+type Insn = unix.SockFilter
 
 // Data is what a seccomp filter sees of a call (struct seccomp_data).
 type Data struct {

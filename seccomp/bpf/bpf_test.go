@@ -7,8 +7,8 @@ import (
 )
 
 func ld(off uint32) Insn                       { return Insn{Code: opLdAbs, K: off} }
-func jeq(k uint32, t, f uint8) Insn            { return Insn{0x15, t, f, k} }
-func jump(c uint16, k uint32, t, f uint8) Insn { return Insn{c, t, f, k} }
+func jeq(k uint32, t, f uint8) Insn            { return jump(opJeq, k, t, f) }
+func jump(c uint16, k uint32, t, f uint8) Insn { return Insn{Code: c, Jt: t, Jf: f, K: k} }
 func ret(k uint32) Insn                        { return Insn{Code: opRetK, K: k} }
 
 func TestRun(t *testing.T) {
@@ -59,7 +59,7 @@ func TestRun(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	prog, err := Parse([]byte{0x15, 0, 1, 2, 0x78, 0x56, 0x34, 0x12})
-	if err != nil || !slices.Equal(prog, []Insn{{0x15, 1, 2, 0x12345678}}) {
+	if err != nil || !slices.Equal(prog, []Insn{jeq(0x12345678, 1, 2)}) {
 		t.Errorf("%v, %v", prog, err)
 	}
 	for _, bad := range [][]byte{nil, make([]byte, 7), make([]byte, 8*(MaxInsns+1))} {
@@ -87,7 +87,7 @@ func TestVerdictsCoverRun(t *testing.T) {
 			case 2:
 				prog = append(prog, Insn{Code: 0x54, K: v()})
 			default:
-				prog = append(prog, Insn{[]uint16{0x15, 0x25, 0x35, 0x45}[r.IntN(4)], uint8(r.IntN(left)), uint8(r.IntN(left)), v()})
+				prog = append(prog, Insn{Code: []uint16{0x15, 0x25, 0x35, 0x45}[r.IntN(4)], Jt: uint8(r.IntN(left)), Jf: uint8(r.IntN(left)), K: v()})
 			}
 			if r.IntN(6) == 0 {
 				prog[len(prog)-1] = ret(uint32(i))

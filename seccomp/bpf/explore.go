@@ -204,7 +204,7 @@ func (s state) branch(in Insn) []state {
 		if high < in.K {
 			return []state{no}
 		}
-	case 0x45:
+	case opJset:
 		if low&in.K != 0 {
 			return []state{yes}
 		}

@@ -23,7 +23,7 @@ func Encode(prog []Insn) []byte {
 
 // Load puts a filter on the calling thread, for what it executes too. The caller keeps the
 // goroutine on its thread (runtime.LockOSThread) and has set no_new_privs. It uses
-// prctl(PR_SET_SECCOMP), which every profile allows, and sets no is set, so that speculative store
+// prctl(PR_SET_SECCOMP), and sets no flag, so that speculative store
 // bypass stays mitigated. From here on the filter holds: what follows must be in it.
 //
 // Errors: the kernel's (EINVAL for a program that it would not run).
@@ -31,11 +31,7 @@ func Load(prog []Insn) error {
 	if len(prog) == 0 || len(prog) > MaxInsns {
 		return fmt.Errorf("loading a seccomp filter of %d instructions: the kernel takes 1 to %d", len(prog), MaxInsns)
 	}
-	filter := make([]unix.SockFilter, len(prog))
-	for i, in := range prog {
-		filter[i] = unix.SockFilter{Code: in.Code, Jt: in.Jt, Jf: in.Jf, K: in.K}
-	}
-	fprog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
 	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&fprog)), 0, 0); err != nil {
 		return fmt.Errorf("loading a seccomp filter: %w", err)
 	}

@@ -28,7 +28,7 @@ type Filter struct {
 	Delegates *specs.LinuxSeccomp
 	Notes     []string
 	// Program is for the init step: what both allow and no more, compiled by package
-	// exact, as bpf.Encode writes it.
+	// compiler, as bpf.Encode writes it.
 	Program []byte
 }
 

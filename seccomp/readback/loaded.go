@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -97,7 +98,7 @@ func stopped(pid int) (unix.Signal, error) {
 // dump reads the filters of a stopped process.
 func dump(pid int) ([][]bpf.Insn, error) {
 	var progs [][]bpf.Insn
-	buf := make([]unix.SockFilter, bpf.MaxInsns)
+	buf := make([]bpf.Insn, bpf.MaxInsns)
 	for i := uintptr(0); ; i++ {
 		// The oldest filter has index 0 (kernel/seccomp.c, get_nth_filter).
 		n, err := getFilter(pid, i, buf)
@@ -110,15 +111,11 @@ func dump(pid int) ([][]bpf.Insn, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading filter %d: %w", i, err)
 		}
-		prog := make([]bpf.Insn, n)
-		for k, in := range buf[:n] {
-			prog[k] = bpf.Insn{Code: in.Code, Jt: in.Jt, Jf: in.Jf, K: in.K}
-		}
-		progs = append(progs, prog)
+		progs = append(progs, slices.Clone(buf[:n]))
 	}
 }
 
-func getFilter(pid int, index uintptr, buf []unix.SockFilter) (int, error) {
+func getFilter(pid int, index uintptr, buf []bpf.Insn) (int, error) {
 	n, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SECCOMP_GET_FILTER, uintptr(pid), index,
 		uintptr(unsafe.Pointer(&buf[0])), 0, 0)
 	if errno != 0 {
