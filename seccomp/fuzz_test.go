@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/seccomp/bpf/filtertest"
 )
 
 // allowsCall reads a filter's rules the strict way: some rule allows the call,
@@ -22,7 +24,8 @@ func allowsCall(f *specs.LinuxSeccomp, name string, args [6]uint64) bool {
 		}
 		allows := s.Action == specs.ActAllow || s.Action == specs.ActLog
 		rest := len(s.Args) == 1 && s.Args[0] == specs.LinuxSeccompArg{Op: specs.OpGreaterEqual}
-		if !ruleMatches(s.Args, args, !allows) || !allows && rest {
+		matches, readable := filtertest.Matches(s.Args, args)
+		if !matches && (readable || allows) || !allows && rest {
 			continue
 		}
 		if !allows {
@@ -31,41 +34,6 @@ func allowsCall(f *specs.LinuxSeccomp, name string, args [6]uint64) bool {
 		ok = true
 	}
 	return ok
-}
-
-// ruleMatches reads one rule as runc does: conditions on one argument are
-// alternatives. What cannot be read counts as unreadable states.
-func ruleMatches(conds []specs.LinuxSeccompArg, args [6]uint64, unreadable bool) bool {
-	all, any, twice := true, false, false
-	for i, c := range conds {
-		if c.Index > 5 {
-			return unreadable
-		}
-		x, ok := args[c.Index], false
-		switch c.Op {
-		case specs.OpEqualTo:
-			ok = x == c.Value
-		case specs.OpNotEqual:
-			ok = x != c.Value
-		case specs.OpLessThan:
-			ok = x < c.Value
-		case specs.OpLessEqual:
-			ok = x <= c.Value
-		case specs.OpGreaterThan:
-			ok = x > c.Value
-		case specs.OpGreaterEqual:
-			ok = x >= c.Value
-		case specs.OpMaskedEqual:
-			ok = x&c.Value == c.ValueTwo
-		default:
-			return unreadable
-		}
-		all, any = all && ok, any || ok
-		for _, d := range conds[:i] {
-			twice = twice || d.Index == c.Index
-		}
-	}
-	return all || twice && any
 }
 
 // FuzzIntersect feeds arbitrary JSON as the incoming filter. Whatever it states,

@@ -11,6 +11,7 @@ import (
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/abi"
 	"agentjail.dev/seccomp/bpf"
+	"agentjail.dev/seccomp/bpf/filtertest"
 )
 
 // each calls f for every filter of the profiles.
@@ -81,31 +82,7 @@ func says(s *specs.LinuxSeccomp, name string, args [6]uint64) uint32 {
 			rest = append(rest, v)
 			continue
 		}
-		all, any, twice := true, len(r.Args) == 0, false
-		for i, c := range r.Args {
-			x, ok := args[c.Index], false
-			switch c.Op {
-			case specs.OpEqualTo:
-				ok = x == c.Value
-			case specs.OpNotEqual:
-				ok = x != c.Value
-			case specs.OpLessThan:
-				ok = x < c.Value
-			case specs.OpLessEqual:
-				ok = x <= c.Value
-			case specs.OpGreaterThan:
-				ok = x > c.Value
-			case specs.OpGreaterEqual:
-				ok = x >= c.Value
-			case specs.OpMaskedEqual:
-				ok = x&c.Value == c.ValueTwo
-			}
-			all, any = all && ok, any || ok
-			for _, b := range r.Args[:i] {
-				twice = twice || b.Index == c.Index
-			}
-		}
-		if all || twice && any {
+		if ok, _ := filtertest.Matches(r.Args, args); ok {
 			found = append(found, v)
 		}
 	}

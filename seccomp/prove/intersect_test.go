@@ -14,6 +14,7 @@ import (
 
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
+	"agentjail.dev/seccomp/bpf/filtertest"
 )
 
 // gen makes random filters and calls from values that rules of real filters
@@ -217,34 +218,17 @@ func declared(f *specs.LinuxSeccomp, name string, args [6]uint64) bool {
 	return allow
 }
 
-// matches reads a rule as runc does: conditions on one argument are
-// alternatives.
+// matches judges a call by the conditions of a rule. libseccomp cuts the value of a masked comparison
+// to the mask.
 func matches(conds []specs.LinuxSeccompArg, args [6]uint64) bool {
-	all, any, twice := true, false, false
-	for i, c := range conds {
-		x, ok := args[c.Index], false
-		switch c.Op {
-		case specs.OpEqualTo:
-			ok = x == c.Value
-		case specs.OpNotEqual:
-			ok = x != c.Value
-		case specs.OpLessThan:
-			ok = x < c.Value
-		case specs.OpLessEqual:
-			ok = x <= c.Value
-		case specs.OpGreaterThan:
-			ok = x > c.Value
-		case specs.OpGreaterEqual:
-			ok = x >= c.Value
-		case specs.OpMaskedEqual:
-			ok = x&c.Value == c.ValueTwo&c.Value
-		}
-		all, any = all && ok, any || ok
-		for _, d := range conds[:i] {
-			twice = twice || d.Index == c.Index
+	conds = slices.Clone(conds)
+	for i := range conds {
+		if c := &conds[i]; c.Op == specs.OpMaskedEqual {
+			c.ValueTwo &= c.Value
 		}
 	}
-	return all || twice && any
+	ok, _ := filtertest.Matches(conds, args)
+	return ok
 }
 
 // minus leaves the rules of a that b does not have.
