@@ -251,7 +251,7 @@ func (g *group) argRule() (argRule, error) {
 	return r, nil
 }
 
-// allowed is the answer to a group's calls, which its rule lets pass, or all of them without a rule.
+// allowed is what passes of a group's calls: by its rule, or all of them without a rule.
 func (g *group) allowed(kill bool) (call, error) {
 	r, err := g.argRule()
 	if err != nil || g.rule == "" {

@@ -3,21 +3,19 @@ package compiler
 import (
 	"errors"
 
-	"golang.org/x/sys/unix"
-
 	"agentjail.dev/seccomp/bpf"
 )
 
 // Opcodes (linux/bpf_common.h).
 const (
-	opLoad = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-	opAnd  = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
-	opRet  = unix.BPF_RET | unix.BPF_K
-	opJump = unix.BPF_JMP | unix.BPF_JA
+	opLoad = 0x20 // BPF_LD | BPF_W | BPF_ABS
+	opAnd  = 0x54 // BPF_ALU | BPF_AND | BPF_K
+	opRet  = 0x06
+	opJump = 0x05
 
-	jumpEqual   uint16 = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	jumpAtLeast uint16 = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-	jumpAny     uint16 = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K // some bit of k is set
+	jumpEqual   uint16 = 0x15
+	jumpAtLeast uint16 = 0x35
+	jumpAny     uint16 = 0x45 // some bit of k is set
 )
 
 // target is where a jump goes: a verdict, or code that is already there.

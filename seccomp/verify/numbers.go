@@ -28,13 +28,14 @@ func (c *check) x32() string {
 	if c.arch != "amd64" {
 		c.detail = "there is no x32 on this architecture"
 	} else { // all numbers from 0x40000000 to 0x7fffffff
-		c.killed(bpf.Partial{Arch: c.audit, ArchMask: ^uint32(0), NR: bpf.X32Bit, NRMask: bpf.X32Bit | 1<<31}, "some x32 number is not killed")
+		c.killed(bpf.Partial{Arch: c.audit, ArchMask: ^uint32(0), NR: bpf.X32Bit, NRMask: bpf.X32Bit | 1<<31},
+			"some x32 number is not killed")
 	}
 	return "x32 calls (number with bit 30) are killed"
 }
 
-// killed requires that some filter ends the process or thread on every call of a set; else otherwise
-// speaks against the claim.
+// killed requires that some filter ends the process or thread on every call of a set. If none does,
+// otherwise speaks against the claim.
 func (c *check) killed(calls bpf.Partial, otherwise string) {
 	ok, err := c.kills(calls)
 	if err != nil {
