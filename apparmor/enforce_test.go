@@ -305,7 +305,7 @@ func TestMain(m *testing.M) {
 	switch arg := os.Getenv(deedEnv); arg {
 	case "":
 		os.Exit(m.Run())
-	case "wait": // until whoever started it is gone
+	case "wait": // until the process that started it has ended
 		_, _ = os.Stdin.Read(make([]byte, 1))
 	default:
 		dir, pid, _ := strings.Cut(arg, ":")

@@ -35,7 +35,7 @@ func TestLeave(t *testing.T) {
 			want = "exec unconfined"
 		}
 		if got, err := os.ReadFile(filepath.Join(attr, "apparmor/exec")); err != nil || string(got) != want {
-			t.Errorf("%q, %q: the kernel is told %q (%v)", c.label, c.profiles, got, err)
+			t.Errorf("%q, %q: the kernel gets %q (%v)", c.label, c.profiles, got, err)
 		}
 	}
 	s, _ := fake(t)

@@ -32,7 +32,7 @@ func TestPublisher(t *testing.T) {
 		}
 	}
 	if told(first) || told(further) {
-		t.Error("told before it was")
+		t.Error("published before it was")
 	}
 	for range 2 {
 		if err := p.Publish(ctx, "/tasks/exit", &eventsAPI.TaskExit{ContainerID: "c", ID: "e"}); err != nil {
@@ -93,7 +93,7 @@ func TestDeleteWaits(t *testing.T) {
 		}()
 		select {
 		case <-d.called:
-			t.Error("deleted before its end was told")
+			t.Error("deleted before its end was published")
 		case <-time.After(50 * time.Millisecond): // long enough for the mistake to show, most times
 		}
 		id := exec

@@ -21,7 +21,7 @@ import (
 	"agentjail.dev/runtime/spec/bundle"
 )
 
-// A command's output arrives whole, in files of every kind, before its end is told; and no program
+// A command's output arrives whole, in files of every kind, before its end is reported; and no program
 // is started for it.
 func TestMonitor(t *testing.T) {
 	policy := filepath.Join(t.TempDir(), "none")

@@ -128,7 +128,7 @@ func FuzzNormalise(f *testing.F) {
 	})
 }
 
-// The systemd driver is told by the control groups path; anything else, also what cannot be read,
+// The systemd driver is recognised by the control groups path; anything else, also what cannot be read,
 // is not its.
 func TestSystemdPath(t *testing.T) {
 	dir := t.TempDir()

@@ -28,8 +28,7 @@ func TestDelegateNames(t *testing.T) {
 // values they are, the modes' own, and tests.
 var modesNamed = []string{"runtime/spec/policy", "runtime/spec/network", "hack", "tests"}
 
-// TestNetworkModeNames: no behaviour depends on a network mode's name but by asking
-// the mode.
+// TestNetworkModeNames: behaviour depends on a network mode's methods, never on its name.
 func TestNetworkModeNames(t *testing.T) {
 	each(t, modesNamed, func(rel string, f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {

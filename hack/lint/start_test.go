@@ -22,7 +22,7 @@ func TestLinkedPackages(t *testing.T) {
 	}
 	for _, p := range linked(t, "cmd/agentjail") {
 		if slices.Contains(heavy, p) {
-			t.Errorf("cmd/agentjail links %s (`go list -deps` tells by what)", p)
+			t.Errorf("cmd/agentjail links %s (`go list -deps` shows the importer)", p)
 		}
 	}
 }

@@ -21,7 +21,7 @@ DESCRIPTION:
       agentjail sandbox -- make test
 
 COMMANDS:
-   check    say whether a jail's \ name
+   check    print whether a jail's \ name
             continues
    help, h  Shows a list of commands or help for one command
 

@@ -17,7 +17,7 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 )
 
-// A fake is a delegate that reports what it is told to, and notes its calls.
+// A fake is a delegate with fixed answers, which records its calls.
 type fake struct {
 	version  string
 	features string // "" for a release that has none
@@ -73,7 +73,7 @@ func calls(t *testing.T, dir string) string {
 	return string(text)
 }
 
-// TestChoose: the best delegate that works is taken, and why is said.
+// TestChoose: the best delegate that works is taken, and the reason is returned.
 func TestChoose(t *testing.T) {
 	runc1, runc5 := fake{"runc version 1.1.5", withSeccomp, ""}, fake{"runc version 1.5.2", withSeccomp, ""}
 	crun8, crun21 := fake{"crun version 1.8.1", "", ""}, fake{"crun version 1.21", withSeccomp, ""}
@@ -112,7 +112,7 @@ func TestChoose(t *testing.T) {
 				t.Errorf("took %+v, %+v", r, r.Choice)
 			}
 			if not := strings.Join(r.Choice.Not, "; "); c.not == "" != (not == "") || !strings.Contains(not, c.not) {
-				t.Errorf("says of better ones: %q", not)
+				t.Errorf("of better ones it reports %q", not)
 			}
 			// What policy names is not chosen by anything.
 			if r, err := Choose("crun", ""); c.have["crun"].version != "" && (err != nil || r.Name != "crun" || r.Choice != nil) {

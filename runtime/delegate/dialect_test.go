@@ -56,7 +56,7 @@ func TestNewer(t *testing.T) {
 }
 
 // TestDialect: what a delegate does not know is taken out of the spec, and whose
-// it is to do is said.
+// it is to do is stated.
 func TestDialect(t *testing.T) {
 	made := func() *specs.Spec {
 		return &specs.Spec{Version: "1.3.0", Linux: &specs.Linux{

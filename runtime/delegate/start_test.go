@@ -60,7 +60,7 @@ func TestStartRunc(t *testing.T) {
 	if _, err := os.Lstat(fifo); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the FIFO is still there, so that the delegate takes the container for created: %v", err)
 	}
-	// A second start finds a container that runs, which is the delegate's to say.
+	// A second start finds a container that runs, which the delegate reports.
 	if known, err := Start(dir, pidfd, never); known || err != nil {
 		t.Errorf("of a container that runs: %v, %v", known, err)
 	}
@@ -84,8 +84,8 @@ func TestStartRuncStopped(t *testing.T) {
 	}
 }
 
-// TestStartRuncRuns: of a process that an earlier call started, which was killed before it removed
-// the FIFO, nobody writes any more.
+// TestStartRuncRuns: no process writes to the FIFO of a container that an earlier call started and
+// was killed before it removed the FIFO.
 func TestStartRuncRuns(t *testing.T) {
 	dir, _, pidfd := created(t, "state.json")
 	if known, err := Start(dir, pidfd, func() error { return ErrRuns }); !known || !errors.Is(err, ErrRuns) {

@@ -59,7 +59,7 @@ func TestUnsafeAnnotationsOfDelegates(t *testing.T) {
 	for _, delegate := range []string{"runc", "crun", "youki"} {
 		out, err := exec.Command(delegate, "features").Output()
 		if err != nil {
-			continue // not here, or of a release that does not tell
+			continue // not here, or of a release without its version
 		}
 		var f features.Features
 		if err := json.Unmarshal(out, &f); err != nil {

@@ -15,7 +15,7 @@ import (
 // and why no value of it loosens a jail. A new version of the specification
 // fails TestEveryFieldIsLookedAt until somebody has thought about its fields.
 var handlers = map[string]string{
-	"Spec.Version":     "nobody: a number; fields of a newer version are unknown ones, which are dropped",
+	"Spec.Version":     "none: a number; fields of a newer version are unknown ones, which are dropped",
 	"Spec.Process":     "shape refuses its absence",
 	"Spec.Root":        "shape refuses its absence",
 	"Spec.Hostname":    "shape bounds its length; hostname sets the jail's own where there is none; it is set in the jail's own UTS namespace",
@@ -30,12 +30,12 @@ var handlers = map[string]string{
 	"Spec.ZOS":         "shape refuses it",
 	"Spec.FreeBSD":     "shape refuses it",
 
-	"Process.Terminal":        "nobody: a pseudo-terminal of the jail's own devpts",
-	"Process.ConsoleSize":     "nobody: two numbers for that terminal",
+	"Process.Terminal":        "none: a pseudo-terminal of the jail's own devpts",
+	"Process.ConsoleSize":     "none: two numbers for that terminal",
 	"Process.User":            "process",
 	"Process.Args":            "shape refuses none; what runs is the jail's to choose",
 	"Process.CommandLine":     "shape and Process refuse it alone: no args",
-	"Process.Env":             "nobody: only the jail's program reads it (TestContainerHasNoSay)",
+	"Process.Env":             "none: only the jail's program reads it (TestContainerLoosensNothing)",
 	"Process.Cwd":             "process refuses /proc; the jail is checked again when it exists",
 	"Process.Capabilities":    "capabilities empties all five sets",
 	"Process.Rlimits":         "rlimits",
@@ -47,14 +47,14 @@ var handlers = map[string]string{
 	"Process.IOPriority":      "priorities",
 	"Process.ExecCPUAffinity": "priorities drops it",
 
-	"Box.Height": "nobody: a number for the terminal",
-	"Box.Width":  "nobody: a number for the terminal",
+	"Box.Height": "none: a number for the terminal",
+	"Box.Width":  "none: a number for the terminal",
 
 	"User.UID":            "process refuses what the jail's mapping does not have",
 	"User.GID":            "process refuses what the jail's mapping does not have",
-	"User.Umask":          "nobody: umask(2) is every process's own; the init step sets it",
+	"User.Umask":          "none: umask(2) is every process's own; the init step sets it",
 	"User.AdditionalGids": "process drops what the jail's mapping does not have",
-	"User.Username":       "nobody: Linux delegates do not read it",
+	"User.Username":       "none: Linux delegates do not read it",
 
 	"LinuxCapabilities.Bounding":    "capabilities",
 	"LinuxCapabilities.Effective":   "capabilities",
@@ -81,7 +81,7 @@ var handlers = map[string]string{
 	"CPUAffinity.Final":   "priorities",
 
 	"Root.Path":     "staging mounts the jail's root over it",
-	"Root.Readonly": "nobody: kept; without it only the ephemeral layer is writable",
+	"Root.Readonly": "none: kept; without it only the ephemeral layer is writable",
 
 	"Mount.Destination": "mounts refuses the root and what is reserved; staging looks at symbolic links",
 	"Mount.Type":        "mounts refuses what fsRules does not have",
@@ -175,7 +175,7 @@ var handlers = map[string]string{
 	"LinuxResources.BlockIO":        "throttles",
 	"LinuxResources.HugepageLimits": "hugePages: 0 where the host has the controller",
 	"LinuxResources.Network":        "limits drops it",
-	"LinuxResources.Rdma":           "nobody: a limit, where there would be none without",
+	"LinuxResources.Rdma":           "none: a limit, where there would be none without",
 	"LinuxResources.Unified":        "unified",
 
 	"LinuxDeviceCgroup.Allow":  "devices writes its own rules",
@@ -189,40 +189,40 @@ var handlers = map[string]string{
 	"LinuxMemory.Swap":              "memory",
 	"LinuxMemory.Kernel":            "memory drops it: a part of the limit",
 	"LinuxMemory.KernelTCP":         "sockets",
-	"LinuxMemory.Swappiness":        "nobody: how early the jail's own pages go to swap",
+	"LinuxMemory.Swappiness":        "none: how early the jail's own pages go to swap",
 	"LinuxMemory.DisableOOMKiller":  "memory drops it",
 	"LinuxMemory.UseHierarchy":      "memory drops it",
 	"LinuxMemory.CheckBeforeUpdate": "memory drops false",
 
-	"LinuxCPU.Shares":          "nobody: a weight among containers; the quota bounds it",
+	"LinuxCPU.Shares":          "none: a weight among containers; the quota bounds it",
 	"LinuxCPU.Quota":           "cpu",
 	"LinuxCPU.Burst":           "cpu drops it",
 	"LinuxCPU.Period":          "cpu",
 	"LinuxCPU.RealtimeRuntime": "cpu drops it",
 	"LinuxCPU.RealtimePeriod":  "cpu drops it",
-	"LinuxCPU.Cpus":            "nobody: fewer processors than all",
-	"LinuxCPU.Mems":            "nobody: fewer memory nodes than all",
-	"LinuxCPU.Idle":            "nobody: behind everybody else",
+	"LinuxCPU.Cpus":            "none: fewer processors than all",
+	"LinuxCPU.Mems":            "none: fewer memory nodes than all",
+	"LinuxCPU.Idle":            "none: behind everybody else",
 
 	"LinuxPids.Limit": "pids",
 
-	"LinuxBlockIO.Weight":                  "nobody: a weight among containers; rates bound it",
-	"LinuxBlockIO.LeafWeight":              "nobody: a weight among containers; rates bound it",
-	"LinuxBlockIO.WeightDevice":            "nobody: a weight among containers; rates bound it",
+	"LinuxBlockIO.Weight":                  "none: a weight among containers; rates bound it",
+	"LinuxBlockIO.LeafWeight":              "none: a weight among containers; rates bound it",
+	"LinuxBlockIO.WeightDevice":            "none: a weight among containers; rates bound it",
 	"LinuxBlockIO.ThrottleReadBpsDevice":   "throttles",
 	"LinuxBlockIO.ThrottleWriteBpsDevice":  "throttles",
-	"LinuxBlockIO.ThrottleReadIOPSDevice":  "nobody: a limit, where there would be none without",
-	"LinuxBlockIO.ThrottleWriteIOPSDevice": "nobody: a limit, where there would be none without",
+	"LinuxBlockIO.ThrottleReadIOPSDevice":  "none: a limit, where there would be none without",
+	"LinuxBlockIO.ThrottleWriteIOPSDevice": "none: a limit, where there would be none without",
 
-	"LinuxWeightDevice.LinuxBlockIODevice":   "nobody",
-	"LinuxWeightDevice.Weight":               "nobody",
-	"LinuxWeightDevice.LeafWeight":           "nobody",
+	"LinuxWeightDevice.LinuxBlockIODevice":   "none",
+	"LinuxWeightDevice.Weight":               "none",
+	"LinuxWeightDevice.LeafWeight":           "none",
 	"LinuxThrottleDevice.LinuxBlockIODevice": "throttles",
 	"LinuxThrottleDevice.Rate":               "throttles",
 	"LinuxBlockIODevice.Major":               "throttles",
 	"LinuxBlockIODevice.Minor":               "throttles",
 
-	"LinuxHugepageLimit.Pagesize": "nobody",
+	"LinuxHugepageLimit.Pagesize": "none",
 	"LinuxHugepageLimit.Limit":    "hugePages",
 
 	"LinuxNetwork.ClassID":            "limits",
@@ -230,8 +230,8 @@ var handlers = map[string]string{
 	"LinuxInterfacePriority.Name":     "limits",
 	"LinuxInterfacePriority.Priority": "limits",
 
-	"LinuxRdma.HcaHandles": "nobody",
-	"LinuxRdma.HcaObjects": "nobody",
+	"LinuxRdma.HcaHandles": "none",
+	"LinuxRdma.HcaObjects": "none",
 }
 
 // otherPlatforms are not looked into: shape refuses them whole.
@@ -273,7 +273,7 @@ func TestEveryFieldIsLookedAt(t *testing.T) {
 		}
 	}
 	// The steps that are named are there.
-	names := map[string]bool{"nobody": true, "staging": true, "shape": true, "policy": true}
+	names := map[string]bool{"none": true, "staging": true, "shape": true, "policy": true}
 	for _, s := range steps {
 		names[s.name] = true
 	}

@@ -112,7 +112,7 @@ func (j *judge) namespaces() {
 	}
 	if j.f.Host.TimeNS {
 		if o := j.out.Linux.TimeOffsets; o["boottime"].Secs != -j.f.Host.BootTime || o["monotonic"].Secs != -j.f.Host.Monotonic || len(o) != 2 {
-			j.say("time offsets %v tell the host's uptime", o)
+			j.say("time offsets %v show the host's uptime", o)
 		}
 	}
 }

@@ -184,10 +184,10 @@ func TestBinds(t *testing.T) {
 		{"root's directory", "/data", "bind", "rbind", rooted, policy.Default(), "", plan.Bind{}, "it belongs to the host's root"},
 		{"root's directory, to read", "/data", "bind", "rbind ro", rooted, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
 		{"root's directory, named by policy", "/data", "bind", "rbind", rooted, allow, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
-		{"root's directory as nobody", "/data", "bind", "rbind", rooted, asNobody, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone}, ""},
+		{"root's directory as an unmapped id", "/data", "bind", "rbind", rooted, asNobody, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone}, ""},
 		{"root's directory as root", "/data", "bind", "rbind", rooted, asRoot, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
 		{"root's directory as root, to read", "/data", "bind", "rbind ro", rooted, asRoot, "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, ReadOnly: true}, ""},
-		{"a user's directory as nobody", "/data", "bind", "rbind", directory, asNobody, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"a user's directory as an unmapped id", "/data", "bind", "rbind", directory, asNobody, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
 		{"a volume that is root's directory", "/data", "bind", "rbind", bindsource.Fact{Path: "/e/volumes/v/_data", Kind: bindsource.Dir, Role: bindsource.Volume, Also: "/srv/x"}, policy.Default(), "", plan.Bind{}, "it belongs to the host's root"},
 		{"a pod author's choice, to write", "/data", "bind", "rbind", hostPath, policy.Default(), "", plan.Bind{}, "a pod's author chose this directory"},
 		{"a pod author's choice, to write, as root", "/data", "bind", "rbind", hostPath, asRoot, "", plan.Bind{}, "a pod's author chose this directory"},
@@ -268,9 +268,9 @@ func TestBinds(t *testing.T) {
 	s := mount(specs.Mount{Destination: "/x", Type: "bind", Source: "/home/x", Options: []string{"rbind"}})
 	f := testFacts(s)
 	f.Sources = f.Sources[:2]
-	contain(t, "a source nobody opened", refused(t, s, policy.Default(), f), "nothing is known of its source")
+	contain(t, "a source that was not opened", refused(t, s, policy.Default(), f), "nothing is known of its source")
 	f.Sources = append(f.Sources, nil)
-	contain(t, "a source nobody opened", refused(t, s, policy.Default(), f), "nothing is known of its source")
+	contain(t, "a source that was not opened", refused(t, s, policy.Default(), f), "nothing is known of its source")
 	contain(t, "no source", refused(t, mount(specs.Mount{Destination: "/x", Type: "bind", Options: []string{"rbind"}}), policy.Default(), testFacts(s)), "a bind mount without a source")
 	// The real path shows when the name is another.
 	_, _, _, err := one(t, specs.Mount{Destination: "/x", Type: "bind", Source: "/var/run/docker.sock"}, &bindsource.Fact{Path: "/run/docker.sock", Kind: bindsource.Socket}, policy.Default())

@@ -20,7 +20,7 @@ func TestMountOwner(t *testing.T) {
 		want  plan.User
 		says  []string
 	}{
-		{"nobody is named", NamedOwner{}, plan.User{UID: 1000, GID: 1000}, []string{"owned by uid 1000, gid 1000", "the first process's user"}},
+		{"no user is named", NamedOwner{}, plan.User{UID: 1000, GID: 1000}, []string{"owned by uid 1000, gid 1000", "the first process's user"}},
 		{"one is", NamedOwner{User: &plan.User{UID: 33, GID: 34}, By: "label x names app"}, plan.User{UID: 33, GID: 34}, []string{"owned by uid 33, gid 34", "label x names app"}},
 		{"one whom the jail lacks", NamedOwner{User: &plan.User{UID: 65536}, By: "label x names 65536"}, plan.User{UID: 1000, GID: 1000}, []string{"outside the jail's ids", "the first process's user"}},
 		{"a group that the jail lacks", NamedOwner{User: &plan.User{UID: 5, GID: 1 << 31}, By: "label x"}, plan.User{UID: 1000, GID: 1000}, []string{"outside the jail's ids"}},

@@ -77,8 +77,8 @@ func given(t *testing.T, in *specs.Spec, pol policy.Policy, f Facts, res *Result
 	}
 }
 
-// TestFactsAreData: hardening is told facts and a policy, and calls nothing of
-// whoever asks it.
+// TestFactsAreData: hardening gets facts and a policy as data, without functions of the caller's
+// that it would call.
 func TestFactsAreData(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var look func(reflect.Type, string)
@@ -135,9 +135,9 @@ func TestOnlyTighter(t *testing.T) {
 	}
 }
 
-// TestContainerHasNoSay adds annotations and environment to a spec, and
+// TestContainerLoosensNothing adds annotations and environment to a spec, and
 // compares the two jails: no dimension of the second is looser.
-func TestContainerHasNoSay(t *testing.T) {
+func TestContainerLoosensNothing(t *testing.T) {
 	bases := fixtures(t)
 	names := slices.Sorted(maps.Keys(bases))
 	compared := 0

@@ -432,7 +432,7 @@ func TestCapabilities(t *testing.T) {
 		kind report.Kind
 		text string
 	}{
-		{"none said, which leaves the delegate's own", nil, report.Set, ""},
+		{"none set, which leaves the delegate's own", nil, report.Set, ""},
 		{"empty", &specs.LinuxCapabilities{}, "", ""},
 		{"Docker's default", &specs.LinuxCapabilities{Bounding: defaultCaps, Effective: defaultCaps, Permitted: defaultCaps}, report.Lowered, "14 default ones"},
 		{"one more", &specs.LinuxCapabilities{Bounding: append([]string{"CAP_SYS_ADMIN"}, defaultCaps...)}, report.Denied, "CAP_SYS_ADMIN"},

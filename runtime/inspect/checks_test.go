@@ -176,7 +176,7 @@ func inView(mount string, size uint64) func(*demands, *seen) {
 	}
 }
 
-// A damage is something that is wrong with a jail, and the check that must tell.
+// A damage is something that is wrong with a jail, and the check that must report it.
 type damage struct {
 	check string
 	name  string
@@ -216,7 +216,7 @@ var damages = []damage{
 	{"resource accounting user", "another jail's user", func(_ *demands, s *seen) { s.userNS.owner += 65536 }, Broken, "of the host"},
 	{"resource accounting user", "a user's own engine", func(d *demands, s *seen) { d.host.Rootless, s.userNS.owner = true, 1000 }, Missing, "this user's processes"},
 	{"nested namespaces", "a network", func(_ *demands, s *seen) { s.userNS.limits["max_net_namespaces"] = "1" }, Broken, "max_net_namespaces is 1"},
-	{"nested namespaces", "nobody can forbid them", func(_ *demands, s *seen) { s.userNS.limits["max_net_namespaces"], s.userNS.fixed = "1", true }, Missing, "read-only"},
+	{"nested namespaces", "limits that are read-only", func(_ *demands, s *seen) { s.userNS.limits["max_net_namespaces"], s.userNS.fixed = "1", true }, Missing, "read-only"},
 	{"namespaces", "its own, found by a path", func(d *demands, _ *seen) {
 		d.jail.OwnUserNS = "/proc/7/fd/8"
 		d.spec = &specs.Spec{Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{{Type: specs.UserNamespace, Path: "/proc/7/fd/8"}}}}
@@ -372,7 +372,7 @@ var damages = []damage{
 	}, Missing, "the engine's own bound"},
 	{"rlimits", "unlimited", second(func(p *process) { p.limits["RLIMIT_NPROC"] = rlimit{5, ^uint64(0)} }), Broken, "unlimited"},
 	{"rlimits", "above the bundle's", func(_ *demands, s *seen) { s.processes[0].limits["RLIMIT_NOFILE"] = rlimit{2048, 2048} }, Broken, "RLIMIT_NOFILE is 2048"},
-	{"rlimits", "not told", second(func(p *process) { delete(p.limits, "RLIMIT_NICE") }), Broken, "RLIMIT_NICE"},
+	{"rlimits", "not reported", second(func(p *process) { delete(p.limits, "RLIMIT_NICE") }), Broken, "RLIMIT_NICE"},
 	{"oom score", "spared", second(func(p *process) { p.oomAdj = 899 }), Broken, "process 4243 (sh) has 899"},
 	{"user ids", "the host's own map", func(_ *demands, s *seen) { s.uidMap = []specs.LinuxIDMapping{{Size: 1<<32 - 1}} }, Broken, "map 0 0 4294967295"},
 	{"user ids", "another block", func(d *demands, s *seen) { s.uidMap = d.jail.Policy.Userns.Block(4).UIDs }, Broken, ""},
@@ -449,7 +449,7 @@ var damages = []damage{
 	{"device rules", "disks", put("devices.list", "c 1:3 rwm\nb 8:0 r\n"), Broken, "b 8:0 r"},
 	{"device rules", "all of a major", put("devices.list", "c 1:* rwm\n"), Broken, "c 1:*"},
 	{"device rules", "no program", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = 0 }, Broken, "no program"},
-	{"device rules", "not told", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = -1 }, Missing, "does not report"},
+	{"device rules", "not reported", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = -1 }, Missing, "does not report"},
 	{"sandbox filter", "none", func(d *demands, s *seen) {
 		d.sandbox = "gvisor"
 		s.processes[1].seccomp = 0
@@ -485,7 +485,7 @@ var damages = []damage{
 	{"seccomp", "a kernel that does not count", second(func(p *process) { p.filters = -1 }), Holds, "a filter"},
 	{"eBPF programs", "none loaded", func(_ *demands, s *seen) { s.wall = status.State{} }, Missing, "none act"},
 	{"eBPF programs", "gone", func(_ *demands, s *seen) { s.wall.Acting, s.wall.Pinned = false, true }, Broken, "none act"},
-	{"eBPF programs", "not told what", func(_ *demands, s *seen) { s.wall.Refused = nil }, Holds, "not known"},
+	{"eBPF programs", "not reported what", func(_ *demands, s *seen) { s.wall.Refused = nil }, Holds, "not known"},
 	{"eBPF programs", "the engine's ids", func(d *demands, s *seen) { d.jail.IDs.Given = true }, Missing, "do not know this jail"},
 	{"eBPF programs", "the engine's ids, registered", func(d *demands, s *seen) { d.jail.IDs.Given, s.registered = true, true }, Holds, "io_uring"},
 	{"eBPF programs", "a user's", func(d *demands, s *seen) { d.host.Rootless = true }, Missing, "a user's"},

@@ -342,11 +342,11 @@ func TestPlainContainer(t *testing.T) {
 		"user ids", "group ids", "capabilities", "no_new_privs", "security module", "masked paths", "read-only paths", "seccomp",
 	}
 	h := hostfacts.Read().Cgroup
-	if !h.V2 { // what a device program lets through, the kernel does not tell
+	if !h.V2 { // the kernel does not report what a device program lets through
 		want = append(want, "device rules")
 	}
 	if h.V2 || !h.Swap {
-		// Without swap the files may be missing, which nobody can help.
+		// Without swap the files may be missing, which no setting changes.
 		want = slices.DeleteFunc(want, func(n string) bool { return n == "swap" })
 	}
 	wantBroken(t, r, want...)

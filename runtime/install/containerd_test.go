@@ -303,7 +303,7 @@ func TestArrays(t *testing.T) {
 	}
 }
 
-// TestContainerdConflicts: what is not agentjail's stays, unless asked; what is, and old, is
+// TestContainerdConflicts: what is not agentjail's stays, unless an option overrides it; what is, and old, is
 // renewed in the file where it is.
 func TestContainerdConflicts(t *testing.T) {
 	kata := "version = 2\n\n[plugins.\"" + oldCRI + "\".containerd.runtimes.agentjail]\n  runtime_type = \"io.containerd.kata.v2\"\n\n# about debugging\n[debug]\n  level = \"warn\"\n"

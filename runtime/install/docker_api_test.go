@@ -63,7 +63,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// Whoever listens may not be a daemon at all.
+// The process that listens may not be a daemon at all.
 func TestGetFromSomethingElse(t *testing.T) {
 	for name, answer := range map[string]string{
 		"nothing": "", "noise": "\x00\x01\r\n\r\n", "cut short": "HTTP/1.0 200 OK\r\nContent-Type: x\r\n", "other protocol": "SSH-2.0-x\r\n\r\n",

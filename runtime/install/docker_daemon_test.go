@@ -207,8 +207,8 @@ func TestRealDockerMissedReload(t *testing.T) {
 		if p, err = NewPlan(Docker, o); err != nil {
 			t.Fatal(err)
 		}
-		// A daemon that states nothing at all in that time is told, and not waited for.
-		if r, err = p.Apply(context.Background()); err != nil || !strings.Contains(r.Daemon.Detail, "cannot be asked") || o.Timeout > time.Minute {
+		// A daemon that states nothing at all in that time is reported, and not waited for.
+		if r, err = p.Apply(context.Background()); err != nil || !strings.Contains(r.Daemon.Detail, "does not answer") || o.Timeout > time.Minute {
 			break
 		}
 		o.Timeout *= 2

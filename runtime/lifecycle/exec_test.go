@@ -20,8 +20,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// TestExecAsked: the process comes from a file, or is the jail's own with changes.
-func TestExecAsked(t *testing.T) {
+// TestExecRequested: the process comes from a file, or is the jail's own with changes.
+func TestExecRequested(t *testing.T) {
 	j := &state.Jail{Process: &specs.Process{Args: []string{"own"}, Cwd: "/own"}}
 	file := filepath.Join(t.TempDir(), "process.json")
 	if err := os.WriteFile(file, []byte(`{"args": ["given"], "cwd": "/given"}`), 0o600); err != nil {
@@ -141,7 +141,7 @@ func TestExecHandsOver(t *testing.T) {
 	}
 	for _, want := range []string{"exec --process " + jail + "/exec-", "--detach", "--pid-file /p", "--preserve-fds", " j\n"} {
 		if !strings.Contains(string(text), want) {
-			t.Errorf("the delegate was told %q, without %q", text, want)
+			t.Errorf("the delegate got %q, without %q", text, want)
 		}
 	}
 	if after, err := os.ReadDir(jail); err != nil || len(after) != len(before) {

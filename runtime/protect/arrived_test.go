@@ -37,7 +37,7 @@ var arrivalRows = []struct{ name, script, want string }{
 	{"one that was there, and a .gitmodules that vouches for it", "cd r; git config -f .gitmodules submodule.o.path old; git add . 2>/dev/null", "gitlink r/old; gitlink r/sub; setting r/.gitmodules"},
 	{"one that was renamed to .git", "mkdir -p r/v/g/objects r/v/g/refs; echo 'ref: refs/heads/x' >r/v/g/HEAD; echo '[core]' >r/v/g/config; mv r/v/g r/v/.git", "repository r/v"},
 	{"one without settings", "mkdir -p r/v/.git/objects r/v/.git/refs; echo 'ref: refs/heads/x' >r/v/.git/HEAD", "repository r/v"},
-	{"one where nobody looks", "cd r; mkdir node_modules; git init -q node_modules/v; git -C node_modules/v commit -q --allow-empty -m v; git add -f node_modules/v 2>/dev/null", "gitlink r/node_modules/v; repository r/node_modules/v"},
+	{"one that no program reads", "cd r; mkdir node_modules; git init -q node_modules/v; git -C node_modules/v commit -q --allow-empty -m v; git add -f node_modules/v 2>/dev/null", "gitlink r/node_modules/v; repository r/node_modules/v"},
 	{"a file .git", "mkdir r/v; echo 'gitdir: ../../x' >r/v/.git", "repository r/v"},
 	{"a link .git", "mkdir r/v; ln -s ../../x r/v/.git", "repository r/v"},
 	{"a further work tree", "git -C r worktree add -q ../tree", "repository r/.git/worktrees/tree; repository tree; setting tree/.gitmodules; setting tree/.vscode"},

@@ -313,7 +313,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// asNobody runs the test once more, as the user nobody.
+// asNobody runs the test once more, as user 65534.
 func asNobody(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agentjail-nobody-") // t.TempDir's parent is closed to others
@@ -329,7 +329,7 @@ func asNobody(t *testing.T) {
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("as nobody: %v\n%s", err, out)
+		t.Errorf("as user 65534: %v\n%s", err, out)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestOwnerMapping(t *testing.T) {
 					}
 				})
 				// Where anybody may write, the files of the jail's other users are on
-				// the host those of ids that nobody has.
+				// the host those of ids that no user has.
 				must(t, os.Chmod(proj, 0o777))
 				as(t, base, base+5, func() { must(t, os.WriteFile(at+"/roots-new", nil, 0o644)) })
 				want(t, "another's file", owner(at+"/roots-new"), fmt.Sprintf("%d:%d", base, base+5))
@@ -239,7 +239,7 @@ func TestSubmounts(t *testing.T) {
 		r.Needed = []string{proj + "/proc"}
 		f.Role, f.Pod, f.Also, r.Plan.Binds[0].Owner = bindsource.Pod, uid, "", plan.OwnerSame
 		st = staged(t, r)
-		if len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "its owners show as nobody") {
+		if len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "its owners show as user 65534") {
 			t.Errorf("notes %q", st.Notes)
 		}
 		if _, err := os.Stat(r.Spec.Mounts[0].Source + "/uptime"); err != nil {
@@ -248,7 +248,7 @@ func TestSubmounts(t *testing.T) {
 		// Read-only, what everybody may read comes from any file system.
 		r = request(t, image(t), bindMount(proj+"/proc", "/work", "rbind", "ro"))
 		r.Needed = []string{proj + "/proc"}
-		if st = staged(t, r); len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "its owners show as nobody") {
+		if st = staged(t, r); len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "its owners show as user 65534") {
 			t.Errorf("notes %q", st.Notes)
 		}
 		// A directory whose own file system cannot be idmapped is refused by name.
@@ -296,7 +296,7 @@ func TestNestedPoints(t *testing.T) {
 		if entries, _ := os.ReadDir(top + "/proj"); len(entries) != 3 {
 			t.Errorf("%v", entries)
 		}
-		// All are mounted with the outermost, of which the delegate is told.
+		// All are mounted with the outermost, which the delegate gets.
 		if len(r.Spec.Mounts) != 2 || r.Spec.Mounts[1].Destination != "/workshop" || !slices.Contains(r.Spec.Mounts[0].Options, "rbind") {
 			t.Errorf("the delegate is to mount %+v", r.Spec.Mounts)
 		}

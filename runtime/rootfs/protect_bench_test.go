@@ -17,7 +17,7 @@ import (
 )
 
 // BenchmarkProtect does to a directory what `create` and `delete` do: it looks for protected paths, makes placeholders,
-// mounts, attaches and removes. It tells the least milliseconds of each, and of the processor for all.
+// mounts, attaches and removes. It reports the least milliseconds of each, and of the processor for all.
 func BenchmarkProtect(b *testing.B) {
 	if os.Getuid() != 0 {
 		b.Skip("needs root, to mount")

@@ -58,7 +58,7 @@ func TestLayers(t *testing.T) {
 			onThread(t, func(t *testing.T) {
 				merged, layers := engineRoot(t, c.n, c.names)
 				// mountinfo shows the short names, relative to a directory that
-				// nobody knows, so the absolute ones are stated here.
+				// is not known, so the absolute ones are stated here.
 				r := request(t, merged)
 				s := &stager{Request: *r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
 				defer s.close()
@@ -190,8 +190,8 @@ func TestEngineOverlay(t *testing.T) {
 	}
 }
 
-// TestCaps: the layer takes no more bytes and files than policy sets, whoever
-// writes.
+// TestCaps: the layer takes no more bytes and files than policy sets, from
+// any writer.
 func TestCaps(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		image := t.TempDir()

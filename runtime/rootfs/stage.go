@@ -455,7 +455,7 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 		attr.Attr_set &^= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = 0
 		if plain, perr := cloneTree(src.File, !b.NonRecursive, &attr); perr == nil {
-			s.notes = append(s.notes, fmt.Sprintf("mount of %s: its owners show as nobody, since its file system (%s) cannot be idmapped on this kernel", b.Source, FSName(src.File)))
+			s.notes = append(s.notes, fmt.Sprintf("mount of %s: its owners show as user 65534, since its file system (%s) cannot be idmapped on this kernel", b.Source, FSName(src.File)))
 			mnt, err = plain, nil
 		}
 	}

@@ -23,7 +23,7 @@ func threadMounts(t *testing.T) string {
 }
 
 // TestViews stages views, attaches them to the thread's own /proc as a jail's,
-// and rewrites them: they can be read by everybody and written by nobody,
+// and rewrites them: everybody can read and no process can write them,
 // whatever the umask, and nothing of them shows elsewhere.
 func TestViews(t *testing.T) {
 	onThread(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestRules(t *testing.T) {
 	if !s.RulesChanged(j.Key) {
 		t.Error("changed rules count as the policy's")
 	}
-	// Whoever saves what was read before does not undo it.
+	// A caller that saves what was read before does not undo it.
 	if err := s.Save(before); err != nil {
 		t.Fatal(err)
 	}

@@ -159,7 +159,7 @@ func TestBriefIsTheBeginning(t *testing.T) {
 }
 
 // TestSweepOfSome: a sweep that looks at some jails finds the dead among them, does not look at the
-// one that it is told to leave, and passes one whose first process runs.
+// one that its caller excludes, and passes one whose first process runs.
 func TestSweepOfSome(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory belongs to root")
@@ -330,7 +330,7 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	if got := sweep(); len(got) > 0 {
 		t.Errorf("a directory without a record was removed while it was locked: %q", got)
 	}
-	// Whoever waited for the lock meanwhile gets that of the jail that is there.
+	// A caller that waited for the lock meanwhile gets that of the jail that is there.
 	if err := errors.Join(s.Remove(dead.Key), s.Create(record("a"))); err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	if _, err := s.Lock("nothing"); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
-	// And nobody removes what a sweep has judged, or makes another in its place.
+	// And no caller removes what a sweep has judged, or makes another in its place.
 	b := record("b")
 	b.BootID = dead.BootID
 	if err := s.Create(b); err != nil {
@@ -397,8 +397,8 @@ func TestReclaimLast(t *testing.T) {
 	}
 }
 
-// TestPrivate: a directory for the owner alone does not make impassable what it lies in, whoever
-// makes that.
+// TestPrivate: a directory for the owner alone does not make its parent directory impassable, no matter
+// which process makes the parent.
 func TestPrivate(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	for name, first := range map[string]func(Store){

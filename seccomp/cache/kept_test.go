@@ -190,7 +190,7 @@ func each(v reflect.Value, path string, changed func(string)) {
 	case reflect.Uint, reflect.Uint8, reflect.Uint32, reflect.Uint64:
 		change(reflect.ValueOf(v.Uint() + 100).Convert(v.Type()))
 	default:
-		panic("a field of a kind that nobody thought of: " + path)
+		panic("a field of an unknown kind: " + path)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestEntryTakenAway(t *testing.T) {
 				for range 30 {
 					d := &bpf.Data{NR: nr, Arch: audit, Args: arguments(r, wide, call)}
 					got, err := bpf.Stacked([][]bpf.Insn{first, second}, d)
-					if want := says(s, call, d.Args); err != nil || got != want {
+					if want := decides(s, call, d.Args); err != nil || got != want {
 						t.Fatalf("%s: %s%#x: %#x, %v; the jail's filter states %#x", name, call, d.Args, got, err, want)
 					}
 					if v := run(t, first, d); v == bpf.RetAllow && got != v {

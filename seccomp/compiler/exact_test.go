@@ -53,9 +53,9 @@ func run(t testing.TB, prog []bpf.Insn, d *bpf.Data) uint32 {
 	return v
 }
 
-// says reads a section by itself: every rule is matched with the whole 64-bit
+// decides reads a section by itself: every rule is matched with the whole 64-bit
 // arguments, and the strictest answer counts.
-func says(s *specs.LinuxSeccomp, name string, args [6]uint64) uint32 {
+func decides(s *specs.LinuxSeccomp, name string, args [6]uint64) uint32 {
 	ret := func(a specs.LinuxSeccompAction, e *uint) uint32 {
 		switch a {
 		case specs.ActAllow:
@@ -153,7 +153,7 @@ func TestSameVerdict(t *testing.T) {
 			}
 			for range n {
 				args := arguments(r, s, name)
-				want, got := says(s, name, args), run(t, prog, &bpf.Data{NR: nr, Arch: audit, Args: args})
+				want, got := decides(s, name, args), run(t, prog, &bpf.Data{NR: nr, Arch: audit, Args: args})
 				if want != got {
 					t.Fatalf("%s%#x: %#x, the section states %#x", name, args, got, want)
 				}
@@ -279,7 +279,7 @@ func TestRandomSections(t *testing.T) {
 			name := names[r.IntN(3)]
 			nr, _ := abi.Number(name, "amd64")
 			args := arguments(r, s, name)
-			if want, got := says(s, name, args), run(t, prog, &bpf.Data{NR: nr, Arch: bpf.ArchX86_64, Args: args}); want != got {
+			if want, got := decides(s, name, args), run(t, prog, &bpf.Data{NR: nr, Arch: bpf.ArchX86_64, Args: args}); want != got {
 				t.Fatalf("section %d: %s%#x: %#x, the section states %#x\n%+v", seed, name, args, got, want, s)
 			}
 		}

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tried are calls that a filtered process makes, and what it must be told.
+// tried are calls that a filtered process makes, and the answers that it must get.
 // Arguments are such that an unfiltered kernel answers otherwise.
 var tried = []struct {
 	name   string

@@ -9,7 +9,7 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-// What a program in a jail is told, rule by rule: the delegate's filter and the
+// The answers that a program in a jail gets, rule by rule: the delegate's filter and the
 // second one together.
 func TestRules(t *testing.T) {
 	const (

@@ -117,7 +117,7 @@ func traced(filters [][]bpf.Insn) (out []string) {
 			return append(out, err.Error())
 		}
 		if name := abi.Name(nr, "amd64"); name == "uprobe" || name == "uretprobe" {
-			continue // no filter is asked: the kernel answers SIGILL but to its own trampolines (Linux 6.14, seccomp_uprobe_exception)
+			continue // no filter runs: the kernel answers SIGILL but to its own trampolines (Linux 6.14, seccomp_uprobe_exception)
 		}
 		if v&bpf.RetActionFull == bpf.RetErrno && !attempt(fmt.Sprintf("number %d %s", nr, abi.Name(nr, "amd64")), uint64(nr), [4]uint64{}, syscall.Errno(v&0xffff)) {
 			return out

@@ -59,7 +59,7 @@ func TestExport(t *testing.T) {
 		}
 		for _, want := range []string{"the system call filter", "no_new_privs", "read-only paths", "limits of resources"} {
 			if !strings.Contains(r.Stderr, want) {
-				t.Errorf("%q is not said to be missing: %s", want, r)
+				t.Errorf("%q is not reported as missing: %s", want, r)
 			}
 		}
 		nspawn, err := exec.LookPath("systemd-nspawn")

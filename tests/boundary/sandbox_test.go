@@ -434,7 +434,7 @@ func TestLost(t *testing.T) {
 	put(t, dir, ".git/hooks/pre-commit", "theirs")
 	_, id := running(t, "--policy", "gvisor", "--workspace", dir)
 	if r := engine.Run(t, bin, "exec", id, "true"); r.Code != 0 || strings.Contains(r.Stderr, "protected path") {
-		t.Errorf("a protection is said to be lost: %s", r)
+		t.Errorf("a protection is reported as lost: %s", r)
 	}
 	hooks := filepath.Join(dir, ".git/hooks")
 	if err := os.RemoveAll(hooks); err != nil {
@@ -462,8 +462,8 @@ func TestSeenFromTheHost(t *testing.T) {
 	}
 }
 
-// TestAnnotations: no annotation by which a bundle steers a sandbox, or another boundary, reaches the delegate. The first one gVisor obeys
-// without being asked to (runsc/container/container.go, cgroupParentAnnotation): it puts the sandbox outside the jail's control groups.
+// TestAnnotations: no annotation by which a bundle steers a sandbox, or another boundary, reaches the delegate. gVisor obeys the first one
+// without an option for it (runsc/container/container.go, cgroupParentAnnotation): it puts the sandbox outside the jail's control groups.
 func TestAnnotations(t *testing.T) {
 	b := engine.NewBundle(t, "/var/tmp")
 	id := b.ID()

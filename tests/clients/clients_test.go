@@ -99,7 +99,7 @@ func problems(want, got string, differs []workloads.Difference) (out []string) {
 		return []string{problem}
 	}
 	for _, d := range unmet {
-		out = append(out, fmt.Sprintf("does not differ as the list says: runc %q, jail %q (%s)", d.Runc, d.Jail, d.Why))
+		out = append(out, fmt.Sprintf("does not differ as the list states: runc %q, jail %q (%s)", d.Runc, d.Jail, d.Why))
 	}
 	return out
 }

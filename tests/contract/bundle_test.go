@@ -124,7 +124,7 @@ func overBundle(t *testing.T, runtime string) *promise.Engine {
 				return ask(t, b, command, "run", "--bundle", b.Dir, id)
 			}
 		},
-		Ask:    promise.Ask,
+		Query:  promise.Query,
 		Places: []string{filepath.Join(b.Dir, "state", "%s")},
 	}
 }

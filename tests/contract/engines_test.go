@@ -63,7 +63,7 @@ func overDocker(t *testing.T, edition engine.Edition) *promise.Engine {
 			t.Cleanup(func() { d.Remove(id) })
 			return func() engine.Result { return d.Docker("start", "-a", id) }
 		},
-		Ask:    promise.Ask,
+		Query:  promise.Query,
 		Places: []string{filepath.Join(e.Dir, "*run/*/*/*%s*"), filepath.Join(e.Dir, "*/io.containerd.runtime.v2.task/*/%s")},
 	}
 }
@@ -145,7 +145,7 @@ func ctr(t *testing.T) *promise.Engine {
 		Viewed: func(t testing.TB, dir string, command ...string) func() engine.Result {
 			return promise.ViewByCtr(d.For(t), newID())(t, dir, command...)
 		},
-		Ask:    promise.Ask,
+		Query:  promise.Query,
 		Places: []string{d.Bundle("%s")},
 	}
 }
@@ -222,7 +222,7 @@ func podman(t *testing.T, user bool) *promise.Engine {
 			t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", "-v", "--ignore", id) })
 			return func() engine.Result { return p.Podman("start", "-a", id) }
 		},
-		Ask: func(t testing.TB, args ...string) engine.Result {
+		Query: func(t testing.TB, args ...string) engine.Result {
 			return place.For(t, user).Run(nil, append([]string{under}, args...)...)
 		},
 		Places: []string{

@@ -46,8 +46,8 @@ func TestStartPaused(t *testing.T) {
 	t.Logf("a second start: status %d, %s", code, text)
 }
 
-// A policy file that has been broken since keeps nobody from ending a jail, and
-// nobody can make one with it.
+// With a policy file that has been broken since, a jail can still be ended, and no jail can be
+// made.
 func TestBrokenPolicy(t *testing.T) {
 	bin, err := engine.BinDir()
 	if err != nil {

@@ -47,13 +47,13 @@ func promised(n *node, handler string) *promise.Engine {
 			defer c.remove(c.pod.id)
 			r := engine.Result{Program: "run", Args: command, Code: int(c.wait())}
 			// The last of the log may be written after the container's end is known. What succeeds prints something.
-			env.Eventually(c.t, "what it says", func() bool {
-				r.Stdout, r.Stderr = c.said()
+			env.Eventually(c.t, "what it prints", func() bool {
+				r.Stdout, r.Stderr = c.printed()
 				return r.Code != 0 || r.Stdout != ""
 			})
 			return r
 		},
-		Ask:    promise.Ask,
+		Query:  promise.Query,
 		Lacks:  promise.PodsLack,
 		Places: []string{filepath.Join(n.State(), "io.containerd.runtime.v2.task", criNamespace, "%s")},
 	}
@@ -82,9 +82,9 @@ func (c *container) result(command ...string) engine.Result {
 	return engine.Result{Program: "exec", Args: command, Code: int(r.ExitCode), Stdout: string(r.Stdout), Stderr: string(r.Stderr)}
 }
 
-// said is the container's log by stream. A line of the log is a time, the stream, P or F (a part of a line, or its end), and the text
+// printed is the container's log by stream. A line of the log is a time, the stream, P or F (a part of a line, or its end), and the text
 // (kubernetes/community, contributors/design-proposals/node/kubelet-cri-logging.md).
-func (c *container) said() (stdout, stderr string) {
+func (c *container) printed() (stdout, stderr string) {
 	for line := range strings.Lines(c.log()) {
 		f := strings.SplitN(line, " ", 4)
 		if len(f) != 4 {

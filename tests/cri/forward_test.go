@@ -11,7 +11,7 @@ import (
 )
 
 // forward sends bytes to a port of the pod as kubectl port-forward does, and returns what comes back, and the failure that
-// the streaming server tells.
+// the streaming server reports.
 func (p *pod) forward(port int, send []byte) (answer, failure string) {
 	p.t.Helper()
 	r, err := p.PortForward(callContext(p.t), &runtimeapi.PortForwardRequest{PodSandboxId: p.id, Port: []int32{int32(port)}})
@@ -55,7 +55,7 @@ func TestPortForward(t *testing.T) {
 				t.Errorf("%s: answer %q, failure %q", handler, answer, failure)
 			}
 			if _, failure := p.forward(port+1, nil); failure == "" {
-				t.Errorf("%s: no process listens on the next port, and no failure is told", handler)
+				t.Errorf("%s: no process listens on the next port, and no failure is reported", handler)
 			}
 		}
 	})

@@ -54,7 +54,7 @@ func TestPodNames(t *testing.T) {
 		t.Cleanup(func() {
 			if t.Failed() {
 				resolver, _ := agent.exec("cat /etc/resolv.conf; netstat -lnu")
-				t.Logf("%s\n%s\n%s", resolver, promise.Ask(t, "inspect", p.id), promise.Ask(t, "network", "log", p.id))
+				t.Logf("%s\n%s\n%s", resolver, promise.Query(t, "inspect", p.id), promise.Query(t, "network", "log", p.id))
 			}
 		})
 		p.container("server", `nc -ll -p 8081 -e sh -c 'read line; echo "heard $line"'`)
@@ -76,7 +76,7 @@ func TestPodNames(t *testing.T) {
 		if p.ip() == "" {
 			t.Fatal("CNI gave no address")
 		}
-		out, err := n.tell(net.JoinHostPort(p.ip(), "8080"), "probe\n")
+		out, err := n.exchange(net.JoinHostPort(p.ip(), "8080"), "probe\n")
 		if err != nil || out != "heard probe" {
 			t.Errorf("at the pod's address: %q, %v", out, err)
 		}

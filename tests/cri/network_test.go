@@ -15,10 +15,10 @@ import (
 )
 
 // dial connects to a pod from the node's side of the bridge, as the kubelet's probes do, and returns what the other side states.
-func (n *node) dial(address string) (string, error) { return n.tell(address, "") }
+func (n *node) dial(address string) (string, error) { return n.exchange(address, "") }
 
-// tell is dial for a server that is sent something first.
-func (n *node) tell(address, say string) (string, error) {
+// exchange is dial for a server that is sent something first.
+func (n *node) exchange(address, say string) (string, error) {
 	var text []byte
 	err := n.InNetns(func() error {
 		conn, err := net.DialTimeout("tcp", address, env.AnswerWait)

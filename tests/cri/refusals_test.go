@@ -24,7 +24,7 @@ func TestRefusals(t *testing.T) {
 		policy := filepath.Join(dir, "refusals.toml")
 		refusal.Collect(t, policy, func(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]...) })
 		rows := refusal.Of(refusal.CRI)
-		c := n.asking(t, rows)
+		c := n.requesting(t, rows)
 		p := &refusal.Place{
 			Exec: func(_ []string, command ...string) error { return c.worked(command) },
 			Detached: func(_ []string, command ...string) error {
@@ -51,8 +51,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// asking is a container that requests everything, in a pod that does.
-func (n *node) asking(t *testing.T, rows []refusal.Row) *container {
+// requesting is a container that requests everything, in a pod that does.
+func (n *node) requesting(t *testing.T, rows []refusal.Row) *container {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r refusal.Row) bool { return r.Pod == nil })
 	var unused runtimeapi.ContainerConfig
 	unused.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{}}

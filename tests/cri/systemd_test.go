@@ -51,7 +51,7 @@ func (c *container) inScopes() {
 	}
 }
 
-// limitedBySystemd asks what systemd knows of the container's limits: what it does not, it takes back when its units are loaded anew.
+// limitedBySystemd checks that systemd knows the container's limits: it takes back those that it does not know when its units are loaded anew.
 func (c *container) limitedBySystemd(want ...string) {
 	c.t.Helper()
 	if !c.node.bySystemd {

@@ -87,7 +87,7 @@ func TestVolumes(t *testing.T) {
 	})
 }
 
-// A hostPath volume is its author's choice, who has no right on the node: it may be read, as nobody, and not written, and
+// A hostPath volume is its author's choice, who has no right on the node: it may be read, as user 65534, and not written, and
 // what holds the node's or another pod's things is refused, under whatever name.
 func TestHostPath(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {

@@ -13,8 +13,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestApt: apt of an untouched Debian image updates its lists in a jail, where it cannot become another user. What tells it
-// so is in no layer of the engine's, and an image's own setting stays.
+// TestApt: apt of an untouched Debian image updates its lists in a jail, where it cannot become another user. The setting for
+// that is in no layer of the engine's, and an image's own setting stays.
 func TestApt(t *testing.T) {
 	needAgentjail(t)
 	if _, err := os.Stat("/usr/bin/apt-get"); err != nil {

@@ -63,7 +63,7 @@ func TestRefusedMounts(t *testing.T) {
 			if r.Code == 0 || strings.Contains(r.Stdout, "started") {
 				t.Errorf("it starts: %s", r)
 			} else if !strings.Contains(r.Stderr, "refused") {
-				t.Errorf("the reason is not told: %s", r)
+				t.Errorf("the reason is not reported: %s", r)
 			}
 		})
 	}

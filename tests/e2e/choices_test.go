@@ -20,7 +20,7 @@ var perDelegate = []func(*testing.T){
 
 // perEngine are the tests that show what a Docker does by itself, with its own way to call agentjail and to keep images.
 var perEngine = []func(*testing.T){
-	TestJail, TestLimitsByDefault, TestLimitsAsAsked, TestRun, TestRunTerminal, TestExec, TestExitCodes, TestLogsFollow, TestAttach, TestStats, TestTop, TestPause, TestStop, TestKillSignal,
+	TestJail, TestLimitsByDefault, TestLimitsBelowPolicy, TestRun, TestRunTerminal, TestExec, TestExitCodes, TestLogsFollow, TestAttach, TestStats, TestTop, TestPause, TestStop, TestKillSignal,
 	TestRestart, TestWait, TestRename, TestInspect, TestHealthcheck, TestRestartPolicy, TestLiveRestore, TestCopyIn, TestCopyRunsNothing,
 	TestCompose, TestSwarm, TestDefaultRuntimeBuild, TestNetworks, TestNamedVolume, TestVolumeFromImage, TestVolumeAsUser, TestManyLayers,
 	TestNestedInReadOnly, TestVolumeSubpath, TestImageMount, TestEngineNetwork, TestNamesOverDocker, TestNamesWritable, TestEngineLinks, TestDockerPublishHelperKilled, TestPassthrough, TestExitStatusKept,

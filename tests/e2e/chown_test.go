@@ -83,7 +83,7 @@ func TestChownInMountedDirectory(t *testing.T) {
 }
 
 // TestOthersInMountedDirectory: another user of the jail has others' rights in a mounted directory; what it makes where
-// anybody may write has on the host an owner that nobody is, and in each later jail its own.
+// anybody may write has on the host an owner that no user is, and in each later jail its own.
 func TestOthersInMountedDirectory(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)

@@ -20,7 +20,7 @@ const composeFile = `services:
   agent:
     image: %[1]s
     runtime: %[2]s
-    command: sh -c "echo agent is here > /work/said; echo kept > /kept/file; echo agent is up; exec sleep 3600"
+    command: sh -c "echo agent is here > /work/greeting; echo kept > /kept/file; echo agent is up; exec sleep 3600"
     stop_grace_period: 0s
     volumes:
       - ./work:/work
@@ -80,7 +80,7 @@ func TestComposeView(t *testing.T) {
 	needAgentjail(t)
 	engine.NeedsViews(t)
 	d := d(t)
-	err := promise.View(t, promise.Ask, func(t testing.TB, dir string, command ...string) func() engine.Result {
+	err := promise.View(t, promise.Query, func(t testing.TB, dir string, command ...string) func() engine.Result {
 		file := fmt.Sprintf("services:\n  agent:\n    image: %s\n    runtime: %s\n    network_mode: none\n    labels: [%q, %q]\n    command: [%q, %q, %q]\n    volumes: [%q]\n",
 			engine.Busybox, engine.Name, promise.ViewAnnotations[0], promise.ViewAnnotations[1], command[0], command[1], command[2], dir+":/w")
 		project := directory(t, 1000)

@@ -53,7 +53,7 @@ var differences = []struct {
 	},
 	{
 		"memory", nil, "f=/sys/fs/cgroup/memory/memory.limit_in_bytes; [ -e $f ] || f=/sys/fs/cgroup/memory.max; [ $(cat $f | tr -d max) -le 4294967296 ] 2>/dev/null && echo capped || echo host", "host", "capped",
-		"policy limits memory to 4 GiB where the bundle asks for more or nothing",
+		"policy limits memory to 4 GiB where the bundle requests more or nothing",
 	},
 	{
 		"uid map", nil, "awk '{print $2 == 0 ? \"host ids\" : \"own ids\"}' /proc/self/uid_map", "host ids", "own ids",

@@ -26,7 +26,7 @@ func TestExec(t *testing.T) {
 		{"-u 0", []string{"-u", "0"}, []string{"id", "-u"}, "0", 0},
 		{"-w", []string{"-w", "/home/app"}, []string{"pwd"}, "/home/app", 0},
 		{"-e", []string{"-e", "A=1"}, []string{"sh", "-c", "echo $A $FROM_RUN"}, "1 run", 0},
-		{"only the environment asked for", nil, []string{"sh", "-c", "env | sort | sed 's/=.*//' | tr '\\n' ' '"}, variables("FROM_RUN HOME HOSTNAME PATH PWD SHLVL"), 0},
+		{"only the environment that was requested", nil, []string{"sh", "-c", "env | sort | sed 's/=.*//' | tr '\\n' ' '"}, variables("FROM_RUN HOME HOSTNAME PATH PWD SHLVL"), 0},
 		{"/dev/stdout", nil, []string{"sh", "-c", "echo out > /dev/stdout"}, "out", 0},
 		{"/dev/stdout as a user", []string{"-u", "1000"}, []string{"sh", "-c", "echo out > /dev/stdout"}, "out", 0},
 		{"exit code", nil, []string{"sh", "-c", "exit 42"}, "", 42},

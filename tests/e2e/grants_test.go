@@ -102,7 +102,7 @@ func TestGrantsRefused(t *testing.T) {
 		if r.Code == 0 {
 			t.Errorf("%v starts", options)
 		} else if !strings.Contains(r.Stderr, "refuse") {
-			t.Errorf("%v: the reason is not told: %s", options, r.Stderr)
+			t.Errorf("%v: the reason is not reported: %s", options, r.Stderr)
 		}
 	}
 	eq(t, "a plain container", d.Must("run", "--rm", rt, engine.Busybox, "echo", "starts"), "starts")

@@ -23,8 +23,8 @@ type entryPoint struct {
 	ask     string   // calls the running server, by docker exec, until it serves
 	answer  string
 	profile string // the jail that it needs, if not the default
-	// says is what stands in the log when a jail is started as the image states; "" means that it serves.
-	says string
+	// wants is what stands in the log when a jail is started as the image states; "" means that it serves.
+	wants string
 	// remedy are docker's options with which it serves.
 	remedy []string
 }
@@ -38,24 +38,24 @@ const (
 var entryPoints = []entryPoint{
 	{
 		image: "postgres", command: []string{"entry-postgres"}, data: "/var/lib/postgresql/data", profile: "agentjail-server",
-		ask: "psql -h 127.0.0.1 -U postgres -Atc 'select 6*7'", answer: "42", says: `failed switching to "postgres": ` + nobodyElse, remedy: []string{"-u", "postgres"},
+		ask: "psql -h 127.0.0.1 -U postgres -Atc 'select 6*7'", answer: "42", wants: `failed switching to "postgres": ` + nobodyElse, remedy: []string{"-u", "postgres"},
 	},
 	{
 		image: "mariadb", command: []string{"entry-mariadb", "--skip-networking"}, data: "/var/lib/mysql",
-		ask: "mariadb -u root -Ne 'select 6*7'", answer: "42", says: `failed switching to "mysql": ` + nobodyElse, remedy: []string{"-u", "mysql"},
+		ask: "mariadb -u root -Ne 'select 6*7'", answer: "42", wants: `failed switching to "mysql": ` + nobodyElse, remedy: []string{"-u", "mysql"},
 	},
 	{
 		image: "redis 7", command: []string{"entry-redis7"}, data: "/data",
-		ask: "redis-cli set a b && redis-cli save && redis-cli get a", answer: "OK\nOK\nb", says: `failed switching to "redis": ` + nobodyElse, remedy: []string{"-u", "redis"},
+		ask: "redis-cli set a b && redis-cli save && redis-cli get a", answer: "OK\nOK\nb", wants: `failed switching to "redis": ` + nobodyElse, remedy: []string{"-u", "redis"},
 	},
 	{
 		image: "redis 8", command: []string{"entry-redis8"}, data: "/data",
 		// It starts as root, who may not write into the volume.
-		ask: "redis-cli set a b && redis-cli save && redis-cli get a", answer: "OK\nOK\nb", says: "Failed opening the temp RDB file", remedy: []string{"-u", "redis"},
+		ask: "redis-cli set a b && redis-cli save && redis-cli get a", answer: "OK\nOK\nb", wants: "Failed opening the temp RDB file", remedy: []string{"-u", "redis"},
 	},
 	{
 		image: "nginx", command: []string{"nginx", "-g", "daemon off;"}, profile: "agentjail-server",
-		ask: httpAsk, answer: "served", says: `chown("/var/cache/nginx/client_temp", 33) failed (1: Operation not permitted)`,
+		ask: httpAsk, answer: "served", wants: `chown("/var/cache/nginx/client_temp", 33) failed (1: Operation not permitted)`,
 		remedy: []string{"-u", "www-data", "--tmpfs", "/var/cache/nginx:uid=33", "--tmpfs", "/run:uid=33"},
 	},
 	{
@@ -111,7 +111,7 @@ func TestEntryPoints(t *testing.T) {
 			if e.profile != "" {
 				name = e.profile
 			}
-			if e.says == "" {
+			if e.wants == "" {
 				e.serves(d, name, nil, nil)
 			} else {
 				e.fails(d, name)
@@ -169,18 +169,18 @@ func (e entryPoint) serves(d *engine.T, runtime string, options, volume []string
 func (e entryPoint) fails(d *engine.T, runtime string) {
 	d.Helper()
 	id := e.start(d, runtime, nil)
-	env.Eventually(d, e.image+" logs "+e.says, func() bool {
+	env.Eventually(d, e.image+" logs "+e.wants, func() bool {
 		asked := d.Docker("exec", id, "sh", "-c", e.ask)
 		if strings.TrimSpace(asked.Stdout) == e.answer {
 			d.Fatalf("%s serves", e.image)
 		}
 		r := d.Docker("logs", id)
-		if strings.Contains(r.Stdout+r.Stderr, e.says) {
+		if strings.Contains(r.Stdout+r.Stderr, e.wants) {
 			return true
 		}
 		if inspect(d, id, "{{.State.Running}}") == "false" {
-			if r = d.Docker("logs", id); !strings.Contains(r.Stdout+r.Stderr, e.says) {
-				d.Fatalf("%s as its image states ends otherwise: %s, want %q", e.image, r, e.says)
+			if r = d.Docker("logs", id); !strings.Contains(r.Stdout+r.Stderr, e.wants) {
+				d.Fatalf("%s as its image states ends otherwise: %s, want %q", e.image, r, e.wants)
 			}
 		}
 		return false

@@ -100,8 +100,8 @@ func TestLimitsByDefault(t *testing.T) {
 	}
 }
 
-// TestLimitsAsAsked: what a container asks below policy is what it gets, also later.
-func TestLimitsAsAsked(t *testing.T) {
+// TestLimitsBelowPolicy: a limit that a container requests below policy's is in force, also later.
+func TestLimitsBelowPolicy(t *testing.T) {
 	d := d(t)
 	id := sleeper(d, "-m", "100m", "--pids-limit", "50")
 	eq(t, "memory", cgroupValue(t, d, id, "memory", "memory.limit_in_bytes", "memory.max"), 100<<20)

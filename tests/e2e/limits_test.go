@@ -28,12 +28,12 @@ func canLimit(t testing.TB) bool {
 			return caps&(1<<unix.CAP_SYS_RESOURCE) != 0
 		}
 	}
-	t.Fatal("/proc/self/status tells no capabilities")
+	t.Fatal("/proc/self/status shows no capabilities")
 	return false
 }
 
-// TestDiesFirst: every process of a jail is killed before the host's own when memory runs out, whatever the engine asks
-// for; an engine's own wish to have it die earlier stays.
+// TestDiesFirst: every process of a jail is killed before the host's own when memory runs out, whatever the engine
+// requests; an engine's own wish to have it die earlier stays.
 func TestDiesFirst(t *testing.T) {
 	needAgentjail(t)
 	for _, c := range []struct {

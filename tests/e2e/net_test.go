@@ -11,8 +11,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// ask sends a line to a server and returns the first line of its answer. The address is one in the engine's network namespace.
-func ask(d *engine.T, address string) (string, error) {
+// query sends a line to a server and returns the first line of its answer. The address is one in the engine's network namespace.
+func query(d *engine.T, address string) (string, error) {
 	var answer []byte
 	err := d.InNetns(func() error {
 		c, err := net.DialTimeout("tcp", address, env.AnswerWait)
@@ -47,7 +47,7 @@ func TestEngineNetwork(t *testing.T) {
 	env.Eventually(d, "the server", func() bool { return strings.Contains(d.Must("logs", server), "listening") })
 	ip := inspect(d, server, "{{.NetworkSettings.IPAddress}}")
 	for _, to := range []string{d.Must("port", server, "7000"), ip + ":7000"} {
-		if out, err := ask(d, to); err != nil || out != "ping\n" {
+		if out, err := query(d, to); err != nil || out != "ping\n" {
 			t.Errorf("the published port at %s: %q, %v", to, out, err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestEngineNetwork(t *testing.T) {
 	// A jail without network does not come by one through a jail that has it.
 	joined := sleeper(d, "--network", "container:"+server)
 	sealed(t, "joined without network", probeIn[links](d, nil, joined, "interfaces"))
-	if out, err := ask(d, ip+":7000"); err != nil || out != "ping\n" {
+	if out, err := query(d, ip+":7000"); err != nil || out != "ping\n" {
 		t.Errorf("after that the server's network: %q, %v", out, err)
 	}
 	// One with it shares it.
@@ -112,7 +112,7 @@ func TestEngineNetwork(t *testing.T) {
 	}
 	d.Must("restart", "-t", "0", server)
 	env.Eventually(d, "the server after a restart", func() bool {
-		out, err := ask(d, d.Must("port", server, "7000"))
+		out, err := query(d, d.Must("port", server, "7000"))
 		return err == nil && out == "ping\n"
 	})
 }

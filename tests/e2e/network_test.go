@@ -50,7 +50,7 @@ func gateway(d *engine.T, network string) string {
 }
 
 // listenOnHost listens on an address of the engine's network namespace, where the host's end of its bridges is, and
-// returns the port. Whoever connects is counted.
+// returns the port. It counts connections.
 func listenOnHost(d *engine.T, address string) (port int, count func() int) {
 	d.Helper()
 	var l net.Listener

@@ -41,9 +41,9 @@ func TestRootsDirectory(t *testing.T) {
 	with := func(runtime string) string {
 		return d.Must("run", "--rm", "--runtime="+runtime, "-v", dir+":/w", engine.Busybox, "sh", "-c", script)
 	}
-	eq(t, "as nobody", with("agentjail-roots-nobody"), "hello from the host\n65534\n1")
+	eq(t, "as user 65534", with("agentjail-roots-nobody"), "hello from the host\n65534\n1")
 	if got, _ := owner(t, filepath.Join(dir, "open/new")); strings.HasPrefix(got, "0:") {
-		t.Errorf("a file of nobody's belongs to %s", got)
+		t.Errorf("a file of user 65534 belongs to %s", got)
 	}
 	eq(t, "as root", with("agentjail-roots-allow"), "hello from the host\nroot's own\n0\n2")
 	got, _ := owner(t, filepath.Join(dir, "new"))
@@ -70,7 +70,7 @@ func TestUsersPlaces(t *testing.T) {
 }
 
 // TestEngineStorageByLayers: an engine's storage is known by the layers of the root, and a directory beside them is
-// refused, whoever owns it.
+// refused, with any owner.
 func TestEngineStorageByLayers(t *testing.T) {
 	base, path := byItself(t)
 	storage := filepath.Join(base, "own-place")

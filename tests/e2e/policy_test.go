@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// TestMapNobody: with userns.map = "nobody" container root is the host's nobody, and everything works as before.
+// TestMapNobody: with userns.map = "nobody" container root is the host's user 65534, and everything works as before.
 func TestMapNobody(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)

@@ -118,7 +118,7 @@ func TestDockerPublish(t *testing.T) {
 		// No one else can be given the address there, as on the default network, where other tests have servers.
 		d.Must("network", "connect", second, id)
 		to := inspect(d, id, "{{(index .NetworkSettings.Networks \""+second+"\").IPAddress}}") + ":7000"
-		// Not at once: the kernel remembers for a while that nobody had that address, which was requested above.
+		// Not at once: the kernel remembers for a while that no host had that address, which was requested above.
 		env.Eventually(d, runtime+" after a restart", func() bool { return echoed(d, to) == nil })
 		d.Must("rm", "-f", id)
 		if err := echoed(d, to); err == nil {

@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		{"-w", []string{"-w", "/home/app"}, []string{"pwd"}, "/home/app"},
 		{"-w new", []string{"-w", "/made/by/docker"}, []string{"sh", "-c", "pwd; touch here && echo writable"}, "/made/by/docker\nwritable"},
 		{"-e", []string{"-e", "A=1 2", "-e", "B="}, []string{"sh", "-c", `echo "$A|$B|${B-unset}"`}, "1 2||"},
-		{"only the environment asked for", nil, []string{"sh", "-c", "env | sort | sed 's/=.*//' | tr '\\n' ' '"}, variables("HOME HOSTNAME PATH PWD SHLVL")},
+		{"only the environment that was requested", nil, []string{"sh", "-c", "env | sort | sed 's/=.*//' | tr '\\n' ' '"}, variables("HOME HOSTNAME PATH PWD SHLVL")},
 		{"a variable of the init step's", []string{"-e", "GOMAXPROCS=1"}, []string{"sh", "-c", "echo $GOMAXPROCS"}, "1"},
 		{"--env-file", []string{"--env-file", env}, []string{"sh", "-c", `echo "$FROM_FILE"`}, "yes it is"},
 		{"--hostname", []string{"--hostname", "box"}, []string{"hostname"}, "box"},

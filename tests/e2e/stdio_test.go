@@ -49,7 +49,7 @@ func TestStandardFilesKeepTheirOwners(t *testing.T) {
 	}
 	defer stdout.Close()
 	b := engine.NewBundle(t, base)
-	b.Spec.Process.Args = []string{"sh", "-c", "cat; echo said; echo lost >&2"}
+	b.Spec.Process.Args = []string{"sh", "-c", "cat; echo sent; echo lost >&2"}
 	b.Write(t)
 	cmd := b.Command(t.Context(), engine.Caller{Path: path, Args: []string{"--root", filepath.Join(base, "state")}}, "run", "--bundle", b.Dir, b.ID())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stdin

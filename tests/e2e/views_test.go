@@ -34,7 +34,7 @@ func TestSizes(t *testing.T) {
 		{"Node's memory", "node -p 'require(\"os\").totalmem()'", "268435456"},
 		{"Node's processors", "node -p 'require(\"os\").cpus().length'", "1"},
 		{"Node's model", "node -p 'require(\"os\").cpus()[0].model.length > 0'", "true"},
-		// Node takes the heap from the control group, where that tells, or else from meminfo.
+		// Node takes the heap from the control group, where that has it, or else from meminfo.
 		{"Node's heap", "node -p 'require(\"v8\").getHeapStatistics().heap_size_limit <= 512 << 20'", "true"},
 		{"the time of boot is the jail's", "[ $(($(date +%s) - $(awk '/^btime/ {print $2}' /proc/stat))) -lt 600 ] && echo fresh", "fresh"},
 		{"its boot id stays", "a=$(cat /proc/sys/kernel/random/boot_id); [ ${#a} = 36 ] && [ $a = $(cat /proc/sys/kernel/random/boot_id) ] && echo same", "same"},
@@ -78,8 +78,8 @@ func TestSystemTools(t *testing.T) {
 	}
 }
 
-// moving are files that differ from one moment to the next, with a number in each that tells whose they are, whatever
-// the moment: it is the host's if it is near the host's.
+// moving are files that differ from one moment to the next, with a number in each that shows whose they are at any
+// moment: it is the host's if it is near the host's.
 var moving = map[string]*regexp.Regexp{
 	"/proc/meminfo": regexp.MustCompile(`MemTotal: +(\d+)`),
 	"/proc/stat":    regexp.MustCompile(`ctxt (\d+)`),
@@ -88,9 +88,9 @@ var moving = map[string]*regexp.Regexp{
 	"/proc/loadavg": regexp.MustCompile(`/(\d+)`),
 }
 
-// saysNothing are texts that are the same on every machine with nothing to tell: no name, no swap, the root group, no
+// revealNothing are texts that are the same on every machine without the feature: no name, no swap, the root group, no
 // line below the heading.
-var saysNothing = regexp.MustCompile(`^(|\(none\)|Filename Type Size Used Priority|(\d+:\S*:)?/( \d+:\S*:/)*|key shmid [a-z_ ]+|sl local_address [a-z_> -]+|IP address HW type [A-Za-z ]+)$`)
+var revealNothing = regexp.MustCompile(`^(|\(none\)|Filename Type Size Used Priority|(\d+:\S*:)?/( \d+:\S*:/)*|key shmid [a-z_ ]+|sl local_address [a-z_> -]+|IP address HW type [A-Za-z ]+)$`)
 
 // same reports whether what a jail reads at a path is what the host reads there.
 func same(name, theirs, ours string) bool {
@@ -104,7 +104,7 @@ func same(name, theirs, ours string) bool {
 		y, _ := strconv.ParseFloat(b[1], 64)
 		return x > y*0.8 && x < y*1.25
 	}
-	return flat(theirs) == flat(ours) && !saysNothing.MatchString(flat(ours))
+	return flat(theirs) == flat(ours) && !revealNothing.MatchString(flat(ours))
 }
 
 // hostText is what the host reads at a path: a file's beginning, or a directory's names.
@@ -128,7 +128,7 @@ func hostText(name string) string {
 }
 
 // TestNothingOfTheHost reads every file that is known to reveal the host, in a jail and on the host: what is the same is
-// told. The score of gVisor, which has a kernel of its own, is 44 of 46.
+// revealed. The score of gVisor, which has a kernel of its own, is 44 of 46.
 func TestNothingOfTheHost(t *testing.T) {
 	d := d(t)
 	id := sleeper(d, "--memory", "256m", "--cpus", "1")
@@ -155,12 +155,12 @@ func TestNothingOfTheHost(t *testing.T) {
 		}
 	}
 	asked := len(paths)
-	t.Logf("score: %d of %d hidden; told: %v", asked-len(told), asked, told)
+	t.Logf("score: %d of %d hidden; revealed: %v", asked-len(told), asked, told)
 	if asked < 90 || float64(asked-len(told)) < float64(asked)*44/46 {
 		t.Errorf("%d of %d hidden: less than 44 of 46", asked-len(told), asked)
 	}
 	if len(told) > 0 {
-		t.Errorf("told: %v", told)
+		t.Errorf("revealed: %v", told)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestInspectReports(t *testing.T) {
 			found = found || x.Path == c.more
 		}
 		if found != (c.more != "") || r.Ways != len(procfiles.Table) || len(r.Exposed) > stays+1 {
-			t.Errorf("%d of %d told: %s", len(r.Exposed), r.Ways, out)
+			t.Errorf("%d of %d revealed: %s", len(r.Exposed), r.Ways, out)
 		}
 		text, _ := agentjail(t, "inspect", id)
 		has(t, "inspect", text, fmt.Sprintf("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Exposed)))

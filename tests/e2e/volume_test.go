@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestMountedDir is about the directory of a project: whoever it belongs to, the jail's user can work in it, and what it
+// TestMountedDir is about the directory of a project: for every owner, the jail's user can work in it, and what it
 // makes there belongs to the directory's owner.
 func TestMountedDir(t *testing.T) {
 	for _, c := range []struct {

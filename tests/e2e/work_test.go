@@ -90,7 +90,7 @@ func work(t testing.TB, d *engine.T, options ...string) (string, map[string]stri
 	return r.Stdout, files
 }
 
-// TestRemoveEverythingForReal is TestRemoveEverything with coreutils, which asks twice.
+// TestRemoveEverythingForReal is TestRemoveEverything with coreutils, which prompts twice.
 func TestRemoveEverythingForReal(t *testing.T) {
 	d := docker.For(t)
 	if err := d.ImportWork(); err != nil {

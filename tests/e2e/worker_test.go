@@ -103,7 +103,7 @@ func TestOwnerNamed(t *testing.T) {
 	}
 }
 
-// TestOwnerNotNamed: where nobody is named, another user's exec has others' rights, and is in the report, once.
+// TestOwnerNotNamed: where no user is named, another user's exec has others' rights, and is in the report, once.
 func TestOwnerNotNamed(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
@@ -128,7 +128,7 @@ func TestOwnerNotNamed(t *testing.T) {
 	}
 }
 
-// TestOwnerHostile: what an image or a caller states of the owner that names nobody of the jail's is reported, and the first
+// TestOwnerHostile: what an image or a caller states of the owner that names no user of the jail is reported, and the first
 // process's user owns.
 func TestOwnerHostile(t *testing.T) {
 	for name, labels := range map[string][]string{

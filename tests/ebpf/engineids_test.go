@@ -187,7 +187,7 @@ func TestBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	const script = `mkdir /written && cp /bin/busybox /written; cp /bin/busybox /work
-try() { name=$1; shift; if said=$("$@" 2>&1); then echo "$name passes"; else echo "$name fails: ${said##*: }"; fi; }
+try() { name=$1; shift; if printed=$("$@" 2>&1); then echo "$name passes"; else echo "$name fails: ${printed##*: }"; fi; }
 try image /bin/busybox true
 try written /written/busybox true
 try built /work/busybox true
@@ -266,7 +266,7 @@ try trace sh -c 'sleep 100 >/dev/null 2>&1 & exec 3</proc/$!/mem; s=$?; kill $!;
 		})
 	}
 
-	// Loaded anew for a jail that relies on them, nobody has to request them again.
+	// Loaded anew for a jail that relies on them, no caller has to request them again.
 	b := made("connect")
 	id := b.ID()
 	if out, errOut, err := b.Call(t, caller, "create", "--bundle", b.Dir, id); err != nil {
@@ -289,8 +289,8 @@ func TestOOM(t *testing.T) {
 	b := p.bundle(t)
 	memory := int64(32 << 20)
 	b.Spec.Linux.Resources = &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &memory}}
-	// One program that allocates, and nobody beside it who does: the kernel may request memory again before that of a killed process is
-	// given back, and would then kill the asker's neighbor as well.
+	// One program that allocates, and no other process that does: the kernel may request memory again before that of a killed process is
+	// given back, and would then kill the neighbor of the process that allocates as well.
 	end := stays(t, b, p.caller(path, ""), "dd if=/dev/zero of=/dev/null bs=100M count=1; true")
 	c.await(t, "an OOM kill", func() bool {
 		return c.find(func(e *journal.Event) bool {

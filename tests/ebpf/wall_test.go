@@ -152,7 +152,7 @@ func stays(t *testing.T, b *engine.Bundle, c engine.Caller, script string) (end 
 	}
 	end = sync.OnceValues(func() (string, error) {
 		defer cancel()
-		_, _ = in.Write([]byte("\n")) // fails where the jail has failed, which Wait tells
+		_, _ = in.Write([]byte("\n")) // fails where the jail has failed, which Wait reports
 		in.Close()
 		err := cmd.Wait()
 		_, _, _ = b.Call(t, c, "delete", "--force", id) // what a failed run left

@@ -39,7 +39,7 @@ func (e *Engine) ImportApt() error {
 		{name: "var/cache/apt/archives/", mode: 0o755},
 		{name: "var/cache/apt/archives/partial/", mode: 0o700, uid: 42},
 		{name: "repo/", mode: 0o755},
-		{name: "repo/Packages", mode: 0o644, data: []byte("Package: hello-jail\nVersion: 1.0\nArchitecture: all\nMaintainer: nobody\nFilename: ./none.deb\nSize: 1\nDescription: x\n")},
+		{name: "repo/Packages", mode: 0o644, data: []byte("Package: hello-jail\nVersion: 1.0\nArchitecture: all\nMaintainer: tests\nFilename: ./none.deb\nSize: 1\nDescription: x\n")},
 	}
 	paths := []string{"/usr/bin/apt-get", "/usr/bin/apt-cache", "/usr/bin/apt-config", "/usr/bin/dpkg"}
 	methods, err := filepath.Glob("/usr/lib/apt/methods/*")

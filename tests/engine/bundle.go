@@ -133,7 +133,7 @@ func (b *Bundle) Call(t testing.TB, c Caller, args ...string) (stdout, stderr st
 	if ctx.Err() != nil {
 		t.Fatalf("%v hangs", cmd.Args)
 	}
-	return said(t, out), said(t, errOut), err
+	return printed(t, out), printed(t, errOut), err
 }
 
 // tempFile is for what a command states: a container inherits it, and must not keep a pipe open.
@@ -146,8 +146,8 @@ func tempFile(t testing.TB, base string) *os.File {
 	return f
 }
 
-// said reads such a file and removes it.
-func said(t testing.TB, f *os.File) string {
+// printed reads such a file and removes it.
+func printed(t testing.TB, f *os.File) string {
 	t.Helper()
 	defer os.Remove(f.Name())
 	defer f.Close()

@@ -34,7 +34,7 @@ type ContainerdOptions struct {
 	Config func(*Containerd) string
 	// Env is added to the daemon's environment.
 	Env []string
-	// Log gets a line about each thing that had to be done differently than asked; nil discards them.
+	// Log gets a line about each thing that had to be done differently than requested; nil discards them.
 	Log func(format string, args ...any)
 }
 

@@ -1,6 +1,6 @@
 package engine
 
-// HookCrashPoints are those of a start that asks the engine for its network.
+// HookCrashPoints are those of a start that uses the engine's network.
 var HookCrashPoints = []string{"start.engine"}
 
 // CrashPoints are the named steps of each verb, in order, at which a build with the tag crashtest can end.

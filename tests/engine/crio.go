@@ -27,7 +27,7 @@ type CRIO struct {
 // PauseImage is the name of the image whose program holds a pod's processes together.
 const PauseImage = "localhost/pause:test"
 
-// crioConf is what keeps a CRI-O to its own directories: %[1]s. Of the pods' network it is told where CNI's plugins are. %[3]s makes control groups.
+// crioConf is what keeps a CRI-O to its own directories: %[1]s. It is configured with the directory of CNI's plugins. %[3]s makes control groups.
 const crioConf = `[crio]
 root = "%[1]s/storage"
 runroot = "%[1]s/storage-run"

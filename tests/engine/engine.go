@@ -38,7 +38,7 @@ const (
 )
 
 // baseDir is where engines have their directories. Not the temporary directory: that is often a tmpfs, and layers of a
-// gigabyte do not belong there. Every parent can be searched by everyone, since container root is nobody on the host.
+// gigabyte do not belong there. Every parent can be searched by everyone, since container root is an ordinary id on the host.
 func baseDir() string { return "/var/tmp" }
 
 // Options report what kind of engine to start. The zero value serves.
@@ -53,7 +53,7 @@ type Options struct {
 	Edition *Edition
 	// LiveRestore keeps containers running while dockerd is away (dockerd(8)).
 	LiveRestore bool
-	// Log gets a line about each thing that had to be done differently than asked; nil discards them.
+	// Log gets a line about each thing that had to be done differently than requested; nil discards them.
 	Log func(format string, args ...any)
 }
 
@@ -338,7 +338,7 @@ func (e *Engine) DaemonConfig() string { return e.path("daemon.json") }
 // Pidfile is the path of the file with dockerd's process id.
 func (e *Engine) Pidfile() string { return e.path("docker.pid") }
 
-// ping asks dockerd whether it is there.
+// ping reports whether dockerd answers.
 func (e *Engine) ping(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker/_ping", nil)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // of the machine's hangs on it, and containers are at its root, as they are in those that their engine does not use. It
 // is named after the directory base, and is gone with the test.
 //
-// Nobody sees where it was mounted: runc would mount it into containers, and cannot where those have a control group
+// No container sees where it was mounted: runc would mount it into containers, and cannot where those have a control group
 // namespace.
 func NamedHierarchy(t testing.TB, base string) string {
 	t.Helper()

@@ -140,7 +140,7 @@ func busyboxTree(w io.Writer, extra ...file) error {
 		{name: ProbePath[1:], mode: 0o755, data: probe},
 		{name: "usr/bin/env", mode: 0o755, link: "/bin/busybox"},
 		{name: "etc/not-executable", mode: 0o644, data: []byte("no program\n")},
-		// A set-user-id program: must give nobody another identity.
+		// A set-user-id program: must change no process's identity.
 		{name: "usr/local/bin/setuid-probe", mode: 0o4755, data: probe},
 	}
 	applets := strings.Fields(string(list))

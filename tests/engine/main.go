@@ -47,7 +47,7 @@ func Main(m *testing.M, before func(*Engine) error) int { return MainWith(m, Opt
 func MainWith(m *testing.M, opts Options, before func(*Engine) error) int {
 	IfJanitor()
 	SuiteNeedsRoot("it starts a Docker of its own")
-	// Whoever runs the tests may have left files open. The daemons would get them and hand them on, and descriptors in
+	// The caller of the tests may have left files open. The daemons would get them and hand them on, and descriptors in
 	// containers would have other numbers than elsewhere (os/exec closes only what this program opened).
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		fmt.Fprintln(os.Stderr, "engine: closing files of the caller:", err)
@@ -58,7 +58,7 @@ func MainWith(m *testing.M, opts Options, before func(*Engine) error) int {
 		fmt.Fprintln(os.Stderr, "engine:", err)
 		return 1
 	}
-	// The janitor would clean up after an interrupt as well, but only once this process is gone: nobody would wait.
+	// The janitor would clean up after an interrupt as well, but only once this process is gone, and no process would wait for it.
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
@@ -93,7 +93,7 @@ func startForTests(opts Options) (*Engine, error) {
 	maps.Copy(runtimes, Runtimes)
 	if UnderTestIsAgentjail() {
 		// The host's owner can decide some things differently: the same program with other policies. A policy counts
-		// only where nobody but root can write.
+		// only where root alone can write.
 		dir, err := BinDir()
 		if err != nil {
 			return nil, err

@@ -103,7 +103,7 @@ func (term *Terminal) listen() {
 		term.mu.Lock()
 		term.said.Write(buf[:n])
 		term.mu.Unlock()
-		if err != nil { // EIO when nobody has the other side open any more
+		if err != nil { // EIO when no process has the other side open any more
 			return
 		}
 	}

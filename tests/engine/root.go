@@ -37,7 +37,7 @@ func SuiteNeedsRoot(why string) {
 		tests[i] = testing.InternalTest{Name: name, F: func(t *testing.T) { NeedsRoot(t, why) }}
 	}
 	flag.Parse()
-	// testing.Main keeps no log of the files that tests read, for which go test asks to know when a result can be used again.
+	// testing.Main keeps no log of the files that tests read, which go test needs to know when a result can be used again.
 	if f := flag.Lookup("test.testlogfile"); f != nil {
 		_ = f.Value.Set("")
 	}

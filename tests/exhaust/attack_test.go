@@ -9,7 +9,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// TestOOMOrder: records of locks are counted for nobody, and a process that has many is small. The kernel's order of what
+// TestOOMOrder: records of locks are charged to no process, and a process that has many is small. The kernel's order of what
 // to kill when memory runs out (oom_score) puts a jail's before all of the host's nevertheless, and a plain container's
 // behind a host's process that only uses its own memory.
 func TestOOMOrder(t *testing.T) {
@@ -43,7 +43,7 @@ func TestOOMOrder(t *testing.T) {
 	own[0] = 2
 }
 
-// TestNetlinkSockets: the queues of netlink sockets are charged to nobody. How many a process has, its open files bound.
+// TestNetlinkSockets: the queues of netlink sockets are charged to no process. How many a process has, its open files bound.
 func TestNetlinkSockets(t *testing.T) {
 	const attempt, most = 18000, 16384
 	for _, c := range []struct {

@@ -49,7 +49,7 @@ func tcpMemory(t *testing.T) int {
 			return pages * os.Getpagesize()
 		}
 	}
-	t.Fatal("/proc/net/sockstat does not tell TCP's memory")
+	t.Fatal("/proc/net/sockstat does not show TCP's memory")
 	return 0
 }
 

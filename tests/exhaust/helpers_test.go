@@ -106,7 +106,7 @@ func udpMemory(t *testing.T) int {
 			return pages * os.Getpagesize()
 		}
 	}
-	t.Fatal("/proc/net/sockstat does not tell UDP's memory")
+	t.Fatal("/proc/net/sockstat does not show UDP's memory")
 	return 0
 }
 
@@ -115,7 +115,7 @@ func version1() bool {
 	return unix.Access("/sys/fs/cgroup/memory/memory.limit_in_bytes", unix.F_OK) == nil
 }
 
-// hostsOwn are the scores of the processes in this one's PID namespace, by their ids: whoever else has containers here, theirs are not the host's.
+// hostsOwn are the scores of the processes in this one's PID namespace, by their ids. Processes of other containers on this machine are not among them.
 func hostsOwn(t *testing.T) map[string]int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")

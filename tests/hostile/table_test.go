@@ -214,7 +214,7 @@ func shell(name, run string) row {
 	return r
 }
 
-// What agents are told to run. A program of the person's own settings shows that they were read: until it ran there is nothing to see.
+// What agents are set up to run. A program of the person's own settings shows that they were read: until it ran there is nothing to see.
 const (
 	mcp         = `printf '{"mcpServers":{"x":{"command":"touch","args":["%s"]}}}' $M`
 	claudeHook  = `printf '{"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"touch %s"}]}]}}' $M`

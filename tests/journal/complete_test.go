@@ -28,13 +28,13 @@ var elsewhere = map[string]shower{
 	"publish.refused":    {"somebody outside has to connect", []string{"tests/names TestPublish", "runtime/observe/journal/sources TestNetwork"}},
 	"credential.refused": {"it takes a server", []string{"tests/names TestCredentials", "runtime/observe/journal/sources TestNetwork"}},
 	"syscall.killed":     {"the jail's first process is killed, by another policy", []string{"runtime/observe/journal/sources TestKernel"}},
-	"landlock.denied":    {"the kernel tells of it where a domain asks for that, and agentjail's does not", []string{"runtime/observe/journal/sources TestKernel"}},
+	"landlock.denied":    {"the kernel reports it where a domain requests that, and agentjail's does not", []string{"runtime/observe/journal/sources TestKernel"}},
 	"apparmor.denied":    {"a kernel with AppArmor", []string{"runtime/observe/journal/sources TestKernel"}},
 	"selinux.denied":     {"a kernel with SELinux", []string{"runtime/observe/journal/sources TestKernel"}},
-	"exec.blocked":       {"programs that block, and a policy that asks for it", []string{"tests/ebpf TestBlock"}},
-	"trace.blocked":      {"programs that block, and a policy that asks for it", []string{"tests/ebpf TestBlock"}},
-	"connect.blocked":    {"programs that block, and a policy that asks for it", []string{"tests/ebpf TestBlock"}},
-	"bind.blocked":       {"programs that block, and a policy that asks for it", []string{"tests/ebpf TestBlock"}},
+	"exec.blocked":       {"programs that block, and a policy that requests it", []string{"tests/ebpf TestBlock"}},
+	"trace.blocked":      {"programs that block, and a policy that requests it", []string{"tests/ebpf TestBlock"}},
+	"connect.blocked":    {"programs that block, and a policy that requests it", []string{"tests/ebpf TestBlock"}},
+	"bind.blocked":       {"programs that block, and a policy that requests it", []string{"tests/ebpf TestBlock"}},
 	"ring0.passed":       {"programs that block, and no filters", []string{"tests/ebpf TestWall"}},
 	"module.refused":     {"programs that block, and a kernel that would load a module", []string{"runtime/observe/ebpf/collector TestDescribeRefused"}},
 	"ptrace.refused":     {"programs that block, and the profile debug", []string{"runtime/observe/ebpf/collector TestDescribeRefused"}},
@@ -43,7 +43,7 @@ var elsewhere = map[string]shower{
 }
 
 // TestRefusalsComplete: every kind of refusal is in the run, or in a test elsewhere, which there is and which names the kind; there are forty
-// refusals in the run, and each states of every driver how it is asked or why it cannot be.
+// refusals in the run, and each states for every driver how to provoke it, or why that cannot be done.
 func TestRefusalsComplete(t *testing.T) {
 	in := map[string]bool{}
 	for _, r := range refusal.Rows {
@@ -70,7 +70,7 @@ func TestRefusalsComplete(t *testing.T) {
 	}
 	for _, d := range []refusal.Driver{refusal.CommandLine, refusal.Docker, refusal.Podman, refusal.Containerd, refusal.CRI, refusal.Kubernetes} {
 		if names := refusal.Wanting(d); len(names) > 0 {
-			t.Errorf("%s: neither asked nor printed why not: %q", d, names)
+			t.Errorf("%s: neither provoked nor with a reason why not: %q", d, names)
 		}
 	}
 	root, err := engine.ModuleRoot()

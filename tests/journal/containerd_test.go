@@ -31,7 +31,7 @@ func (h *host) containerd(t *testing.T, rows []refusal.Row) *refusal.Place {
 		t.Fatal(err)
 	}
 	closing(t, d.Close)
-	c, b := d.For(t), asking(t, d.Dir, rows)
+	c, b := d.For(t), requesting(t, d.Dir, rows)
 	id := b.ID()
 	b.Spec.Root.Path = b.Rootfs
 	b.Spec.Linux.CgroupsPath = "/" + d.CgroupParent() + "/" + id
@@ -47,7 +47,7 @@ func (h *host) containerd(t *testing.T, rows []refusal.Row) *refusal.Place {
 	return p
 }
 
-// update asks containerd for other limits: ctr has no verb for that.
+// update requests other limits from containerd: ctr has no verb for that.
 func update(d *engine.Containerd, id string, pids, memory int64) error {
 	conn, err := grpc.NewClient("unix://"+d.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -65,8 +65,8 @@ func (h *host) create(b *engine.Bundle) string {
 	return id
 }
 
-// ask calls agentjail for people.
-func (h *host) ask(args ...string) (string, error) {
+// agentjailctl runs the commands for people.
+func (h *host) agentjailctl(args ...string) (string, error) {
 	h.t.Helper()
 	r := engine.Run(h.t, h.caller.Path, slices.Concat(h.caller.Args, args)...)
 	if r.Code != 0 {
@@ -78,7 +78,7 @@ func (h *host) ask(args ...string) (string, error) {
 // events are all events of a jail.
 func (h *host) events(id string) []journal.Event {
 	h.t.Helper()
-	out, err := h.ask("journal", "--json", id)
+	out, err := h.agentjailctl("journal", "--json", id)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func expect(t *testing.T, when string, events []journal.Event, kinds ...journal.
 
 func (h *host) verify(id string) *journal.Result {
 	h.t.Helper()
-	out, err := h.ask("journal", "--verify", "--json", id)
+	out, err := h.agentjailctl("journal", "--verify", "--json", id)
 	if err != nil {
 		h.t.Fatalf("%v: %s", err, out)
 	}
@@ -186,7 +186,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("no remedy: %+v", e)
 		}
 	}
-	denied, err := h.ask("denied", id)
+	denied, err := h.agentjailctl("denied", id)
 	for _, want := range []string{"ring 2, resources", "ring 1, access", "limit.pids", "limit.layer", "limit.oom", "name.refused refused.example", "CAP_SYS_ADMIN", "network.allow"} {
 		if err != nil || !strings.Contains(denied, want) {
 			t.Errorf("denied lacks %q: %v\n%s", want, err, denied)
@@ -200,7 +200,7 @@ func TestRun(t *testing.T) {
 	h.verify(id)
 	for _, k := range []journal.Kind{journal.JailCreate, journal.ExecRefused, journal.NameRefused, journal.LimitPids, journal.JailDelete} {
 		if !watched(k) {
-			t.Errorf("watch did not tell %s", k)
+			t.Errorf("watch did not report %s", k)
 		}
 	}
 	if err := ended(); err != nil {
@@ -222,12 +222,12 @@ func (h *host) tamper(id string) {
 	if err := os.WriteFile(files[0], bytes.Replace(data, []byte("exec.refused"), []byte("exec.allowed"), 1), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
-	if out, err := h.ask("journal", "--verify", id); err == nil || !strings.Contains(out, "BROKEN") {
+	if out, err := h.agentjailctl("journal", "--verify", id); err == nil || !strings.Contains(out, "BROKEN") {
 		h.t.Errorf("a line that was changed verifies: %v\n%s", err, out)
 	}
 }
 
-// watch listens at a socket that `agentjail watch` writes to. told waits for a kind of event, and ended interrupts it.
+// watch listens at a socket that `agentjail watch` writes to. received waits for a kind of event, and ended interrupts it.
 func (h *host) watch(socket string) (told func(kind journal.Kind) bool, ended func() error) {
 	h.t.Helper()
 	l, err := net.Listen("unix", socket)
@@ -271,7 +271,7 @@ func (h *host) watch(socket string) (told func(kind journal.Kind) bool, ended fu
 		}
 		return true
 	}
-	// It tells all of jails that come once it follows.
+	// It reports all events of jails that come once it follows.
 	if !env.Poll(env.Patience, func() bool { h.create(engine.NewBundle(h.t, h.base)); return within(journal.JailCreate, time.Second) }) {
 		h.t.Fatal("watch does not begin")
 	}
@@ -315,7 +315,7 @@ func TestReach(t *testing.T) {
 		t.Errorf("the journals can be mounted: %s", out)
 	}
 	// That was no jail, and its journal reports why.
-	out, err := h.ask("journal")
+	out, err := h.agentjailctl("journal")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestBounded(t *testing.T) {
 	for i := range long {
 		long[i] = strings.Repeat("\u202e\n", 900)
 	}
-	for range 40 { // refused before a delegate is asked
+	for range 40 { // refused before a delegate is called
 		if _, _, err := b.Call(t, h.caller, append([]string{"exec", "--user", "70000", "--cwd", "/" + strings.Repeat("c", 900), id}, long...)...); err == nil {
 			t.Fatal("it runs")
 		}
@@ -407,10 +407,10 @@ func TestBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := h.ask("gc"); err != nil {
+	if _, err := h.agentjailctl("gc"); err != nil {
 		t.Error(err)
 	}
-	out, err := h.ask("journal")
+	out, err := h.agentjailctl("journal")
 	if n := strings.Count(out, "deleted "); err != nil || n > 2 {
 		t.Errorf("%d are left: %v\n%s", n, err, out)
 	}

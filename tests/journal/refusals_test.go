@@ -41,7 +41,7 @@ func TestRefusals(t *testing.T) {
 			p.Check(t, d.driver, rows, m)
 		})
 	}
-	t.Logf("what is shown, by who was asked:\n%s", m)
+	t.Logf("what is shown, by driver:\n%s", m)
 }
 
 // of is the host in the hands of a subtest.
@@ -77,7 +77,7 @@ func execs(run func(...string) engine.Result, id string, verb, detach []string) 
 
 // commandLine is agentjail as engines call it, on a bundle that requests everything.
 func (h *host) commandLine(t *testing.T, rows []refusal.Row) *refusal.Place {
-	b := asking(t, h.base, rows)
+	b := requesting(t, h.base, rows)
 	id := h.create(b)
 	run := func(args ...string) engine.Result {
 		out, text, err := b.Call(t, h.caller, args...)
@@ -95,8 +95,8 @@ func (h *host) commandLine(t *testing.T, rows []refusal.Row) *refusal.Place {
 	return p
 }
 
-// asking is a bundle that requests everything.
-func asking(t *testing.T, base string, rows []refusal.Row) *engine.Bundle {
+// requesting is a bundle that requests everything.
+func requesting(t *testing.T, base string, rows []refusal.Row) *engine.Bundle {
 	b := engine.NewBundle(t, base)
 	b.Spec.Process.User = specs.User{}
 	b.Spec.Process.Args = []string{"sleep", "1000"}
@@ -125,7 +125,7 @@ func (h *host) why(t *testing.T, id string) {
 		"bpf": "syscall.refused bpf(", "refused.example:443": "name.refused refused.example", "allowed.example:25": "connect.refused allowed.example:25",
 		"sh: can't fork: Resource temporarily unavailable": "limit.pids by limits.pids", "getpid": "",
 	} {
-		out, _ := h.ask("why", id, question) // it is refused, which is the status
+		out, _ := h.agentjailctl("why", id, question) // it is refused, which is the status
 		if strings.Contains(out, "so far, last at ") != (want != "") || !strings.Contains(out, want) {
 			t.Errorf("why %s: no %q in\n%s", question, want, out)
 		}
@@ -161,7 +161,7 @@ func (h *host) docker(t *testing.T, rows []refusal.Row) *refusal.Place {
 	return p
 }
 
-// swapless adds what Docker and Podman want to be told with a limit of memory.
+// swapless adds the option that Docker and Podman need with a limit of memory.
 func swapless(limits []string) []string {
 	if i := slices.Index(limits, "--memory"); i >= 0 {
 		limits = append(limits, "--memory-swap", limits[i+1])
@@ -177,7 +177,7 @@ func closing(t *testing.T, end func() error) {
 	})
 }
 
-// podman is root's Podman. Its jails are in a place of their own, and so are those who ask about them.
+// podman is root's Podman. Its jails are in a place of their own, and so are the commands that read about them.
 func (h *host) podman(t *testing.T, rows []refusal.Row) *refusal.Place {
 	place, err := engine.StartPodman()
 	if err != nil {

@@ -89,7 +89,7 @@ current-context: test
 `, nodeAddress, a.path("ca.crt"), a.path(file+".crt"), a.path(file+".key")), 0o600)
 }
 
-// client asks the cluster's servers as a user whose certificate sign has made. For what kubectl, a large program, takes long to ask where
+// client sends requests to the cluster's servers as a user whose certificate sign has made. For requests for which kubectl, a large program, takes long where
 // everything is emulated.
 func (a *authority) client(file string) (*http.Client, error) {
 	own, err := tls.LoadX509KeyPair(a.path(file+".crt"), a.path(file+".key"))

@@ -83,7 +83,7 @@ func startCluster(dir string) (*nodeCluster, error) {
 	return c, nil
 }
 
-// processorTime is what each component has used (utime and stime in proc_pid_stat(5)): where a machine is slow, it tells why.
+// processorTime is what each component has used (utime and stime in proc_pid_stat(5)): where a machine is slow, it shows why.
 func (c *nodeCluster) processorTime() string {
 	var all []string
 	for _, d := range c.daemons {
@@ -255,7 +255,7 @@ func (d *component) stop(sig syscall.Signal) error {
 	}
 }
 
-// await asks until the answer is good, or the component has ended.
+// await polls until the component is ready, or the component has ended.
 func (d *component) await(ask func() error) error {
 	var err error
 	env.Poll(patient(readyWait), func() bool {
@@ -274,8 +274,8 @@ func (d *component) await(ask func() error) error {
 	return nil
 }
 
-// kubectl runs a command against the cluster. It gives the server ten seconds to begin with TLS, which a busy one is asked again for: it
-// has been told nothing yet.
+// kubectl runs a command against the cluster. The server has ten seconds to begin with TLS. A busy one that does not is
+// tried again, since it has received no request yet.
 func (c *nodeCluster) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
 	for {
 		cmd := exec.CommandContext(ctx, filepath.Join(c.programs, "kubectl"), args...)
@@ -391,19 +391,19 @@ func (c *nodeCluster) ctr(ctx context.Context, stdin []byte, args ...string) (st
 	return string(out), err
 }
 
-// systemctl is the node's: it has the tests restart containerd, and is told when that is done. Like the real one it needs no more than
+// systemctl is the node's: it has the tests restart containerd, and ends when that is done. Like the real one it needs no more than
 // the machine's files.
 const systemctl = `#!/bin/sh
 [ "$*" = "restart containerd" ] || { echo "systemctl: $*?" >&2; exit 1; }
 [ ! -e /run/systemctl.fails ] || { echo "Job for containerd.service failed." >&2; exit 1; }
-echo restart >/run/systemctl.asked
+echo restart >/run/systemctl.request
 read -r answer </run/systemctl.answer
 [ "$answer" = done ]
 `
 
 // serveSystemctl puts the program on the node and answers it.
 func (c *nodeCluster) serveSystemctl() error {
-	const asked, answer = "/run/systemctl.asked", "/run/systemctl.answer"
+	const asked, answer = "/run/systemctl.request", "/run/systemctl.answer"
 	if err := errors.Join(os.WriteFile("/usr/local/bin/systemctl", []byte(systemctl), 0o755), unix.Mkfifo(asked, 0o600), unix.Mkfifo(answer, 0o600)); err != nil {
 		return err
 	}

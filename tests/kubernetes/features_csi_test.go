@@ -12,7 +12,7 @@ import (
 // csiDriver is the driver of hack/tools/kubernetes/csi.go.
 const csiDriver = "test.csi.agentjail.dev"
 
-// startCSI starts the driver and tells the cluster of it.
+// startCSI starts the driver and registers it with the cluster.
 func (c *nodeCluster) startCSI() error {
 	if _, err := c.start(filepath.Join(c.programs, "csi-driver"), nodeName, "/var/lib/kubelet"); err != nil {
 		return err
@@ -80,7 +80,7 @@ spec:
 	return "a directory of the system's refused"
 }
 
-// csiObject tells the cluster of the driver.
+// csiObject registers the driver with the cluster.
 const csiObject = `
 apiVersion: storage.k8s.io/v1
 kind: CSIDriver

@@ -90,7 +90,7 @@ spec:
 		t.Errorf("%v: %s", err, out)
 	}
 	h.waits(t, "jsonpath={.status.phase}=Succeeded", "pod/attach")
-	contains(t, "what it says", h.in(t, "logs", "attach"), "attached to me")
+	contains(t, "what it prints", h.in(t, "logs", "attach"), "attached to me")
 	return ""
 }
 

@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Figures are what one of those that tell states of a pod's container, in bytes.
+// Figures are what one source reports of a pod's container, in bytes.
 type figures struct {
 	memory  uint64 // the working set: what the kernel cannot simply take back
 	written uint64 // files of the container's own layer on the disk
@@ -103,7 +103,7 @@ func summaryFigures(t *testing.T, h handler, pod string) (figures, bool) {
 	return figures{}, false
 }
 
-// resourceFigures are of the kubelet's endpoint for metrics-server. It tells nothing of disks.
+// resourceFigures are of the kubelet's endpoint for metrics-server. It has nothing about disks.
 func resourceFigures(t *testing.T, h handler, pod string) (figures, bool) {
 	all := kubectl(t, "get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy/metrics/resource")
 	for lines := bufio.NewScanner(strings.NewReader(all)); lines.Scan(); {
@@ -120,7 +120,7 @@ func resourceFigures(t *testing.T, h handler, pod string) (figures, bool) {
 	return figures{}, false
 }
 
-// criFigures are what containerd answers by its CRI, as `crictl stats` asks.
+// criFigures are what containerd answers by its CRI, as `crictl stats` requests it.
 func criFigures(t *testing.T, h handler, pod string) (figures, bool) {
 	conn, err := grpc.NewClient("unix:///run/containerd/containerd.sock", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -76,7 +76,7 @@ spec:
   volumes: [{name: v, emptyDir: {}}]
 `)
 	h.waits(t, "jsonpath={.status.phase}=Succeeded", "pod/inits")
-	expect(t, "what it says", h.in(t, "logs", "inits", "-c", "main"), "made first\nsidecar")
+	expect(t, "what it prints", h.in(t, "logs", "inits", "-c", "main"), "made first\nsidecar")
 	return ""
 }
 

@@ -104,7 +104,7 @@ func (c *nodeCluster) writeFiles() error {
 	return errors.Join(errs...)
 }
 
-// kubeletIDs gives the kubelet a range for hostUsers: false, as docs/install/kubernetes.md asks: without one it picks any ids, also those of
+// kubeletIDs gives the kubelet a range for hostUsers: false, as docs/install/kubernetes.md requires: without one it picks any ids, also those of
 // agentjail's own pool.
 func kubeletIDs() error {
 	var errs []error

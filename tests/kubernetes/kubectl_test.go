@@ -103,7 +103,7 @@ func (h handler) ready(t testing.TB, what ...string) {
 	t.Helper()
 	out, err := h.try(t, append([]string{"wait", "--for=condition=Ready", timeout(100 * time.Second)}, what...)...)
 	if err != nil {
-		t.Fatalf("%v is not ready: %v\n%s\n%s", what, err, out, h.tell(t, what...))
+		t.Fatalf("%v is not ready: %v\n%s\n%s", what, err, out, h.describe(t, what...))
 	}
 }
 
@@ -112,12 +112,12 @@ func (h handler) waits(t testing.TB, condition string, what ...string) {
 	t.Helper()
 	out, err := h.try(t, append([]string{"wait", "--for=" + condition, timeout(100 * time.Second)}, what...)...)
 	if err != nil {
-		t.Fatalf("%v: %s is not so: %v\n%s\n%s", what, condition, err, out, h.tell(t, what...))
+		t.Fatalf("%v: %s is not so: %v\n%s\n%s", what, condition, err, out, h.describe(t, what...))
 	}
 }
 
-// tell reports what is known of an object.
-func (h handler) tell(t testing.TB, what ...string) string {
+// describe reports what is known of an object.
+func (h handler) describe(t testing.TB, what ...string) string {
 	t.Helper()
 	out, _ := h.try(t, append([]string{"describe"}, what...)...)
 	return out
@@ -145,7 +145,7 @@ func contains(t testing.TB, what, got, want string) {
 	}
 }
 
-// eventually asks until the answer is as it should be. For what kubectl wait cannot wait for.
+// eventually polls until a check holds. For what kubectl wait cannot wait for.
 func eventually(t testing.TB, what string, ask func() (string, bool)) {
 	t.Helper()
 	var got string

@@ -30,7 +30,7 @@ import (
 // or what runs the tests there.
 const stageEnv = "AGENTJAIL_TEST_NODE"
 
-// Further variables that tell the inner processes what was built.
+// Further variables that pass to the inner processes what was built.
 const (
 	dirEnv        = "AGENTJAIL_TEST_NODE_DIR"
 	programsEnv   = "AGENTJAIL_TEST_NODE_PROGRAMS"

@@ -26,7 +26,7 @@ func TestRefusals(t *testing.T) {
 	refusal.Start(t, exec.Command(filepath.Join(os.Getenv(programsEnv), "agentjail-journal"), "--syscalls", "--no-pins"))
 
 	rows, h := refusal.Of(refusal.Kubernetes), handlers[2]
-	h.apply(t, asking(rows))
+	h.apply(t, requesting(rows))
 	h.ready(t, "pod/refused")
 	jails := h.jails(t, "refused")
 	if len(jails) != 2 {
@@ -65,8 +65,8 @@ func refusalPolicy() string {
 	return strings.ReplaceAll(refusal.Policy, "network.", "policies.net.network.") + pool
 }
 
-// asking is a pod that requests everything.
-func asking(rows []refusal.Row) string {
+// requesting is a pod that requests everything.
+func requesting(rows []refusal.Row) string {
 	var ofPod, ofContainer []string
 	for _, r := range rows {
 		if r.Manifest != "" && !slices.Contains(ofPod, r.Manifest) {

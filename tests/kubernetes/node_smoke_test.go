@@ -26,19 +26,19 @@ spec:
   $CLASS
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: main, image: "$IMAGE", command: [sh, -c, "echo says this; exec sleep 100000"], resources: {limits: {memory: 64Mi, cpu: 200m}}}
+  - {name: main, image: "$IMAGE", command: [sh, -c, "echo prints this; exec sleep 100000"], resources: {limits: {memory: 64Mi, cpu: 200m}}}
 `)
 			h.ready(t, "pod/smoke")
 			eventually(t, "log", func() (string, bool) {
 				out := h.in(t, "logs", "smoke")
-				return out, out == "says this"
+				return out, out == "prints this"
 			})
 			contains(t, "exec", h.sh(t, "smoke", "cat /proc/self/status"), "Seccomp:\t2")
 			groups := h.groups(t, "smoke") // requested once: under emulation each kubectl takes ten seconds
 			expect(t, "memory", groupFile(t, groups, "memory.limit_in_bytes", "memory.max"), "67108864")
 			confined(t, processes(t, groups))
 			h.in(t, "delete", "pod", "smoke", timeout(commandWait))
-			// The kubelet removes what a pod without a time of grace had after it has told that it is gone.
+			// The kubelet removes what a pod without a time of grace had after it has reported that it is gone.
 			eventually(t, "the pod's control groups", func() (string, bool) {
 				left := slices.DeleteFunc(slices.Clone(groups), func(dir string) bool { _, err := os.Stat(dir); return err != nil })
 				return strings.Join(left, ", "), len(left) == 0
@@ -67,7 +67,7 @@ func processes(t *testing.T, groups []string) []string {
 	return pids
 }
 
-// confined asks what the machine's security module states of processes; of a machine without one there is nothing to ask.
+// confined checks how the machine's security module confines processes, where the machine has one.
 func confined(t *testing.T, pids []string) {
 	t.Helper()
 	modules, _ := os.ReadFile("/sys/kernel/security/lsm")

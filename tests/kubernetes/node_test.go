@@ -44,7 +44,7 @@ func makeNode(dir string) error {
 			return fmt.Errorf("lay a directory over %s: %w", at, err)
 		}
 	}
-	// The installer asks the node's containerd, which is the one that runs here.
+	// The installer calls the node's containerd, which is the one that runs here.
 	if _, err := os.Stat(installedContainerd); err == nil {
 		if err := unix.Mount(os.Getenv(containerdEnv), installedContainerd, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("mount %s: %w", installedContainerd, err)

@@ -54,7 +54,7 @@ func TestCycles(t *testing.T) {
 	t.Logf("%d cycles, %v each", n, (time.Since(start) / time.Duration(n)).Round(time.Millisecond))
 	unchanged(t, before)
 	// Objects without a name anywhere, such as a namespace that an open file keeps, show in the kernel's own counts. Others
-	// make and drop some too: only a growth that comes near one per cycle tells.
+	// make and drop some too: only a growth that comes near one per cycle counts.
 	for name, was := range objects {
 		if was < 0 || n < 200 {
 			continue

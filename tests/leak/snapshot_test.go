@@ -109,7 +109,7 @@ func removeCgroups() {
 	}
 }
 
-// slab counts live kernel objects of a kind (slabinfo(5)); -1 when the kernel does not tell.
+// slab counts live kernel objects of a kind (slabinfo(5)); -1 when the kernel does not report them.
 func slab(name string) int {
 	text, err := os.ReadFile("/proc/slabinfo")
 	if err != nil {

@@ -171,7 +171,7 @@ func (l *load) remove(j *jail) {
 	l.op("remove", j, func(ctx context.Context) error { return l.door.remove(ctx, j.id) })
 }
 
-// look asks a jail for something that only a jail has.
+// look reads from a jail something that only a jail has.
 func (l *load) look(j *jail) bool {
 	return l.op("exec", j, func(ctx context.Context) error {
 		out, err := l.door.exec(ctx, j.id, "cat", "/proc/self/uid_map")

@@ -17,7 +17,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// TestActivation: a jail's helper is started when the jail first uses its network, or somebody asks it for something. Until then a program
+// TestActivation: a jail's helper is started when the jail first uses its network, or a command sends it a request. Until then a program
 // of some kilobytes has its place, without privileges, and ends with the jail.
 func TestActivation(t *testing.T) {
 	n := newInternet(t)

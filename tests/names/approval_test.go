@@ -149,7 +149,7 @@ func TestApproval(t *testing.T) {
 	got = j.later(t, "greeted by CONNECT", "other.example.test", "22")
 	w.wants(t, j, "other.example.test", 22)
 	j.decides(t, "allow", "other.example.test:22", "--once")
-	if out := <-got; out != "hello said" {
+	if out := <-got; out != "hello sent" {
 		t.Errorf("once: %q", out)
 	}
 	got = j.later(t, "greeted", "other.example.test", "22")
@@ -199,7 +199,7 @@ func TestApproval(t *testing.T) {
 	j.decides(t, "restart")
 	got = j.later(t, "https", "other.example.test", "443")
 	w.wants(t, j, "other.example.test", 443)
-	// Whoever watches goes: what waits may still be answered, and nothing else waits.
+	// The program that watches ends: what waits may still be answered, and nothing else waits.
 	w.end()
 	j.allows(t, got, "other.example.test")
 	if got, ok := j.in(t, "look", "pod.example.test", "0"); ok {
@@ -328,7 +328,7 @@ func TestApprovalTerminal(t *testing.T) {
 	term.Expect("2? " + j.id + " wants other.example.test:22, ")
 	term.Type("once 2\n")
 	term.ExpectNew("other.example.test:22 allowed once")
-	if out := <-got; out != "hello said" {
+	if out := <-got; out != "hello sent" {
 		t.Errorf("once: %q", out)
 	}
 	got = j.later(t, "greeted", "other.example.test", "22")
@@ -407,5 +407,5 @@ func TestApprovalListeners(t *testing.T) {
 	if out, ok := j.in(t, "greeted", "other.example.test", "7"); ok || !strings.Contains(out, "refused") {
 		t.Errorf("a port that is not listened on: %q", out)
 	}
-	greeted(t, asks("127.0.0.1", "18003"))
+	greeted(t, greetedFrom("127.0.0.1", "18003"))
 }

@@ -59,14 +59,14 @@ var allowances = []attempt{
 	{what: "TLS", do: "talk", at: "api.example.test:443", say: hello(sni("api.example.test"))},
 	{what: "TLS by a wildcard", do: "talk", at: "a.wild.example.test:443", say: hello(sni("a.wild.example.test"))},
 	{what: "HTTP", do: "talk", at: "api.example.test:80", say: "GET / HTTP/1.1\r\nHost: api.example.test\r\n\r\n"},
-	{what: "a server that speaks first", do: "talk", at: "api.example.test:22", say: "said"},
-	{what: "a name with an IPv6 address alone", do: "talk", at: "six.trap.example.test:22", say: "said"},
+	{what: "a server that speaks first", do: "talk", at: "api.example.test:22", say: "sent"},
+	{what: "a name with an IPv6 address alone", do: "talk", at: "six.trap.example.test:22", say: "sent"},
 	{what: "CONNECT", do: "connect", say: connectTo("api.example.test:443")},
 	{what: "SOCKS5", do: "socks", say: socksName("api.example.test", 443)},
 	{what: "SOCKS5 to an address that is granted", do: "socks", say: "\x05\x01\x00\x01\x05\x05\x05\x0a\x00\x16"},
 	{what: "a look-up", do: "look", at: "API.Example.Test."},
-	{what: "a question", do: "ask and wait", say: question("api.example.test.", 1, 1)},
-	{what: "a question over TCP", do: "ask over TCP", say: framed(question("api.example.test.", 1, 1))},
+	{what: "a question", do: "query and wait", say: question("api.example.test.", 1, 1)},
+	{what: "a question over TCP", do: "query over TCP", say: framed(question("api.example.test.", 1, 1))},
 }
 
 // beAttacker is a program in a jail. Each line of its input names a part of the table, and the process id of the helper on the host;
@@ -134,7 +134,7 @@ var kinds map[string]func(attempt) (string, error)
 
 func init() {
 	kinds = map[string]func(attempt) (string, error){
-		"look": look, "ask": ask1, "ask and wait": askAndWait, "ask over TCP": askTCP, "udp": sendUDP, "call": func(a attempt) (string, error) { return "", systemCalls[a.at]() },
+		"look": look, "query": query1, "query and wait": queryAndWait, "query over TCP": queryTCP, "udp": sendUDP, "call": func(a attempt) (string, error) { return "", systemCalls[a.at]() },
 		"socks":     func(a attempt) (string, error) { return socksRaw("\x05\x01\x00" + a.say) },
 		"socks raw": func(a attempt) (string, error) { return socksRaw(a.say) },
 		"connect": func(a attempt) (string, error) {
@@ -178,8 +178,8 @@ func answered(out []byte) (string, error) {
 	return fmt.Sprint(m.Answers), nil
 }
 
-// ask1 asks over UDP. What gets no answer is known by a second question that gets one.
-func ask1(a attempt) (string, error) {
+// query1 sends a query over UDP. A query without an answer is known by a second one that has an answer.
+func query1(a attempt) (string, error) {
 	c, err := net.Dial("udp4", "127.0.0.1:53")
 	if err != nil {
 		return "", err
@@ -212,8 +212,8 @@ func ask1(a attempt) (string, error) {
 	return answered(first)
 }
 
-// askAndWait asks over UDP what must be answered.
-func askAndWait(a attempt) (string, error) {
+// queryAndWait sends a query over UDP that must be answered.
+func queryAndWait(a attempt) (string, error) {
 	out, err := exchangeUDP("127.0.0.1:53", a.say, attemptTime)
 	if err != nil {
 		return "", err
@@ -221,8 +221,8 @@ func askAndWait(a attempt) (string, error) {
 	return answered(out)
 }
 
-// askTCP asks over TCP. It is the last answer that counts.
-func askTCP(a attempt) (string, error) {
+// queryTCP sends queries over TCP. It is the last answer that counts.
+func queryTCP(a attempt) (string, error) {
 	out, err := exchangeAt("127.0.0.1:53", a.say, nil)
 	last := out
 	for len(out) > 2 {
@@ -240,7 +240,7 @@ func askTCP(a attempt) (string, error) {
 }
 
 func sendUDP(a attempt) (string, error) {
-	// Nobody answers, or states that there is nobody: what arrives outside is what counts.
+	// There is no answer, or the answer that no process is there: what arrives outside is what counts.
 	out, err := exchangeUDP(a.at, a.say, 200*time.Millisecond)
 	return string(out), err
 }

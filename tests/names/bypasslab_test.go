@@ -137,7 +137,7 @@ func (n *internet) watch(t *testing.T) *wire {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20)
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index})
 	})
-	// A receive that ends, so that the reader does: closing a descriptor wakes nobody.
+	// A receive that ends, so that the reader does: closing a descriptor wakes no reader.
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100000}); err != nil {
 		t.Fatal(err)
 	}

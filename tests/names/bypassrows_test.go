@@ -109,7 +109,7 @@ func ports() []attempt {
 		attempt{what: "SOCKS5 to port 0", do: "socks", say: socksName("api.example.test", 0)})
 }
 
-// traps: names of the rules that lead, by whoever answers for them, to where no name may lead.
+// traps: names of the rules that their name servers lead to where no name may lead.
 func traps() []attempt {
 	var out []attempt
 	for label := range trapZone {
@@ -181,12 +181,12 @@ func tunnels() []attempt {
 		{"a name of 300 bytes", dnsHeader(0, 1) + strings.Repeat("\x06bypass", 43) + "\x00\x00\x10\x00\x01"},
 		{"an answer in the question", dnsHeader(0, 1)[:6] + "\x00\x01\x00\x00\x00\x00" + secretBody + "\x06bypass\x00\x00\x01\x00\x01\x00\x00\x00\x01\x00\x04\x05\x05\x05\x0a"},
 	} {
-		out = append(out, attempt{what: "a question: " + q.what, do: "ask", say: q.query}, attempt{what: "a question over TCP: " + q.what, do: "ask over TCP", say: framed(q.query)})
+		out = append(out, attempt{what: "a question: " + q.what, do: "query", say: q.query}, attempt{what: "a question over TCP: " + q.what, do: "query over TCP", say: framed(q.query)})
 	}
 	return append(out,
-		attempt{what: "DNS over TCP: a length without a question", do: "ask over TCP", say: "\xff\xffbypass"},
-		attempt{what: "DNS over TCP: HTTP", do: "ask over TCP", say: "GET /bypass HTTP/1.1\r\nHost: api.example.test\r\n\r\n"},
-		attempt{what: "DNS over TCP: a second question", do: "ask over TCP", say: framed(question("none.example.test.", 1, 1)) + framed(question(secret, 16, 1))},
+		attempt{what: "DNS over TCP: a length without a question", do: "query over TCP", say: "\xff\xffbypass"},
+		attempt{what: "DNS over TCP: HTTP", do: "query over TCP", say: "GET /bypass HTTP/1.1\r\nHost: api.example.test\r\n\r\n"},
+		attempt{what: "DNS over TCP: a second question", do: "query over TCP", say: framed(question("none.example.test.", 1, 1)) + framed(question(secret, 16, 1))},
 		attempt{what: "DNS over HTTPS, by CONNECT", do: "connect", say: connectTo("bypass-doh.example.test:443")},
 		attempt{what: "DNS over TLS", do: "talk", at: "api.example.test:853", say: hello(sni("api.example.test"))},
 		attempt{what: "a name server outside", do: "udp", at: dnsAddr + ":53", say: question(secret, 1, 1)},

@@ -29,7 +29,7 @@ allow = [
 ]
 `
 
-// nodeGet has node ask a URL in one way.
+// nodeGet has node request a URL in one way.
 const nodeGet = `const https = require("https"); https.get("https://web.example.test/", r => { r.on("data", d => process.stdout.write(d)) }).on("error", e => { console.log(e.message); process.exit(1) })`
 
 // agent is as a program that talks to a model does: it posts, and reads a stream of events.
@@ -44,7 +44,7 @@ public class Get { public static void main(String[] a) throws Exception {
 	System.out.print(HttpClient.newBuilder().sslContext(c).build().send(HttpRequest.newBuilder(URI.create("https://web.example.test/")).build(), HttpResponse.BodyHandlers.ofString()).body()); } }
 `
 
-// cClient is a client in C, of each C library, whose resolver asks in its own way: its second argument
+// cClient is a client in C, of each C library, whose resolver sends queries in its own way: its second argument
 // is the family.
 const cClient = `#include <netdb.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
 }
 `
 
-// clients are programs as people have them, and what each states of the lab's servers. No variable tells them of a network.
+// clients are programs as people have them, and what each states of the lab's servers. No variable configures a network for them.
 var clients = []struct {
 	name   string
 	needs  string // a program or a file that the client is
@@ -182,8 +182,8 @@ func TestClients(t *testing.T) {
 		var got, want string
 		var took [2]time.Duration
 		var both sync.WaitGroup
-		both.Go(func() { got, took[0] = j.says(t, script) })
-		both.Go(func() { want, took[1] = plain.says(t, script) })
+		both.Go(func() { got, took[0] = j.output(t, script) })
+		both.Go(func() { want, took[1] = plain.output(t, script) })
 		both.Wait()
 		t.Logf("%s: %v by name, %v in a plain container", c.name, took[0].Round(time.Millisecond), took[1].Round(time.Millisecond))
 		if !strings.Contains(want, c.want) {
@@ -200,7 +200,7 @@ func TestClients(t *testing.T) {
 		if c.needs != "" && !has(plain.b.Rootfs, c.needs) {
 			continue
 		}
-		got, took := j.says(t, fmt.Sprintf("mkdir /tmp/refused%d && cd /tmp/refused%[1]d && %s", i, c.script))
+		got, took := j.output(t, fmt.Sprintf("mkdir /tmp/refused%d && cd /tmp/refused%[1]d && %s", i, c.script))
 		t.Logf("refused: %s: %v", c.name, took.Round(time.Millisecond))
 		if !strings.Contains(got, c.want) || !strings.Contains(got, "exit status") {
 			t.Errorf("refused: %s: %q, want %q", c.name, got, c.want)
@@ -221,8 +221,8 @@ func has(rootfs, what string) bool {
 	return false
 }
 
-// says runs a script, and returns what it states.
-func (j *jail) says(t *testing.T, script string) (string, time.Duration) {
+// output runs a script, and returns what it prints.
+func (j *jail) output(t *testing.T, script string) (string, time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -34,7 +34,7 @@ func (n *internet) handle(w http.ResponseWriter, r *http.Request) {
 		n.shown = append(n.shown, r.Host+" "+v)
 		n.mu.Unlock()
 		if r.URL.Path == "/echo" {
-			w.Header().Set("X-Echo", "you said "+v)
+			w.Header().Set("X-Echo", "you sent "+v)
 		}
 	}
 	switch r.URL.Path {
@@ -58,7 +58,7 @@ func (n *internet) credentials() []string {
 	return out
 }
 
-// got asks what servers got until it is as much as wanted: a client that the helper refuses ends before its server has read.
+// got polls what servers got until it is as much as wanted: a client that the helper refuses ends before its server has read.
 func (n *internet) got(want []string) (got []string) {
 	env.Poll(env.AnswerWait, func() bool { got = append(got, n.credentials()...); return len(got) >= len(want) })
 	return got
@@ -198,8 +198,8 @@ tls = "%s"
 // debianBundle is what the image's programs trust.
 const debianBundle = "/etc/ssl/certs/ca-certificates.crt"
 
-// lent is a jail that can use the credential, started.
-func lent(t *testing.T, n *internet, ends string) *jail {
+// withCredential is a jail that can use the credential, started.
+func withCredential(t *testing.T, n *internet, ends string) *jail {
 	t.Helper()
 	j := made(t, n)
 	key := j.writeKey(t, value)
@@ -250,7 +250,7 @@ func TestCredentials(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
 	trust(t, n)
-	j := lent(t, n, "route")
+	j := withCredential(t, n, "route")
 	p := j.placeholder(t)
 	const host, route = "api.example.test", "api.example.test.jail"
 	uses := []string{host + " Bearer " + value}
@@ -304,7 +304,7 @@ func TestCredentialsTLS(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
 	trust(t, n)
-	j := lent(t, n, "end")
+	j := withCredential(t, n, "end")
 	p := j.placeholder(t)
 	const host = "api.example.test"
 	uses := []string{host + " Bearer " + value}
@@ -368,12 +368,12 @@ func TestCredentialsTLS(t *testing.T) {
 	}
 }
 
-// TestCredentialUnread: nobody but the host's root can read the value, and the record, the log and what is reported do not have it.
+// TestCredentialUnread: only the host's root can read the value, and the record, the log and what is reported do not have it.
 func TestCredentialUnread(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
 	trust(t, n)
-	j := lent(t, n, "route")
+	j := withCredential(t, n, "route")
 	j.placeholder(t)
 	t.Logf("the helper has %d KiB of its own", j.helperMemory(t))
 	const route = "api.example.test.jail"

@@ -13,7 +13,7 @@ import (
 func TestDockerNetwork(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	whoAsks(t, n)
+	reportSource(t, n)
 	l := newLab(t, n)
 	under, err := engine.UnderTest()
 	if err != nil {

@@ -224,8 +224,8 @@ func endJam() (string, error) {
 	return "all are ended,", nil
 }
 
-// askMany asks the helper for names as fast as it answers, and reports what the first and the last name got.
-func askMany(count int, name func(int) string) (first, last netip.Addr, err error) {
+// queryMany queries the helper for names as fast as it answers, and reports what the first and the last name got.
+func queryMany(count int, name func(int) string) (first, last netip.Addr, err error) {
 	c, err := net.Dial("udp4", "127.0.0.1:53")
 	if err != nil {
 		return first, last, err
@@ -265,7 +265,7 @@ func wild() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	first, last, err := askMany(wildNames, func(i int) string { return fmt.Sprintf("n%d.wild.example.test.", i) })
+	first, last, err := queryMany(wildNames, func(i int) string { return fmt.Sprintf("n%d.wild.example.test.", i) })
 	if err != nil {
 		return "", err
 	}
@@ -278,7 +278,7 @@ func wild() (string, error) {
 	if got, err := talkTo(first.String()+":443", attempt{say: hello(sni("n0.wild.example.test"))}, nil); err == nil {
 		return "", fmt.Errorf("a forgotten address works: %s", got)
 	}
-	again, _, err := askMany(1, func(int) string { return "n0.wild.example.test." })
+	again, _, err := queryMany(1, func(int) string { return "n0.wild.example.test." })
 	if err != nil || again == first {
 		return "", fmt.Errorf("a forgotten name has %s again: %w", again, err)
 	}
@@ -287,14 +287,14 @@ func wild() (string, error) {
 
 // wrong requests names without a rule, each of which is an event.
 func wrong() (string, error) {
-	first, last, err := askMany(wrongOnes, func(i int) string { return fmt.Sprintf("n%d%s.wrong.example.test.", i, strings.Repeat("x", 50)) })
+	first, last, err := queryMany(wrongOnes, func(i int) string { return fmt.Sprintf("n%d%s.wrong.example.test.", i, strings.Repeat("x", 50)) })
 	if err == nil && (first.IsValid() || last.IsValid()) {
 		err = fmt.Errorf("names without a rule have %s and %s", first, last)
 	}
 	return fmt.Sprintf("%d names,", wrongOnes), err
 }
 
-// stream makes connections one after the other, each of which asks something.
+// stream makes connections one after the other, each of which sends a query.
 func stream() (string, error) {
 	say := framed(question("api.example.test.", 1, 1))
 	var buf [512]byte

@@ -127,7 +127,7 @@ func TestCredentialsSSH(t *testing.T) {
 		{"what the image has", "head -1 /etc/ssh/ssh_known_hosts; touch /etc/ssh/ssh_known_hosts", "the image's own"},
 		{"the server's word", "git ls-remote " + at + "none.git", "does not appear to be a git repository"},
 	} {
-		if got, took := j.says(t, strings.ReplaceAll(w.script, "DIR", dir)); !strings.Contains(got, w.want) {
+		if got, took := j.output(t, strings.ReplaceAll(w.script, "DIR", dir)); !strings.Contains(got, w.want) {
 			t.Errorf("%s: %q, want %q", w.what, got, w.want)
 		} else {
 			t.Logf("%s: %v", w.what, took)
@@ -149,7 +149,7 @@ func TestCredentialsSSH(t *testing.T) {
 		{"a port here", "ssh -N -o ExitOnForwardFailure=yes -R 9999:127.0.0.1:9 root@forge.example.test", "remote port forwarding failed"},
 		{"a large file store", "ssh root@forge.example.test \"git-lfs-authenticate 'r.git' download\"", "none of git's"},
 	} {
-		got, took := j.says(t, strings.ReplaceAll(w.script, "DIR", dir))
+		got, took := j.output(t, strings.ReplaceAll(w.script, "DIR", dir))
 		if !strings.Contains(got, w.want) || !strings.Contains(got, "exit status") || strings.Contains(got, "uid=") {
 			t.Errorf("refused: %s: %q, want %q", w.what, got, w.want)
 		}
@@ -160,7 +160,7 @@ func TestCredentialsSSH(t *testing.T) {
 	// A new helper is known to the jail as the former one was.
 	j.killHelper(t)
 	j.network(t, "restart")
-	if got, _ := j.says(t, strings.ReplaceAll("git ls-remote "+at+"r.git HEAD", "DIR", dir)); !strings.Contains(got, "HEAD") {
+	if got, _ := j.output(t, strings.ReplaceAll("git ls-remote "+at+"r.git HEAD", "DIR", dir)); !strings.Contains(got, "HEAD") {
 		t.Errorf("by a new helper: %q", got)
 	}
 	if out, code := j.inspect(t); code != 0 || !strings.Contains(out, "credentials forge, narrow, wrong") {
@@ -203,7 +203,7 @@ func (j *jail) hasNoKey(t *testing.T, dir string) {
 	}
 }
 
-// TestKeyWithPassphrase: a key that nobody can open is refused at the start, with what to do.
+// TestKeyWithPassphrase: a key that cannot be opened is refused at the start, with what to do.
 func TestKeyWithPassphrase(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)

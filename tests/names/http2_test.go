@@ -75,7 +75,7 @@ func (n *internet) serveHTTP2(t *testing.T) {
 }
 
 func init() {
-	programs["lent grpc"] = func() (string, error) {
+	programs["grpc with key"] = func() (string, error) {
 		c, err := grpc.NewClient("h2.example.test:443", grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{})))
 		if err != nil {
 			return "", err
@@ -130,19 +130,19 @@ func TestCredentialsHTTP2(t *testing.T) {
 		got                []string
 	}{
 		{"a request", curl + "https://h2.example.test/", "HTTP/2.0 served h2.example.test 2 200", []string{use}},
-		{"the placeholder in its header", curl + "-H 'Authorization: Bearer '$HOUSE_TOKEN -d said https://h2.example.test/", "HTTP/2.0 served h2.example.testsaid 2 200", []string{use}},
+		{"the placeholder in its header", curl + "-H 'Authorization: Bearer '$HOUSE_TOKEN -d sent https://h2.example.test/", "HTTP/2.0 served h2.example.testsent 2 200", []string{use}},
 		{"two requests", curl + "https://h2.example.test/ https://h2.example.test/2", "2 200HTTP/2.0", []string{use, use}},
 		{"a large body", "head -c 3000000 /dev/zero | tr '\\0' x >/tmp/b; " + curl + "-T /tmp/b https://h2.example.test/ | tr -d x", "2 200", []string{use}},
 		{"an echo", curl + "-i https://h2.example.test/echo", "HTTP/2 200", []string{use}},
 		{"HTTP/1.1", "curl -sS --http1.1 https://h2.example.test/", "HTTP/1.1 served h2.example.test", []string{use}},
-		{"gRPC", client + " 'lent grpc'", "SERVING SERVING rpc error: code = NotFound", []string{"HTTP/2.0 Bearer " + value, "HTTP/2.0 Bearer " + value, "HTTP/2.0 Bearer " + value}},
+		{"gRPC", client + " 'grpc with key'", "SERVING SERVING rpc error: code = NotFound", []string{"HTTP/2.0 Bearer " + value, "HTTP/2.0 Bearer " + value, "HTTP/2.0 Bearer " + value}},
 		{"another host inside", curl + "-H 'Host: other.example.test' https://h2.example.test/", "2 403", nil},
 		{"the placeholder in another header", curl + "-H \"X-Key: $HOUSE_TOKEN\" https://h2.example.test/", "2 403", nil},
 		{"the placeholder in a path", curl + "https://h2.example.test/$HOUSE_TOKEN", "2 403", nil},
 		{"the placeholder in a body", curl + "-d $HOUSE_TOKEN https://h2.example.test/", "2 403", []string{use}},
 	} {
 		n.credentials()
-		got, _ := j.says(t, strings.ReplaceAll(w.script, "$HOUSE_TOKEN", p))
+		got, _ := j.output(t, strings.ReplaceAll(w.script, "$HOUSE_TOKEN", p))
 		if !strings.Contains(got, w.want) || strings.Contains(got, value) {
 			t.Errorf("%s: %.300q, want %q", w.what, got, w.want)
 		}
@@ -184,7 +184,7 @@ func (j *jail) flooded(t *testing.T) {
 	t.Helper()
 	t.Logf("before a flood the helper has %d KiB of its own", j.helperMemory(t))
 	began := time.Now()
-	if got, _ := j.says(t, client+" 'reset requests'"); !strings.Contains(got, "ended") {
+	if got, _ := j.output(t, client+" 'reset requests'"); !strings.Contains(got, "ended") {
 		t.Errorf("requests that are taken back: %q", got)
 	}
 	t.Logf("a flood took %v", time.Since(began).Round(time.Millisecond))
@@ -193,7 +193,7 @@ func (j *jail) flooded(t *testing.T) {
 	if kib > 32<<10 {
 		t.Errorf("after a flood the helper has %d KiB", kib)
 	}
-	if got, _ := j.says(t, "curl -sS --http2 https://h2.example.test/"); !strings.Contains(got, "served") {
+	if got, _ := j.output(t, "curl -sS --http2 https://h2.example.test/"); !strings.Contains(got, "served") {
 		t.Errorf("after a flood: %q", got)
 	}
 }

@@ -287,7 +287,7 @@ func ask(args []string) (string, error) {
 	return talk(c.(*net.TCPConn), what, host, args[3:])
 }
 
-// proxies are those in a jail, and how a client asks each for a connection.
+// proxies are those in a jail, and how a client requests a connection from each.
 var proxies = map[string]struct {
 	at  string
 	ask func(c net.Conn, host, at string) error
@@ -350,7 +350,7 @@ func talk(c *net.TCPConn, what, host string, rest []string) (string, error) {
 		}
 		return get(c, rest...)
 	case "greeted":
-		if _, err := io.WriteString(c, "said"); err != nil {
+		if _, err := io.WriteString(c, "sent"); err != nil {
 			return "", err
 		}
 		// After a reset this states that there is no connection; what was it is stated at the next read.

@@ -53,7 +53,7 @@ func host() int {
 	return 0
 }
 
-// resolveBy has this process's host ask a name server.
+// resolveBy has this process's host query a name server.
 func resolveBy(t *testing.T, server string) {
 	t.Helper()
 	at := t.TempDir() + "/resolv.conf"

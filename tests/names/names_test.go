@@ -207,8 +207,8 @@ var ways = []struct {
 	{"https to an allowed name", []string{"https", "api.example.test", "443"}, "served api.example.test", ""},
 	{"https by a wildcard", []string{"https", "a.wild.example.test", "443"}, "served a.wild.example.test", ""},
 	{"plain http", []string{"http", "api.example.test", "80"}, "served api.example.test", ""},
-	{"a protocol in which the server speaks first", []string{"greeted", "api.example.test", "22"}, "hello said", ""},
-	{"a private address that the rule grants", []string{"greeted", "granted.example.test", "22"}, "hello said", ""},
+	{"a protocol in which the server speaks first", []string{"greeted", "api.example.test", "22"}, "hello sent", ""},
+	{"a private address that the rule grants", []string{"greeted", "granted.example.test", "22"}, "hello sent", ""},
 
 	{"a name without a rule", []string{"look", "other.example.test", "0"}, "", "no such host"},
 	{"https to a name without a rule", []string{"https", "other.example.test", "443"}, "", "no such host"},
@@ -389,8 +389,8 @@ func TestProxies(t *testing.T) {
 		{"https", "api.example.test", "443", "", "served api.example.test", "served api.example.test"},
 		{"https", "a.wild.example.test", "443", "", "served a.wild.example.test", "served a.wild.example.test"},
 		{"http", "api.example.test", "80", "", "served api.example.test", "served api.example.test"},
-		{"greeted", "api.example.test", "22", "", "hello said", "hello said"},
-		{"greeted", serverAddr, "22", "", "hello said", "hello said"},
+		{"greeted", "api.example.test", "22", "", "hello sent", "hello sent"},
+		{"greeted", serverAddr, "22", "", "hello sent", "hello sent"},
 
 		{"https", "other.example.test", "443", "", "403", "the proxy answers 2"},
 		{"https", "api.example.test", "8443", "", "403", "the proxy answers 2"},
@@ -410,7 +410,7 @@ func TestProxies(t *testing.T) {
 				args = append(args, w.as)
 			}
 			got, ok := j.in(t, args...)
-			if works := strings.HasPrefix(want, "served ") || want == "hello said"; ok != works || !strings.Contains(got, want) {
+			if works := strings.HasPrefix(want, "served ") || want == "hello sent"; ok != works || !strings.Contains(got, want) {
 				t.Errorf("%q: %q, want %q", args, got, want)
 			}
 		}

@@ -52,8 +52,8 @@ func engineNetwork(t *testing.T, n *internet) string {
 	return at
 }
 
-// whoAsks has the lab tell clients where they connect from, at port 23.
-func whoAsks(t *testing.T, n *internet) {
+// reportSource has the lab send clients the address that they connect from, at port 23.
+func reportSource(t *testing.T, n *internet) {
 	t.Helper()
 	var l net.Listener
 	n.do(func() (err error) { l, err = net.Listen("tcp4", serverAddr+":23"); return err })
@@ -85,7 +85,7 @@ func joining(t *testing.T, n *internet, path, allow string) *jail {
 func TestEngineNetwork(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	whoAsks(t, n)
+	reportSource(t, n)
 	const allow = `"api.example.test:443,23", "self.example.test:22", "pod.example.test:22"`
 	if got, err := ask([]string{"greeted", "api.example.test", "23"}); err != nil || got != "from "+hostAddr {
 		t.Fatalf("the host: %q, %v", got, err)
@@ -127,7 +127,7 @@ func TestEngineNetwork(t *testing.T) {
 	}
 }
 
-// TestEngineNetworkGone: a jail whose engine's network has gone between create and start is not started, and none whose host asks
+// TestEngineNetworkGone: a jail whose engine's network has gone between create and start is not started, and none whose host uses
 // name servers that the engine's network cannot reach.
 func TestEngineNetworkGone(t *testing.T) {
 	n := newInternet(t)

@@ -49,13 +49,13 @@ func greeted(t *testing.T, by func() (string, error)) {
 	t.Helper()
 	var got string
 	var err error
-	if !env.Poll(env.AnswerWait, func() bool { got, err = by(); return err == nil && got == "hello said" }) {
+	if !env.Poll(env.AnswerWait, func() bool { got, err = by(); return err == nil && got == "hello sent" }) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
 
-// asks is a client outside of a jail.
-func asks(host, port string) func() (string, error) {
+// greetedFrom is a client outside of a jail.
+func greetedFrom(host, port string) func() (string, error) {
 	return func() (string, error) { return ask([]string{"greeted", host, port}) }
 }
 
@@ -76,20 +76,20 @@ func TestPublish(t *testing.T) {
 	if said, err := j.begin(t); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	greeted(t, asks("127.0.0.1", "18000"))
-	greeted(t, asks("127.0.0.1", "18001"))
-	greeted(t, asks(hostAddr, "18010"))
+	greeted(t, greetedFrom("127.0.0.1", "18000"))
+	greeted(t, greetedFrom("127.0.0.1", "18001"))
+	greeted(t, greetedFrom(hostAddr, "18010"))
 	greeted(t, fromLab(n, hostAddr, "18010"))
 	for _, c := range []struct {
 		what string
 		by   func() (string, error)
 		want error
 	}{
-		{"a server that resets", asks("127.0.0.1", "18002"), unix.ECONNRESET},
-		{"a port at which nothing listens", asks("127.0.0.1", "18003"), unix.ECONNRESET},
-		{"another address of the host's", asks(hostAddr, "18000"), unix.ECONNREFUSED},
+		{"a server that resets", greetedFrom("127.0.0.1", "18002"), unix.ECONNRESET},
+		{"a port at which nothing listens", greetedFrom("127.0.0.1", "18003"), unix.ECONNRESET},
+		{"another address of the host's", greetedFrom(hostAddr, "18000"), unix.ECONNREFUSED},
 		{"the same from another machine", fromLab(n, hostAddr, "18000"), unix.ECONNREFUSED},
-		{"the jail's port itself", asks("127.0.0.1", "8000"), unix.ECONNREFUSED},
+		{"the jail's port itself", greetedFrom("127.0.0.1", "8000"), unix.ECONNREFUSED},
 	} {
 		if got, err := c.by(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %q, %v, want %v", c.what, got, err, c.want)
@@ -98,7 +98,7 @@ func TestPublish(t *testing.T) {
 	var many sync.WaitGroup
 	for range 50 {
 		many.Go(func() {
-			if got, err := asks("127.0.0.1", "18000")(); err != nil || got != "hello said" {
+			if got, err := greetedFrom("127.0.0.1", "18000")(); err != nil || got != "hello sent" {
 				t.Errorf("one of many: %q, %v", got, err)
 			}
 		})
@@ -124,7 +124,7 @@ func TestPublish(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, out, errs)
 	}
 	for _, port := range []string{"18000", "18010"} {
-		if got, err := asks("127.0.0.1", port)(); !errors.Is(err, unix.ECONNREFUSED) {
+		if got, err := greetedFrom("127.0.0.1", port)(); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("after delete, port %s: %q, %v", port, got, err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestPublish(t *testing.T) {
 			t.Errorf("outside policy, %s: %v: %s", ports, err, said)
 		}
 		for _, port := range []string{"18000", "19000"} {
-			if got, err := asks("127.0.0.1", port)(); !errors.Is(err, unix.ECONNREFUSED) {
+			if got, err := greetedFrom("127.0.0.1", port)(); !errors.Is(err, unix.ECONNREFUSED) {
 				t.Errorf("outside policy, %s, port %s: %q, %v", ports, port, got, err)
 			}
 		}
@@ -152,7 +152,7 @@ func TestPublishEngine(t *testing.T) {
 		t.Fatalf("%v: %s", err, said)
 	}
 	greeted(t, fromLab(n, podAddr, "18010"))
-	if got, err := asks("127.0.0.1", "18010")(); !errors.Is(err, unix.ECONNREFUSED) {
+	if got, err := greetedFrom("127.0.0.1", "18010")(); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("on the host: %q, %v", got, err)
 	}
 }

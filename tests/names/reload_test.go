@@ -122,7 +122,7 @@ func (o *open) lives(t *testing.T) bool {
 	return o.line(t) == "ping"
 }
 
-// beStay is the client of stay: it prints what the server states, and sends what it is told.
+// beStay is the client of stay: it prints what the server states, and sends what it reads.
 func beStay(c net.Conn, from io.Reader, to io.Writer) (string, error) {
 	end := make(chan error, 2)
 	go func() { _, err := io.Copy(to, c); end <- err }()
@@ -427,7 +427,7 @@ func (j *jail) takesPorts(t *testing.T, ports string) (end func()) {
 	}
 }
 
-// beTaker takes ports of an address, over TCP and UDP, and answers nobody there.
+// beTaker takes ports of an address, over TCP and UDP, and answers no client there.
 func beTaker(host, ports string, until io.Reader) error {
 	for port := range strings.SplitSeq(ports, ",") {
 		at := net.JoinHostPort(host, port)

@@ -346,7 +346,7 @@ func (s *services) packages() error {
 		"crates/index/config.json":    []byte(`{"dl":"https://crates.example.test/dl/{crate}-{version}.crate"}`),
 		"crates/index/he/ll/hello":    fmt.Appendf(nil, `{"name":"hello","vers":"1.0.0","deps":[],"cksum":"%s","features":{},"yanked":false}`+"\n", hex.EncodeToString(sum[:])),
 		"crates/dl/hello-1.0.0.crate": crate,
-		"apt/Packages":                fmt.Appendf(nil, "Package: hello-lab\nVersion: 1.0\nArchitecture: all\nMaintainer: nobody\nFilename: ./hello.deb\nSize: %d\nSHA256: %x\nDescription: x\n", len(deb), debSum),
+		"apt/Packages":                fmt.Appendf(nil, "Package: hello-lab\nVersion: 1.0\nArchitecture: all\nMaintainer: tests\nFilename: ./hello.deb\nSize: %d\nSHA256: %x\nDescription: x\n", len(deb), debSum),
 		"apt/hello.deb":               deb,
 	} {
 		at := filepath.Join(s.dir, name)

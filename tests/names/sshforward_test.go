@@ -21,12 +21,12 @@ exec /usr/bin/git-upload-pack "$@"
 // withAgent is a script's beginning: an agent with a key, and options of ssh's, which are of the place.
 const withAgent = `set -u
 cd $T; rm -rf fw; mkdir fw; cd fw; trap 'kill $SSH_AGENT_PID; wait' EXIT
-eval "$(ssh-agent)" >/dev/null; ssh-keygen -q -t ed25519 -N '' -C lent -f k; ssh-add -q k
+eval "$(ssh-agent)" >/dev/null; ssh-keygen -q -t ed25519 -N '' -C key -f k; ssh-add -q k
 `
 
-// via forwards a port by a connection in the background, and prints what is read from it once it has been told something.
+// via forwards a port by a connection in the background, and prints what is read from it once it has read something.
 const via = `ssh $O -f -N -M -S $T/fw/ctl FORWARD root@forge.example.test >$T/fw/log 2>&1
-bash -c 'exec 3<>/dev/tcp/127.0.0.1/7011 && { printf "TELL" >&3; timeout 20 head -c 32 <&3; }' | tr -d '\000-\037'
+bash -c 'exec 3<>/dev/tcp/127.0.0.1/7011 && { printf "SEND" >&3; timeout 20 head -c 32 <&3; }' | tr -d '\000-\037'
 echo; cat $T/fw/log; ssh $O -S $T/fw/ctl -O exit root@forge.example.test`
 
 // forwards is what ssh can do beside git, and what shows that it was done: of the client, or of the witness.
@@ -61,7 +61,7 @@ func TestSSHForwardsNothing(t *testing.T) {
 		if !did(said, saw) {
 			t.Errorf("%s without a jail: %q, and the server saw %q: nothing is shown", f.what, said, saw)
 		}
-		said, _ = j.says(t, "T=/tmp O=; "+withAgent+script)
+		said, _ = j.output(t, "T=/tmp O=; "+withAgent+script)
 		if saw = seen(); did(said, saw) || strings.Contains(saw, "agent") {
 			t.Errorf("%s: %q, and the server saw %q", f.what, said, saw)
 		}

@@ -41,7 +41,7 @@ func TestWorkers(t *testing.T) {
 		t.Fatal(got)
 	}
 	walk("agentjail-egress", worker{pid: j.helper(t).Pid, jail: j.pid(t), name: "agentjail-egress"})
-	keys := lent(t, n, "end")
+	keys := withCredential(t, n, "end")
 	walk("agentjail-egress-keys", worker{pid: keys.helper(t).Pid, jail: keys.pid(t), name: "agentjail-egress-keys"})
 	waiting := made(t, n)
 	waiting.b.Spec.Process.Args = []string{"true"}

@@ -8,7 +8,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// TestRootlessLook: agentjail's own commands tell an ordinary user of the user's own jails.
+// TestRootlessLook: agentjail's own commands show an ordinary user the user's own jails.
 func TestRootlessLook(t *testing.T) {
 	p := user(t)
 	if !engine.UnderTestIsAgentjail() {

@@ -218,8 +218,8 @@ func TestRootlessPolicy(t *testing.T) {
 	}{
 		{"in the user's directory", filepath.Join(theirs, "policy.toml"), 0},
 		{"of the user's", users, engine.RootlessUID},
-		// 65534 inside is both: nobody of the machine, and an id that the user has.
-		{"of the user's nobody", users, engine.RootlessSubFirst + 65533},
+		// 65534 inside is both: the overflow id of the machine, and an id that the user has.
+		{"of the user's 65534", users, engine.RootlessSubFirst + 65533},
 	} {
 		if err := os.Chown(c.file, c.uid, c.uid); err != nil {
 			t.Fatal(err)

@@ -97,7 +97,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestSecrets: a secret is read by the user that Podman was asked to give it to, and by no other;
+// TestSecrets: a secret can be read by the user that Podman's option names, and by no other;
 // and the time zone that Podman puts in is there.
 func TestSecrets(t *testing.T) {
 	p := root(t)

@@ -270,7 +270,7 @@ func init() {
 	runtime.LockOSThread()
 }
 
-// attempt makes one try. Where a filter kills the thread and not the process, nobody would hear of it: the answer is
+// attempt makes one try. Where a filter kills the thread and not the process, no process would learn of it: the answer is
 // SIGSYS then, as it is when the process is killed.
 func attempt(args []string) (any, error) {
 	var try func() error

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What these take is memory of the kernel that is charged to nobody, or that the whole host has one budget for. Each takes a
+// What these take is memory of the kernel that is charged to no process, or that the whole host has one budget for. Each takes a
 // number, and stops there: the principle shows with little.
 
 // taken reports how many of something an attempt got, and what ended it.

@@ -79,7 +79,7 @@ func open(paths []string) (any, error) {
 	return all, nil
 }
 
-// chmod tries to set mode (octal) on path and tells the mode after it.
+// chmod tries to set mode (octal) on path and reports the mode after it.
 func chmod(args []string) (any, error) {
 	if len(args) != 2 {
 		return nil, errors.New("usage: chmod MODE PATH")
@@ -96,7 +96,7 @@ func chmod(args []string) (any, error) {
 	return map[string]any{"errno": tried.Errno, "mode": fmt.Sprintf("%o", st.Mode&0o7777)}, nil
 }
 
-// listing walks a tree without leaving its file system and tells for each file what matters for rights.
+// listing walks a tree without leaving its file system and reports for each file what matters for rights.
 func listing(args []string) (any, error) {
 	if len(args) != 1 {
 		return nil, errors.New("usage: listing DIR")
@@ -170,7 +170,7 @@ func inodes(args []string) (any, error) {
 	return map[string]any{"files": most, "errno": ""}, nil
 }
 
-// winsize tells the size of the terminal on standard input, in rows and columns.
+// winsize reports the size of the terminal on standard input, in rows and columns.
 func winsize([]string) (any, error) {
 	ws, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ)
 	if err != nil {

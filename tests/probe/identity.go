@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity tells who the process is for the kernel.
+// identity reports who the process is for the kernel.
 func identity([]string) (any, error) {
 	status := map[string]string{}
 	text, err := os.ReadFile("/proc/self/status")
@@ -144,7 +144,7 @@ func interfaces([]string) (any, error) {
 
 func fileLines(path string) string { t, _ := os.ReadFile(path); return string(t) }
 
-// ifUp asks with an ioctl, which needs no netlink socket.
+// ifUp uses an ioctl, which needs no netlink socket.
 func ifUp(name string) (up bool, addrs []string) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -166,7 +166,7 @@ func ifUp(name string) (up bool, addrs []string) {
 	return up, addrs
 }
 
-// clocks reports how long the machine claims to be up, by each of the ways to ask.
+// clocks reports how long the machine claims to be up, by each of the ways to read it.
 func clocks([]string) (any, error) {
 	var boot, mono unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {

@@ -69,7 +69,7 @@ func pause([]string) (any, error) {
 	return nil, syscall.Pause()
 }
 
-// connect tries each "network,address", such as tcp,127.0.0.1:80, and tells the error.
+// connect tries each "network,address", such as tcp,127.0.0.1:80, and reports the error.
 func connect(args []string) (any, error) {
 	all := map[string]outcome{}
 	for _, a := range args {

@@ -1,4 +1,4 @@
-// Probe runs inside a container, asks and attempts one thing there, and prints the answer as one line of JSON. The tests
+// Probe runs inside a container, reads or attempts one thing there, and prints the answer as one line of JSON. The tests
 // use it where a shell could not state exactly which system call was refused, and how.
 //
 //	probe NAME [ARGUMENT...]

@@ -18,7 +18,7 @@ import (
 
 // ringTries are attacks that tests make with rings of a jail taken away, down to none at all, where the process is host
 // root with every capability. None does harm even then: they aim at what the test made for them (victim), stop at an
-// open file, or have arguments that the kernel refuses once it has looked at who asks. Each returns nil when it was let
+// open file, or have arguments that the kernel refuses once it has looked at the caller's rights. Each returns nil when it was let
 // through to there.
 var ringTries = map[string]func() error{
 	// Kernel surface.
@@ -203,7 +203,7 @@ func shocker() error {
 	return unix.Close(fd)
 }
 
-// leaveSetID makes a program in a mounted directory that whoever runs it would run as root.
+// leaveSetID makes a program in a mounted directory that runs as root for every user.
 func leaveSetID() error {
 	const path = "/work/open/set-uid"
 	defer os.Remove(path)

@@ -22,8 +22,8 @@ var browsers = []string{"chromium-headless-shell", "chromium"}
 // browserTime bounds what a browser does, on a machine that does much else.
 const browserTime = 2 * time.Minute
 
-// A browser is a real one, without a window, that is asked by its DevTools protocol (https://chromedevtools.github.io/devtools-protocol) over a
-// pipe. It runs as nobody, in its own sandbox, and has a network namespace in which there is nothing.
+// A browser is a real one, without a window, that is driven by its DevTools protocol (https://chromedevtools.github.io/devtools-protocol) over a
+// pipe. It runs as user 65534, in its own sandbox, and has a network namespace in which there is nothing.
 type browser struct {
 	t    *testing.T
 	to   *os.File
@@ -46,8 +46,8 @@ type message struct {
 	Error  json.RawMessage `json:"error,omitempty"`
 }
 
-// nobody is whom the browser runs as.
-var nobody = syscall.Credential{Uid: 65534, Gid: 65534}
+// overflowID is the user that the browser runs as.
+var overflowID = syscall.Credential{Uid: 65534, Gid: 65534}
 
 // startBrowser starts one, or reports why there is none.
 func startBrowser(t *testing.T) (*browser, error) {
@@ -63,7 +63,7 @@ func startBrowser(t *testing.T) (*browser, error) {
 		return nil, fmt.Errorf("none of %s is installed", strings.Join(browsers, ", "))
 	}
 	own := exec.Command("unshare", "--user", "true")
-	own.SysProcAttr = &syscall.SysProcAttr{Credential: &nobody}
+	own.SysProcAttr = &syscall.SysProcAttr{Credential: &overflowID}
 	if out, err := own.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("its sandbox needs a user namespace, which others than root do not get here: %v: %s", err, out)
 	}
@@ -87,7 +87,7 @@ func startBrowser(t *testing.T) (*browser, error) {
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8"}
 	c.Dir, c.ExtraFiles, c.Stderr = dir, []*os.File{commands, answers}, &log
 	c.SysProcAttr = &syscall.SysProcAttr{
-		Credential: &nobody, Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWPID, Setsid: true,
+		Credential: &overflowID, Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWPID, Setsid: true,
 	}
 	c.WaitDelay = 10 * time.Second // a process of its own may keep stderr open
 	if err := c.Start(); err != nil {
@@ -108,17 +108,17 @@ func startBrowser(t *testing.T) (*browser, error) {
 	})
 	b := &browser{t: t, to: to, from: bufio.NewReader(from), dir: dir}
 	var target struct{ TargetID, SessionID string }
-	b.ask("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
-	b.ask("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
+	b.send("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	b.send("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
 	b.page = target.SessionID
 	for _, domain := range []string{"Page", "Network", "Runtime", "Log"} {
-		b.ask(domain+".enable", map[string]any{}, nil)
+		b.send(domain+".enable", map[string]any{}, nil)
 	}
 	return b, nil
 }
 
-// ask sends a command and reads until it is answered.
-func (b *browser) ask(method string, params, result any) {
+// send sends a command and reads until it is answered.
+func (b *browser) send(method string, params, result any) {
 	b.t.Helper()
 	b.last++
 	text, err := json.Marshal(map[string]any{"id": b.last, "method": method, "params": params, "sessionId": b.page})
@@ -179,7 +179,7 @@ func (b *browser) open(text []byte) (url string) {
 		b.t.Fatal(err)
 	}
 	b.requests, b.complaints, b.loaded = nil, nil, false
-	b.ask("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+	b.send("Page.navigate", map[string]any{"url": "file://" + path}, nil)
 	for !b.loaded {
 		b.next()
 	}
@@ -193,7 +193,7 @@ func (b *browser) eval(expression string) string {
 		Result           struct{ Value any }
 		ExceptionDetails json.RawMessage
 	}
-	b.ask("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &out)
+	b.send("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &out)
 	if out.ExceptionDetails != nil {
 		b.t.Fatalf("%s: %s", expression, out.ExceptionDetails)
 	}

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// workspace is a directory that a jail may write to, with a file that nobody touches.
+// workspace is a directory that a jail may write to, with a file that stays as it is.
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, "work")
@@ -57,7 +57,7 @@ func TestMounted(t *testing.T) {
 		r = of(t, id)
 		gone(t, r)
 		if len(r.Touched.Mounted) != 1 || !strings.HasPrefix(r.Touched.Mounted[0].Short, "for want of time") {
-			text, _ := ask(t, "receipt", id)
+			text, _ := ctl(t, "receipt", id)
 			if !strings.Contains(text, "were changed since the jail was made, by it or by anybody else") || strings.Contains(text, "\x1b") {
 				t.Errorf("the text: %s", text)
 			}
@@ -75,7 +75,7 @@ func TestMounted(t *testing.T) {
 		}
 	}
 	if slices.Contains(m.Changed, "/work/kept") || slices.ContainsFunc(m.Changed, func(p string) bool { return strings.HasPrefix(p, "/work/link/") }) {
-		t.Errorf("what nobody changed is in %q", m.Changed)
+		t.Errorf("an unchanged file is in %q", m.Changed)
 	}
 	if m.At != "/work" || m.Total != len(m.Changed) || m.Entries < m.Total {
 		t.Errorf("%+v", m)

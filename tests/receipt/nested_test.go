@@ -51,7 +51,7 @@ func TestIdle(t *testing.T) {
 	if r := of(t, id); !r.Touched.Known || len(r.Touched.Files) > 0 {
 		t.Errorf("an idle jail wrote %v", r.Touched.Files)
 	}
-	if text, code := ask(t, "diff", id); code != 0 || strings.TrimSpace(text) != "" {
+	if text, code := ctl(t, "diff", id); code != 0 || strings.TrimSpace(text) != "" {
 		t.Errorf("diff of an idle jail: status %d: %s", code, text)
 	}
 	d.Must("exec", id, "sh", "-c", "echo x >> /var/lib/dpkg/statoverride; echo y > /made")

@@ -23,8 +23,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// ask runs one of agentjail's own verbs.
-func ask(t *testing.T, args ...string) (out string, code int) {
+// ctl runs one of agentjail's own verbs.
+func ctl(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
 	r := engine.Run(t, bin, append([]string{"--config", conf}, args...)...)
 	if r.Code != 0 || r.Stderr != "" {
@@ -36,7 +36,7 @@ func ask(t *testing.T, args ...string) (out string, code int) {
 // of is a jail's receipt, whose journal must verify.
 func of(t *testing.T, id string) *receipt.Receipt {
 	t.Helper()
-	text, code := ask(t, "receipt", "--json", "--verify", id)
+	text, code := ctl(t, "receipt", "--json", "--verify", id)
 	r := new(receipt.Receipt)
 	if err := json.Unmarshal([]byte(text), r); err != nil || code != 0 {
 		t.Fatalf("status %d, %v: %s", code, err, text)
@@ -81,7 +81,7 @@ func TestDocker(t *testing.T) {
 	id := d.Detached("--runtime", "agentjail-receipt", "--cap-add", "SYS_ADMIN", engine.Busybox, "sh", "-c",
 		"echo made > /opt-made; mkdir /made; echo changed >> /etc/passwd; exec sleep 1000", hostile)
 	env.Eventually(d, "the jail's files", func() bool { return d.Docker("exec", id, "grep", "-q", "changed", "/etc/passwd").Code == 0 })
-	if text, code := ask(t, "inspect", id); code != 0 {
+	if text, code := ctl(t, "inspect", id); code != 0 {
 		t.Errorf("inspect: %s", text)
 	}
 	r := of(t, id)
@@ -134,7 +134,7 @@ func insideTheJail(t *testing.T, d *engine.T, id string) {
 	}
 	// Who looks has it written anew, as a whole: the one that is open stays as it was.
 	before := n.Updated
-	if _, code := ask(t, "receipt", id); code != 0 {
+	if _, code := ctl(t, "receipt", id); code != 0 {
 		t.Error("no receipt")
 	}
 	text = d.Must("exec", id, "cat", path)
@@ -146,7 +146,7 @@ func insideTheJail(t *testing.T, d *engine.T, id string) {
 // checkPage looks at the page as a browser would read it.
 func checkPage(t *testing.T, id string) {
 	path := filepath.Join(base, "page.html")
-	if text, code := ask(t, "receipt", "--verify", "--html", path, id); code != 0 {
+	if text, code := ctl(t, "receipt", "--verify", "--html", path, id); code != 0 {
 		t.Fatal(text)
 	}
 	data, err := os.ReadFile(path)
@@ -218,16 +218,16 @@ func TestEndings(t *testing.T) {
 func recorded(t *testing.T, id string, status int) (r *receipt.Receipt) {
 	t.Helper()
 	env.Eventually(t, "the exit status in Docker's record", func() bool { r = of(t, id); return r.Exit.Engine != nil })
-	text, code := ask(t, "receipt", id)
+	text, code := ctl(t, "receipt", id)
 	if want := fmt.Sprintf("exit status %d (Docker's record)", status); *r.Exit.Engine != status || code != 0 || !strings.Contains(text, want) {
 		t.Errorf("%d, want %q in\n%s", *r.Exit.Engine, want, text)
 	}
 	file := filepath.Join(t.TempDir(), "receipt")
-	whole, _ := ask(t, "receipt", "--json", id)
+	whole, _ := ctl(t, "receipt", "--json", id)
 	if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, code := ask(t, "receipt", "--against", file, id); code != 0 {
+	if text, code := ctl(t, "receipt", "--against", file, id); code != 0 {
 		t.Errorf("a receipt with the status does not follow from the journal: %s", text)
 	}
 	return r
@@ -274,7 +274,7 @@ func TestCommandLine(t *testing.T) {
 	if err := os.WriteFile(slices.Max(files), changed, 0o600); err != nil || bytes.Equal(text, changed) {
 		t.Fatalf("nothing was changed: %v", err)
 	}
-	if out, code := ask(t, "receipt", "--verify", id); code != 1 || !strings.Contains(out, "does NOT verify") {
+	if out, code := ctl(t, "receipt", "--verify", id); code != 1 || !strings.Contains(out, "does NOT verify") {
 		t.Errorf("a changed journal: status %d: %s", code, out)
 	}
 }
@@ -282,7 +282,7 @@ func TestCommandLine(t *testing.T) {
 // signed: the host's signature of a receipt holds, and not of one that somebody has changed.
 func signed(t *testing.T, id string) {
 	t.Helper()
-	text, code := ask(t, "receipt", "--json", "--sign", id)
+	text, code := ctl(t, "receipt", "--json", "--sign", id)
 	kept := filepath.Join(base, "signed.json")
 	for _, c := range []struct {
 		from, to string
@@ -296,7 +296,7 @@ func signed(t *testing.T, id string) {
 			t.Fatal(err)
 		}
 		for _, args := range [][]string{{id}, {}} {
-			if out, code := ask(t, append([]string{"receipt", "--verify", "--against", kept}, args...)...); code != c.want {
+			if out, code := ctl(t, append([]string{"receipt", "--verify", "--against", kept}, args...)...); code != c.want {
 				t.Errorf("with %q for %q: status %d, want %d: %s", c.to, c.from, code, c.want, out)
 			}
 		}
@@ -306,7 +306,7 @@ func signed(t *testing.T, id string) {
 // against: a receipt that was kept follows from the journal, and one that somebody has changed does not.
 func against(t *testing.T, id string) {
 	t.Helper()
-	text, _ := ask(t, "receipt", "--json", id)
+	text, _ := ctl(t, "receipt", "--json", id)
 	kept := filepath.Join(base, "kept.json")
 	for _, c := range []struct {
 		from, to string
@@ -319,7 +319,7 @@ func against(t *testing.T, id string) {
 		if err := os.WriteFile(kept, []byte(changed), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if out, code := ask(t, "receipt", "--against", kept, id); code != c.want {
+		if out, code := ctl(t, "receipt", "--against", kept, id); code != c.want {
 			t.Errorf("with %q for %q: status %d, want %d: %s", c.to, c.from, code, c.want, out)
 		}
 	}

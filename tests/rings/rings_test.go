@@ -130,7 +130,7 @@ func TestOnlyInTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(text, []byte("AGENTJAIL_TEST_WITHOUT")) {
-		t.Errorf("%s can be told to take rings away", path)
+		t.Errorf("%s has an option to take rings away", path)
 	}
 }
 

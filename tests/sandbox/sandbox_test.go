@@ -430,7 +430,7 @@ func TestNothingIsLeft(t *testing.T) {
 
 var sandboxID = regexp.MustCompile("sandbox-[0-9a-f]+")
 
-// traces are what there is of jails that agentjail sandbox made, whoever called it.
+// traces are what there is of jails that agentjail sandbox made, for any caller.
 func traces(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}

@@ -34,7 +34,7 @@ func TestDaemonRestart(t *testing.T) {
 			// Releases since 1.7 remove at their start what has no process any more.
 			removes := !strings.HasPrefix(c.Version(), "1.6.")
 			env.Eventually(c, "the ended jail is known as such", func() bool { s := status(c, ends); return s == "STOPPED" || removes && s == "" })
-			if r := ask(c, stays, "probe", "identity"); r.Code != 0 {
+			if r := read(c, stays, "probe", "identity"); r.Code != 0 {
 				t.Error(r)
 			} else {
 				hardened(t, r.Stdout)

@@ -42,7 +42,7 @@ func TestGroup(t *testing.T) {
 		}
 		// The one whose directory the shim is in goes first.
 		remove(t, c, a)
-		if r := ask(c, b, "probe", "identity"); r.Code != 0 {
+		if r := read(c, b, "probe", "identity"); r.Code != 0 {
 			t.Error(r)
 		} else {
 			hardened(t, r.Stdout)
@@ -125,7 +125,7 @@ func TestUpdate(t *testing.T) {
 		if _, err := task.Update(ctx, &taskAPI.UpdateTaskRequest{ID: id, Resources: jsonAny(`{"memory": {"limit": 67108864}, "pids": {"limit": 1000000}}`)}); err != nil {
 			t.Fatal(err)
 		}
-		if r := ask(c, id, "grep", "MemTotal", "/proc/meminfo"); !strings.Contains(r.Stdout, " 65536 kB") {
+		if r := read(c, id, "grep", "MemTotal", "/proc/meminfo"); !strings.Contains(r.Stdout, " 65536 kB") {
 			t.Error(r)
 		}
 		var bounds []string
@@ -152,7 +152,7 @@ func jsonAny(text string) *anypb.Any {
 	return &anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/Any", Value: []byte(text)}
 }
 
-// What one container of a group is to be takes the shim of another away from nobody.
+// The options of one container of a group do not take the shim of another away.
 func TestHostile(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		id := start(t, c)

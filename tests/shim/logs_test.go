@@ -74,7 +74,7 @@ func TestLogURI(t *testing.T) {
 			}
 			env.Eventually(c, "the task ends", func() bool { return status(c, id) != "RUNNING" })
 			// A logger ends with its task's removal, and what it has not read then is lost.
-			env.Eventually(c, f+" has what was said", func() bool { text, _ := os.ReadFile(f); return strings.Contains(string(text), "said\n") })
+			env.Eventually(c, f+" has what was printed", func() bool { text, _ := os.ReadFile(f); return strings.Contains(string(text), "said\n") })
 			remove(t, c, id)
 		}
 		gone(t, c)

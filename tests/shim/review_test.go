@@ -11,7 +11,7 @@ import (
 func TestReview(t *testing.T) {
 	engine.NeedsViews(t)
 	each(t, func(t *testing.T, c *engine.CT) {
-		if err := promise.View(t, promise.Ask, promise.ViewByCtr(c, newID()), 2); err != nil {
+		if err := promise.View(t, promise.Query, promise.ViewByCtr(c, newID()), 2); err != nil {
 			t.Error(err)
 		}
 	})

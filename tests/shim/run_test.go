@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		lost := func(r engine.Result) bool { return r.Code == 0 && (r.Stdout == "" || r.Stderr == "") }
 		r := engine.Heard(lost, func() engine.Result {
-			return c.Ctr(runArgs(newID(), "--rm", "--", "sh", "-c", "probe identity; echo said >&2")...)
+			return c.Ctr(runArgs(newID(), "--rm", "--", "sh", "-c", "probe identity; echo printed >&2")...)
 		})
 		if r.Code != 0 || !strings.HasSuffix(r.Stderr, "said\n") {
 			t.Fatal(r)
@@ -91,7 +91,7 @@ func TestRunFails(t *testing.T) {
 func TestExec(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		id := start(t, c)
-		r := ask(c, id, "probe", "identity")
+		r := read(c, id, "probe", "identity")
 		if r.Code != 0 {
 			t.Fatal(r)
 		}
@@ -203,7 +203,7 @@ func TestTask(t *testing.T) {
 	})
 }
 
-// Every event that containerd knows is told, also of a memory limit that was met.
+// Every event that containerd knows is published, also of a memory limit that was met.
 func TestEvents(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
@@ -211,7 +211,7 @@ func TestEvents(t *testing.T) {
 		watch := engine.OnTerminal(t, 30, 400, c.Command(ctx, "events"))
 		id := newID()
 		// The command may not watch yet.
-		env.Eventually(c, "events are told", func() bool {
+		env.Eventually(c, "events are published", func() bool {
 			c.Must("namespaces", "label", c.Namespace(), "tried="+time.Now().Format("150405.000"))
 			return strings.Contains(watch.Said(), "/namespaces/update")
 		})
@@ -236,7 +236,7 @@ func TestEveryEvent(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 		defer cancel()
 		watch := engine.OnTerminal(t, 30, 400, c.Command(ctx, "events"))
-		env.Eventually(c, "events are told", func() bool {
+		env.Eventually(c, "events are published", func() bool {
 			c.Must("namespaces", "label", c.Namespace(), "tried="+time.Now().Format("150405.000"))
 			return strings.Contains(watch.Said(), "/namespaces/update")
 		})

@@ -63,8 +63,8 @@ func in(c *engine.CT, id string, command ...string) engine.Result {
 	return c.Ctr(slices.Concat([]string{"tasks", "exec", "--exec-id", newID(), id}, command)...)
 }
 
-// ask is in for a command that changes nothing and prints something.
-func ask(c *engine.CT, id string, command ...string) engine.Result {
+// read is in for a command that changes nothing and prints something.
+func read(c *engine.CT, id string, command ...string) engine.Result {
 	return engine.Heard(engine.Silent, func() engine.Result { return in(c, id, command...) })
 }
 

@@ -63,7 +63,7 @@ func TestOfAnEndedJail(t *testing.T) {
 	}
 }
 
-// refusedPort are programs that connect to a port of api.example.test without an entry. Of each the last lines that it prints is asked.
+// refusedPort are programs that connect to a port of api.example.test without an entry. Each is explained by the last line that it prints.
 var refusedPort = []struct{ program, do string }{
 	{"curl", "curl -sS http://api.example.test:7777/"},
 	{"curl", "curl -sS https://api.example.test:7777/"},

@@ -62,15 +62,15 @@ func workspace(t *testing.T) string {
 	return dir
 }
 
-// A question is something that fails in a jail, what is asked about it, and the change that lets it through.
+// A question is something that fails in a jail, the command line that explains it, and the change that lets it through.
 type question struct {
 	name string
 	// before is the policy under which do fails; args are the sandbox's.
 	before string
 	args   []string
 	do     string
-	// ask is the question; "" is what do printed. states is in the answer.
-	ask, says string
+	// line is what why gets; "" is what do printed. states is in the answer.
+	line, says string
 	// after is the policy, and with the sandbox's options, under which do works and not still fails.
 	after string
 	with  []string
@@ -86,19 +86,19 @@ func changes(w string) []question {
 	send := `python3 -c 'import os; a=os.open("/etc/hostname",0); b=os.open("/tmp/o",66); os.sendfile(b,a,0,1)'`
 	return []question{
 		{
-			name: "sendfile, and nothing else", do: send, ask: "sendfile", says: `seccomp.only = "/etc/agentjail/seccomp/default-sendfile.json"`,
+			name: "sendfile, and nothing else", do: send, line: "sendfile", says: `seccomp.only = "/etc/agentjail/seccomp/default-sendfile.json"`,
 			after: server + `seccomp.only = "DIR/list.json"`, list: `{"extends": "default", "allow": [{"names": ["sendfile"], "why": "nginx"}]}`, not: shm,
 		},
-		{name: "shared memory", do: shm, ask: "could not create shared memory segment: Function not implemented", says: `seccomp.profile = "server"`, after: server, not: trace},
-		{name: "ptrace", do: trace, ask: "ptrace: Function not implemented.", says: `seccomp.profile = "debug"`, after: `seccomp.profile = "debug"`, not: shm},
-		{name: "own filters", do: python(unix.SYS_SECCOMP, "2,0,ctypes.byref(ctypes.c_uint32(0x7fff0000))"), ask: "seccomp(SECCOMP_SET_MODE_FILTER)", says: `seccomp.profile = "server"`, after: server, not: trace},
+		{name: "shared memory", do: shm, line: "could not create shared memory segment: Function not implemented", says: `seccomp.profile = "server"`, after: server, not: trace},
+		{name: "ptrace", do: trace, line: "ptrace: Function not implemented.", says: `seccomp.profile = "debug"`, after: `seccomp.profile = "debug"`, not: shm},
+		{name: "own filters", do: python(unix.SYS_SECCOMP, "2,0,ctypes.byref(ctypes.c_uint32(0x7fff0000))"), line: "seccomp(SECCOMP_SET_MODE_FILTER)", says: `seccomp.profile = "server"`, after: server, not: trace},
 		{name: "sockets", before: `seccomp.profile = "tools"`, do: `python3 -c 'import socket; socket.socket()'`, says: `seccomp.profile = "default"`, after: `seccomp.profile = "default"`, not: `python3 -c 'import socket; socket.socket(40)'`},
 		{
-			name: "a list", before: "seccomp.only = \"DIR/short.json\"", do: `python3 -c 'import os; os.mkfifo("/tmp/p")'`, ask: "mknodat", says: "short.json",
+			name: "a list", before: "seccomp.only = \"DIR/short.json\"", do: `python3 -c 'import os; os.mkfifo("/tmp/p")'`, line: "mknodat", says: "short.json",
 			after: `seccomp.only = "DIR/list.json"`, list: `{"extends": "strict", "allow": [{"names": ["mknodat", "mknod"], "why": "fifos"}]}`, not: `python3 -c 'import socket; socket.socket()'`,
 		},
-		{name: "kill", before: `seccomp.on_violation = "kill"`, do: python(unix.SYS_KEYCTL, "0,0") + "; test $? = 1", ask: "Bad system call (core dumped)", says: `seccomp.on_violation = "errno"`, after: `seccomp.on_violation = "errno"`, not: python(unix.SYS_KEYCTL, "0,0")},
-		{name: "memory", before: `limits.memory = "64MiB"`, do: `python3 -c 'b=bytearray(150<<20); print(len(b))'`, ask: "Killed", says: "limits.memory", after: `limits.memory = "512MiB"`, not: `python3 -c 'b=bytearray(600<<20)'`},
+		{name: "kill", before: `seccomp.on_violation = "kill"`, do: python(unix.SYS_KEYCTL, "0,0") + "; test $? = 1", line: "Bad system call (core dumped)", says: `seccomp.on_violation = "errno"`, after: `seccomp.on_violation = "errno"`, not: python(unix.SYS_KEYCTL, "0,0")},
+		{name: "memory", before: `limits.memory = "64MiB"`, do: `python3 -c 'b=bytearray(150<<20); print(len(b))'`, line: "Killed", says: "limits.memory", after: `limits.memory = "512MiB"`, not: `python3 -c 'b=bytearray(600<<20)'`},
 		{
 			name: "processes", before: "limits.pids = 16", do: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(40)]; [x.start() for x in t]'`, says: "limits.pids", after: "limits.pids = 100",
 			not: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(200)]; [x.start() for x in t]'`,
@@ -107,26 +107,26 @@ func changes(w string) []question {
 		{name: "files of a tmpfs", before: "tmpfs.inodes = 64", do: "cd /tmp; for i in $(seq 200); do : > f$i || exit 1; done", says: "tmpfs.inodes", after: "tmpfs.inodes = 1000", not: "cd /tmp; for i in $(seq 2000); do : > f$i || exit 1; done"},
 		{name: "open files", before: "limits.nofile = 32", do: `python3 -c 'f=[open("/dev/null") for i in range(60)]'`, says: "limits.nofile", after: "limits.nofile = 128", not: `python3 -c 'f=[open("/dev/null") for i in range(200)]'`},
 		{
-			name: "a name", do: "getent hosts pypi.example.com", ask: "curl: (6) Could not resolve host: pypi.example.com", says: `network.allow = ["pypi.example.com:443"]`,
+			name: "a name", do: "getent hosts pypi.example.com", line: "curl: (6) Could not resolve host: pypi.example.com", says: `network.allow = ["pypi.example.com:443"]`,
 			after: "network.mode = \"names\"\nnetwork.allow = [\"pypi.example.com:443\"]", not: "getent hosts other.example.com",
 		},
 		{name: "a read-only directory", args: []string{"--workspace", w, "--read-only"}, do: "touch " + w + "/f", says: ":ro", with: []string{"--workspace", w}, not: "touch /usr/f"},
 		{name: "protected", args: []string{"--workspace", w}, do: "touch " + w + "/.git/hooks/pre-commit", says: `binds.unprotect = [".git/hooks"]`, after: `binds.unprotect = [".git/hooks"]`, with: []string{"--workspace", w}, not: "touch " + w + "/.vscode/tasks.json"},
-		{name: "watching files", before: `seccomp.profile = "strict"`, do: python(unix.SYS_INOTIFY_INIT1, "0"), ask: "inotify_init1", says: `seccomp.profile = "tools"`, after: `seccomp.profile = "tools"`, not: `python3 -c 'import socket; socket.socket()'`},
+		{name: "watching files", before: `seccomp.profile = "strict"`, do: python(unix.SYS_INOTIFY_INIT1, "0"), line: "inotify_init1", says: `seccomp.profile = "tools"`, after: `seccomp.profile = "tools"`, not: `python3 -c 'import socket; socket.socket()'`},
 		{
-			name: "another's memory, and nothing else", do: python(unix.SYS_PROCESS_VM_READV, "os.getpid(),0,0,0,0,0"), ask: "process_vm_readv", says: `seccomp.only = "/etc/agentjail/seccomp/default-process_vm_readv.json"`,
+			name: "another's memory, and nothing else", do: python(unix.SYS_PROCESS_VM_READV, "os.getpid(),0,0,0,0,0"), line: "process_vm_readv", says: `seccomp.only = "/etc/agentjail/seccomp/default-process_vm_readv.json"`,
 			after: "seccomp.profile = \"debug\"\nseccomp.only = \"DIR/list.json\"", list: `{"extends": "default", "allow": [{"names": ["process_vm_readv"], "why": "py-spy"}]}`, not: trace,
 		},
 		{
-			name: "a name that is denied", before: "network.mode = \"names\"\nnetwork.allow = [\"*.example.com:443\"]\nnetwork.deny = [\"pypi.example.com\", \"other.example.com\"]", do: "getent hosts pypi.example.com", ask: "pypi.example.com:443", says: `network.deny without "pypi.example.com"`,
+			name: "a name that is denied", before: "network.mode = \"names\"\nnetwork.allow = [\"*.example.com:443\"]\nnetwork.deny = [\"pypi.example.com\", \"other.example.com\"]", do: "getent hosts pypi.example.com", line: "pypi.example.com:443", says: `network.deny without "pypi.example.com"`,
 			after: "network.mode = \"names\"\nnetwork.allow = [\"*.example.com:443\"]\nnetwork.deny = [\"other.example.com\"]", not: "getent hosts other.example.com",
 		},
-		{name: "a name, by an option", do: "getent hosts pypi.example.com", ask: "pypi.example.com:443", says: "agentjail sandbox --allow pypi.example.com:443", with: []string{"--allow", "pypi.example.com:443"}, not: "getent hosts other.example.com"},
+		{name: "a name, by an option", do: "getent hosts pypi.example.com", line: "pypi.example.com:443", says: "agentjail sandbox --allow pypi.example.com:443", with: []string{"--allow", "pypi.example.com:443"}, not: "getent hosts other.example.com"},
 		{name: "an editor's settings", args: []string{"--workspace", w}, do: "touch " + w + "/.vscode/tasks.json", says: `".vscode"`, after: `binds.unprotect = [".vscode"]`, with: []string{"--workspace", w}, not: "touch " + w + "/.git/hooks/pre-commit"},
 	}
 }
 
-// TestQuestions asks why something fails, makes the change of the answer, and sees that it works and that something next to it does not.
+// TestQuestions runs why for something that fails, makes the change of the answer, and sees that it works and that something next to it does not.
 func TestQuestions(t *testing.T) {
 	if n := len(changes("/")); n < 20 {
 		t.Errorf("%d questions", n)
@@ -140,13 +140,13 @@ func TestQuestions(t *testing.T) {
 			if code == 0 {
 				t.Fatalf("%s works before the change", q.do)
 			}
-			ask := q.ask
-			if ask == "" {
-				ask = said
+			line := q.line
+			if line == "" {
+				line = said
 			}
-			code, out, errs := run(t, "why", "--config", before, ask)
+			code, out, errs := run(t, "why", "--config", before, line)
 			if code != 1 || !strings.Contains(out, q.says) {
-				t.Fatalf("asked %q, status %d: %s%s\nwant %q", ask, code, out, errs, q.says)
+				t.Fatalf("for %q, status %d: %s%s\nwant %q", line, code, out, errs, q.says)
 			}
 			write(t, dir, "list.json", q.list)
 			after := write(t, dir, "after.toml", q.after+"\n")
@@ -160,8 +160,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// purposes are what no change lets through: the script, what is asked where that is not what it prints, and what serves instead.
-var purposes = []struct{ name, do, ask, instead string }{
+// purposes are what no change lets through: the script, what why gets where that is not what it prints, and what serves instead.
+var purposes = []struct{ name, do, line, instead string }{
 	{"namespaces", "unshare -U true", "", "true"},
 	{"mounts", "mount -t tmpfs x /mnt", "", "mkdir /tmp/m"},
 	{"chown", "touch /tmp/c; chown 1 /tmp/c", "", ""},
@@ -201,19 +201,19 @@ func TestOnPurpose(t *testing.T) {
 			t.Errorf("%s: %q", p.name, lines[i])
 			continue
 		}
-		ask := p.ask
-		if ask == "" {
+		line := p.line
+		if line == "" {
 			_, rest, _ := strings.Cut(lines[i], " ")
-			_, ask, _ = strings.Cut(rest, " ")
+			_, line, _ = strings.Cut(rest, " ")
 		}
-		code, out, errs := run(t, "why", "--seccomp-profile", "default", ask)
+		code, out, errs := run(t, "why", "--seccomp-profile", "default", line)
 		if code != 1 || !strings.Contains(out, "none, on purpose") || !strings.Contains(out, "instead ") {
-			t.Errorf("%s: asked %q, status %d: %s%s", p.name, ask, code, out, errs)
+			t.Errorf("%s: for %q, status %d: %s%s", p.name, line, code, out, errs)
 		}
 	}
 }
 
-// TestOfAJail asks about a running jail: its paths, its limits, its filters.
+// TestOfAJail explains failures of a running jail: its paths, its limits, its filters.
 func TestOfAJail(t *testing.T) {
 	w, dir := workspace(t), place(t)
 	config := write(t, dir, "c.toml", "limits.pids = 30\n")
@@ -250,7 +250,7 @@ func TestOfAJail(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		ask  string
+		line string
 		code int
 		says []string
 	}{
@@ -269,10 +269,10 @@ func TestOfAJail(t *testing.T) {
 		{"socket(AF_INET, SOCK_STREAM, 0)", 0, []string{"passes"}},
 		{"example.org:443", 1, []string{`network.mode = "names"`}},
 	} {
-		code, out, errs := run(t, "why", id, c.ask)
+		code, out, errs := run(t, "why", id, c.line)
 		for _, s := range c.says {
 			if code != c.code || !strings.Contains(out, s) {
-				t.Errorf("%s: status %d, want %d and %q:\n%s%s", c.ask, code, c.code, s, out, errs)
+				t.Errorf("%s: status %d, want %d and %q:\n%s%s", c.line, code, c.code, s, out, errs)
 			}
 		}
 	}

@@ -84,7 +84,7 @@ var inImage = []Work{
 			ip -o addr show lo | awk '{print $2, $3, $4}'; ip route | wc -l; ip link set lo down 2>&1 | tail -n 1; ss -ltn | wc -l; getent ahosts localhost | awk '{print $1}' | sort -u | head -n 1; ping -c 1 -W 1 127.0.0.1 > /dev/null 2>&1 && echo pong || echo no ping`,
 		Differs: []Difference{
 			{"", "lo inet6 ::1/128", "Docker turns IPv6 off in its own namespaces by kernel settings that a jail's network does not take"},
-			{"", "Cannot open netlink socket: Protocol not supported", "ss asks by sock_diag; of netlink's protocols only ROUTE is listed"},
+			{"", "Cannot open netlink socket: Protocol not supported", "ss uses sock_diag; of netlink's protocols only ROUTE is listed"},
 			{"pong", "no ping", "no raw sockets, and ping's own kind is for groups that the engine names"},
 		},
 	},
@@ -206,7 +206,7 @@ EOF
 	},
 	{
 		Name: "other users", Needs: []string{"sudo", "gosu", "su", "setpriv", "runuser"}, Packages: []string{"sudo"}, OnlyImage: true,
-		Script:  `for c in "sudo -n -u app id -u" "sudo -n id -u" "gosu app id -u" "gosu root id -u" "su -s /bin/sh -c 'id -u' nobody" "setpriv --reuid app --regid app --clear-groups id -u" "runuser -u app -- id -u" "chroot --userspec=app / id -u" "start-stop-daemon --start --chuid app --exec /usr/bin/id -- -u"; do echo "# $c"; sh -c "$c" 2>&1 | grep -v 'resolve host'; done; echo end`,
+		Script:  `for c in "sudo -n -u app id -u" "sudo -n id -u" "gosu app id -u" "gosu root id -u" "su -s /bin/sh -c 'id -u' ` + "nobody" + `" "setpriv --reuid app --regid app --clear-groups id -u" "runuser -u app -- id -u" "chroot --userspec=app / id -u" "start-stop-daemon --start --chuid app --exec /usr/bin/id -- -u"; do echo "# $c"; sh -c "$c" 2>&1 | grep -v 'resolve host'; done; echo end`,
 		Differs: otherUsers,
 	},
 	{
@@ -222,7 +222,7 @@ EOF
 		Name: "ffmpeg", Needs: []string{"ffmpeg"}, Packages: []string{"ffmpeg"}, OnlyImage: true, Heavy: true,
 		Script: `ffmpeg -v error -f lavfi -i testsrc=size=320x240:rate=10:duration=2 -c:v libx264 -threads 2 o.mp4 2>&1; echo "ffmpeg $?"; ffprobe -v error -show_entries stream=width,nb_frames -of csv=p=0 o.mp4; ffmpeg -v error -i o.mp4 -vf scale=160:-1 -frames:v 1 o.png; head -c 4 o.png | tail -c 3; echo`,
 		Differs: []Difference{
-			{"", "Warning: using insecure memory!", "memory is not locked in jails, and libgcrypt says so"},
+			{"", "Warning: using insecure memory!", "memory is not locked in jails, and libgcrypt reports that"},
 		},
 	},
 	{

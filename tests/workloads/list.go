@@ -162,7 +162,7 @@ var anywhere = []Work{
 	},
 	{
 		Name: "processes", Needs: []string{"bash", "ps"}, Tools: true,
-		Script: `bash -c 'sleep 30 & p=$!; until [ $(ps -o comm= -p $p) = sleep ]; do :; done; kill -STOP $p; until [ $(ps -o stat= -p $p | cut -c1) = T ]; do :; done; echo stopped; kill -CONT $p; kill $p; wait $p; echo $?'; ulimit -n 512; ulimit -n; (ulimit -v 2000000; true) && echo limits; setsid -w echo session; su -s /bin/sh nobody -c 'id -u' 2>&1 | tail -1; setpriv --reuid 65534 --clear-groups id -u 2>&1; flock /tmp/l echo locked; getent hosts localhost | awk '{print $NF}'; free > /dev/null && echo free; hostname; setsid true; timeout 1 tail -f /dev/null || echo $?`,
+		Script: `bash -c 'sleep 30 & p=$!; until [ $(ps -o comm= -p $p) = sleep ]; do :; done; kill -STOP $p; until [ $(ps -o stat= -p $p | cut -c1) = T ]; do :; done; echo stopped; kill -CONT $p; kill $p; wait $p; echo $?'; ulimit -n 512; ulimit -n; (ulimit -v 2000000; true) && echo limits; setsid -w echo session; su -s /bin/sh "nobody" -c 'id -u' 2>&1 | tail -1; setpriv --reuid 65534 --clear-groups id -u 2>&1; flock /tmp/l echo locked; getent hosts localhost | awk '{print $NF}'; free > /dev/null && echo free; hostname; setsid true; timeout 1 tail -f /dev/null || echo $?`,
 		Differs: []Difference{
 			{"65534", "su: cannot set groups: Operation not permitted", noSetuid},
 			{"65534", "setpriv: setresuid failed: Operation not permitted", noSetuid},

@@ -42,7 +42,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestCompared: each probe says on which side the better value is, and what did not run has none.
+// TestCompared: each probe names the side with the better value, and what did not run has none.
 func TestCompared(t *testing.T) {
 	out := compared([]row{
 		{subject: subject{name: "runc"}, start: 100, memory: 10 << 20, files: 1000, calls: 400, shown: 20, tries: map[string]string{"mknod": "stopped"}},

@@ -143,7 +143,7 @@ func TestProfileCannotBeLoaded(t *testing.T) {
 	eq(t, "not required", read(t, "/proc/"+docker(t, "inspect", "-f", "{{.State.Pid}}", id)+"/attr/current"), engines)
 	eq(t, "not required, exec --privileged", docker(t, "exec", "--privileged", id, "cat", "/proc/self/attr/current"), engines)
 	if r := run(t, "agentjail", "inspect", id); r.code != 0 || !strings.Contains(r.out, "apparmor_parser") {
-		t.Errorf("nothing tells what is missing: %s", r)
+		t.Errorf("the output does not name what is missing: %s", r)
 	}
 }
 

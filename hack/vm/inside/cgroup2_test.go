@@ -50,7 +50,7 @@ func each(t *testing.T, test func(t *testing.T, runtime string)) {
 	}
 }
 
-// TestLimitFiles looks at what the kernel was told: policy's limits, and tighter ones of the bundle
+// TestLimitFiles reads what was written to the kernel: policy's limits, and tighter ones of the bundle
 // (cgroups(7)).
 func TestLimitFiles(t *testing.T) {
 	need(t, "apparmor")
@@ -77,7 +77,7 @@ func TestLimitFiles(t *testing.T) {
 		{"swap refused", []string{"-m", "64m", "--memory-swap", "1g"}, true, map[string]string{
 			"memory.max": fmt.Sprint(memory), "memory.swap.max": "0",
 		}},
-		{"none asked", []string{"--pids-limit", "-1", "--memory-swap", "-1"}, true, map[string]string{
+		{"none requested", []string{"--pids-limit", "-1", "--memory-swap", "-1"}, true, map[string]string{
 			"pids.max": "1024", "memory.swap.max": "0",
 		}},
 		{"privileged", []string{"--privileged"}, true, map[string]string{
@@ -156,7 +156,7 @@ func TestStats(t *testing.T) {
 }
 
 // TestGroupFromInside: the jail sees its own group as the root, and can change nothing in it,
-// whoever it is.
+// under any user id.
 func TestGroupFromInside(t *testing.T) {
 	need(t, "apparmor")
 	each(t, func(t *testing.T, runtime string) {

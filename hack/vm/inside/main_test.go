@@ -1,5 +1,5 @@
-// Package inside is tried in the virtual machine (hack/vm): it asks what only such a machine can
-// answer, with control groups version 2, Docker 26, crun, podman, and AppArmor or SELinux in force.
+// Package inside is tried in the virtual machine (hack/vm): it tries what only such a machine can
+// show, with control groups version 2, Docker 26, crun, podman, and AppArmor or SELinux in force.
 // It changes the machine as it likes, so everywhere else all of it skips.
 package inside
 

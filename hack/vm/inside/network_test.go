@@ -26,7 +26,7 @@ func TestNetwork(t *testing.T) {
 		}
 		id := detached(t, runtime)
 		run(t, "docker", "network", "connect", network, id)
-		// A server of the machine's that answers whoever comes through.
+		// A server of the machine's that answers every client.
 		l, err := net.Listen("tcp", gateway+":0")
 		if err != nil {
 			t.Fatal(err)
@@ -45,6 +45,6 @@ func TestNetwork(t *testing.T) {
 		eq(t, "connections that the machine saw", len(seen), 0)
 		// Inside it works; the server states when it listens.
 		eq(t, "a server on lo", docker(t, "exec", id, "sh", "-c",
-			"mkfifo /tmp/says; probe echo-server 127.0.0.1:81 >/tmp/says & read -r ready </tmp/says; echo $ready; echo hello | nc 127.0.0.1 81; kill $!"), "listening\nhello")
+			"mkfifo /tmp/ready; probe echo-server 127.0.0.1:81 >/tmp/ready & read -r ready </tmp/ready; echo $ready; echo hello | nc 127.0.0.1 81; kill $!"), "listening\nhello")
 	})
 }

@@ -76,8 +76,8 @@ func TestHangingProbe(t *testing.T) {
 	}
 }
 
-// TestWithoutPrivileges: whoever is not root is told that, and nothing that
-// would not help.
+// TestWithoutPrivileges: a caller without root gets that as the reason, and no remedy that would
+// not help.
 func TestWithoutPrivileges(t *testing.T) {
 	table := []probe{
 		{namePrivileges, rings.None, "p", always, func(*env) answer { return fail("run it as root", "no") }},
@@ -131,8 +131,8 @@ no jail can start on this host: 1 missing, 1 warning
 	}
 }
 
-// TestHere runs every probe on this machine. What they must answer here nobody
-// knows; but each must answer, and with a remedy where it is not well.
+// TestHere runs every probe on this machine. What they find here
+// depends on the machine; but each must answer, and with a remedy where it is not well.
 func TestHere(t *testing.T) {
 	needRoot(t)
 	r := Run(Options{PolicyPath: os.DevNull, StateRoot: t.TempDir()})
@@ -171,7 +171,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestProbesCanFail runs the probes as nobody, who may make none of what they
+// TestProbesCanFail runs the probes as an ordinary user, who may make none of what they
 // try: a probe that is content then would be content with anything.
 func TestProbesCanFail(t *testing.T) {
 	needRoot(t)
@@ -187,7 +187,7 @@ func TestProbesCanFail(t *testing.T) {
 		t.Fatalf("%v in %q", err, out)
 	}
 	if r.CanStart {
-		t.Error("nobody can start jails")
+		t.Error("no user can start jails")
 	}
 	for name, want := range map[string]Status{
 		namePrivileges: Missing, "namespaces": Missing, "cgroup-namespace": Missing, "time-namespace": Warning, "mount-api": Missing,
@@ -198,7 +198,7 @@ func TestProbesCanFail(t *testing.T) {
 		if i < 0 {
 			t.Errorf("no probe %s", name)
 		} else if r.Results[i].Status != want {
-			t.Errorf("%s is %s for nobody (%s), want %s", name, r.Results[i].Status, r.Results[i].Detail, want)
+			t.Errorf("%s is %s for user 65534 (%s), want %s", name, r.Results[i].Status, r.Results[i].Detail, want)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestEngineFixes(t *testing.T) {
 		{"an old dockerd", map[string]string{"dockerd": "Docker version 29.5.0, build x", "crun": "crun version 1.28"}, false, []string{"CVE-2026-41568", "upgrade to dockerd 29.5.1"}},
 		{"an old containerd", map[string]string{"containerd": "containerd github.com/containerd/containerd v1.7.30 x"}, false, []string{"CVE-2026-53488", "CVE-2026-47262", "1.7.33"}},
 		{"an old crun", map[string]string{"crun": "crun version 1.21"}, true, []string{"CVE-2026-47766", "upgrade to crun 1.28.0"}},
-		{"one that says nothing", map[string]string{"dockerd": ""}, false, []string{"not understood"}},
+		{"one that prints nothing", map[string]string{"dockerd": ""}, false, []string{"not understood"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := engineFixes(withPrograms(t, c.lines))
@@ -58,7 +58,7 @@ func TestEngineFixes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := engineFixes(e); !strings.Contains(a.detail, "no engine") {
-		t.Errorf("a program of anybody's is asked: %s", a.detail)
+		t.Errorf("a program that any user can replace is run: %s", a.detail)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestNetworkRules(t *testing.T) {
 	}
 }
 
-// TestNothingNamed: who chose the profile net, or may choose it, is told that it gives no network.
+// TestNothingNamed: where the profile net is chosen, or can be, check reports that it opens no network.
 func TestNothingNamed(t *testing.T) {
 	needRoot(t) // a policy must be root's
 	const engines = `network.mode = "engine" in [policies.net]`

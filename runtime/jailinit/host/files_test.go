@@ -158,14 +158,14 @@ func TestRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := Runs(cmd.Process.Pid, dir); got != c.want {
-				t.Errorf("told %v", got)
+				t.Errorf("reported %v", got)
 			}
 			// A newer version's copy may replace it while a created jail waits for its start.
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
 			if got := Runs(cmd.Process.Pid, dir); got != c.want {
-				t.Errorf("removed: told %v", got)
+				t.Errorf("removed: reported %v", got)
 			}
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()

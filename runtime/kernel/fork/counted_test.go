@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testID is a host id of nobody.
+// testID is a host id that no user has.
 const testID = 2013265920
 
 func testMap(id int) string { return fmt.Sprintf("0 %d 65536\n", id) }
 
-// nsGetOwnerUID asks whose a user namespace is (ioctl_nsfs(2)).
+// nsGetOwnerUID reads the owner of a user namespace (ioctl_nsfs(2)).
 const nsGetOwnerUID = 0xb704
 
 func ownerUID(t *testing.T, f *os.File) uint32 {

@@ -35,8 +35,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestNobody: container root is the host's nobody, everyone else has ids of the
-// block, and no other id of the container is the host's nobody.
+// TestNobody: container root is the host's id 65534, every other user has an id of
+// the block, and no other id of the container is the host's 65534.
 func TestNobody(t *testing.T) {
 	pool := DefaultPool()
 	m := ForBlock(pool, true, 3)
@@ -69,10 +69,10 @@ func TestForEngine(t *testing.T) {
 		{"kubelet's", []mapping{{HostID: 131072, Size: 65536}}, ""},
 		{"two parts", []mapping{{HostID: 100000, Size: 1000}, {ContainerID: 1000, HostID: 300000, Size: 64536}}, ""},
 		{"one id", []mapping{{HostID: 100000, Size: 1}}, ""},
-		{"nobody and a range", []mapping{{HostID: 65534, Size: 1}, {ContainerID: 1, HostID: 100000, Size: 65535}}, ""},
+		{"65534 and a range", []mapping{{HostID: 65534, Size: 1}, {ContainerID: 1, HostID: 100000, Size: 65535}}, ""},
 		{"host root", []mapping{{HostID: 0, Size: 65536}}, "below 65536"},
 		{"a person's id", []mapping{{HostID: 100000, Size: 1000}, {ContainerID: 1000, HostID: 1000, Size: 1}}, "below 65536"},
-		{"nobody and one more", []mapping{{HostID: 65534, Size: 2}}, "below 65536"},
+		{"65534 and one more", []mapping{{HostID: 65534, Size: 2}}, "below 65536"},
 		{"into people's from below", []mapping{{HostID: 65535, Size: 65536}}, "below 65536"},
 		{"no root", []mapping{{ContainerID: 1, HostID: 100000, Size: 65536}}, "no container root"},
 		{"nothing", nil, "no container root"},

@@ -36,7 +36,7 @@ func TestForMount(t *testing.T) {
 		{"a file of a reserved id of the same number", jail, []Pair{{reserved + 7, 7}}, Text([]mapping{
 			{ContainerID: reserved, HostID: base, Size: 7}, {ContainerID: reserved + 7, HostID: base + 7, Size: 1}, {ContainerID: reserved + 8, HostID: base + 8, Size: 65527},
 		})},
-		{"root as nobody", ForBlock(DefaultPool(), true, 3).UIDs, []Pair{{1000, 1}}, Text([]mapping{
+		{"root as an unmapped id", ForBlock(DefaultPool(), true, 3).UIDs, []Pair{{1000, 1}}, Text([]mapping{
 			{ContainerID: 1000, HostID: base + 1, Size: 1}, {ContainerID: reserved, HostID: 65534, Size: 1}, {ContainerID: reserved + 2, HostID: base + 2, Size: 65533},
 		})},
 		{"an engine's that is longer", []mapping{{HostID: 100000, Size: 200000}}, []Pair{{1000, 70000}}, Text([]mapping{
@@ -72,8 +72,8 @@ func TestForMount(t *testing.T) {
 	}
 }
 
-// TestForMountIsBijective: whoever owns the directory, nothing is mapped twice, and
-// nobody of the jail but the owner has an id that is not reserved.
+// TestForMountIsBijective: for every owner of the directory, nothing is mapped twice, and
+// no user of the jail but the owner has an id that is not reserved.
 func TestForMountIsBijective(t *testing.T) {
 	const reserved = ReservedFirst
 	r := rand.New(rand.NewPCG(1, 2))

@@ -28,9 +28,9 @@ func TestSpare(t *testing.T) {
 		if left != 1 {
 			t.Errorf("%d ids are left out", left)
 		}
-		for _, c := range []uint32{0, 1, 1000, 65532, 65534, 65535} { // root, users, distroless' nonroot, nobody, pause
+		for _, c := range []uint32{0, 1, 1000, 65532, 65534, 65535} { // root, users, distroless' nonroot, the overflow id, pause
 			if _, ok := m.HostUID(c); !ok {
-				t.Errorf("id %d is nobody", c)
+				t.Errorf("id %d is unmapped", c)
 			}
 		}
 		// A jail that has all of its block, or an engine's ids, has none to spare.

@@ -43,7 +43,7 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// TestInheritTogether: nobody takes another's score for its own.
+// TestInheritTogether: no process takes another's score for its own.
 func TestInheritTogether(t *testing.T) {
 	before := own(t)
 	var wg sync.WaitGroup

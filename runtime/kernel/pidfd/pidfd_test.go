@@ -19,7 +19,7 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	// A second time it has ended, and nobody has waited for it; a third time somebody has.
+	// A second time it has ended and was not waited for; a third time it was.
 	for range 2 {
 		if err := Kill(fd, time.Minute); err != nil {
 			t.Error(err)

@@ -20,10 +20,10 @@ func stat(t *testing.T, path string) *unix.Stat_t {
 }
 
 // Inside a user namespace the kernel reports whose a file is: see TestRootlessPolicy in
-// tests/podman. Here, whoever can open a file as its owner does.
+// tests/podman. Here, any user that can open a file as its owner will do.
 func TestForeign(t *testing.T) {
 	if os.Getuid() == overflow {
-		t.Skip("needs another user than nobody, whose own files cannot be told from those of foreign ids")
+		t.Skip("needs another user than 65534, whose own files look like those of foreign ids")
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -35,7 +35,7 @@ func TestForeign(t *testing.T) {
 	}
 	st.Uid = overflow
 	if err := Foreign(file, st); err == nil || !strings.Contains(err.Error(), "belongs to an id of the user") {
-		t.Errorf("nobody's by name, and one's own: %v", err)
+		t.Errorf("the overflow id's by name, and one's own: %v", err)
 	}
 	st.Mode |= 0o020
 	if err := Foreign(file, st); err == nil || !strings.Contains(err.Error(), "can be written by others") {

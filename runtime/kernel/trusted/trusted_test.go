@@ -113,8 +113,8 @@ func TestExecutable(t *testing.T) {
 	}
 }
 
-// TestRemedyOfOwner: nobody is advised to give a directory away, a person's home for one; a file's
-// owner is changed with what that means.
+// TestRemedyOfOwner: no remedy changes the owner of a directory, such as a person's home; a remedy
+// that changes a file's owner states what that means.
 func TestRemedyOfOwner(t *testing.T) {
 	for _, c := range []struct {
 		mode uint32

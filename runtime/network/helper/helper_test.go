@@ -123,8 +123,8 @@ func beHelper() {
 		}
 	case strings.HasPrefix(string(work), "fail "):
 		_, _ = ready.WriteString(string(work)[5:])
-	case strings.HasPrefix(string(work), "say "):
-		_, _ = os.Stderr.WriteString(string(work)[4:])
+	case strings.HasPrefix(string(work), "print "):
+		_, _ = os.Stderr.WriteString(string(work)[6:])
 		_, _ = ready.WriteString(child.Ready)
 	}
 	os.Exit(1)
@@ -350,7 +350,7 @@ func TestLastError(t *testing.T) {
 		"a\x1b[2Jb\nc\n":                `"a\x1b[2Jb"`,
 		strings.Repeat("a", maxError+1): `"` + strings.Repeat("a", maxLine) + `..."`,
 	} {
-		if _, err := Start(Options{Dir: dir, Name: program}, []byte("say "+text)); err != nil {
+		if _, err := Start(Options{Dir: dir, Name: program}, []byte("print "+text)); err != nil {
 			t.Fatal(err)
 		}
 		if got := LastError(dir); got != want {

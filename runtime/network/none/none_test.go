@@ -42,7 +42,7 @@ func TestSeal(t *testing.T) {
 		return n
 	}
 	if failed() == 0 {
-		t.Error("a namespace that nobody has sealed counts as sealed")
+		t.Error("a namespace that was not sealed counts as sealed")
 	}
 	for range 2 { // start can be called again
 		sealed, err := Mode{}.Seal(j)

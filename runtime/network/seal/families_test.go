@@ -99,8 +99,8 @@ func TestFamiliesWithoutIPv6(t *testing.T) {
 	}
 }
 
-// asks calls getaddrinfo(3) for each family, without AI_ADDRCONFIG and with it, and prints what is known.
-const asks = `
+// resolve calls getaddrinfo(3) for each family, without AI_ADDRCONFIG and with it, and prints what is known.
+const resolve = `
 #include <netdb.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -126,9 +126,9 @@ func TestAddrConfig(t *testing.T) {
 			if _, err := SealByName(s.file); err != nil {
 				t.Fatal(err)
 			}
-			program := filepath.Join(t.TempDir(), "asks")
+			program := filepath.Join(t.TempDir(), "resolve")
 			compile := exec.Command(compiler, "-x", "c", "-o", program, "-")
-			compile.Stdin = strings.NewReader(asks)
+			compile.Stdin = strings.NewReader(resolve)
 			if out, err := compile.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}

@@ -79,8 +79,8 @@ func TestLookMounted(t *testing.T) {
 	}
 }
 
-// TestUnseen: a file system that can wait for a server is not looked at, nor is a storage that
-// nobody knows.
+// TestUnseen: a file system that can wait for a server is not looked at, nor is a storage of
+// unknown kind.
 func TestUnseen(t *testing.T) {
 	proc, err := os.Open("/proc")
 	if err != nil {

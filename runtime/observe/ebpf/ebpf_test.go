@@ -143,7 +143,7 @@ func TestSameAsSource(t *testing.T) {
 	}
 	for n := range spec.Programs {
 		if !slices.Contains(known, n) {
-			t.Errorf("nobody loads the program %s", n)
+			t.Errorf("no code loads the program %s", n)
 		}
 	}
 	for name, v := range map[string]any{"config": config{}, "jails": jailEntry{}, jailmap.MapName: jailmap.Value{}} {
@@ -152,7 +152,7 @@ func TestSameAsSource(t *testing.T) {
 		}
 	}
 	if status.Protocol != 0x616a61 || !bytes.Contains(text, []byte("PROBE_PROTOCOL = 0x616a61")) || !bytes.Contains(text, []byte("PROBE_ERRNO = 55")) || status.Answer != 55 {
-		t.Error("the programs answer another question than is asked")
+		t.Error("the programs decide another question than is meant")
 	}
 }
 

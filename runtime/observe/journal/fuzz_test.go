@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// FuzzRead: whatever is in a journal's file, reading it ends, tells only clean text, and writing goes on behind it with a chain that holds.
+// FuzzRead: whatever is in a journal's file, reading it ends, returns only clean text, and writing goes on behind it with a chain that holds.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(""), []byte("x"))
 	f.Add([]byte(`{"v":1,"seq":1,"time":"","jail":"box","kind":JailStart,"prev":""}`+"\n"), []byte(`{"v":1,"seq":2,"kind":JailExit,"prev":"00"}`))

@@ -84,8 +84,8 @@ func jail(t *testing.T) (s state.Store, j *state.Jail, dir string) {
 	return s, j, dir
 }
 
-// told are the paths of the alerts in the jail's journal.
-func told(t *testing.T, j *state.Jail) (out []string) {
+// reported are the paths of the alerts in the jail's journal.
+func reported(t *testing.T, j *state.Jail) (out []string) {
 	t.Helper()
 	events, err := journal.Read(j.Journal)
 	if err != nil {
@@ -106,12 +106,12 @@ func told(t *testing.T, j *state.Jail) (out []string) {
 func await(t *testing.T, j *state.Jail, want ...string) {
 	t.Helper()
 	var got []string
-	if !env.Poll(env.Patience, func() bool { got = told(t, j); return slices.Equal(got, want) }) {
+	if !env.Poll(env.Patience, func() bool { got = reported(t, j); return slices.Equal(got, want) }) {
 		t.Fatalf("alerts of %q, want %q", got, want)
 	}
 }
 
-// TestWatch: each way of taking a mount away is seen at once, and told once though two watch.
+// TestWatch: each way of taking a mount away is seen at once, and reported once though two watch.
 func TestWatch(t *testing.T) {
 	s, j, dir := jail(t)
 	ctx, stop := context.WithCancel(context.Background())
@@ -124,7 +124,7 @@ func TestWatch(t *testing.T) {
 		All(ctx, s, func(err error) { t.Error(err) })
 		ended[1] <- nil
 	}()
-	if got := told(t, j); len(got) > 0 {
+	if got := reported(t, j); len(got) > 0 {
 		t.Errorf("before anything: %q", got)
 	}
 	if err := os.Remove(filepath.Join(dir, "a")); err != nil {

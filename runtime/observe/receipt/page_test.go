@@ -157,7 +157,7 @@ func fill(v reflect.Value, path string, text func(path string) string) {
 	}
 }
 
-// TestEveryFieldIsShown: what is in a receipt is on the page and in the text, so that nobody has to request the JSON to see it.
+// TestEveryFieldIsShown: what is in a receipt is on the page and in the text, so that a reader sees it without the JSON.
 func TestEveryFieldIsShown(t *testing.T) {
 	words := map[string]string{}
 	r := filled(func(path string) string {

@@ -45,7 +45,7 @@ func TestMessages(t *testing.T) {
 		}
 		for _, group := range m.pattern.SubexpNames() {
 			if !slices.Contains([]string{"", "host", "port", "path", "call"}, group) {
-				t.Errorf("%s: nobody requests the group %s", m.ID, group)
+				t.Errorf("%s: no code requests the group %s", m.ID, group)
 			}
 		}
 		for i := range m.Causes {
@@ -74,7 +74,7 @@ func (c *cause) check(t *testing.T, id string) {
 			t.Errorf("%s: %q: no system call", id, c.Sign)
 		}
 	} else if c.Sign != "" && !slices.Contains(signs, c.Sign) {
-		t.Errorf("%s: nobody looks for the sign %q", id, c.Sign)
+		t.Errorf("%s: no code looks for the sign %q", id, c.Sign)
 	}
 	for _, r := range c.Remedies {
 		r.check(t, id)

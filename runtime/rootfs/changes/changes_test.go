@@ -104,7 +104,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestListEnds: it stops when it is asked to.
+// TestListEnds: it stops when its caller cancels.
 func TestListEnds(t *testing.T) {
 	_, upper, merged := overlay(t)
 	change(t, merged.Name())

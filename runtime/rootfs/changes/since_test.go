@@ -76,7 +76,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestSinceIsBounded: a jail that makes much keeps nobody waiting, and the receipt states that not all was looked at.
+// TestSinceIsBounded: a jail that makes much delays no caller, and the receipt states that not all was looked at.
 func TestSinceIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 300 {

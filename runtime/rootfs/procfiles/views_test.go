@@ -212,7 +212,7 @@ func TestCPUInfo(t *testing.T) {
 		}
 		for _, tells := range []string{"microcode", "MHz", "3100", "bogomips", "BogoMIPS", "bugs", "Serial", "deadbeef", "Hardware", "162", "96", "48\n"} {
 			if strings.Contains(got, tells) {
-				t.Errorf("%s: %q is still told:\n%s", name, tells, got)
+				t.Errorf("%s: %q is still shown:\n%s", name, tells, got)
 			}
 		}
 	}
@@ -333,7 +333,7 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range Table {
 		if seen[e.Path] || e.Reveals == "" {
-			t.Errorf("%s: twice, or without what it tells", e.Path)
+			t.Errorf("%s: twice, or without what it shows", e.Path)
 		}
 		seen[e.Path] = true
 		switch e.Becomes {

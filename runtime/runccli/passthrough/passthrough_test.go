@@ -50,9 +50,9 @@ func TestRead(t *testing.T) {
 
 func words(s string) []string { return strings.Fields(s) }
 
-// TestTell: a warning is an entry of the engine's log, in its form, whatever the
+// TestWarnsOfNoProtection: a warning is an entry of the engine's log, in its form, whatever the
 // container is called.
-func TestTell(t *testing.T) {
+func TestWarnsOfNoProtection(t *testing.T) {
 	for format, want := range map[string]string{
 		"json": `"level":"warning","msg":"agentjail: passthrough: nothing is hardened, this container is no jail (run a\\x0a\"b)"`,
 		"text": ` level=warning msg="agentjail: passthrough: nothing is hardened, this container is no jail (run a\\x0a\"b)"` + "\n",
@@ -73,7 +73,7 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// The delegate of TestAsItCame tells all that it was started with.
+// The delegate of TestAsItCame prints all that it was started with.
 const teller = `#!/bin/sh
 echo "arguments: $*"
 echo "umask: $(umask)"

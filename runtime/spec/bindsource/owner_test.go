@@ -17,7 +17,7 @@ func TestRoots(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		f    Fact
-		may  string // r and w as in TestRefusal; R and W with binds.root = nobody
+		may  string // r and w as in TestRefusal; R and W with binds.root = "nobody"
 	}{
 		{"/opt/cni/bin", Fact{Path: "/opt/cni/bin"}, "rRW"},
 		{"/srv", Fact{Path: "/srv"}, "rRW"},

@@ -42,7 +42,7 @@ func TestStatmount(t *testing.T) {
 		t.Error(all.err)
 	}
 	if compared == 0 {
-		t.Skip("this kernel's statmount(2) tells no mount's source and options (Linux 6.13 is needed)")
+		t.Skip("this kernel's statmount(2) reports no mount's source and options (Linux 6.13 is needed)")
 	}
 }
 

@@ -159,7 +159,7 @@ func TestLoadPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
-		t.Errorf("a pipe that nobody writes: %v", err)
+		t.Errorf("a pipe without a writer: %v", err)
 	}
 	os.Remove(at)
 	other := filepath.Join(dir, "other.json")

@@ -33,7 +33,7 @@ func filled(t *testing.T) *specs.Spec {
 		case reflect.Map:
 			f.Set(reflect.ValueOf(map[string]string{"a": "b"}))
 		default:
-			t.Fatalf("field %s is of a kind that nobody fills: %s", v.Type().Field(i).Name, f.Kind())
+			t.Fatalf("field %s is of a kind that no code fills: %s", v.Type().Field(i).Name, f.Kind())
 		}
 	}
 	return s

@@ -208,7 +208,7 @@ func TestFetch(t *testing.T) {
 		{"a space before", "file:" + at("k", " "+good, 0o600), "one line"},
 		{"a command that fails", "command:" + at("l", "#!/bin/sh\necho "+good+"; echo "+good+" >&2; exit 1\n", 0o700), "exit status 1"},
 		{"a command without end", "command:" + at("m", "#!/bin/sh\necho "+good+"; sleep 1000\n", 0o700), "not ended"},
-		{"a command that says too much", "command:" + at("n", "#!/bin/sh\nhead -c 9000000 /dev/zero | tr '\\0' x\n", 0o700), "must be 8"},
+		{"a command that prints too much", "command:" + at("n", "#!/bin/sh\nhead -c 9000000 /dev/zero | tr '\\0' x\n", 0o700), "must be 8"},
 		{"a command that others write", "command:" + at("o", "#!/bin/sh\necho "+good+"\n", 0o722), "chmod go-w"},
 	} {
 		s := house()

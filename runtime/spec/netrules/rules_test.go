@@ -207,7 +207,7 @@ func TestEmptyAllowsNothing(t *testing.T) {
 
 func TestPresets(t *testing.T) {
 	if _, err := Parse([]string{"@gh"}, nil, nil); err == nil {
-		t.Error("a preset of nobody")
+		t.Error("a preset that does not exist")
 	}
 	for _, entries := range []Table{{"x": {"@gh"}}, {"x": {"*.com"}}, {}} {
 		if _, err := Parse([]string{"@x"}, nil, entries); err == nil {
@@ -234,7 +234,7 @@ func (anything) Preset(string) ([]string, error) { return []string{"a.example"},
 
 type broken struct{}
 
-func (broken) Preset(string) ([]string, error) { return nil, errors.New("not to be asked") }
+func (broken) Preset(string) ([]string, error) { return nil, errors.New("not to be approved") }
 
 func TestNarrow(t *testing.T) {
 	s := parse(t, []string{"@gh", "*.example.com:443", "x.example.com:443,8443 tls=any", "git.house:22 private", "10.0.0.5:5432"}, []string{"secret.example.com"})

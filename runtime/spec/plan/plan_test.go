@@ -28,7 +28,7 @@ func TestStandardDevices(t *testing.T) {
 	}
 }
 
-// TestLists: nobody changes the lists for others.
+// TestLists: no caller changes the lists for others.
 func TestLists(t *testing.T) {
 	MaskedPaths()[0], ReadonlyPaths()[0], StandardDevices()[0].Path = "", "", ""
 	if MaskedPaths()[0] == "" || ReadonlyPaths()[0] == "" || StandardDevices()[0].Path == "" {

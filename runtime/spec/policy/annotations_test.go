@@ -246,8 +246,8 @@ func TestAnnotationsListed(t *testing.T) {
 	}
 }
 
-// TestAskForInside: a container gets the file of its refusals only where policy leaves that to it, and can always do without.
-func TestAskForInside(t *testing.T) {
+// TestInsideByAnnotation: a container gets the file of its refusals only where policy leaves that to it, and can always do without.
+func TestInsideByAnnotation(t *testing.T) {
 	for _, c := range []struct{ policy, asked, want string }{
 		{InsideOff, "true", InsideOff},
 		{InsideAsk, "true", InsideOn},
@@ -265,10 +265,10 @@ func TestAskForInside(t *testing.T) {
 		}
 		got, ignored := p.Tighten(ann)
 		if got.Journal.Inside != c.want {
-			t.Errorf("%s, asked %q: %s, want %s", c.policy, c.asked, got.Journal.Inside, c.want)
+			t.Errorf("%s, annotation %q: %s, want %s", c.policy, c.asked, got.Journal.Inside, c.want)
 		}
 		if denied := c.policy == InsideOff && c.asked == "true" || c.asked == "yes"; denied != (len(ignored) == 1) {
-			t.Errorf("%s, asked %q: ignored %v", c.policy, c.asked, ignored)
+			t.Errorf("%s, annotation %q: ignored %v", c.policy, c.asked, ignored)
 		}
 	}
 }

@@ -230,7 +230,7 @@ func TestBadValues(t *testing.T) {
 		{`limits.nofile = 2000000000`, "limits.nofile"},
 		{`limits.memlock = -1`, "limits.memlock"},
 		{`limits.mounts = 0`, "limits.mounts"},
-		{`binds.root = "root"`, "must be one of allow, nobody, refuse"},
+		{`binds.root = "root"`, "must be one of allow, " + RootNobody + ", refuse"},
 		{`binds.root = ""`, "must be one of"},
 		{`binds.setid = "allow"`, "must be one of report, refuse"},
 		{`binds.lost = "ignore"`, "must be one of report, pause"},

@@ -228,7 +228,7 @@ func exitCodes(s *Subject) error {
 }
 
 func inspected(s *Subject) error {
-	r := s.Ask(s.TB, "inspect", s.Jail.ID)
+	r := s.Query(s.TB, "inspect", s.Jail.ID)
 	if r.Code != 0 || strings.Contains(r.Stdout, "BROKEN") || !strings.Contains(r.Stdout, "holds") {
 		return errors.New(r.String())
 	}

@@ -9,8 +9,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// Ask is `agentjail VERB…` as this process's user, for Engine.Ask.
-func Ask(t testing.TB, args ...string) engine.Result {
+// Query is `agentjail VERB…` as this process's user, for Engine.Query.
+func Query(t testing.TB, args ...string) engine.Result {
 	t.Helper()
 	under, err := engine.UnderTest()
 	if err != nil {

@@ -10,18 +10,18 @@ import (
 
 // journaled: what happened to the jail so far is in its journal, whose chain holds.
 func journaled(s *Subject) error {
-	if err := s.tells(s.Jail.ID, "jail.create", "jail.start", "exec.start"); err != nil {
+	if err := s.lacks(s.Jail.ID, "jail.create", "jail.start", "exec.start"); err != nil {
 		return err
 	}
-	if r := s.Ask(s.TB, "journal", "--verify", s.Jail.ID); r.Code != 0 {
+	if r := s.Query(s.TB, "journal", "--verify", s.Jail.ID); r.Code != 0 {
 		return errors.New(r.String())
 	}
 	return nil
 }
 
-// tells reports which kinds of events a jail's journal lacks.
-func (s *Subject) tells(id string, kinds ...string) error {
-	r := s.Ask(s.TB, "journal", "--json", id)
+// lacks reports which kinds of events a jail's journal lacks.
+func (s *Subject) lacks(id string, kinds ...string) error {
+	r := s.Query(s.TB, "journal", "--json", id)
 	if r.Code != 0 {
 		return errors.New(r.String())
 	}
@@ -43,10 +43,10 @@ func (s *Subject) tells(id string, kinds ...string) error {
 // receipted: the jail that was removed last has a receipt, by which nothing remains of it.
 func receipted(s *Subject) error {
 	// The teardown is noted last, when an engine may have answered already.
-	if err := s.eventually(func() error { return s.tells(s.Jail.ID, "jail.create", "jail.delete", "jail.teardown") }); err != nil {
+	if err := s.eventually(func() error { return s.lacks(s.Jail.ID, "jail.create", "jail.delete", "jail.teardown") }); err != nil {
 		return err
 	}
-	r := s.Ask(s.TB, "receipt", "--json", s.Jail.ID)
+	r := s.Query(s.TB, "receipt", "--json", s.Jail.ID)
 	if r.Code != 0 {
 		return errors.New(r.String())
 	}

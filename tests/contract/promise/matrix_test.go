@@ -30,7 +30,7 @@ func TestNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range All {
 		if seen[p.Name] || p.Wrong == nil {
-			t.Errorf("%q stands twice, or asks nothing", p.Name)
+			t.Errorf("%q stands twice, or tests nothing", p.Name)
 		}
 		seen[p.Name] = true
 	}

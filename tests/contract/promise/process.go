@@ -144,7 +144,7 @@ func ownIDs(w engine.Who) error {
 // seLinuxLabel is a jail's: the container domain, with a pair of categories (policy/modules container.te).
 var seLinuxLabel = regexp.MustCompile(`^\S+:\S+:container_t:s0:c\d+,c\d+$`)
 
-// confined does not ask where the machine has no module: see withoutModule.
+// confined does not check where the machine has no module: see withoutModule.
 func confined(w engine.Who) error {
 	switch {
 	case hasAppArmor() && (!strings.Contains(w.Label, "agentjail-") || !strings.HasSuffix(w.Label, " (enforce)")):

@@ -1,5 +1,5 @@
 // Package promise reports what every jail is. It is the one definition: tests/contract runs it over every engine, and other suites
-// ask parts of it of the jails that they make (Jailed, Held, Confined).
+// check parts of it of the jails that they make (Jailed, Held, Confined).
 //
 // To add a promise, add an entry to All with a function that reports what is wrong. The control, a container of runc alone, must fail it.
 package promise
@@ -25,8 +25,8 @@ type Engine struct {
 	Run func(t testing.TB, privileged bool, command ...string) engine.Result
 	// Viewed makes a container with a view of a directory.
 	Viewed Viewed
-	// Ask is `agentjail VERB…`, as the user whose engine it is.
-	Ask func(t testing.TB, args ...string) engine.Result
+	// Query is `agentjail VERB…`, as the user whose engine it is.
+	Query func(t testing.TB, args ...string) engine.Result
 	// Places are patterns (filepath.Glob) of what the host keeps of one container; %s stands for its id.
 	Places []string
 	// Lacks are reasons why a promise, by its name, is not given here.
@@ -139,7 +139,7 @@ var All = append(ofProcesses(), []Promise{
 	{Name: pidsLimits, Wrong: processLimit},
 	{Name: "it dies first when memory runs out", Wrong: diesFirst},
 	{Name: "exit codes come through", Wrong: exitCodes, Plain: "any container's do"},
-	{Name: "agentjail inspect says that every protection holds", Wrong: inspected},
+	{Name: "agentjail inspect reports that every protection holds", Wrong: inspected},
 	{Name: "the host has its journal", Wrong: journaled},
 	{Name: ownHostIDs, Wrong: apart},
 	{Name: "a killed jail leaves nothing", Wrong: killed, Plain: "runc leaves nothing of its own either"},

@@ -150,7 +150,7 @@ func hasAll(r engine.Result, code int, parts ...string) error {
 	return nil
 }
 
-func viewed(s *Subject) error { return View(s.TB, s.Ask, s.Viewed, 2) }
+func viewed(s *Subject) error { return View(s.TB, s.Query, s.Viewed, 2) }
 
 // ViewByCtr is a container of containerd's own client, with agentjail's shim.
 func ViewByCtr(c *engine.CT, id string) Viewed {

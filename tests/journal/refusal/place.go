@@ -92,7 +92,7 @@ func (p *Place) Check(t *testing.T, d Driver, rows []Row, m *Matrix) {
 	}
 }
 
-// await asks until every row is there, for a while.
+// await polls until every row is there, for a while.
 func (p *Place) await(rows []Row) [][]Denial {
 	var journals [][]Denial
 	env.Poll(env.Patience, func() bool {

@@ -26,7 +26,7 @@ const (
 // A Row is a refusal: what somebody requests, and what `agentjail denied` shows of it.
 type Row struct {
 	Name string
-	// One of these asks: the container's configuration; what an engine's user calls, exec's options or a limit of update; a try of the probe;
+	// One of these provokes it: the container's configuration; what an engine's user calls, exec's options or a limit of update; a try of the probe;
 	// or a script in the jail.
 	Bundle func(*specs.Spec)
 	Exec   []string
@@ -41,13 +41,13 @@ type Row struct {
 	// Pod requests the configuration over CRI, and Manifest are lines of a pod's spec, or of its container's, that have a kubelet do so.
 	Pod                 func(*runtimeapi.PodSandboxConfig, *runtimeapi.ContainerConfig)
 	Manifest, Container string
-	// Lacks states of a driver why it cannot be asked this.
+	// Lacks states of a driver why it cannot provoke this.
 	Lacks map[Driver]string
 	// Kind and What are the event's, and Rule and Remedy are in what is shown.
 	Kind, What, Rule, Remedy string
 }
 
-// Of are the rows that a driver can be requested, as it is asked.
+// Of are the rows that a driver can provoke, as it does.
 func Of(d Driver) (out []Row) {
 	for _, r := range Rows {
 		if r.Lacks[d] != "" {
@@ -64,7 +64,7 @@ func Of(d Driver) (out []Row) {
 	return out
 }
 
-// Wanting reports which rows state of a driver neither how it is asked nor why it cannot be.
+// Wanting reports which rows state of a driver neither how it provokes them nor why it cannot.
 func Wanting(d Driver) (names []string) {
 	for _, r := range Of(d) {
 		asked := r.Probe != "" || r.Sh != "" || r.Pids != 0 || r.Memory != 0 || d == CommandLine || d == Containerd

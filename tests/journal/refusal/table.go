@@ -25,15 +25,15 @@ const (
 const (
 	noOption   = "it has no option for it"
 	dropped    = "its client drops what it does not know (before 1.7)"
-	privileged = "only --privileged asks for it, with much else"
+	privileged = "only --privileged requests it, with much else"
 	sysctls    = "it passes on settings of namespaces alone"
-	shared     = "only a mount of a directory that the host shares asks for it"
-	execs      = "its exec is told a command and nothing else"
+	shared     = "only a mount of a directory that the host shares requests it"
+	execs      = "its exec takes a command and nothing else"
 	processes  = "its update has no limit of processes (Podman: before 5)"
 	resize     = "its update resizes the pod, which tests/kubernetes tries"
 	scores     = "the kubelet, or its containerd, decides that"
 	plugins    = "its pods have devices of device plugins"
-	ownGroup   = "its exec is told no control group"
+	ownGroup   = "its exec takes no control group"
 )
 
 // Rows are what the run requests, in this order, and is refused.
@@ -86,7 +86,7 @@ var Rows = []Row{
 	{Name: "mounts that travel", Lacks: map[Driver]string{Docker: shared, Podman: shared, CRI: shared, Kubernetes: shared}, Bundle: func(s *specs.Spec) { s.Linux.RootfsPropagation = "shared" }, Kind: "privilege.denied", What: "linux.rootfsPropagation", Rule: "hardening", Remedy: explain},
 
 	// The network.
-	{Name: "a name that nobody allows", Sh: "nslookup refused.example", Kind: "name.refused", What: "refused.example", Rule: "network.allow", Remedy: `network.allow`},
+	{Name: "a name that no rule allows", Sh: "nslookup refused.example", Kind: "name.refused", What: "refused.example", Rule: "network.allow", Remedy: `network.allow`},
 	{Name: "a name that is denied", Sh: "nslookup denied.example", Kind: "name.refused", What: "denied.example", Rule: "network.allow", Remedy: "network"},
 	{Name: "a port that is not allowed", Sh: "nc -w 5 allowed.example 25 </dev/null", Kind: "connect.refused", What: "allowed.example:25", Rule: "network.allow", Remedy: "network.allow"},
 	{Name: "an address for which no name was looked up", Sh: "nc -w 5 127.99.1.1 443 </dev/null", Kind: "connect.refused", What: "127.99.1.1", Rule: "network.allow", Remedy: "look the name up first"},

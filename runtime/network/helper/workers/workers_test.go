@@ -17,8 +17,8 @@ func TestDocs(t *testing.T) {
 	docpage.Holds(t, filepath.Join(root, "docs/host-limits.md"), "workers", markdown())
 }
 
-// TestPrograms: every program that is installed is in the list, but for the one that people ask and
-// that runs for itself.
+// TestPrograms: every program that is installed is in the list, but for the command line, which
+// people run.
 func TestPrograms(t *testing.T) {
 	found, err := os.ReadDir(filepath.Join(root, "cmd"))
 	if err != nil {

@@ -20,7 +20,7 @@ func TestExact(t *testing.T) {
 		}
 	}
 	if _, ok := p.name(netip.MustParseAddr("127.64.0.3")); ok {
-		t.Error("an address of nobody has a name")
+		t.Error("an address without an owner has a name")
 	}
 	if p.hold("c.example") {
 		t.Error("a name that is not known is held")

@@ -25,8 +25,8 @@ type moved struct {
 
 func (m *moved) now() time.Time { return m.at }
 
-// asking are approvals by a moved clock, with rules, and the end of an attached process.
-func asking(t *testing.T, search ...string) (*approvals, *moved, *net.UnixConn) {
+// moving are approvals by a moved clock, with rules, and the end of an attached process.
+func moving(t *testing.T, search ...string) (*approvals, *moved, *net.UnixConn) {
 	t.Helper()
 	m := &moved{at: time.Unix(1e9, 0), waits: make(chan chan time.Time, 64)}
 	a := newApprovals(search)
@@ -108,13 +108,13 @@ func waitsFor(t *testing.T, there *net.UnixConn, want string) {
 	}
 }
 
-// TestAsked: which names get an address although no rule has them.
-func TestAsked(t *testing.T) {
+// TestApprovalOfName: which names get an address although no rule has them.
+func TestApprovalOfName(t *testing.T) {
 	rules := rulesOf(t, []string{"api.example.test:443", "*.wild.example.test:22"}, []string{"denied.example.test", "port.example.test:22"})
 	if got := answersTo(nil, "new.example.test", rules); got != noRule {
 		t.Errorf("without approval: %q", got)
 	}
-	a, m, there := asking(t, "corp.example.org")
+	a, m, there := moving(t, "corp.example.org")
 	for _, c := range []struct{ name, want string }{
 		{"denied.example.test", noRule},
 		{"port.example.test", noRule},
@@ -167,7 +167,7 @@ func TestAsked(t *testing.T) {
 // TestDecisions: what waits gets the answer, and decisions hold for as long as they are for.
 func TestDecisions(t *testing.T) {
 	rules := rulesOf(t, []string{"api.example.test:443"}, []string{"denied.example.test"})
-	a, m, there := asking(t)
+	a, m, there := moving(t)
 	decide := func(name string, port uint16, v network.Approval) {
 		t.Helper()
 		v.Name, v.Port = name, port
@@ -267,7 +267,7 @@ func TestDecisions(t *testing.T) {
 // TestUndecided: a connection waits for its time and no longer, and not more of them than the bound.
 func TestUndecided(t *testing.T) {
 	rules := rulesOf(t, nil, nil)
-	a, m, there := asking(t)
+	a, m, there := moving(t)
 	first := awaited(a, "a.example.test", 443, rules)
 	waitsFor(t, there, "a.example.test:443")
 	end := <-m.waits

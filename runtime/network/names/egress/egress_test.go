@@ -168,7 +168,7 @@ func TestLogBounds(t *testing.T) {
 	once, _ := f.Stat()
 	e.refusedName("y.example.org", "", "")
 	if twice, _ := f.Stat(); once.Size() == before.Size() || twice.Size() != once.Size() {
-		t.Errorf("a refused name is told %d, %d, %d bytes", before.Size(), once.Size(), twice.Size())
+		t.Errorf("a refused name is answered with %d, %d, %d bytes", before.Size(), once.Size(), twice.Size())
 	}
 }
 

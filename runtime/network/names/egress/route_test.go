@@ -44,7 +44,7 @@ func TestCarrier(t *testing.T) {
 		{"no response", get(""), []string{""}, "HTTP/1.1 502 ", seen},
 		{"no HTTP", get(""), []string{"SSH-2.0-x\r\n\r\n"}, "HTTP/1.1 502 ", seen},
 		{"a response before the body", "POST / HTTP/1.1\r\nHost: a.jail\r\nContent-Length: 9\r\n\r\n", []string{ok}, ok, "POST / HTTP/1.1\r\nHost: a\r\nx-key: Bearer " + value + "\r\ncontent-length: 9\r\n\r\n"},
-		{"a protocol that nobody asked for", get(""), []string{"HTTP/1.1 101 X\r\n\r\nmore"}, "HTTP/1.1 502 ", seen},
+		{"a protocol that was not requested", get(""), []string{"HTTP/1.1 101 X\r\n\r\nmore"}, "HTTP/1.1 502 ", seen},
 	} {
 		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 		if err != nil {

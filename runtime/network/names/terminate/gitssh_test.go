@@ -206,7 +206,7 @@ func TestSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out, errs strings.Builder
-		s.Stdin, s.Stdout, s.Stderr = strings.NewReader(strings.Repeat("said ", 1<<20)), &out, &errs
+		s.Stdin, s.Stdout, s.Stderr = strings.NewReader(strings.Repeat("data ", 1<<20)), &out, &errs
 		if s.Setenv("GIT_PROTOCOL", "version=2") != nil || s.Setenv("LD_PRELOAD", "x") == nil || s.Setenv("GIT_PROTOCOL", "a b") == nil {
 			t.Errorf("%s: variables", what)
 		}
@@ -248,7 +248,7 @@ func TestRefused(t *testing.T) {
 		}
 		out, err := s.CombinedOutput(command)
 		if err == nil || !strings.Contains(string(out), "agentjail: refused: ssh: ") || !strings.Contains(string(out), "(remedy: ") || l.asked != 0 || len(l.refused) != 1 {
-			t.Errorf("%s: %q, %v, %d times asked, %v", command, out, err, l.asked, l.refused)
+			t.Errorf("%s: %q, %v, %d requests, %v", command, out, err, l.asked, l.refused)
 		}
 	}
 	l := &sshLab{}

@@ -199,7 +199,7 @@ func TestRequests(t *testing.T) {
 	}{
 		{"no header", request(t, "GET", "/a?b=%2f", host, nil), 200, "GET " + host + " /a?b=%2f " + auth + " [] "},
 		{"a path as it came", request(t, "GET", "/a%2fb/../c//d", host, nil), 200, "GET " + host + " /a%2fb/../c//d " + auth + " [] "},
-		{"the placeholder in its header", request(t, "POST", "/", host, strings.NewReader("said"), "Authorization", placeholder), 200, "POST " + host + " / " + auth + " [] said"},
+		{"the placeholder in its header", request(t, "POST", "/", host, strings.NewReader("sent"), "Authorization", placeholder), 200, "POST " + host + " / " + auth + " [] sent"},
 		{"a Host with the port", request(t, "GET", "/", host+":443", nil), 200, "GET " + host},
 		{"an echo", request(t, "GET", "/echo", host, nil), 200, "GET "},
 		{"another host", request(t, "GET", "/", "other.example.test", nil), 403, "other.example.test"},

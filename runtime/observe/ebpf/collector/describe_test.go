@@ -49,9 +49,9 @@ func TestDescribeProgram(t *testing.T) {
 		started ebpf.Started
 		argv    []string
 	}{
-		"whole":               {ebpf.Started{Argv: "sh\x00-c\x00\x00", ArgvSize: 7}, []string{"sh", "-c", ""}},
-		"cut":                 {ebpf.Started{Argv: "sh\x00lo", ArgvSize: 70}, []string{"sh", "lo…"}},
-		"none, as nobody saw": {ebpf.Started{}, nil},
+		"whole":                   {ebpf.Started{Argv: "sh\x00-c\x00\x00", ArgvSize: 7}, []string{"sh", "-c", ""}},
+		"cut":                     {ebpf.Started{Argv: "sh\x00lo", ArgvSize: 70}, []string{"sh", "lo…"}},
+		"none, as no process saw": {ebpf.Started{}, nil},
 	} {
 		e := describe(&ebpf.Event{Hook: ebpf.Exec, Text: "/bin/sh", Parent: 7, Started: row.started}, 1, time.Now(), time.Time{})
 		if !slices.Equal(e.Argv, row.argv) || e.Path != "/bin/sh" || e.PPid != 7 {

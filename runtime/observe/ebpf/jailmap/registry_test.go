@@ -53,7 +53,7 @@ func entry(t *testing.T, m *ebpf.Map, number uint32) (v Value, ok bool) {
 }
 
 // TestRegistry: the map has what the jails of a user namespace come to, as long as there is one;
-// and gc removes what nobody has.
+// and gc removes what no jail has.
 func TestRegistry(t *testing.T) {
 	r, m := pinned(t)
 	const number = 4026532215

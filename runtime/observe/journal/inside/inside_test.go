@@ -46,8 +46,8 @@ func TestNothingOfTheHosts(t *testing.T) {
 	}
 }
 
-// TestWhatToAsk: a denial reports what its operator would write.
-func TestWhatToAsk(t *testing.T) {
+// TestDenialNamesTheSetting: a denial reports what its operator would write.
+func TestDenialNamesTheSetting(t *testing.T) {
 	n := read(t, Of([]journal.Event{
 		{Kind: journal.ConnectRefused, Name: "a.example", Port: 443, Time: "2026-01-01T00:00:00Z"},
 		{Kind: journal.ConnectRefused, Name: "a.example", Port: 443, Count: 4, Time: "2026-01-02T00:00:00Z"},

@@ -105,8 +105,8 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestLost: events that a collector refuses are counted, and told to it once it takes some again; an outage is reported once.
-func TestLost(t *testing.T) {
+// TestRefusedEventsAreCounted: events that a collector refuses are counted, and reported to it once it takes some again; an outage is reported once.
+func TestRefusedEventsAreCounted(t *testing.T) {
 	s := serve(t)
 	s.status = http.StatusBadRequest // which is not tried again
 	told := make(chan error, 100)

@@ -116,7 +116,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestEvents: all sources are read, in the order of time, and what cannot be read is told.
+// TestEvents: all sources are read, in the order of time, and what cannot be read is reported.
 func TestEvents(t *testing.T) {
 	dir := t.TempDir()
 	l := &journal.Log{Path: journal.NewPath(dir, "0123abcd-box", time.Now()), Jail: "box"}

@@ -152,8 +152,8 @@ func start(t *testing.T, uid uint32, root string) *activated {
 	return a
 }
 
-// ask sends a message with descriptors to the activator, and returns its answer.
-func (a *activated) ask(t *testing.T, data string, files ...*os.File) string {
+// request sends a message with descriptors to the activator, and returns its answer.
+func (a *activated) request(t *testing.T, data string, files ...*os.File) string {
 	t.Helper()
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: a.control})
 	if err != nil {
@@ -243,7 +243,7 @@ func TestActivates(t *testing.T) {
 			t.Errorf("%s is %q, not %q", key, got, want)
 		}
 	}
-	if got := a.ask(t, "state"); !strings.Contains(got, "it waits for its work") {
+	if got := a.request(t, "state"); !strings.Contains(got, "it waits for its work") {
 		t.Errorf("before its work: %q", got)
 	}
 	pidfd, _ := lives(t)
@@ -253,7 +253,7 @@ func TestActivates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer notSocket.Close()
-	if got := a.ask(t, "the work", pidfd, notSocket, s); got != "{}" {
+	if got := a.request(t, "the work", pidfd, notSocket, s); got != "{}" {
 		t.Fatalf("its work: %q", got)
 	}
 	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", a.cmd.Process.Pid)); err != nil || !strings.HasPrefix(exe, "/memfd:") {
@@ -283,7 +283,7 @@ func TestEnds(t *testing.T) {
 	a := start(t, 4711, t.TempDir())
 	pidfd, end := lives(t)
 	s, _ := udp(t)
-	if got := a.ask(t, "the work", pidfd, s); got != "{}" {
+	if got := a.request(t, "the work", pidfd, s); got != "{}" {
 		t.Fatalf("its work: %q", got)
 	}
 	end()

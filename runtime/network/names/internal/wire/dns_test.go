@@ -104,7 +104,7 @@ func TestEDNS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(m.Additionals) != 1 || m.Additionals[0].Header.ExtendedRCode(m.RCode) != 16 {
-		t.Errorf("BADVERS is not told: %+v", m)
+		t.Errorf("BADVERS is not returned: %+v", m)
 	}
 }
 
@@ -134,7 +134,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatal(err)
 		}
 		if len(reply) > 512 || asked > 1 || m.RCode == dnsmessage.RCodeRefused || len(m.Answers) > 0 && asked == 0 || !bytes.Equal(reply[:2], q[:2]) {
-			t.Fatalf("%x: asked %d times, %+v", q, asked, m)
+			t.Fatalf("%x: queried %d times, %+v", q, asked, m)
 		}
 	})
 }
