@@ -52,14 +52,10 @@ func repository(t *testing.T) string {
 func keyFile(t *testing.T) (path, value string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/etc/agentjail", "keys-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path, value = filepath.Join(dir, "key"), "sk-real-"+rand.Text()
-	if err := os.WriteFile(path, []byte(value+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte(value+"\n"), 0o600))
 	return path, value
 }
 
@@ -90,12 +86,8 @@ func newLab(t *testing.T, command string) *lab.Lab {
 func over(t *testing.T, at string, text []byte) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount(path, at, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, text, 0o644))
+	env.Check(t, unix.Mount(path, at, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 }
 
@@ -103,9 +95,7 @@ func over(t *testing.T, at string, text []byte) {
 func small(t *testing.T) {
 	t.Helper()
 	const policy = "/etc/agentjail/config.toml"
-	if err := os.WriteFile(policy, []byte("[workspace]\nsize = \"64MiB\"\nfiles = 4096\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(policy, []byte("[workspace]\nsize = \"64MiB\"\nfiles = 4096\n"), 0o644))
 	t.Cleanup(func() { os.Remove(policy) })
 }
 

@@ -11,6 +11,7 @@ import (
 	"agentjail.dev/tests/agents/lab"
 	"agentjail.dev/tests/docs"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // pages are those about agents, with the program that each needs, a part of what it prints, and a command of its text.
@@ -38,10 +39,10 @@ print(urllib.request.urlopen(r).read().decode())
 func TestPages(t *testing.T) {
 	for _, p := range pages {
 		t.Run(strings.TrimSuffix(filepath.Base(p.page), ".md"), func(t *testing.T) {
-			env := append(os.Environ(), "PATH="+filepath.Dir(bin)+":"+sudo(t)+":"+npmDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			vars := append(os.Environ(), "PATH="+filepath.Dir(bin)+":"+sudo(t)+":"+npmDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 				"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*") // the caller is not the owner here
 			cmd := exec.Command("sh", "-euc", "command -v "+p.program)
-			if cmd.Env = env; cmd.Run() != nil {
+			if cmd.Env = vars; cmd.Run() != nil {
 				t.Skip(p.program + " is not installed (hack/npm-tools.sh)")
 			}
 			l := newLab(t, "echo fixed >made")
@@ -50,13 +51,9 @@ func TestPages(t *testing.T) {
 			_, value := keyFile(t)
 			at := engine.TempDir(t, "/tmp", "agentjail-page-")
 			for name, text := range map[string]string{"agent.py": agentOfOnesOwn, "Makefile": "test:\n\t@echo made by make\n"} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				env.Check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 			}
-			if err := errors.Join(os.WriteFile(filepath.Join(at, "key"), []byte(value), 0o600), os.Rename(dir, filepath.Join(at, "project"))); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, errors.Join(os.WriteFile(filepath.Join(at, "key"), []byte(value), 0o600), os.Rename(dir, filepath.Join(at, "project"))))
 			// `workspace diff` ends with 1 where there is a change.
 			script := strings.ReplaceAll(docs.Script(t, p.page), "/root/anthropic.key", at+"/key")
 			if lines := strings.Count(docs.Text(t, p.page), "\n"); lines > 30 && strings.HasPrefix(p.page, "docs/start/") {
@@ -66,7 +63,7 @@ func TestPages(t *testing.T) {
 				script += "echo '" + ping + "' | " + strings.ReplaceAll(p.inline, "DIR", filepath.Join(at, "project")) + "\n"
 			}
 			cmd = exec.Command("sh", "-uc", script)
-			cmd.Dir, cmd.Env = at, env
+			cmd.Dir, cmd.Env = at, vars
 			out, err := cmd.CombinedOutput()
 			keys, asked := l.Seen()
 			if err != nil || strings.Count(string(out), p.want) < 1+min(1, len(p.inline)) {
@@ -91,8 +88,6 @@ func TestPages(t *testing.T) {
 func sudo(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(filepath.Join(dir, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755))
 	return dir
 }

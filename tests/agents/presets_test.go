@@ -17,13 +17,9 @@ import (
 func preset(t *testing.T, name, text string) {
 	t.Helper()
 	const dir = "/etc/agentjail/agents"
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(dir, 0o755))
 	path := filepath.Join(dir, name+".toml")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte(text), 0o644))
 	t.Cleanup(func() { os.Remove(path) })
 }
 
@@ -31,9 +27,7 @@ func preset(t *testing.T, name, text string) {
 func program(t *testing.T, name, text string) string {
 	t.Helper()
 	dir := engine.TempDir(t, "/tmp", "agentjail-program-")
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 	return dir
 }
 
@@ -41,13 +35,8 @@ func program(t *testing.T, name, text string) string {
 func tool(t *testing.T, more string) {
 	t.Helper()
 	dir := program(t, "tool", "#!/usr/bin/env interpreter\nif [ \"$1\" = --version ]; then echo tool 1.2.3; exit; fi\nexec sh \"$@\"\n")
-	shell, err := os.ReadFile("/bin/sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "interpreter"), shell, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	shell := env.Read(t, "/bin/sh")
+	env.Check(t, os.WriteFile(filepath.Join(dir, "interpreter"), shell, 0o755))
 	preset(t, "tool", fmt.Sprintf("program = \"tool\"\nplaces = [%q]\nminimum = \"1.2.0\"\ninstall = \"apt install tool\"\nhome.size = \"32MiB\"\n%s", dir, more))
 }
 
@@ -93,9 +82,7 @@ func TestHomeInUse(t *testing.T) {
 	dir := repository(t)
 	first := exec.Command(bin, "sandbox", "--agent", "tool", "--direct", "--", "-c", "touch here; exec sleep 1000")
 	first.Dir = dir
-	if err := first.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, first.Start())
 	env.Eventually(t, "the first jail's file", func() bool { _, err := os.Stat(filepath.Join(dir, "here")); return err == nil })
 	for _, home := range []string{"kept", "reset"} {
 		r := in(t, dir, "--home", home, "--", "-c", "true")
@@ -125,9 +112,7 @@ func TestPresets(t *testing.T) {
 	preset(t, "old", fmt.Sprintf("program = \"old\"\nplaces = [%q]\nminimum = \"1.2.0\"\ninstall = \"apt install old\"\n", old))
 	preset(t, "wrong", "program = \"sh\"\ninstall = \"x\"\nhome.sise = \"1GiB\"\n")
 	preset(t, "writable", "program = \"sh\"\ninstall = \"x\"\n")
-	if err := os.Chmod("/etc/agentjail/agents/writable.toml", 0o666); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod("/etc/agentjail/agents/writable.toml", 0o666))
 	for _, c := range []struct {
 		args []string
 		want string
@@ -177,9 +162,7 @@ func TestReview(t *testing.T) {
 		}
 	}
 	text := fmt.Sprintf("[workspace]\nsize = \"64MiB\"\nfiles = 4096\nreview = [%q]\n", filepath.Dir(mine)+"/*")
-	if err := os.WriteFile("/etc/agentjail/config.toml", []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile("/etc/agentjail/config.toml", []byte(text), 0o644))
 	if r := run(t, mine, append(args, "--direct", "--", "-c", "true")...); r.Code != 125 || !strings.Contains(r.Stderr, "workspace.review") {
 		t.Errorf("--direct against policy: %v", r)
 	}
@@ -189,9 +172,7 @@ func TestReview(t *testing.T) {
 func TestNoNames(t *testing.T) {
 	tool(t, "")
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(repository(t), link); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Symlink(repository(t), link))
 	r := in(t, link, "--", "-c", "cat /proc/net/dev | wc -l; getent hosts example.test; echo $?")
 	if r.Stdout != "3\n2\n" || !strings.Contains(r.Stderr, "  names       none\n") {
 		t.Errorf("%v", r)

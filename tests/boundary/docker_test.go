@@ -15,21 +15,11 @@ import (
 func startDocker(t *testing.T) *engine.T {
 	t.Helper()
 	link := filepath.Join(engine.TempDir(t, "/var/tmp", "agentjail-boundary-"), "agentjail-gvisor")
-	if err := os.Symlink(bin, link); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Symlink(bin, link))
 	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{"agentjail-gvisor": {Path: link}}, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.AtEnd(t, e.Close)
+	env.Check(t, e.ImportBusybox())
 	return e.For(t)
 }
 
@@ -56,9 +46,7 @@ func TestDocker(t *testing.T) {
 		t.Errorf("a second container: %s", r)
 	}
 	dir := engine.TempDir(t, "/tmp", "agentjail-boundary-")
-	if err := os.WriteFile(filepath.Join(dir, "in"), []byte("from outside"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(filepath.Join(dir, "in"), []byte("from outside"), 0o644))
 	d.Must("cp", filepath.Join(dir, "in"), id+":/root/in")
 	if out := d.Must("exec", id, "sh", "-c", "cat /root/in; echo from inside >/root/out"); !strings.Contains(out, "from outside") {
 		t.Errorf("copied in: %q", out)

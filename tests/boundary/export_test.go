@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestExport: the hardened bundle runs in runc and, adapted, in systemd-nspawn, where it loses what `export` lists.
@@ -38,14 +39,9 @@ func TestExport(t *testing.T) {
 			t.Errorf("a directory that was there is written to: %s", r)
 		}
 		config := filepath.Join(dir, "config.json")
-		text, err := os.ReadFile(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, config)
 		changed := strings.Replace(string(text), `"sleep",`, `"sh", "-c",`, 1)
-		if err := os.WriteFile(config, []byte(strings.Replace(changed, `"1000"`, `"`+status+`"`, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(config, []byte(strings.Replace(changed, `"1000"`, `"`+status+`"`, 1)), 0o600))
 		if target == "" {
 			runc, err := exec.LookPath("/usr/sbin/runc")
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var bin, runsc string
@@ -48,9 +49,7 @@ func policy(t *testing.T, more string) string {
 func policyOver(t *testing.T, delegate, more string) string {
 	t.Helper()
 	path := filepath.Join(engine.TempDir(t, "/etc", "agentjail-boundary-"), "config.toml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, "delegate = %q\n%s\n", delegate, more), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, fmt.Appendf(nil, "delegate = %q\n%s\n", delegate, more), 0o644))
 	return path
 }
 
@@ -63,9 +62,7 @@ func sandbox(t *testing.T, args ...string) engine.Result {
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir := engine.TempDir(t, "/tmp", "agentjail-boundary-")
-	if err := os.Chown(dir, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(dir, 1000, 1000))
 	return dir
 }
 
@@ -73,16 +70,10 @@ func workspace(t *testing.T) string {
 func put(t *testing.T, dir, name, text string) {
 	t.Helper()
 	at := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(at, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(filepath.Dir(at), 0o755))
+	env.Check(t, os.WriteFile(at, []byte(text), 0o644))
 	for p := at; p != dir; p = filepath.Dir(p) {
-		if err := os.Chown(p, 1000, 1000); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Chown(p, 1000, 1000))
 	}
 }
 
@@ -104,9 +95,7 @@ func left(name string) []string {
 
 func kill(t *testing.T, pid int) {
 	t.Helper()
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Kill(pid, unix.SIGKILL))
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -114,8 +103,6 @@ func itoa(n int) string { return strconv.Itoa(n) }
 func number(t *testing.T, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return n
 }

@@ -85,24 +85,18 @@ func TestFilesGoOn(t *testing.T) {
 	dir := workspace(t)
 	put(t, dir, "in", "skipped\nread\n")
 	in, err := os.Open(filepath.Join(dir, "in"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer in.Close()
 	if _, err := in.Seek(int64(len("skipped\n")), io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
 	out, err := os.Create(filepath.Join(dir, "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer out.Close()
 	fmt.Fprintln(out, "before")
 	cmd := exec.Command(bin, "sandbox", "--policy", "gvisor", "--", "cat")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, os.Stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Run())
 	fmt.Fprintln(out, "after")
 	if text, err := os.ReadFile(out.Name()); string(text) != "before\nread\nafter\n" || err != nil {
 		t.Errorf("%q, %v", text, err)
@@ -136,9 +130,7 @@ func protects(t *testing.T, delegate string) {
 		put(t, dir, name, text)
 	}
 	root, err := engine.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	// crun does not run beside a version 2 hierarchy with controllers.
 	r := engine.Run(t, filepath.Join(root, "hack/without-unified.sh"), bin, "sandbox",
 		"--config", policyOver(t, delegate, "[binds]\nhide = [\".env\"]"), "--workspace", dir, "--", "sh", "-c", `
@@ -232,9 +224,7 @@ func TestRefused(t *testing.T) {
 func jails(t *testing.T) (ids []string) {
 	t.Helper()
 	var list struct{ Jails []struct{ ID, State string } }
-	if err := json.Unmarshal([]byte(engine.Run(t, bin, "ls", "--json").Stdout), &list); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, json.Unmarshal([]byte(engine.Run(t, bin, "ls", "--json").Stdout), &list))
 	for _, j := range list.Jails {
 		if j.State == "running" && strings.HasPrefix(j.ID, "sandbox-") {
 			ids = append(ids, j.ID)
@@ -250,13 +240,9 @@ func running(t *testing.T, args ...string) (*exec.Cmd, string) {
 	others := jails(t)
 	cmd := exec.Command(bin, append([]string{"sandbox"}, append(args, "--", "sh", "-c", "echo runs; sleep 1000")...)...)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	id := ""
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -394,15 +380,11 @@ func TestRowsBreak(t *testing.T) {
 			t.Errorf("%s: no %s in %s, %v", c.row, c.was, text, err)
 			continue
 		}
-		if err := os.WriteFile(at, []byte(strings.Replace(string(text), c.was, c.is, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(at, []byte(strings.Replace(string(text), c.was, c.is, 1)), 0o600))
 		if in := inspect(t, id); in.verdict(c.row) != "BROKEN" {
 			t.Errorf("%s, against %s: %+v", c.row, c.is, in)
 		}
-		if err := os.WriteFile(at, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(at, text, 0o600))
 	}
 }
 
@@ -437,9 +419,7 @@ func TestLost(t *testing.T) {
 		t.Errorf("a protection is reported as lost: %s", r)
 	}
 	hooks := filepath.Join(dir, ".git/hooks")
-	if err := os.RemoveAll(hooks); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.RemoveAll(hooks))
 	env.Eventually(t, "the lost protection shows", func() bool {
 		for _, f := range inspect(t, id).Findings {
 			if f.Name == "protected paths" {
@@ -485,9 +465,7 @@ func TestAnnotations(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal([]byte(state), &made)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", made.Pid))
 	if err != nil || strings.Contains(string(groups), elsewhere) {
 		t.Errorf("the sandbox is where an annotation has it: %v, %s", err, groups)
@@ -548,16 +526,11 @@ func TestIDsAlike(t *testing.T) {
 // TestReplaced: a delegate that is replaced while a jail runs goes on with it. One that cannot, or that is gone, still has the jail ended and
 // removed.
 func TestReplaced(t *testing.T) {
-	whole, err := os.ReadFile(runsc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := env.Read(t, runsc)
 	path := filepath.Join(engine.TempDir(t, "/var/tmp", "agentjail-boundary-"), "runsc")
 	put := func(text []byte) {
 		t.Helper()
-		if err := errors.Join(os.WriteFile(path+".new", text, 0o755), os.Rename(path+".new", path)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, errors.Join(os.WriteFile(path+".new", text, 0o755), os.Rename(path+".new", path)))
 	}
 	for _, c := range []struct {
 		name    string
@@ -606,9 +579,7 @@ func TestReceipt(t *testing.T) {
 			t.Fatal(r)
 		}
 		var list struct{ Jails []struct{ ID, Name string } }
-		if err := json.Unmarshal([]byte(engine.Run(t, bin, "ls", "--json").Stdout), &list); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, json.Unmarshal([]byte(engine.Run(t, bin, "ls", "--json").Stdout), &list))
 		for _, j := range list.Jails {
 			out := engine.Run(t, bin, "receipt", "--json", j.ID).Stdout
 			if strings.Contains(out, dir) {
@@ -682,9 +653,7 @@ func TestKilled(t *testing.T) {
 	t.Run("agentjail, while it makes the jail", func(t *testing.T) {
 		for i := range 8 {
 			cmd := exec.Command(bin, "sandbox", "--policy", "gvisor", "--", "true")
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, cmd.Start())
 			env.Poll(time.Duration(i+1)*60*time.Millisecond, func() bool {
 				found, _ := filepath.Glob(delegates + "/*/*.state")
 				return i%2 == 1 && len(found) > 0
@@ -710,9 +679,7 @@ func TestKilled(t *testing.T) {
 		if len(records) != 1 || err != nil {
 			t.Fatalf("%q, %v", records, err)
 		}
-		if err := os.Truncate(records[0], 10); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Truncate(records[0], 10))
 		kill(t, cmd.Process.Pid)
 		_ = cmd.Wait()
 		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 //go:embed testdata/semantics.py
@@ -120,9 +121,7 @@ type semantic struct {
 func (s semantic) dir() string {
 	s.Helper()
 	dir := engine.TempDir(s, "/var/tmp", "agentjail-semantics-") // a disk: trees of 100,000 files
-	if err := os.Chown(dir, 1000, 1000); err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, os.Chown(dir, 1000, 1000))
 	cmd := exec.Command(s.python, "-c", semantics, "make", dir, s.many)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -146,12 +145,8 @@ func (s semantic) work(dir string, cmd *exec.Cmd) map[string]string {
 	in, err := cmd.StdinPipe()
 	out, oerr := cmd.StdoutPipe()
 	cmd.Stderr = os.Stderr
-	if err := errors.Join(err, oerr); err != nil {
-		s.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, errors.Join(err, oerr))
+	env.Check(s, cmd.Start())
 	results := map[string]string{}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if lines.Text() == "READY" {
@@ -182,9 +177,7 @@ func edit(dir string) error {
 func (s semantic) list(dir string) map[string]string {
 	s.Helper()
 	out, err := exec.Command(s.python, "-c", semantics, "list", dir).Output()
-	if err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, err)
 	files := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		name, what, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 	"agentjail.dev/tests/workloads"
 )
 
@@ -109,14 +110,9 @@ func expected(t *testing.T, dir, got string) string {
 	t.Helper()
 	file := filepath.Join("testdata", dir, "want")
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := env.Read(t, file)
 	for _, problem := range problems(string(want), got, nil) {
 		t.Errorf("runc: %s (go test -update writes the file)", problem)
 	}
@@ -134,12 +130,8 @@ func (c client) programs(t *testing.T) (bin, missing string) {
 	}
 	for _, name := range c.tools {
 		path, err := engine.Tool(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
+		env.Check(t, os.Symlink(path, filepath.Join(bin, name)))
 	}
 	return bin, ""
 }
@@ -153,17 +145,13 @@ func (c client) overDocker(t *testing.T, bin, runtime string) string {
 	if err == nil && c.work {
 		err = e.ImportWork()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	d := e.For(t)
 	byDefault := runtime
 	if c.byName {
 		byDefault = "runc"
 	}
-	if err := e.SetDefault(byDefault); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, e.SetDefault(byDefault))
 	out := c.script(t, d.Engine, bin, append(d.Command(context.Background()).Env, "RUNTIME="+runtime))
 	if left := d.Must("ps", "-aq"); left != "" {
 		t.Errorf("%s: containers are left: %s", runtime, d.Must("ps", "-a", "--format", "{{.Image}} {{.Names}} {{.Status}}"))
@@ -199,23 +187,16 @@ func output(t *testing.T, e *engine.Engine, cmd *exec.Cmd) (string, int) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "output")
 	f, err := os.Create(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer f.Close()
 	cmd.Stdout, cmd.Stderr = f, f
-	if err := e.InNetns(cmd.Start); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, e.InNetns(cmd.Start))
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Error(err)
 	}
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, log)
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
@@ -223,24 +204,18 @@ func output(t *testing.T, e *engine.Engine, cmd *exec.Cmd) (string, int) {
 func workspace(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "work")
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))))
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		return os.Lchown(path, 1000, 1000)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	lib, err := os.ReadFile("testdata/lib.sh")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "lib.sh"), lib, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return dir
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // A plainContainerd is a containerd without Docker, which sees a policy for agentjail's shim in /etc: nerdctl has no way to name another.
@@ -85,9 +86,7 @@ func (c client) runOverContainerd(t *testing.T, bin, runtime string) string {
 	if err == nil {
 		err = d.allowLogger(bin)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	ct := d.For(t)
 	t.Cleanup(func() {
 		os.RemoveAll(d.data())

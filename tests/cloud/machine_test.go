@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 const verdictFile = "/var/log/agentjail-host.verdict"
@@ -38,9 +39,7 @@ func TestCloudInit(t *testing.T) {
 		t.Fatalf("the verdict: %q (%v)\n%s\n%s", verdict, err, run(t, "journalctl", "--no-pager", "--lines", "50", "--unit", "docker"), run(t, "ausearch", "--message", "AVC,SECCOMP"))
 	}
 	t.Logf("%s%s", verdict, must(t, "cloud-init", "analyze", "show"))
-	if err := importBusybox(t); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, importBusybox(t))
 	t.Run("hardened", hardened)
 	t.Run("compatibility", compatibility)
 	t.Run("other package", otherPackage)
@@ -87,9 +86,7 @@ func compatibility(t *testing.T) {
 		t.Errorf("agentjail is %s", path)
 	}
 	dir := t.TempDir()
-	if err := os.Chown(dir, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(dir, 1000, 1000))
 	for _, s := range engine.Symptoms {
 		if err := s.Met(run(t, append([]string{"docker", "run", "--rm"}, s.Args(dir)...)...)); err != nil {
 			t.Error(err)

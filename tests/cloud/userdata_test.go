@@ -1,7 +1,6 @@
 package cloud
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // userData is the part of cloud-init's configuration that the user data has
@@ -35,13 +35,8 @@ const maxUserData = 16 << 10
 func read(t *testing.T, name string) string {
 	t.Helper()
 	root, err := engine.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	text := env.Read(t, filepath.Join(root, name))
 	return string(text)
 }
 
@@ -57,9 +52,7 @@ func TestUserData(t *testing.T) {
 	d := new(userData)
 	dec := yaml.NewDecoder(strings.NewReader(text))
 	dec.KnownFields(true)
-	if err := dec.Decode(d); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, dec.Decode(d))
 	for _, f := range d.Files {
 		if !f.Defer {
 			t.Errorf("%s is there before the package whose directory it is in", f.Path)

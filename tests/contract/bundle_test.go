@@ -23,9 +23,7 @@ import (
 // commandLine is agentjail, called as engines call runc, on a bundle that requests what a jail does not get.
 func commandLine(t *testing.T) *promise.Engine {
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return overBundle(t, under)
 }
 
@@ -52,9 +50,7 @@ func overBundle(t *testing.T, runtime string) *promise.Engine {
 	if err == nil {
 		err = os.Chmod(base, 0o711)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(base) })
 	b := engine.NewBundle(t, base)
 	loosen(b.Spec)
@@ -138,13 +134,11 @@ func loosen(s *specs.Spec) {
 
 // heldCapabilities are all that this process has. runc cannot give others: on a machine where root lacks some, the control would not start.
 func heldCapabilities(t *testing.T) []string {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, "/proc/self/status")
 	var held uint64
 	for line := range strings.Lines(string(text)) {
 		if set, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			var err error
 			if held, err = strconv.ParseUint(strings.TrimSpace(set), 16, 64); err != nil {
 				t.Fatal(err)
 			}

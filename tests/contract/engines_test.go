@@ -26,18 +26,12 @@ func overDocker(t *testing.T, edition engine.Edition) *promise.Engine {
 		t.Skip("no Docker (hack/deps.sh installs it):", err)
 	}
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	edition.Needs(t)
 	e, err := engine.Start(engine.Options{Edition: &edition, Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	closing(t, e.Close)
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, e.ImportBusybox())
 	const runtime = "--runtime=" + engine.Name
 	return &promise.Engine{
 		Start: func(t testing.TB, command ...string) *promise.Jail {
@@ -77,19 +71,13 @@ func withPrivileges(before []string, privileged bool, after []string) []string {
 }
 
 func closing(t *testing.T, end func() error) {
-	t.Cleanup(func() {
-		if err := end(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.AtEnd(t, end)
 }
 
 func number(t testing.TB, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return n
 }
 
@@ -99,17 +87,11 @@ func ctr(t *testing.T) *promise.Engine {
 		t.Skip("no containerd (hack/deps.sh installs it):", err)
 	}
 	dir, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	d, err := engine.StartContainerd(engine.ContainerdOptions{Shims: []string{dir}, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	closing(t, d.Close)
-	if err := d.ImportBusybox(d.Namespace()); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, d.ImportBusybox(d.Namespace()))
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprintf("contract-%d-%d", os.Getpid(), ids.Add(1)) }
 	return &promise.Engine{
@@ -183,20 +165,12 @@ func podman(t *testing.T, user bool) *promise.Engine {
 		}
 	}
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	place, err := engine.StartPodman()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	closing(t, place.Close)
-	if err := place.Register(under); err != nil {
-		t.Fatal(err)
-	}
-	if err := place.ImportBusybox(user); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, place.Register(under))
+	env.Check(t, place.ImportBusybox(user))
 	const network = "--network=none" // what podman would plug in is of no use to a jail, and costs time
 	return &promise.Engine{
 		Start: func(t testing.TB, command ...string) *promise.Jail {

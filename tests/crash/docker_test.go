@@ -45,20 +45,13 @@ func beHook() int {
 // start calls the engine again, for another helper.
 func TestKilledAtTheEngine(t *testing.T) {
 	opts := named(t)
-	text, err := os.ReadFile(filepath.Join(bundle, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(bundle, "config.json"))
 	t.Cleanup(func() { _ = os.WriteFile(filepath.Join(bundle, "config.json"), text, 0o600) })
 	id := fmt.Sprintf("crash%d-engine", os.Getpid())
 	var s map[string]any
-	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, json.Unmarshal(text, &s))
 	s["hooks"] = map[string]any{"prestart": []any{map[string]any{"path": fmt.Sprintf("/proc/%d/exe", os.Getpid()), "args": []string{setKey, id, "engine"}}}}
-	if err := writeSpec(bundle, s); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, writeSpec(bundle, s))
 	defer cleanUp(t, id)
 	if code, text := agentjail(t, nil, append(opts, "create", "--bundle", bundle, id)...); code != 0 {
 		t.Fatalf("create: status %d\n%s", code, text)
@@ -93,27 +86,15 @@ func TestKilledAtTheEngine(t *testing.T) {
 // TestDockerdKilled kills dockerd: a jail's published port answers while it is away and under another, and nothing is left of it then.
 func TestDockerdKilled(t *testing.T) {
 	conf := filepath.Join(filepath.Dir(bin), "ports.toml")
-	if err := os.WriteFile(conf, []byte("[network]\nmode = \"names\"\npublish = [\"engine:7000\"]\nservers = [\"192.0.2.53\"]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(conf, []byte("[network]\nmode = \"names\"\npublish = [\"engine:7000\"]\nservers = [\"192.0.2.53\"]\n"), 0o600))
 	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{"agentjail": {Path: bin, Args: []string{"--config", conf}}}, LiveRestore: true, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.AtEnd(t, e.Close)
+	env.Check(t, e.ImportBusybox())
 	d := e.For(t)
 	ns := func() []string {
 		kept, err := filepath.Glob("/run/docker/netns/*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		return kept
 	}
 	before := ns()
@@ -124,15 +105,11 @@ func TestDockerdKilled(t *testing.T) {
 	own := d.Must("inspect", "--format", "{{.NetworkSettings.IPAddress}}", name) + ":7000"
 	answers := func(at string) error { return e.InNetns(func() error { return served(at) }) }
 	env.Eventually(d, "the server", func() bool { return answers(port) == nil })
-	if err := e.KillDockerd(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, e.KillDockerd())
 	if err := answers(own); err != nil {
 		t.Errorf("while dockerd is away: %v", err)
 	}
-	if err := e.StartDockerd(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, e.StartDockerd())
 	for _, at := range []string{own, port} {
 		if err := answers(at); err != nil {
 			t.Errorf("%s, with another dockerd: %v", at, err)

@@ -22,9 +22,7 @@ import (
 func named(t *testing.T) []string {
 	t.Helper()
 	conf := filepath.Join(filepath.Dir(bin), "names.toml")
-	if err := os.WriteFile(conf, []byte("[network]\nmode = \"names\"\nallow = [\"api.example.test\"]\nservers = [\"192.0.2.53\"]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(conf, []byte("[network]\nmode = \"names\"\nallow = [\"api.example.test\"]\nservers = [\"192.0.2.53\"]\n"), 0o600))
 	return []string{"--config", conf}
 }
 
@@ -58,9 +56,7 @@ func TestKilledWithHelper(t *testing.T) {
 			t.Errorf("the helper of a jail that is not started, process %d, is not confined: %v\n%s", pid, err, text)
 		}
 		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		defer unix.Close(fd)
 		if code, text := agentjail(t, nil, append(opts, "delete", "--force", id)...); code != 0 {
 			t.Fatalf("delete: status %d\n%s", code, text)
@@ -86,9 +82,7 @@ func TestKilledWithHelper(t *testing.T) {
 		id := fmt.Sprintf("crash%d-unserved", os.Getpid())
 		defer cleanUp(t, id)
 		create(id)
-		if err := unix.Kill(helperOf(id), unix.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, unix.Kill(helperOf(id), unix.SIGSTOP))
 		if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 1 || !strings.Contains(text, "the network by name: sending the helper") {
 			t.Errorf("start with a helper that does not answer: status %d\n%s", code, text)
 		}
@@ -139,9 +133,7 @@ func TestKilledWithHelper(t *testing.T) {
 			args = append(opts, "start", id)
 		}
 		cmd := command(nil, args...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, cmd.Start())
 		env.AnyMoment(30 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -215,9 +207,7 @@ func helperOf(id string) int {
 func killHelper(t *testing.T, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer unix.Close(fd)
 	if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || !strings.HasPrefix(string(args), "agentjail-egress") {
 		t.Fatalf("process %d is %q: %v", pid, args, err)
@@ -251,9 +241,7 @@ func TestDeleteKilledWithHelper(t *testing.T) {
 		id := fmt.Sprintf("crash%d-delete%d", os.Getpid(), i)
 		running(t, opts, id)
 		cmd := command(nil, append(opts, "delete", "--force", id)...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, cmd.Start())
 		env.AnyMoment(60 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -325,9 +313,7 @@ func TestHelperKilled(t *testing.T) {
 func killedAtOnce(t *testing.T, opts []string, id string) bool {
 	t.Helper()
 	cmd := command(nil, append(opts, verbs(id)[0]...)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	env.Poll(env.Patience, func() bool { return helperOf(id) != 0 })
 	// It may not have become its program yet, and nothing else has its number: it is create's child, or reparented.
 	pid := helperOf(id)
@@ -369,9 +355,7 @@ func killedAtStart(t *testing.T, opts []string, id string) bool {
 	}
 	defer unix.Close(fd)
 	cmd := command(nil, append(opts, "start", id)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	env.AnyMoment(15 * time.Millisecond)
 	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	if cmd.Wait() == nil {
@@ -399,9 +383,7 @@ func TestRestartKilled(t *testing.T) {
 	for i := range rounds(10) {
 		killHelper(t, helperOf(id))
 		cmd := command(nil, append(opts, "network", "restart", id)...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, cmd.Start())
 		env.AnyMoment(40 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

@@ -7,23 +7,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // change reads the good spec and lets f change it.
 func change(t *testing.T, f func(map[string]any)) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(bundle, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(bundle, "config.json"))
 	var s map[string]any
-	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, json.Unmarshal(text, &s))
 	f(s)
-	if text, err = json.Marshal(s); err != nil {
-		t.Fatal(err)
-	}
+	text, err := json.Marshal(s)
+	env.Check(t, err)
 	return text
 }
 
@@ -34,19 +30,13 @@ func TestErrorsReachTheEngine(t *testing.T) {
 		s["root"].(map[string]any)["path"] = filepath.Join(bundle, "rootfs")
 	})
 	linked := filepath.Join(t.TempDir(), "rootfs")
-	if err := os.Symlink(filepath.Join(bundle, "rootfs"), linked); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Symlink(filepath.Join(bundle, "rootfs"), linked))
 	with := func(f func(map[string]any)) []byte {
 		var s map[string]any
-		if err := json.Unmarshal(good, &s); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, json.Unmarshal(good, &s))
 		f(s)
 		text, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		return text
 	}
 	rootPath := func(p string) []byte {
@@ -71,13 +61,9 @@ func TestErrorsReachTheEngine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.Chmod(dir, 0o711); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.Chmod(dir, 0o711))
 			if c.config != nil {
-				if err := os.WriteFile(filepath.Join(dir, "config.json"), c.config, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				env.Check(t, os.WriteFile(filepath.Join(dir, "config.json"), c.config, 0o600))
 			}
 			id := fmt.Sprintf("crash%d-bad", os.Getpid())
 			log := filepath.Join(t.TempDir(), "log.json")

@@ -19,9 +19,7 @@ import (
 // engine's is, so that the jail's is attached over it.
 func TestKilledAtEveryStep(t *testing.T) {
 	rootfs := filepath.Join(bundle, "rootfs")
-	if err := unix.Mount(rootfs, rootfs, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Mount(rootfs, rootfs, "", unix.MS_BIND, ""))
 	t.Cleanup(func() {
 		if err := unix.Unmount(rootfs, unix.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -83,9 +81,7 @@ func TestKilledAnywhere(t *testing.T) {
 	for i := range n {
 		id := fmt.Sprintf("crash%d-any%d", os.Getpid(), i)
 		cmd := command(nil, "create", "--bundle", bundle, id)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, cmd.Start())
 		env.AnyMoment(60 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

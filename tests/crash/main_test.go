@@ -162,17 +162,15 @@ func unpack(dir string) error {
 
 // agentjail runs the binary under test and returns its exit status and what it
 // wrote to standard error.
-func agentjail(t *testing.T, env []string, args ...string) (int, string) {
+func agentjail(t *testing.T, vars []string, args ...string) (int, string) {
 	t.Helper()
-	cmd := command(env, args...)
+	cmd := command(vars, args...)
 	var errb bytes.Buffer
 	cmd.Stderr = &errb
 	// The jail keeps our standard error: without a file of its own the test
 	// would wait for the jail's end.
 	f, err := os.CreateTemp(t.TempDir(), "stderr")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer f.Close()
 	cmd.Stderr = f
 	err = cmd.Run()
@@ -188,9 +186,9 @@ func agentjail(t *testing.T, env []string, args ...string) (int, string) {
 	return -1, ""
 }
 
-func command(env []string, args ...string) *exec.Cmd {
+func command(vars []string, args ...string) *exec.Cmd {
 	cmd := exec.Command(bin, append([]string{"--root", root}, args...)...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(os.Environ(), vars...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	return cmd
 }

@@ -59,9 +59,7 @@ func initPid(t *testing.T, id string) string {
 	t.Helper()
 	cmd := command(nil, "state", id)
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	_, rest, ok := strings.Cut(string(out), `"pid": `)
 	pid, _, ok2 := strings.Cut(rest, ",")
 	if !ok || !ok2 {

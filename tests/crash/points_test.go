@@ -10,14 +10,13 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestEveryStepIsTried: a step that is named in the source is in the list of those at which the runtime is killed.
 func TestEveryStepIsTried(t *testing.T) {
 	root, err := engine.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	call := regexp.MustCompile(`crash\.Point\("([^"]+)"\)`)
 	var named, tried []string
 	for _, dir := range []string{"runtime", "cmd"} {
@@ -31,9 +30,7 @@ func TestEveryStepIsTried(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 	}
 	for _, p := range engine.CrashPoints {
 		tried = append(tried, p.Point)

@@ -21,9 +21,7 @@ func views(t *testing.T) (workspace.Store, []string) {
 	engine.NeedsViews(t)
 	conf := filepath.Join(filepath.Dir(bin), "review.toml")
 	text := fmt.Sprintf("workspace.review = [%q]\nworkspace.size = \"16MiB\"\nworkspace.files = 1000\n", work)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(conf, []byte(text), 0o600))
 	return workspace.Of(state.Store{Root: state.DefaultRoot}), []string{"--config", conf}
 }
 
@@ -31,9 +29,7 @@ func views(t *testing.T) (workspace.Store, []string) {
 func viewsOf(t *testing.T, s workspace.Store) []*workspace.Record {
 	t.Helper()
 	all, err := s.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return slices.DeleteFunc(all, func(r *workspace.Record) bool { return r.Path != work && r.Path != "" })
 }
 
@@ -66,9 +62,7 @@ func TestKilledInReview(t *testing.T) {
 			defer agentjail(t, nil, "delete", "--force", id)
 			if p.Point == "workspace.template" { // each other start finds it made
 				for _, at := range templates(store) {
-					if err := os.Remove(at); err != nil {
-						t.Fatal(err)
-					}
+					env.Check(t, os.Remove(at))
 				}
 				defer func() {
 					if all := templates(store); len(all) > 0 {
@@ -114,9 +108,7 @@ func TestKilledInReview(t *testing.T) {
 				}
 			}()
 			l, err := store.OpenLayers(all[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			defer l.Close()
 			if f, err := openat.File(int(l.Upper.Fd()), "new", openat.Beneath, os.O_RDONLY); err != nil {
 				t.Error(err)

@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // A container that is paused before its start is not started, and can be later.
@@ -50,13 +51,9 @@ func TestStartPaused(t *testing.T) {
 // made.
 func TestBrokenPolicy(t *testing.T) {
 	bin, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	broken := filepath.Join(bin, "broken.toml")
-	if err := os.WriteFile(broken, []byte("nonsense = \n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(broken, []byte("nonsense = \n"), 0o644))
 	id := fmt.Sprintf("crash%d-policy", os.Getpid())
 	defer cleanUp(t, id)
 	if code, text := agentjail(t, nil, append([]string{"--config", broken}, verbs(id)[0]...)...); code != 1 || !strings.Contains(text, broken) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // kubectl cp is tar in the container, its input and output over the streaming server.
@@ -17,15 +19,11 @@ func TestCopy(t *testing.T) {
 		want := bytes.Repeat([]byte("copied\x00\xff\n"), 100_000) // more than one frame, not text
 		var in bytes.Buffer
 		w := tar.NewWriter(&in)
-		if err := w.WriteHeader(&tar.Header{Name: "into/file", Mode: 0o640, Size: int64(len(want)), Typeflag: tar.TypeReg}); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, w.WriteHeader(&tar.Header{Name: "into/file", Mode: 0o640, Size: int64(len(want)), Typeflag: tar.TypeReg}))
 		if _, err := w.Write(want); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, w.Close())
 		// Busybox' tar reads to the end of its input, which these channels do not transmit.
 		if out, errs, code := c.stream(in.Bytes(), "sh", "-c", fmt.Sprintf("head -c %d | tar -xmf - -C /tmp", in.Len())); code != "" {
 			t.Fatalf("copy in: %s, %s, %s", code, out, errs)
@@ -56,9 +54,7 @@ func TestCopy(t *testing.T) {
 func (c *container) stream(stdin []byte, cmd ...string) (stdout, stderr []byte, failure string) {
 	c.t.Helper()
 	r, err := c.Exec(callContext(c.t), &runtimeapi.ExecRequest{ContainerId: c.id, Cmd: cmd, Stdin: stdin != nil, Stdout: true, Stderr: true})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	env.Check(c.t, err)
 	var out [256][]byte
 	if err := c.channels(r.Url, stdin, &out); err != nil {
 		c.t.Fatalf("streaming %v: %v", cmd, err)

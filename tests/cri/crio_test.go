@@ -86,9 +86,7 @@ func onCRIO(t *testing.T, test func(*testing.T, *crioNode)) {
 	t.Helper()
 	engine.NeedsRoot(t, "it runs jails")
 	n, err := crio()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("daemon log:\n%s", n.Logs(40))
@@ -213,9 +211,7 @@ func TestCRIORestart(t *testing.T) {
 		c := p.container("main", idle)
 		pid, ip := c.pid(), p.ip()
 		for how, stop := range map[string]func() error{"stopped": n.daemon.Stop, "killed": n.daemon.Kill} {
-			if err := errors.Join(stop(), n.daemon.Start()); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, errors.Join(stop(), n.daemon.Start()))
 			env.Eventually(t, "CRI", func() bool {
 				_, err := n.Status(callContext(t), &runtimeapi.StatusRequest{})
 				return err == nil

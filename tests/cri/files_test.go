@@ -15,15 +15,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // kubernetes is the directory of what Kubernetes is given.
 func kubernetes(t *testing.T, name string) string {
 	t.Helper()
 	root, err := engine.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return filepath.Join(root, "hack/kubernetes", name)
 }
 
@@ -31,9 +30,7 @@ func kubernetes(t *testing.T, name string) string {
 func documents(t *testing.T, name string) []map[string]any {
 	t.Helper()
 	f, err := os.Open(kubernetes(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer f.Close()
 	var out []map[string]any
 	for d := yaml.NewDecoder(f); ; {
@@ -63,10 +60,7 @@ func TestManifests(t *testing.T) {
 	if spec, _ := pod["spec"].(map[string]any); spec["runtimeClassName"] != "agentjail" {
 		t.Errorf("pod %v", pod)
 	}
-	text, err := os.ReadFile(kubernetes(t, "daemonset.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, kubernetes(t, "daemonset.yaml"))
 	var set struct {
 		Kind string
 		Spec struct {
@@ -116,9 +110,7 @@ func TestConfigurations(t *testing.T) {
 					} `toml:"containerd"`
 				} `toml:"plugins"`
 			}
-			if err := toml.Unmarshal(out, &dump); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, toml.Unmarshal(out, &dump))
 			found := map[string]handler{}
 			for _, p := range dump.Plugins {
 				maps.Copy(found, p.Containerd.Runtimes)
@@ -137,13 +129,9 @@ func TestConfigurations(t *testing.T) {
 func TestNode(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
 	from, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	root := filepath.Join(from, "a-node")
-	if err := os.MkdirAll(filepath.Join(root, "usr/local"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(filepath.Join(root, "usr/local"), 0o755))
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	run := func(verb string) string {
 		t.Helper()
@@ -161,15 +149,9 @@ func TestNode(t *testing.T) {
 		t.Errorf("a second run: %s", out)
 	}
 	// What was written is what hack/kubernetes shows, but for the driver of control groups.
-	want, err := os.ReadFile(kubernetes(t, "containerd-v2.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := env.Read(t, kubernetes(t, "containerd-v2.toml"))
 	_, want, _ = bytes.Cut(want, []byte("version ="))
-	got, err := os.ReadFile(filepath.Join(root, "etc/containerd/config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := env.Read(t, filepath.Join(root, "etc/containerd/config.toml"))
 	if w := strings.ReplaceAll("version ="+string(want), "SystemdCgroup = true", "SystemdCgroup = false"); string(got) != w {
 		t.Errorf("written:\n%s\nand not\n%s", got, w)
 	}

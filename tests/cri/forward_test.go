@@ -15,9 +15,7 @@ import (
 func (p *pod) forward(port int, send []byte) (answer, failure string) {
 	p.t.Helper()
 	r, err := p.PortForward(callContext(p.t), &runtimeapi.PortForwardRequest{PodSandboxId: p.id, Port: []int32{int32(port)}})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	env.Check(p.t, err)
 	var out [256][]byte
 	if err := p.channels(fmt.Sprintf("%s?port=%d", r.Url, port), send, &out); err != nil {
 		p.t.Fatalf("forwarding port %d: %v", port, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // settings are a host's own, of the same plugin that agentjail's handlers belong to.
@@ -37,9 +38,7 @@ func containerds(t *testing.T) map[string]map[int]string {
 	t.Helper()
 	engine.NeedsRoot(t, "it builds containerd, which root keeps for all tests")
 	newest, err := engine.Tool("containerd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	const old, current = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
 	return map[string]map[int]string{"/usr/bin/containerd": {2: old}, newest: {2: old, 3: current, 4: current}}
 }
@@ -52,9 +51,7 @@ func dump(t *testing.T, program, file string) map[string]any {
 		t.Fatalf("%s: %v", program, err)
 	}
 	doc := map[string]any{}
-	if err := toml.Unmarshal(out, &doc); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, toml.Unmarshal(out, &doc))
 	return doc
 }
 
@@ -82,9 +79,7 @@ func handlers(doc map[string]any) map[string]any {
 func TestInstallKeepsSettings(t *testing.T) {
 	engine.NeedsRoot(t, "only root's programs are registered")
 	dir, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	agentjail := filepath.Join(dir, "agentjail")
 	for program, versions := range containerds(t) {
 		for version, plugin := range versions {
@@ -92,9 +87,7 @@ func TestInstallKeepsSettings(t *testing.T) {
 				etc := t.TempDir()
 				main, dropIn := filepath.Join(etc, "config.toml"), filepath.Join(etc, "conf.d/agentjail.toml")
 				text := fmt.Sprintf(settings, version, plugin)
-				if err := os.WriteFile(main, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				env.Check(t, os.WriteFile(main, []byte(text), 0o600))
 				run := func(verb string) {
 					t.Helper()
 					out, err := exec.Command(agentjail, verb, "containerd", "--name", "agentjail", "--daemon-config", main, "--drop-in", dropIn, "--program", program).CombinedOutput()
@@ -137,19 +130,13 @@ func TestImports(t *testing.T) {
 			etc := t.TempDir()
 			main, dropIn := filepath.Join(etc, "config.toml"), filepath.Join(etc, "conf.d/agentjail.toml")
 			handler := fmt.Sprintf("version = %d\n[plugins.%q.containerd.runtimes.agentjail]\nruntime_type = \"x\"\n[plugins.%[2]q.containerd.runtimes.agentjail.options]\nBinaryName = \"/x\"\n", version, plugin)
-			if err := os.Mkdir(filepath.Dir(dropIn), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.Mkdir(filepath.Dir(dropIn), 0o755))
 			imports := fmt.Sprintf("imports = [%q]\n", dropIn)
 			for file, text := range map[string]string{dropIn: handler, main: imports + fmt.Sprintf(settings, version, plugin)} {
-				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				env.Check(t, os.WriteFile(file, []byte(text), 0o600))
 			}
 			out, err := exec.Command(program, "--config", main, "config", "dump").Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			keeps := strings.Contains(string(out), "max_container_log_line_size = 12345")
 			if merges := program != "/usr/bin/containerd"; keeps != merges || !strings.Contains(string(out), "runtimes.agentjail") {
 				t.Errorf("%s, version %d: the main file's settings are kept: %v\n%s", program, version, keeps, out)

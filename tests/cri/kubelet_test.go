@@ -8,27 +8,23 @@ import (
 
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // volume makes a directory as the kubelet does for a volume of the pod: PODS/UID/volumes/kubernetes.io~KIND/NAME.
 func (p *pod) volume(kind, name string, mode os.FileMode) string {
 	p.t.Helper()
 	dir := filepath.Join(p.dir, "volumes", "kubernetes.io~"+kind, name)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.Chmod(dir, mode); err != nil {
-		p.t.Fatal(err)
-	}
+	env.Check(p.t, os.MkdirAll(dir, 0o750))
+	env.Check(p.t, os.Chmod(dir, mode))
 	return dir
 }
 
 // onTmpfs puts a tmpfs at a directory until the test ends.
 func (p *pod) onTmpfs(dir, options string) string {
 	p.t.Helper()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		p.t.Fatal(err)
-	}
+	env.Check(p.t, unix.Mount("tmpfs", dir, "tmpfs", 0, options))
 	p.t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir
 }
@@ -38,66 +34,44 @@ func (p *pod) onTmpfs(dir, options string) string {
 func project(t *testing.T, dir string, mode os.FileMode, files map[string]string) {
 	t.Helper()
 	const own = "..2026_01_02_03_04_05.123456789"
-	if err := os.Mkdir(filepath.Join(dir, own), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(filepath.Join(dir, own), 0o755))
 	for name, text := range files {
 		write(t, filepath.Join(dir, own, name), text, mode)
-		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)))
 	}
-	if err := os.Symlink(own, filepath.Join(dir, "..data")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Symlink(own, filepath.Join(dir, "..data")))
 }
 
 // reproject is what happens when what is projected changes.
 func reproject(t *testing.T, dir, name, text string) {
 	t.Helper()
 	const own = "..2026_02_03_04_05_06.123456789"
-	if err := os.Mkdir(filepath.Join(dir, own), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(filepath.Join(dir, own), 0o755))
 	write(t, filepath.Join(dir, own, name), text, 0o644)
 	tmp := filepath.Join(dir, "..data_tmp")
-	if err := os.Symlink(own, tmp); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, "..data")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Symlink(own, tmp))
+	env.Check(t, os.Rename(tmp, filepath.Join(dir, "..data")))
 }
 
 // write writes a file with exactly this mode.
 func write(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	env.Check(t, os.WriteFile(path, []byte(text), mode))
+	env.Check(t, os.Chmod(path, mode))
 }
 
 // chown gives a path away.
 func chown(t *testing.T, path string, uid, gid int) {
 	t.Helper()
-	if err := os.Lchown(path, uid, gid); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Lchown(path, uid, gid))
 }
 
 // owner is who a file of the host belongs to.
 func owner(t *testing.T, path string) (uid, gid uint32) {
 	t.Helper()
 	st, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	s := st.Sys().(*syscall.Stat_t)
 	return s.Uid, s.Gid
 }
@@ -134,8 +108,6 @@ func (p *pod) standard(name string) func(*runtimeapi.ContainerConfig) {
 // bind mounts a path at another until the test ends.
 func bind(t *testing.T, from, at string) {
 	t.Helper()
-	if err := unix.Mount(from, at, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Mount(from, at, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 }

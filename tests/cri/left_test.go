@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // containersGroup are the names of containers' control groups: an id for containerd, for CRI-O with a prefix. Those that CRI-O has made for its
@@ -29,10 +31,7 @@ func (n *node) jailsLeft(t *testing.T) {
 			t.Errorf("the control group %s is left", g)
 		}
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mounts := env.Read(t, "/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, n.Dir+"/") && strings.Contains(line, "agentjail") && !strings.Contains(line, " nsfs ") {
 			if f := strings.Fields(line); len(f) > 4 && strings.HasSuffix(f[4], "rootfs") {

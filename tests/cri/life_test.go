@@ -78,9 +78,7 @@ func (p *pod) replaced(main *container, cache string) {
 	}
 	p.remove(p.id)
 	p.config.Metadata.Attempt = 1
-	if err := p.run("agentjail"); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, p.run("agentjail"))
 	if out := p.container("after", idle, mount(cache, "/cache", false)).must("cat /cache/made"); out != "made by init" {
 		t.Errorf("after the sandbox's restart: %q", out)
 	}
@@ -96,12 +94,8 @@ func TestContainerdRestart(t *testing.T) {
 			p := n.pod(t, "agentjail-net")
 			c := p.container("main", idle)
 			pid, ip := c.pid(), p.ip()
-			if err := how.stop(); err != nil {
-				t.Fatal(err)
-			}
-			if err := n.Start(); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, how.stop())
+			env.Check(t, n.Start())
 			env.Eventually(t, "CRI", func() bool {
 				_, err := n.Status(callContext(t), &runtimeapi.StatusRequest{})
 				return err == nil
@@ -138,9 +132,7 @@ func TestPodLimits(t *testing.T) {
 			ContainerId: c.id,
 			Linux:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20, CpuPeriod: 100000, CpuQuota: 100000, CpuShares: 512},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if out := c.must(limit); out != "134217728" {
 			t.Errorf("memory limit after the update %s", out)
 		}

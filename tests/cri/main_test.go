@@ -19,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 	"agentjail.dev/tests/journal/refusal"
 )
 
@@ -101,9 +102,7 @@ func on(t *testing.T, i int, test func(*testing.T, *node)) {
 	engine.NeedsRoot(t, "it runs jails")
 	t.Run(nodes[i].name, func(t *testing.T) {
 		n, err := nodes[i].start()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		n.Containerd.For(t)
 		before := cniNamespaces()
 		t.Cleanup(func() { n.nothingLeft(t, before) })

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // rounds is how many samples TestPodCosts takes of each thing: AGENTJAIL_CRI_ROUNDS, or one, with which it only shows that it works.
@@ -92,9 +94,7 @@ func (n *node) lifeCosts(t *testing.T, c costs, handler string) {
 		c.add(what, handler, time.Since(begin).Seconds()*1000)
 		begin = time.Now()
 	}
-	if err := p.run(handler); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, p.run(handler))
 	main := p.container("main", idle, mount(data, "/data", false))
 	lap("start, ms")
 	main.must("echo x >/data/file")
@@ -121,9 +121,7 @@ func (n *node) crowdCosts(t *testing.T, c costs, handler string) {
 	}
 	wg.Wait()
 	took := time.Since(begin)
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(errs...))
 	c.add("pods a second", handler, crowd/took.Seconds())
 	own, shared := n.shims(t)
 	c.add("a shim's own memory, KiB", handler, own)

@@ -3,7 +3,6 @@ package cri
 import (
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -84,10 +83,7 @@ func TestPodNames(t *testing.T) {
 		if err != nil || len(jails) != 1 {
 			t.Fatalf("the sandbox's jail: %v, %v", jails, err)
 		}
-		text, err := os.ReadFile(filepath.Join(jails[0], "helper.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, filepath.Join(jails[0], "helper.json"))
 		_, rest, _ := strings.Cut(string(text), `"pid":`)
 		helper, err := strconv.Atoi(rest[:strings.IndexAny(rest+",", ",}")])
 		if err != nil {
@@ -105,10 +101,7 @@ func TestNamesManifest(t *testing.T) {
 	if len(docs) != 2 || docs[0]["kind"] != "Pod" || docs[1]["kind"] != "NetworkPolicy" {
 		t.Fatalf("documents %v", docs)
 	}
-	text, err := os.ReadFile(kubernetes(t, "pod-names.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, kubernetes(t, "pod-names.yaml"))
 	var settings strings.Builder
 	for line := range strings.Lines(string(text)) {
 		if setting, ok := strings.CutPrefix(line, "#   "); ok {

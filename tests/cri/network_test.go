@@ -93,10 +93,7 @@ func TestPodNetwork(t *testing.T) {
 // The settings that a pod may have for its network are made in it, and others not.
 func TestPodSysctls(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {
-		forward, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward")
-		if err != nil {
-			t.Fatal(err)
-		}
+		forward := env.Read(t, "/proc/sys/net/ipv4/ip_forward")
 		p := n.pod(t, "agentjail-net", func(s *runtimeapi.PodSandboxConfig) {
 			s.Linux.Sysctls = map[string]string{"net.ipv4.ip_local_port_range": "40000 41000", "net.ipv4.ip_forward": "1", "net.ipv4.conf.all.route_localnet": "1"}
 		})

@@ -52,9 +52,7 @@ func (n *node) plan(t *testing.T, change ...func(*runtimeapi.PodSandboxConfig)) 
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))
 	p := &pod{node: n, t: t, dir: filepath.Join(n.Dir, "kubelet/pods", uid), logs: filepath.Join(n.Dir, "pod-logs", uid)}
 	for _, d := range []string{p.dir, p.logs} {
-		if err := os.MkdirAll(d, 0o750); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.MkdirAll(d, 0o750))
 	}
 	group := n.cgroups + "/burstable/pod" + uid
 	if n.bySystemd {
@@ -82,9 +80,7 @@ func (n *node) plan(t *testing.T, change ...func(*runtimeapi.PodSandboxConfig)) 
 func (n *node) pod(t *testing.T, handler string, change ...func(*runtimeapi.PodSandboxConfig)) *pod {
 	t.Helper()
 	p := n.plan(t, change...)
-	if err := p.run(handler); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, p.run(handler))
 	return p
 }
 
@@ -122,9 +118,7 @@ func (p *pod) remove(id string) {
 func (p *pod) pid() int {
 	p.t.Helper()
 	r, err := p.PodSandboxStatus(callContext(p.t), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id, Verbose: true})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	env.Check(p.t, err)
 	return pidOf(p.t, r.Info)
 }
 
@@ -132,9 +126,7 @@ func (p *pod) pid() int {
 func (p *pod) ip() string {
 	p.t.Helper()
 	r, err := p.PodSandboxStatus(callContext(p.t), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	env.Check(p.t, err)
 	return r.GetStatus().GetNetwork().GetIp()
 }
 
@@ -230,9 +222,7 @@ func (c *container) must(script string) string {
 func (c *container) status() *runtimeapi.ContainerStatusResponse {
 	c.t.Helper()
 	r, err := c.ContainerStatus(callContext(c.t), &runtimeapi.ContainerStatusRequest{ContainerId: c.id, Verbose: true})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	env.Check(c.t, err)
 	return r
 }
 
@@ -274,19 +264,14 @@ func hosts(t *testing.T, kind string) string { return namespace(t, os.Getpid(), 
 func namespace(t *testing.T, pid int, kind string) string {
 	t.Helper()
 	s, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return s
 }
 
 // proc is a file of a process in /proc.
 func proc(t *testing.T, pid int, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := env.Read(t, fmt.Sprintf("/proc/%d/%s", pid, name))
 	return string(b)
 }
 

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 	"agentjail.dev/tests/journal/refusal"
 )
 
@@ -18,9 +19,7 @@ import (
 func TestRefusals(t *testing.T) {
 	on(t, 0, func(t *testing.T, n *node) {
 		dir, err := engine.Shim()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		policy := filepath.Join(dir, "refusals.toml")
 		refusal.Collect(t, policy, func(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]...) })
 		rows := refusal.Of(refusal.CRI)

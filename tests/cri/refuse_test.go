@@ -93,16 +93,10 @@ func TestSharedProcesses(t *testing.T) {
 func TestSandboxedPod(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {
 		runsc, err := engine.Tool("runsc")
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		under, err := engine.UnderTest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(gvisorPolicy(filepath.Dir(under)), fmt.Appendf(nil, "delegate = %q\n", runsc), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
+		env.Check(t, os.WriteFile(gvisorPolicy(filepath.Dir(under)), fmt.Appendf(nil, "delegate = %q\n", runsc), 0o644))
 		p := n.pod(t, "gvisor")
 		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.pid())); err != nil || !strings.HasSuffix(exe, "/runsc") {
 			t.Errorf("the pod's first process is %q, %v", exe, err)

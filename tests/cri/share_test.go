@@ -73,8 +73,6 @@ func TestPodShares(t *testing.T) {
 func agentjail(t *testing.T) string {
 	t.Helper()
 	dir, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return filepath.Join(dir, "agentjail")
 }

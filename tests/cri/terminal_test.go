@@ -15,20 +15,14 @@ func TestPodTerminal(t *testing.T) {
 		p := n.pod(t, "agentjail")
 		c := p.container("main", "exec sh", func(c *runtimeapi.ContainerConfig) { c.Tty, c.Stdin = true, true })
 		exec, err := c.Exec(callContext(t), &runtimeapi.ExecRequest{ContainerId: c.id, Cmd: []string{"sh", "-c", "tty; test -t 0 && test -t 1 && echo all"}, Stdin: true, Stdout: true, Tty: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		var out [256][]byte
-		if err := c.channels(exec.Url, nil, &out); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, c.channels(exec.Url, nil, &out))
 		if got := string(out[1]); !strings.HasPrefix(got, "/dev/pts/") || !strings.HasSuffix(got, "\r\nall\r\n") {
 			t.Errorf("exec with a terminal states %q", got)
 		}
 		attach, err := c.Attach(callContext(t), &runtimeapi.AttachRequest{ContainerId: c.id, Stdin: true, Stdout: true, Tty: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		out = [256][]byte{}
 		if err := c.channels(attach.Url, []byte("tty; echo $((6*7)); exit 3\n"), &out); err != nil {
 			t.Fatal(err)

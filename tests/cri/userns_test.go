@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // hostUsers: false brings the kubelet's own ids. They are the jail's then, and nothing is shifted twice: the image's files are
@@ -20,9 +22,7 @@ func TestHostUsersFalse(t *testing.T) {
 		}
 		// The kubelet first checks that the handler can.
 		st, err := n.Status(callContext(t), &runtimeapi.StatusRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		can := map[string]bool{}
 		for _, h := range st.RuntimeHandlers {
 			can[h.Name] = h.GetFeatures().GetUserNamespaces()

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // Volumes as the kubelet lays them out are what they are in any pod: each user of the pod owns its files, all read the others'
@@ -19,9 +21,7 @@ func TestVolumes(t *testing.T) {
 		memory := p.onTmpfs(p.volume("empty-dir", "memory", 0o777), "mode=777")
 		grouped := p.volume("empty-dir", "grouped", 0o777)
 		chown(t, grouped, 0, 2000)
-		if err := os.Chmod(grouped, 0o2775|os.ModeSetgid); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Chmod(grouped, 0o2775|os.ModeSetgid))
 		conf := p.volume("configmap", "conf", 0o777)
 		project(t, conf, 0o644, map[string]string{"a.conf": "first"})
 		secret := p.onTmpfs(p.volume("secret", "s", 0o777), "")
@@ -31,12 +31,8 @@ func TestVolumes(t *testing.T) {
 		project(t, token, 0o600, map[string]string{"token": "ey.."})
 		chown(t, filepath.Join(token, "..data/token"), 1000, 0)
 		sub := filepath.Join(cache, "sub")
-		if err := os.Mkdir(sub, 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(sub, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Mkdir(sub, 0o777))
+		env.Check(t, os.Chmod(sub, 0o777))
 
 		root := p.container("root", idle, p.standard("root"), mount(cache, "/cache", false), mount(memory, "/memory", false),
 			mount(conf, "/conf", true), mount(secret, "/secret", true), mount(token, "/token", true))
@@ -96,9 +92,7 @@ func TestHostPath(t *testing.T) {
 		project(t, stolen, 0o644, map[string]string{"key": "hidden"})
 		p := n.pod(t, "agentjail")
 		mine := filepath.Join(n.Dir, "project-"+filepath.Base(p.dir))
-		if err := os.Mkdir(mine, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Mkdir(mine, 0o755))
 		chown(t, mine, 4321, 4321)
 		write(t, filepath.Join(mine, "public"), "public", 0o644)
 		write(t, filepath.Join(mine, "private"), "private", 0o600)
@@ -114,9 +108,7 @@ func TestHostPath(t *testing.T) {
 		}
 		// The kubelet bind mounts a subPath of a hostPath volume into the pod's own directory.
 		sub := filepath.Join(p.dir, "volume-subpaths/host/main/0")
-		if err := os.MkdirAll(sub, 0o750); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.MkdirAll(sub, 0o750))
 		bind(t, "/etc", sub)
 		kubelet := filepath.Dir(filepath.Dir(p.dir))
 		for i, path := range []string{kubelet, filepath.Join(kubelet, "pods"), other.dir, stolen, p.dir, "/", "/etc", "/proc", "/sys", "/dev", "/run", "/var/lib/kubelet", "/var/log", "/root", n.State(), sub, n.Containerd.Socket()} {
@@ -134,9 +126,7 @@ func TestStagedVolumes(t *testing.T) {
 		p, other := n.pod(t, "agentjail"), n.plan(t)
 		kubelet := filepath.Dir(filepath.Dir(p.dir))
 		mkdir := func(path string) string {
-			if err := os.MkdirAll(path, 0o777); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.MkdirAll(path, 0o777))
 			return path
 		}
 		var mounts []func(*runtimeapi.ContainerConfig)

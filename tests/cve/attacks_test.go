@@ -48,9 +48,7 @@ func secret(t *testing.T) (path, text string) {
 	dir := hostDir(t)
 	path = filepath.Join(dir, "secret")
 	text = fmt.Sprintf("secret of %s\n", dir)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte(text), 0o644))
 	return path, text
 }
 
@@ -58,12 +56,8 @@ func secret(t *testing.T) (path, text string) {
 func hostDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, "host-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, 1000, 1000)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, 1000, 1000)))
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -72,9 +66,7 @@ func hostDir(t *testing.T) string {
 func image(t *testing.T, programs, links map[string]string, changes ...string) string {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", " ", "-", ":", "-", ",", "-").Replace(filepath.Base(hostDir(t))))
-	if err := docker.ImportBusyboxWith(name, programs, links, changes...); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, docker.ImportBusyboxWith(name, programs, links, changes...))
 	t.Cleanup(func() { docker.For(t).Docker("rmi", "-f", name) })
 	return name
 }
@@ -91,10 +83,7 @@ func result(r engine.Result) string {
 // runtime's own binary runs in the container; another process of the container waits for that, opens the binary, and
 // writes it as soon as it has ended.
 func overwriteRuntime(t *testing.T, s system) (bool, string) {
-	good, err := os.ReadFile(oldRunc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := env.Read(t, oldRunc)
 	img := image(t, map[string]string{"/evil": "#!/proc/self/exe\n"}, nil)
 	d := docker.For(t)
 	id := d.Detached("--runtime="+s.name, img, "probe", "overwrite")
@@ -118,10 +107,7 @@ func overwriteRuntime(t *testing.T, s system) (bool, string) {
 		log := d.Must("logs", id)
 		return strings.Count(log, "saw") == strings.Count(log, "gave up")
 	})
-	now, err := os.ReadFile(oldRunc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := env.Read(t, oldRunc)
 	return !bytes.Equal(now, good), d.Must("logs", id)
 }
 
@@ -157,9 +143,7 @@ func imageWorkdir(t *testing.T, s system) (bool, string) {
 	}
 	for _, fd := range tries {
 		img, err := workdirImage(fd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		r := docker.For(t).Docker("run", "--rm", "--runtime="+s.name, img, "cat", above(path))
 		if strings.Contains(r.Stdout, text) {
 			return true, fmt.Sprintf("read %s through descriptor %d", path, fd)
@@ -223,9 +207,7 @@ func fakeDev(t *testing.T, name, to string) string {
 	t.Helper()
 	dir := hostDir(t)
 	for _, l := range [][2]string{{name, to}, {"ptmx", "pts/ptmx"}, {"fd", "/proc/self/fd"}} {
-		if err := os.Symlink(l[1], filepath.Join(dir, l[0])); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Symlink(l[1], filepath.Join(dir, l[0])))
 	}
 	return dir
 }
@@ -247,12 +229,8 @@ func maskByVolume(t *testing.T, s system) (bool, string) {
 // maskByImage: with the usual mount at /dev the image's is covered, under any runtime.
 func maskByImage(t *testing.T, s system) (bool, string) {
 	b := engine.NewBundle(t, base)
-	if err := os.Symlink("/redirect", filepath.Join(b.Rootfs, "dev/null")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(b.Rootfs, "redirect"), []byte("redirected\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Symlink("/redirect", filepath.Join(b.Rootfs, "dev/null")))
+	env.Check(t, os.WriteFile(filepath.Join(b.Rootfs, "redirect"), []byte("redirected\n"), 0o666))
 	b.Spec.Process.Args = []string{"sh", "-c", readMasked}
 	out, err := b.Run(t, s.caller())
 	return masked(fmt.Sprint(out, err))
@@ -263,9 +241,7 @@ func maskByImage(t *testing.T, s system) (bool, string) {
 func consoleByVolume(t *testing.T, s system) (bool, string) {
 	path, text := secret(t)
 	directory := filepath.Dir(path)
-	if err := os.Chown(directory, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(directory, 1000, 1000))
 	dev := fakeDev(t, "console", "/work/secret")
 	b := engine.NewBundle(t, base)
 	b.Spec.Mounts[1] = specs.Mount{Destination: "/dev", Type: "bind", Source: dev, Options: []string{"rbind", "rw"}}
@@ -277,10 +253,7 @@ func consoleByVolume(t *testing.T, s system) (bool, string) {
 	term := engine.OnTerminal(t, 24, 80, b.Command(context.Background(), s.caller(), "run", "--bundle", b.Dir, id))
 	term.Wait()
 	_, _, _ = b.Call(t, s.caller(), "delete", "--force", id)
-	now, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := env.Read(t, path)
 	return string(now) != text, fmt.Sprintf("root's file holds %q; %s", now, term.Said())
 }
 
@@ -292,19 +265,12 @@ func procByImage(t *testing.T, s system) (bool, string) {
 	b.Unmount("/proc")
 	b.Mount(filepath.Dir(path), "/work")
 	at := filepath.Join(b.Rootfs, "proc/sys/net/core")
-	if err := os.MkdirAll(at, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/work/secret", filepath.Join(at, "somaxconn")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(at, 0o755))
+	env.Check(t, os.Symlink("/work/secret", filepath.Join(at, "somaxconn")))
 	b.Spec.Linux.Sysctl = map[string]string{"net.core.somaxconn": "redirected"}
 	b.Spec.Process.User = specs.User{UID: 1000, GID: 1000}
 	out, rerr := b.Run(t, s.caller())
-	now, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := env.Read(t, path)
 	return string(now) != text, fmt.Sprintf("root's file holds %q; %s%v", now, out, rerr)
 }
 
@@ -336,9 +302,7 @@ func swapping(dir string) (stop func() int) {
 // host's. Whether a round hits is luck; a runtime that notices afterwards leaves the files behind.
 func devByRace(t *testing.T, s system) (bool, string) {
 	shared, other := hostDir(t), hostDir(t)
-	if err := errors.Join(os.MkdirAll(filepath.Join(shared, "x/dev"), 0o777), os.Symlink("/", filepath.Join(shared, "y"))); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.MkdirAll(filepath.Join(shared, "x/dev"), 0o777), os.Symlink("/", filepath.Join(shared, "y"))))
 	stop := swapping(shared)
 	b := engine.NewBundle(t, base)
 	b.Mount(shared, "/shared")
@@ -354,9 +318,7 @@ func devByRace(t *testing.T, s system) (bool, string) {
 	}
 	var names []string
 	entries, err := os.ReadDir(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -368,12 +330,8 @@ func devByRace(t *testing.T, s system) (bool, string) {
 // runtime has to fall, but no jail may.
 func procByRace(t *testing.T, s system) (bool, string) {
 	shared := hostDir(t)
-	if err := os.Mkdir(filepath.Join(shared, "x"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/proc/self", filepath.Join(shared, "y")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(filepath.Join(shared, "x"), 0o777))
+	env.Check(t, os.Symlink("/proc/self", filepath.Join(shared, "y")))
 	stop := swapping(shared)
 	b := engine.NewBundle(t, base)
 	b.Mount(shared, "/shared")
@@ -404,22 +362,14 @@ func procByRace(t *testing.T, s system) (bool, string) {
 // pass it on.)
 func devLink(t *testing.T, s system) (bool, string) {
 	victim := hostDir(t)
-	if err := os.WriteFile(filepath.Join(victim, "ptmx"), []byte("the host's\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(filepath.Join(victim, "ptmx"), []byte("the host's\n"), 0o644))
 	b := engine.NewBundle(t, base)
-	if err := os.RemoveAll(filepath.Join(b.Rootfs, "dev")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(victim, filepath.Join(b.Rootfs, "dev")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.RemoveAll(filepath.Join(b.Rootfs, "dev")))
+	env.Check(t, os.Symlink(victim, filepath.Join(b.Rootfs, "dev")))
 	out, rerr := b.Run(t, s.caller())
 	var names []string
 	entries, err := os.ReadDir(victim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -433,9 +383,7 @@ func abstractSocket(t *testing.T, s system) (bool, string) {
 	name := "@/containerd-shim/" + filepath.Base(base) + "-" + s.name + ".sock@"
 	var l net.Listener
 	err := d.InNetns(func() (err error) { l, err = net.Listen("unix", name); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer l.Close()
 	r := d.Docker("run", "--rm", "--runtime="+s.name, "--network", "host", "-e", "PROBE_ABSTRACT="+name, engine.Busybox, "probe", "attempts", "abstract_shim_socket")
 	return strings.Contains(r.Stdout, `"errno":""`), result(r)
@@ -485,16 +433,12 @@ __attribute__((constructor)) static void poc(void)
 	if (fd >= 0) { (void)!write(fd, "escaped\n", 8); close(fd); }
 }
 `
-	if err := os.WriteFile(source, []byte(program), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(source, []byte(program), 0o644))
 	if out, err := exec.Command(gcc, "-shared", "-fPIC", "-o", filepath.Join(b.Rootfs, "poc.so"), source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	toolkit := filepath.Join(dir, "toolkit-hook")
-	if err := copyFile("/usr/bin/true", toolkit); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, copyFile("/usr/bin/true", toolkit))
 	b.Spec.Process.Env = append(b.Spec.Process.Env, "LD_PRELOAD=/proc/self/cwd/poc.so", "POC_MARK="+mark)
 	b.Spec.Process.Args = []string{"/bin/busybox", "true"} // static: it preloads nothing
 	hook := []specs.Hook{{Path: toolkit, Args: []string{"toolkit-hook", "create-symlinks"}}}

@@ -3,12 +3,13 @@ package docs
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // Top is the root of the module as seen from a package of tests.
@@ -31,9 +32,7 @@ func Pages(t testing.TB) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return out
 }
 
@@ -51,10 +50,7 @@ var (
 // Text is a whole page.
 func Text(t testing.TB, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(Top, page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(Top, page))
 	return string(text)
 }
 

@@ -103,31 +103,23 @@ type stage struct {
 func newStage(t testing.TB) *stage {
 	t.Helper()
 	bin, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	s := &stage{TB: t, dir: engine.TempDir(t, "/tmp", "agentjail-docs-"), tools: engine.TempDir(t, "/tmp", "agentjail-tools-")}
 	top, err := filepath.Abs(Top)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	s.words = map[string]string{"BIN": filepath.Dir(bin), "TOP": top}
 	s.tool("sudo", `exec "$@"`)
 	s.of(docker)
 	s.shell = func(ctx context.Context, text string) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", text) }
 	s.file("Makefile", "all:\n\techo made >new\ntest:\n\techo tested >tested\n")
-	if err := errors.Join(os.Chown(s.dir, 1000, 1000), os.Chmod(s.dir, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.Chown(s.dir, 1000, 1000), os.Chmod(s.dir, 0o700)))
 	return s
 }
 
 // tool puts a script before all programs of its name.
 func (s *stage) tool(name, script string) {
 	s.Helper()
-	if err := os.WriteFile(filepath.Join(s.tools, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, os.WriteFile(filepath.Join(s.tools, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 }
 
 // of has clients call an engine.
@@ -150,9 +142,7 @@ func (s *stage) options(of map[string]string) {
 func (s *stage) file(name, text string) {
 	s.Helper()
 	path := filepath.Join(s.dir, name)
-	if err := errors.Join(os.WriteFile(path, []byte(text), 0o644), os.Chown(path, 1000, 1000)); err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, errors.Join(os.WriteFile(path, []byte(text), 0o644), os.Chown(path, 1000, 1000)))
 }
 
 // host runs a script in the project as its owner.
@@ -196,16 +186,12 @@ func (s *stage) run(r row) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	in, write, err := os.Pipe()
-	if err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, err)
 	defer in.Close()
 	cmd.Stdout, cmd.Stderr = write, write
 	err = cmd.Start()
 	write.Close()
-	if err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, err)
 	var out strings.Builder
 	lines := bufio.NewReader(in)
 	for {

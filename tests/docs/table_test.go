@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // hostPolicy is the host's while the plays run. RUNSC is gVisor's.
@@ -249,9 +250,7 @@ func host(s *stage) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(b.Dir, "config.json"), text, 0o644)
 	}
-	if err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, err)
 	s.words["DIR"], s.words["BUNDLE"] = s.dir, b.Dir
 }
 
@@ -266,9 +265,7 @@ func jail(s *stage) {
 // project is what a developer has, on a host with pip.
 func project(s *stage) {
 	presets := "/etc/agentjail/presets"
-	if err := errors.Join(os.MkdirAll(presets, 0o755), os.WriteFile(presets+"/pypi.txt", []byte("pypi.org\n"), 0o644)); err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, errors.Join(os.MkdirAll(presets, 0o755), os.WriteFile(presets+"/pypi.txt", []byte("pypi.org\n"), 0o644)))
 	// Docker's client has the option from 24 on; before, the label does the same.
 	if r := docker.For(s).Docker("run", "--help"); !strings.Contains(r.Stdout, "--annotation") {
 		s.tool("docker", `for word; do shift; [ "$word" != --annotation ] || word=--label; set -- "$@" "$word"; done; exec `+docker.Command(s.Context()).Path+` "$@"`)
@@ -281,21 +278,11 @@ func project(s *stage) {
 func install(s *stage) {
 	edition := docker.Edition()
 	shim, err := engine.Shim()
-	if err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, err)
 	e, err := engine.Start(engine.Options{Edition: &edition, Shims: []string{shim}, Log: s.Logf})
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			s.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, err)
+	env.AtEnd(s, e.Close)
+	env.Check(s, e.ImportBusybox())
 	s.of(e)
 	s.words["IMAGE"] = filters
 	s.options(map[string]string{" docker": "--daemon-config " + e.DaemonConfig() + " --pidfile " + e.Pidfile() + " --socket " + e.Socket()})
@@ -306,17 +293,9 @@ func podman(s *stage) {
 		s.Skip("no podman (hack/deps.sh installs it):", err)
 	}
 	p, err := engine.StartPodman()
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			s.Error(err)
-		}
-	})
-	if err := p.ImportBusybox(false); err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, err)
+	env.AtEnd(s, p.Close)
+	env.Check(s, p.ImportBusybox(false))
 	s.words["IMAGE"], s.words["ID"] = filters, "held"
 	s.shell = func(ctx context.Context, text string) *exec.Cmd {
 		return p.Inside(ctx, "sh", "-c", "PATH="+s.tools+":"+s.words["BIN"]+":$PATH; cd "+s.dir+"; "+text)
@@ -325,21 +304,11 @@ func podman(s *stage) {
 
 func containerd(s *stage) {
 	shim, err := engine.Shim()
-	if err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, err)
 	c, err := engine.StartContainerd(engine.ContainerdOptions{Shims: []string{shim}, Log: s.Logf})
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			s.Error(err)
-		}
-	})
-	if err := c.ImportBusybox(c.Namespace()); err != nil {
-		s.Fatal(err)
-	}
+	env.Check(s, err)
+	env.AtEnd(s, c.Close)
+	env.Check(s, c.ImportBusybox(c.Namespace()))
 	if err := os.Symlink("agentjail", s.words["BIN"]+"/agentjail-net"); err != nil { // as an installation has it
 		s.Fatal(err)
 	}

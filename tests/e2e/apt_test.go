@@ -21,9 +21,7 @@ func TestApt(t *testing.T) {
 		t.Skip("no apt on this machine:", err)
 	}
 	d := d(t)
-	if err := docker.ImportApt(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, docker.ImportApt())
 	has(t, "apt's setting", mustRun(d, engine.Apt, "apt-config", "dump", "APT::Sandbox::User"), `APT::Sandbox::User "root";`)
 	id := d.Detached(jail, "--entrypoint", "", engine.Apt, "apt-get", "-q", "update")
 	code := d.Must("wait", id)
@@ -55,25 +53,19 @@ dpkg-statoverride --list /usr/bin/ssh-agent >/dev/null || { chgrp _jail /usr/bin
 func aptRepository(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	repo := filepath.Join(dir, "repo")
 	var index strings.Builder
 	for _, p := range packages {
 		root := filepath.Join(dir, p.name)
 		for _, d := range []string{filepath.Join(root, "DEBIAN"), filepath.Join(root, filepath.Dir(p.file)), repo} {
-			if err := os.MkdirAll(d, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.MkdirAll(d, 0o755))
 		}
 		control := fmt.Sprintf("Package: %s\nVersion: 1.0\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: test\n", p.name)
 		put(t, filepath.Join(root, "DEBIAN/control"), control, 0o644, 0)
 		put(t, filepath.Join(root, "DEBIAN/postinst"), "#!/bin/sh\nset -e\n"+p.postinst+"\n", 0o755, 0)
 		put(t, filepath.Join(root, p.file), "#!/bin/sh\necho "+p.name+"\n", 0o755, 0)
-		if err := os.Chmod(filepath.Join(root, p.file), p.mode); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Chmod(filepath.Join(root, p.file), p.mode))
 		deb := filepath.Join(repo, p.name+".deb")
 		if out, err := exec.Command("dpkg-deb", "--root-owner-group", "-b", root, deb).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -82,9 +74,7 @@ func aptRepository(t *testing.T) string {
 		fmt.Fprintf(&index, "%sFilename: ./%s.deb\nSize: %d\nSHA256: %x\n\n", control, p.name, len(text), sha256.Sum256([]byte(text)))
 	}
 	put(t, filepath.Join(repo, "Packages"), index.String(), 0o644, 0)
-	if err := os.Chown(repo, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(repo, 1000, 1000))
 	return repo
 }
 
@@ -100,9 +90,7 @@ if [ -e /repo/other-jail.deb ]; then dpkg -i /repo/other-jail.deb > /dev/null; o
 func TestAptStock(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
-	if err := docker.ImportStock(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, docker.ImportStock())
 	repo := aptRepository(t)
 	mount := []string{"-v", repo + ":/repo:ro", engine.Stock, "sh", "-c", aptScript, "sh", "file:/repo"}
 	want := d.Docker(append([]string{"run", "--rm", "--runtime=runc", "--network=none"}, mount...)...)

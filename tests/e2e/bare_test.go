@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // bare makes a bundle and a caller of the runtime under test, which keeps its state in a directory of the test's own.
@@ -19,13 +20,9 @@ func bare(t *testing.T, id string) (*engine.Bundle, engine.Caller) {
 	needAgentjail(t)
 	t.Parallel()
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	base := filepath.Join(docker.Dir, id)
-	if err := os.Mkdir(base, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(base, 0o711))
 	b := engine.NewBundle(t, base)
 	c := engine.Caller{Path: under, Args: []string{"--root", filepath.Join(base, "state")}}
 	t.Cleanup(func() { _, _, _ = b.Call(t, c, "delete", "--force", id) })
@@ -74,13 +71,9 @@ func TestUmask(t *testing.T) {
 			p := *b.Spec.Process
 			p.Args, p.User.Umask = []string{"sh", "-c", "umask"}, v.further
 			data, err := json.Marshal(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			file := filepath.Join(b.Dir, "process.json")
-			if err := os.WriteFile(file, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.WriteFile(file, data, 0o600))
 			out, errOut, err := b.Call(t, c, "exec", "--process", file, id)
 			if err != nil || strings.TrimSpace(out) != v.want {
 				t.Errorf("exec: %v: %q %s", err, out, errOut)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestRefusedMounts: places of the host that no jail gets, however they are named.
@@ -16,16 +17,12 @@ func TestRefusedMounts(t *testing.T) {
 	dir := directory(t, 1000)
 	link := func(name, to string) string {
 		p := filepath.Join(dir, name)
-		if err := os.Symlink(to, p); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Symlink(to, p))
 		return p
 	}
 	socket := filepath.Join(dir, "socket")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { l.Close() })
 	for _, c := range []struct{ name, source string }{
 		{"/", "/"},

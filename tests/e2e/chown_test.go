@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // copies are commands that set, or try to set, the owner of a file in the mounted directory that they work in.
@@ -47,9 +48,7 @@ step 'mkdir d && setfacl -m u:5:r d; test -d d'
 // give files away, and what they make is the directory owner's on the host.
 func TestChownInMountedDirectory(t *testing.T) {
 	needAgentjail(t)
-	if err := docker.ImportWork(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, docker.ImportWork())
 	for _, uid := range []int{1000, 0} {
 		t.Run(fmt.Sprint("uid ", uid), func(t *testing.T) {
 			d := d(t)

@@ -1,11 +1,11 @@
 package e2e
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestSymptoms: docs/compatibility.md and docs/why.md have the messages that are met.
@@ -14,10 +14,7 @@ func TestSymptoms(t *testing.T) {
 	d := d(t)
 	var pages []byte
 	for _, page := range []string{"compatibility", "why"} {
-		text, err := os.ReadFile("../../docs/" + page + ".md")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, "../../docs/"+page+".md")
 		pages = append(pages, text...)
 	}
 	dir := directory(t, 1000)

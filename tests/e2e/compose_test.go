@@ -42,9 +42,7 @@ volumes:
 func TestCompose(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
-	if err := os.Mkdir(filepath.Join(dir, "work"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(filepath.Join(dir, "work"), 0o755))
 	chown(t, filepath.Join(dir, "work"), 1000)
 	put(t, filepath.Join(dir, "docker-compose.yml"), fmt.Sprintf(composeFile, engine.Busybox, engine.Name), 0o644, 1000)
 	project := fmt.Sprintf("compose%d", os.Getpid())

@@ -23,14 +23,10 @@ func archived(t *testing.T, entries ...tar.Header) *bytes.Buffer {
 			text = h.Name + "\n"
 		}
 		h.Size = int64(len(text))
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, w.WriteHeader(&h))
 		_, _ = w.Write([]byte(text))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, w.Close())
 	return &out
 }
 

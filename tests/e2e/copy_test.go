@@ -58,9 +58,7 @@ func TestExport(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "export.tar")
 	d.Must("export", "-o", out, id)
 	f, err := os.Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer f.Close()
 	files := map[string]string{}
 	for tr := tar.NewReader(f); ; {
@@ -68,9 +66,7 @@ func TestExport(t *testing.T) {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		var b bytes.Buffer
 		if h.Size < 1000 {
 			if _, err := io.Copy(&b, tr); err != nil {

@@ -63,12 +63,8 @@ func TestCountsAreTheJails(t *testing.T) {
 func hostTimer(t *testing.T, most uint64) {
 	t.Helper()
 	var was unix.Rlimit
-	if err := unix.Prlimit(0, unix.RLIMIT_SIGPENDING, nil, &was); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Prlimit(0, unix.RLIMIT_SIGPENDING, &unix.Rlimit{Cur: min(most, was.Cur), Max: was.Max}, nil); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Prlimit(0, unix.RLIMIT_SIGPENDING, nil, &was))
+	env.Check(t, unix.Prlimit(0, unix.RLIMIT_SIGPENDING, &unix.Rlimit{Cur: min(most, was.Cur), Max: was.Max}, nil))
 	defer func() {
 		if err := unix.Prlimit(0, unix.RLIMIT_SIGPENDING, &was, nil); err != nil {
 			t.Error(err)

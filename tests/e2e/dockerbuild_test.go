@@ -30,9 +30,7 @@ func build(e *engine.Engine, buildkit, tag, dir string) engine.Result {
 func TestDefaultRuntimeBuild(t *testing.T) {
 	needAgentjail(t)
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name})
 	d := e.For(t)
 	dir := t.TempDir()
@@ -59,13 +57,9 @@ func TestDefaultRuntimeBuild(t *testing.T) {
 func TestBuildKitWorker(t *testing.T) {
 	needAgentjail(t)
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	runc, err := exec.LookPath("runc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	// dockerd's own BuildKit takes the first runc in PATH, as its containerd does.
 	dir := t.TempDir()
 	script := "#!/bin/sh\ncase \"$*\" in */buildkit/executor/*) exec " + under + " \"$@\";; esac\nexec " + runc + " \"$@\"\n"

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // planted writes, in a jail, programs of the names by which an engine unpacks archives. Each reports that it ran.
@@ -25,13 +26,9 @@ func TestCopyRunsNothing(t *testing.T) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	text := []byte("copied\n")
-	if err := w.WriteHeader(&tar.Header{Name: "copied", Mode: 0o644, Size: int64(len(text))}); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, w.WriteHeader(&tar.Header{Name: "copied", Mode: 0o644, Size: int64(len(text))}))
 	_, _ = w.Write(text)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, w.Close())
 	for _, pack := range [][]string{{"xz", "-c"}, {"gzip", "-c"}, {"bzip2", "-c"}, {"zstd", "-c"}} {
 		if _, err := exec.LookPath(pack[0]); err != nil {
 			continue
@@ -39,9 +36,7 @@ func TestCopyRunsNothing(t *testing.T) {
 		cmd := exec.Command(pack[0], pack[1:]...)
 		cmd.Stdin = bytes.NewReader(archive.Bytes())
 		packed, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		dir := "/tmp/" + pack[0]
 		sh(d, id, "mkdir "+dir)
 		r := d.DockerIn(bytes.NewReader(packed), "cp", "-", id+":"+dir)

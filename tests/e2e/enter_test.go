@@ -32,9 +32,7 @@ func TestLastStep(t *testing.T) {
 	sh(d, id, "true") // by now the first process is its program
 	pid := inspect(d, id, "{{.State.Pid}}")
 	exe, err := os.Readlink("/proc/" + pid + "/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	eq(t, "the first process's program", exe, "/bin/busybox")
 	eq(t, "filters of the first process", filters(t, content(t, "/proc/"+pid+"/status")), "2")
 	eq(t, "filters of an exec", filters(t, sh(d, id, "cat /proc/self/status")), "2")

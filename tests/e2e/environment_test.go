@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func init() {
@@ -34,9 +35,7 @@ func TestEnvironmentDefaults(t *testing.T) {
 	dir := directory(t, 1000)
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "f", Mode: 0o644, Uid: 1234, Gid: 1234, Size: 2}), second(w.Write([]byte("x\n"))), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(w.WriteHeader(&tar.Header{Name: "f", Mode: 0o644, Uid: 1234, Gid: 1234, Size: 2}), second(w.Write([]byte("x\n"))), w.Close()))
 	put(t, filepath.Join(dir, "a.tar"), b.String(), 0o644, 1000)
 	eq(t, "busybox' tar", mustRun(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "cd /tmp; tar xf /w/a.tar; echo extract $?; cat f"), "extract 0\nx")
 }

@@ -109,9 +109,7 @@ func TestExecAtOnce(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	b := engine.NewBundle(t, docker.Dir)
 	c := engine.Caller{Path: under, Args: []string{"--root", filepath.Join(b.Dir, "state")}}
 	b.Spec.Process.Args = []string{"sleep", "3600"}

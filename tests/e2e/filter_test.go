@@ -12,6 +12,7 @@ import (
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/readback"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // proved is what `agentjail seccomp prove --json` states.
@@ -63,9 +64,7 @@ func TestLoadedFilters(t *testing.T) {
 				t.Fatalf("exit code %d: %s", code, out)
 			}
 			entries, err := seccomp.Entries(c.profile, runtime.GOARCH)
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			entries = slices.DeleteFunc(entries, func(e seccomp.Entry) bool { return e.Errno != "" })
 			count := fmt.Sprintf("%d pass", len(entries)-c.fewer)
 			p := decode[struct{ Proofs proved }](d, out).Proofs

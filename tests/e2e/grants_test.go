@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // grants are options by which docker run gives a container more than the default. A jail starts without the grant.
@@ -86,9 +87,7 @@ func device(t *testing.T, path string) string {
 		return path
 	}
 	node := filepath.Join(t.TempDir(), filepath.Base(path))
-	if err := unix.Mknod(node, unix.S_IFCHR|0o600, int(deviceNumbers[path])); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Mknod(node, unix.S_IFCHR|0o600, int(deviceNumbers[path])))
 	return node + ":" + path
 }
 

@@ -29,17 +29,9 @@ func startEngine(t *testing.T, o engine.Options) *engine.Engine {
 	t.Helper()
 	o.Log = t.Logf
 	e, err := engine.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.AtEnd(t, e.Close)
+	env.Check(t, e.ImportBusybox())
 	return e
 }
 
@@ -124,14 +116,10 @@ func inspect(d *engine.T, id, format string) string {
 func directory(t testing.TB, uid int) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	// Below the test's directory, so that this one is what the container sees and nothing above it.
 	dir = filepath.Join(dir, "directory")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(dir, 0o755))
 	put(t, filepath.Join(dir, "hello"), "hello from the host\n", 0o644, uid)
 	chown(t, dir, uid)
 	return dir
@@ -140,26 +128,20 @@ func directory(t testing.TB, uid int) string {
 // put writes a file that belongs to uid.
 func put(t testing.TB, path, text string, mode os.FileMode, uid int) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte(text), mode))
 	chown(t, path, uid)
 }
 
 func chown(t testing.TB, path string, uid int) {
 	t.Helper()
-	if err := os.Lchown(path, uid, uid); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Lchown(path, uid, uid))
 }
 
 // owner returns the owner of a file on the host, "uid:gid", and its mode.
 func owner(t testing.TB, path string) (string, os.FileMode) {
 	t.Helper()
 	st, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	s := st.Sys().(*syscall.Stat_t)
 	return fmt.Sprintf("%d:%d", s.Uid, s.Gid), st.Mode()
 }
@@ -167,10 +149,7 @@ func owner(t testing.TB, path string) (string, os.FileMode) {
 // content reads a file of the host.
 func content(t testing.TB, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, path)
 	return string(text)
 }
 

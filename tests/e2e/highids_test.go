@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // highImage makes an image with users and files of ids from 65536 on: of "high" in its account files, and of 400000.
@@ -30,9 +31,7 @@ func TestHighIDs(t *testing.T) {
 	d := d(t)
 	image := highImage(t, d)
 	work := t.TempDir()
-	if err := unix.Chown(work, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Chown(work, 1000, 1000))
 	for _, c := range []struct {
 		name    string
 		options []string

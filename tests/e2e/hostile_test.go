@@ -175,9 +175,7 @@ func TestRemoveEverything(t *testing.T) {
 	dir := directory(t, 1000)
 	outside := filepath.Join(filepath.Dir(dir), "outside")
 	put(t, outside, "not in the directory\n", 0o666, 1000)
-	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Symlink(outside, filepath.Join(dir, "link")))
 	ro := directory(t, 1000)
 	id := sleeper(d, "-v", dir+":/work", "-v", ro+":/ro:ro")
 	d.Docker("exec", id, "busybox", "rm", "-rf", "--no-preserve-root", "/")
@@ -195,9 +193,7 @@ func TestSignals(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
 	victim := exec.Command("/bin/busybox", "sleep", "600")
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, victim.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- victim.Wait() }()
 	t.Cleanup(func() { _ = victim.Process.Kill() })
@@ -266,9 +262,7 @@ func TestRootsFiles(t *testing.T) {
 	dir := directory(t, 1000)
 	put(t, filepath.Join(dir, "private"), "root's own\n", 0o600, 0)
 	put(t, filepath.Join(dir, "readable"), "root's public\n", 0o644, 0)
-	if err := os.Mkdir(filepath.Join(dir, "rootdir"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(filepath.Join(dir, "rootdir"), 0o755))
 	for _, user := range []string{"0", "1000"} {
 		t.Run("uid "+user, func(t *testing.T) {
 			d := d(t)
@@ -357,9 +351,7 @@ func TestWorkingDirectory(t *testing.T) {
 func TestRuntimeBinary(t *testing.T) {
 	d := docker.For(t)
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	binaries := []string{under, "/usr/sbin/runc", "/usr/bin/runc", "/usr/bin/crun"}
 	before := map[string]string{}
 	for _, b := range binaries {

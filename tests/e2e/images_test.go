@@ -85,9 +85,7 @@ var entryPoints = []entryPoint{
 // buildEntryImage makes entryImage from the Work image, by a container of runc's whose layer is kept.
 func buildEntryImage(t *testing.T) {
 	t.Helper()
-	if err := docker.ImportWork(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, docker.ImportWork())
 	d := docker.For(t)
 	id := d.Created("--runtime=runc", "--network", "none", engine.Work, "sh", "/usr/local/bin/build.sh")
 	d.Must("cp", "testdata/entry/.", id+":/usr/local/bin")
@@ -125,9 +123,7 @@ func TestEntryPoints(t *testing.T) {
 			}
 			e.kept(d, name)
 			dir := directory(t, 1000)
-			if err := os.Remove(filepath.Join(dir, "hello")); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.Remove(filepath.Join(dir, "hello")))
 			e.serves(d, name, e.remedy, []string{"-v", dir + ":" + e.data})
 			onlyOf(t, dir, "1000:1000")
 		})

@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // who is the probe's word on what a process is for the kernel.
@@ -115,9 +116,7 @@ func TestLimitsBelowPolicy(t *testing.T) {
 func cgroupValue(t testing.TB, d *engine.T, id, controller, v1, v2 string) uint64 {
 	t.Helper()
 	pid, err := strconv.Atoi(inspect(d, id, "{{.State.Pid}}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return engine.CgroupLimit(pid, controller, v1, v2)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestManyLayers: an image of more layers than mount options of a page can name by their full paths starts, with the
@@ -13,9 +14,7 @@ import (
 func TestManyLayers(t *testing.T) {
 	d := d(t)
 	var image bytes.Buffer
-	if err := engine.LayeredArchive(&image, "layers", 119); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.LayeredArchive(&image, "layers", 119))
 	if r := d.DockerIn(&image, "load"); r.Code != 0 {
 		t.Fatal(r)
 	}

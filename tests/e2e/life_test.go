@@ -176,9 +176,7 @@ func TestRestartPolicy(t *testing.T) {
 func TestLiveRestore(t *testing.T) {
 	t.Parallel()
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, LiveRestore: true})
 	d := e.For(t)
 	id := sleeper(d)

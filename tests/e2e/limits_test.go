@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // oomOrder is the least OOM score of a jail's processes, 1000 is the most.
@@ -22,9 +23,7 @@ func canLimit(t testing.TB) bool {
 	for line := range strings.Lines(content(t, "/proc/self/status")) {
 		if v, ok := strings.CutPrefix(line, "CapEff:\t"); ok {
 			caps, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			return caps&(1<<unix.CAP_SYS_RESOURCE) != 0
 		}
 	}
@@ -127,9 +126,7 @@ func TestEngineWithoutCores(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	b := engine.NewBundle(t, docker.Dir)
 	b.Spec.Process.Args = []string{"awk", "/^Max core/ { print $(NF-2), $(NF-1) }", "/proc/self/limits"}
 	c := engine.Caller{Path: "/bin/sh", Args: []string{"-c", `ulimit -c 0; exec "$@"`, "sh", under, "--root", filepath.Join(b.Dir, "state")}}

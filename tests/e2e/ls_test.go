@@ -70,17 +70,13 @@ func TestLs(t *testing.T) {
 func reports(t *testing.T, d *engine.T, name string) {
 	t.Helper()
 	path, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	cmd := exec.Command(path, "watch", name)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer func() { // also where no event comes
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // mount is one of Docker's mounts that the tests' client has no option for.
@@ -40,9 +41,7 @@ func TestNestedInReadOnly(t *testing.T) {
 	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
 	outer := directory(t, 1000)
 	for _, point := range []string{"dir", "vol", "tmp"} {
-		if err := os.Mkdir(filepath.Join(outer, point), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Mkdir(filepath.Join(outer, point), 0o755))
 	}
 	id, failed := withMounts(d, "/v1.44", mount{"Type": "bind", "Source": outer, "Target": "/w", "ReadOnly": true},
 		mount{"Type": "bind", "Source": directory(t, 1000), "Target": "/w/dir"},
@@ -84,9 +83,7 @@ func TestImageMount(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	var many bytes.Buffer
-	if err := engine.LayeredArchive(&many, "mounted", 100); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.LayeredArchive(&many, "mounted", 100))
 	image := func(name, at, sub string) mount {
 		return mount{"Type": "image", "Source": name, "Target": at, "ImageOptions": mount{"Subpath": sub}}
 	}

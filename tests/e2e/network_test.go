@@ -58,9 +58,7 @@ func listenOnHost(d *engine.T, address string) (port int, count func() int) {
 		l, err = net.Listen("tcp", address+":0")
 		return err
 	})
-	if err != nil {
-		d.Fatal(err)
-	}
+	env.Check(d, err)
 	d.Cleanup(func() { l.Close() })
 	seen := make(chan struct{}, 100)
 	go env.Serve(l, func(net.Conn) { seen <- struct{}{} })
@@ -203,9 +201,7 @@ func TestAbstractSocket(t *testing.T) {
 		l, err = net.Listen("unix", "@"+name)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { l.Close() })
 	got := probe[map[string]outcome](d, []string{"--network", "host", "-e", "PROBE_ABSTRACT=@" + name}, "attempts", "abstract_shim_socket")
 	if o := got["abstract_shim_socket"]; o.Errno != "ECONNREFUSED" && !refused("", o) {

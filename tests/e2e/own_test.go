@@ -8,15 +8,14 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // agentjail runs one of agentjail's own commands and returns what it states and its exit code.
 func agentjail(t testing.TB, args ...string) (string, int) {
 	t.Helper()
 	path, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	cmd := exec.Command(path, args...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
@@ -84,9 +83,7 @@ func TestInstall(t *testing.T) {
 	}
 	settings := func() (m map[string]any) {
 		t.Helper()
-		if err := json.Unmarshal([]byte(content(t, e.DaemonConfig())), &m); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, json.Unmarshal([]byte(content(t, e.DaemonConfig())), &m))
 		return m
 	}
 	before, text := settings(), content(t, e.DaemonConfig())

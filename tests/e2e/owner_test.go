@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func init() {
@@ -24,12 +25,8 @@ func TestRootsDirectory(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 0)
 	put(t, filepath.Join(dir, "private"), "root's own\n", 0o600, 0)
-	if err := os.Mkdir(filepath.Join(dir, "open"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Join(dir, "open"), 0o1777); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
+	env.Check(t, os.Chmod(filepath.Join(dir, "open"), 0o1777))
 	for _, from := range []string{dir, filepath.Join(dir, "hello")} {
 		r := run(d, "-v", from+":/w", engine.Busybox, "true")
 		if r.Code == 0 || !strings.Contains(r.Stderr, "it belongs to the host's root") || !strings.Contains(r.Stderr, "binds.root") {
@@ -56,9 +53,7 @@ func TestUsersPlaces(t *testing.T) {
 	dir := directory(t, 1000)
 	ssh, units := filepath.Join(dir, ".ssh"), filepath.Join(dir, ".config/systemd/user")
 	for _, p := range []string{ssh, filepath.Join(dir, ".config"), filepath.Join(dir, ".config/systemd"), units} {
-		if err := os.Mkdir(p, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Mkdir(p, 0o755))
 		chown(t, p, 1000)
 	}
 	for option, why := range map[string]string{ssh + ":/w": "keys", ssh + ":/w:ro": "keys", units + ":/w": "service manager"} {
@@ -76,19 +71,13 @@ func TestEngineStorageByLayers(t *testing.T) {
 	storage := filepath.Join(base, "own-place")
 	snapshots := filepath.Join(storage, "io.containerd.snapshotter.v1.overlayfs/snapshots")
 	beside := filepath.Join(storage, "io.containerd.metadata.v1.bolt")
-	if err := os.MkdirAll(beside, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(beside, 0o755))
 	chown(t, beside, 1000)
 	b := engine.NewBundle(t, base)
 	for _, dir := range []string{snapshots + "/1", snapshots + "/2/fs", snapshots + "/2/work"} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.MkdirAll(dir, 0o755))
 	}
-	if err := errors.Join(os.Rename(b.Rootfs, snapshots+"/1/fs"), os.Mkdir(b.Rootfs, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.Rename(b.Rootfs, snapshots+"/1/fs"), os.Mkdir(b.Rootfs, 0o755)))
 	if err := unix.Mount("engine", b.Rootfs, "overlay", 0, "lowerdir="+snapshots+"/1/fs,upperdir="+snapshots+"/2/fs,workdir="+snapshots+"/2/work"); err != nil {
 		t.Skip("no overlay here:", err)
 	}

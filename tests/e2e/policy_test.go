@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestMapNobody: with userns.map = "nobody" container root is the host's user 65534, and everything works as before.
@@ -68,17 +69,13 @@ func TestSmallPolicy(t *testing.T) {
 func TestOtherDelegate(t *testing.T) {
 	needAgentjail(t)
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	built, err := engine.Tool("runc")
 	if err != nil {
 		t.Skip("the newest runc cannot be built here:", err)
 	}
 	policy := filepath.Join(filepath.Dir(under), fmt.Sprintf("delegate-%d.toml", os.Getpid()))
-	if err := os.WriteFile(policy, fmt.Appendf(nil, "delegate = %q\n", built), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(policy, fmt.Appendf(nil, "delegate = %q\n", built), 0o644))
 	t.Cleanup(func() { os.Remove(policy) })
 	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under, Args: []string{"--config", policy}}}})
 	d := e.For(t)

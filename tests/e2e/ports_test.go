@@ -30,9 +30,7 @@ func helperOf(t testing.TB, id string) int {
 	if err == nil {
 		err = json.Unmarshal(text, &r)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return r.Pid
 }
 
@@ -133,21 +131,15 @@ func TestDockerPublishHelperKilled(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	id, to := published(d)
-	if err := echoed(d, to); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, echoed(d, to))
 	first := helperOf(t, id)
 	netns := func(pid int) string {
 		at, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net")
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		return at
 	}
 	where := netns(first)
-	if err := unix.Kill(first, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Kill(first, unix.SIGKILL))
 	env.Eventually(d, "its end", func() bool { return errors.Is(unix.Kill(first, 0), unix.ESRCH) })
 	if err := echoed(d, to); err == nil {
 		t.Error("without a helper it answers")

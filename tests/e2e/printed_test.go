@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestPrinted: what a bundle names, and what looks for a jail by another name, reaches no
@@ -18,14 +19,10 @@ func TestPrinted(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	const name = "a\u202egnp.exe\u200b\u2066\u009b31m\x7f"
 	base := filepath.Join(docker.Dir, "printed-"+name)
-	if err := os.Mkdir(base, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(base, 0o711))
 	b := engine.NewBundle(t, base)
 	b.Spec.Process.Args = []string{"sleep", "3600"}
 	b.Spec.Annotations = map[string]string{"org.example": name, name: "x"}
@@ -74,9 +71,7 @@ func TestIDs(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	b := engine.NewBundle(t, docker.Dir)
 	b.Spec.Process.Args = []string{"true"}
 	c := engine.Caller{Path: under, Args: []string{"--root", filepath.Join(b.Dir, "state")}}

@@ -8,6 +8,7 @@ import (
 
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestLabels: a container's labels in agentjail's name are its annotations, where an engine sets
@@ -29,14 +30,10 @@ func TestProject(t *testing.T) {
 	d := d(t)
 	dir := engine.TempDir(t, "/tmp", "agentjail-project-")
 	file := filepath.Join(dir, policy.ProjectFile)
-	if err := os.Chown(dir, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(dir, 1000, 1000))
 	run := func(text string) (int, string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(file, []byte(text), 0o644))
 		r := d.Docker("run", "--rm", jail, "-u", "1000", "--label", "dev.agentjail.project=/work", "-v", dir+":/work", engine.Busybox, "sh", "-c",
 			"df -k / | tail -n 1 | awk '{print $2}'; echo x 2>/dev/null >>/work/.agentjail.toml && echo written")
 		return r.Code, r.Stdout + r.Stderr

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func init() {
@@ -21,9 +22,7 @@ func init() {
 func repository(t testing.TB, at string) {
 	t.Helper()
 	for _, d := range []string{"objects", "refs", "hooks", "info"} {
-		if err := os.MkdirAll(filepath.Join(at, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.MkdirAll(filepath.Join(at, d), 0o755))
 	}
 	put(t, filepath.Join(at, "HEAD"), "ref: refs/heads/main\n", 0o644, 1000)
 	put(t, filepath.Join(at, "config"), "[core]\n\tbare = false\n", 0o644, 1000)
@@ -38,9 +37,7 @@ func hostile(t testing.TB) string {
 		repository(t, filepath.Join(dir, g))
 	}
 	for _, d := range []string{"sub", "tree", ".git/worktrees/tree", ".vscode", "evil/hooks"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	for name, text := range map[string]string{
 		"sub/.git": "gitdir: ../.git/modules/sub\n", "tree/.git": "gitdir: ../.git/worktrees/tree\n",
@@ -55,9 +52,7 @@ func hostile(t testing.TB) string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return dir
 }
 
@@ -175,9 +170,7 @@ func listed(t testing.TB, dir string) string {
 		out = append(out, p)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	slices.Sort(out)
 	return strings.Join(out, "\n")
 }
@@ -250,9 +243,7 @@ func TestInspectProtected(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	put(t, filepath.Join(dir, "new"), "# the host's\n", 0o644, 1000)
-	if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, ".bashrc")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, ".bashrc")))
 	if out, code = agentjail(t, "inspect", id); code == 0 || !strings.Contains(out, "/w/.bashrc is not mounted any more") {
 		t.Errorf("exit code %d: %s", code, out)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/runtime/spec/bindsource/gitsettings"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestPublicFiles: what people mount of the host's configuration is there in a jail, as a read-only copy, and states no
@@ -53,9 +54,7 @@ func TestPublicFiles(t *testing.T) {
 	}
 	// Through a link that anybody could have made it is another's choice.
 	link := filepath.Join(directory(t, 1000), "localtime")
-	if err := os.Symlink("/etc/localtime", link); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Symlink("/etc/localtime", link))
 	r := run(d, "-v", link+":/etc/localtime:ro", engine.Busybox, "true")
 	has(t, "a link of an ordinary user's", r.Stderr, "refused: the symbolic link")
 	r = run(d, "-v", "/etc/shadow:/shadow:ro", engine.Busybox, "true")
@@ -69,9 +68,7 @@ func TestPublicGitSettings(t *testing.T) {
 	const at = "/etc/gitconfig"
 	write := func(text string) {
 		f, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if _, err := f.WriteString(text); err != nil {
 			t.Error(err)
 		}

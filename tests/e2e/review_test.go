@@ -9,6 +9,7 @@ import (
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func init() {
@@ -19,9 +20,7 @@ func init() {
 func viewOf(t *testing.T, dir string) *workspace.Record {
 	t.Helper()
 	all, err := workspace.Of(state.Store{Root: state.DefaultRoot}).List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, r := range all {
 		if r.Path == dir {
 			return r

@@ -236,9 +236,7 @@ func TestFiftyAtOnce(t *testing.T) {
 		pid := inspect(d, name, "{{.State.Pid}}")
 		for _, ns := range []string{"user", "pid", "net", "mnt", "ipc", "uts", "cgroup", "time"} {
 			id, err := os.Readlink("/proc/" + pid + "/ns/" + ns)
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			if other := seen[id]; other != "" {
 				t.Errorf("%s shares its %s namespace with %s", name, ns, other)
 			}

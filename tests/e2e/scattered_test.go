@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestScattered: everything that a call names may be on a file system of its own. The delegate works without the mounts of
@@ -17,21 +18,15 @@ import (
 func TestScattered(t *testing.T) {
 	base, path := byItself(t)
 	mount := func(dir string) string {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Mount("test", dir, "tmpfs", 0, "mode=711"); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.MkdirAll(dir, 0o711))
+		env.Check(t, unix.Mount("test", dir, "tmpfs", 0, "mode=711"))
 		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 		return dir
 	}
 	at := func(name string) string { return mount(filepath.Join(mount(filepath.Join(base, "on", name)), "deep")) }
 	b := engine.NewBundle(t, at("bundle"))
 	state, logs, pids, work := at("state"), at("log"), at("pid"), at("work")
-	if err := os.Symlink(pids, filepath.Join(base, "link")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Symlink(pids, filepath.Join(base, "link")))
 	put(t, filepath.Join(work, "given"), "given", 0o644, 0)
 	chown(t, work, 1000)
 	b.Mount(work, "/work")
@@ -42,10 +37,7 @@ func TestScattered(t *testing.T) {
 	if _, said, err := b.Call(t, c, "create", "--bundle", b.Dir, "--pid-file", filepath.Join(base, "link", "pid"), id); err != nil {
 		t.Fatalf("create: %v: %s", err, said)
 	}
-	text, err := os.ReadFile(filepath.Join(pids, "pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(pids, "pid"))
 	pid, err := strconv.Atoi(string(text))
 	if err != nil || unix.Kill(pid, 0) != nil {
 		t.Errorf("the pid file states %q: %v", text, err)

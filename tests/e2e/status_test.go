@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // delegateInUse is the path of the delegate that agentjail has here, and its version line.
@@ -39,9 +40,7 @@ func delegateInUse(t *testing.T) (path, version string) {
 func TestStatus(t *testing.T) {
 	needAgentjail(t)
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	callers := map[string]string{"agentjail": under}
 	inUse, version := delegateInUse(t)
 	runc := strings.HasPrefix(version, "runc ")
@@ -139,9 +138,7 @@ func TestCallersDir(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	b := engine.NewBundle(t, docker.Dir)
 	c := engine.Caller{Path: under, Args: []string{"--debug", "--root", "state", "--log", "log"}}
 	id := b.ID()
@@ -152,9 +149,7 @@ func TestCallersDir(t *testing.T) {
 		cmd := b.Command(context.Background(), c, args...) // also after the test
 		cmd.Dir = b.Dir
 		out, err := os.CreateTemp(b.Dir, "out-") // no pipe: the container keeps it
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		defer out.Close()
 		cmd.Stdout, cmd.Stderr = out, out
 		err = cmd.Run()
@@ -199,9 +194,7 @@ func TestCallersDir(t *testing.T) {
 	}
 	// A process that comes from a command, by a pipe.
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer r.Close()
 	if _, err := w.WriteString(`{"args": ["sh", "-c", "exit 7"], "cwd": "/", "env": ["PATH=/bin"]}`); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // byItself is a directory for a runtime that is called without an engine, which a jail's user can pass through, and the
@@ -17,13 +18,9 @@ import (
 func byItself(t *testing.T) (dir, runtime string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "agentjail-stdio-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(dir, 0o711))
 	if runtime, err = engine.UnderTest(); err != nil {
 		t.Fatal(err)
 	}
@@ -35,35 +32,27 @@ func byItself(t *testing.T) (dir, runtime string) {
 func TestStandardFilesKeepTheirOwners(t *testing.T) {
 	base, path := byItself(t)
 	null, file := filepath.Join(base, "null"), filepath.Join(base, "file")
-	if err := unix.Mknod(null, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Mknod(null, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	stdin, err := os.OpenFile(null, os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("no devices in ", base, ": ", err)
 	}
 	defer stdin.Close()
 	stdout, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer stdout.Close()
 	b := engine.NewBundle(t, base)
 	b.Spec.Process.Args = []string{"sh", "-c", "cat; echo sent; echo lost >&2"}
 	b.Write(t)
 	cmd := b.Command(t.Context(), engine.Caller{Path: path, Args: []string{"--root", filepath.Join(base, "state")}}, "run", "--bundle", b.Dir, b.ID())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stdin
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Run())
 	if text, err := os.ReadFile(file); err != nil || string(text) != "said\n" {
 		t.Errorf("the jail printed %q, %v", text, err)
 	}
 	for _, p := range []string{null, file} {
 		fi, err := os.Stat(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if st := fi.Sys().(*syscall.Stat_t); st.Uid != 0 || st.Gid != 0 {
 			t.Errorf("%s belongs to %d:%d now", filepath.Base(p), st.Uid, st.Gid)
 		}

@@ -12,9 +12,7 @@ import (
 // the user's alone.
 func TestSwarm(t *testing.T) {
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	d := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name}).For(t)
 	d.Must("swarm", "init", "--advertise-addr", "127.0.0.1", "--default-addr-pool", "198.18.0.0/16")
 	defer d.Must("swarm", "leave", "--force")

@@ -14,14 +14,13 @@ import (
 
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestSizes: programs that size themselves by the machine find the jail's limits.
 func TestSizes(t *testing.T) {
 	d := d(t)
-	if err := d.ImportWork(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, d.ImportWork())
 	id := start(d, "--memory", "256m", "--memory-swap", "256m", "--cpus", "1", engine.Work, "sleep", "3600")
 	for _, c := range []struct{ what, script, want string }{
 		{"free", "free -m | awk '/^Mem:/ {print $2}'", "256"},
@@ -67,9 +66,7 @@ func needsUpdate(d *engine.T, id string) bool {
 // TestSystemTools: what looks at the machine runs without complaint.
 func TestSystemTools(t *testing.T) {
 	d := d(t)
-	if err := d.ImportWork(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, d.ImportWork())
 	id := start(d, engine.Work, "sleep", "3600")
 	for _, tool := range []string{"uptime", "ps -ef", "ps aux", "top -bn1", "free", "lscpu", "df", "df -i", "vmstat", "w", "nproc", "mount", "pgrep sleep"} {
 		if r := d.Docker(append([]string{"exec", id}, strings.Fields(tool)...)...); r.Code != 0 || r.Stderr != "" || r.Stdout == "" {
@@ -147,9 +144,7 @@ func TestNothingOfTheHost(t *testing.T) {
 	var told []string
 	for i, p := range paths {
 		text, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(lines[i], "."))
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if same(p, string(text), hostText(p)) {
 			told = append(told, p)
 		}
@@ -169,10 +164,7 @@ func TestMountTable(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
 	text := sh(d, id, "cat /proc/self/mountinfo /proc/self/mounts")
-	host, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := env.Read(t, "/proc/self/mountinfo")
 	bad := []string{d.Dir, id, id[:12], "/run/agentjail", "/var/", "devtmpfs"}
 	if m := regexp.MustCompile(` /dev .* devtmpfs .*(size=\d+k)`).FindSubmatch(host); m != nil {
 		bad = append(bad, string(m[1]))

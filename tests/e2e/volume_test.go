@@ -197,9 +197,7 @@ func TestVolumeOfImage(t *testing.T) {
 func TestSwarmVolume(t *testing.T) {
 	needAgentjail(t)
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name})
 	d := e.For(t)
 	d.Must("swarm", "init", "--advertise-addr", "127.0.0.1", "--listen-addr", "127.0.0.1:0")
@@ -231,9 +229,7 @@ func TestVolumeOfDirectory(t *testing.T) {
 	on, _ := owner(t, filepath.Join(dir, "new"))
 	eq(t, "owner on the host", on, "1000:1000")
 	chown(t, dir, 0)
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(dir, 0o755))
 	if r := run(d, "-u", "4321:4321", "-v", "e2e-disguise:/v", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "it belongs to the host's root") {
 		t.Errorf("root's directory: %s", r)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 //go:embed testdata/work.sh
@@ -18,9 +19,7 @@ var workScript string
 // belong to the workspace's owner.
 func TestRealWork(t *testing.T) {
 	d := docker.For(t)
-	if err := d.ImportWork(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, d.ImportWork())
 	want, wantFiles := work(t, d, "--runtime=runc", "-u", "1000:1000", "--network", "none")
 	if !strings.HasSuffix(want, "== done\n") {
 		t.Fatalf("under runc the script does not reach its end:\n%s", want)
@@ -93,9 +92,7 @@ func work(t testing.TB, d *engine.T, options ...string) (string, map[string]stri
 // TestRemoveEverythingForReal is TestRemoveEverything with coreutils, which prompts twice.
 func TestRemoveEverythingForReal(t *testing.T) {
 	d := docker.For(t)
-	if err := d.ImportWork(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, d.ImportWork())
 	n := newNeighbour(d)
 	ro := directory(t, 1000)
 	r := d.Docker("run", "--rm", jail, "-v", ro+":/ro:ro", engine.Work, "rm", "-rf", "--no-preserve-root", "/")

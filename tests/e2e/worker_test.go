@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func init() {
@@ -49,9 +50,7 @@ func delegateRoot(t *testing.T, id string) string {
 func TestOwnerNamed(t *testing.T) {
 	needAgentjail(t)
 	const image = "devcontainer"
-	if err := docker.ImportBusyboxWith(image, nil, nil, `LABEL devcontainer.metadata='[{"id":"./feature"},{"remoteUser":"app"}]'`); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, docker.ImportBusyboxWith(image, nil, nil, `LABEL devcontainer.metadata='[{"id":"./feature"},{"remoteUser":"app"}]'`))
 	for _, c := range []struct {
 		name, runtime, image, why string
 		options                   []string
@@ -66,9 +65,7 @@ func TestOwnerNamed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := d(t)
 			dir, below := directory(t, 4711), directory(t, 4712)
-			if err := os.MkdirAll(filepath.Join(dir, ".git/hooks"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.MkdirAll(filepath.Join(dir, ".git/hooks"), 0o755))
 			for _, p := range []string{".git", ".git/hooks"} {
 				chown(t, filepath.Join(dir, p), 4711)
 			}

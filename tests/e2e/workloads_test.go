@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 	"agentjail.dev/tests/workloads"
 )
 
@@ -21,9 +22,7 @@ func init() {
 // the same, line by line, but for the differences that the list names.
 func TestWorkloads(t *testing.T) {
 	needAgentjail(t)
-	if err := docker.ImportWork(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, docker.ImportWork())
 	for _, w := range workloads.List {
 		if w.OnlyHost {
 			continue // the filter's own test runs it
@@ -96,9 +95,7 @@ func (p place) String() string {
 // there.
 func (p place) directory(t *testing.T, owner uint32) string {
 	dir := directory(t, int(owner))
-	if err := os.Remove(filepath.Join(dir, "hello")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Remove(filepath.Join(dir, "hello")))
 	return dir
 }
 
@@ -110,9 +107,7 @@ func TestWorkloadFiles(t *testing.T) {
 		return
 	}
 	needAgentjail(t)
-	if err := docker.ImportWork(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, docker.ImportWork())
 	for _, w := range workloads.List {
 		if w.OnlyHost || w.Heavy {
 			continue

@@ -20,6 +20,7 @@ import (
 	"agentjail.dev/runtime/observe/ebpf/jailmap"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // firstID is where the host ids begin that an engine, here this test, gives every container of its: Docker's userns-remap does so.
@@ -38,9 +39,7 @@ func (p *place) remapped(t *testing.T, args ...string) *engine.Bundle {
 		}
 		return os.Lchown(path, firstID, firstID)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return b
 }
 
@@ -52,14 +51,10 @@ func (p *place) plain(t *testing.T, started func(pid int)) bool {
 	ids := []syscall.SysProcIDMap{{HostID: firstID, Size: 65536}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET, UidMappings: ids, GidMappings: ids}
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	started(cmd.Process.Pid)
 	in.Close()
 	if err := cmd.Wait(); err != nil {
@@ -89,9 +84,7 @@ func registeredMap(t *testing.T) *cilium.Map {
 		t.Fatalf("pinned: %v, %v", found, err)
 	}
 	m, err := cilium.LoadPinnedMap(found[0], nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return m
 }
 
@@ -105,9 +98,7 @@ func TestEngineIDs(t *testing.T) {
 	p := newPlace(t)
 	mountBPF(t)
 	path := p.runtime(t, "-tags=withouttest")
-	if err := engine.Build("./tests/probe", filepath.Join(p.bin, "probe")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.Build("./tests/probe", filepath.Join(p.bin, "probe")))
 	caller := p.caller(path, "0")
 	first := p.remapped(t, "rings", "nf_tables")
 	id := first.ID()
@@ -159,16 +150,12 @@ func (p *place) staleEntries(t *testing.T, c *collector) {
 		var number uint32
 		got := p.plain(t, func(pid int) {
 			ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			defer ns.Close()
 			if number, _, err = jailmap.About(ns); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.Put(number, jailmap.Value{Owner: owner}); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, m.Put(number, jailmap.Value{Owner: owner}))
 		})
 		// Made by root, a namespace is root's: an entry of agentjail's, which makes them as the container's root, is another's.
 		if owner == 0 == got {
@@ -183,9 +170,7 @@ func TestBlock(t *testing.T) {
 	p := newPlace(t)
 	path := p.runtime(t)
 	work := filepath.Join(p.base, "work")
-	if err := errors.Join(os.Mkdir(work, 0o777), os.Chown(work, 1000, 1000)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.Mkdir(work, 0o777), os.Chown(work, 1000, 1000)))
 	const script = `mkdir /written && cp /bin/busybox /written; cp /bin/busybox /work
 try() { name=$1; shift; if printed=$("$@" 2>&1); then echo "$name passes"; else echo "$name fails: ${printed##*: }"; fi; }
 try image /bin/busybox true
@@ -274,9 +259,7 @@ try trace sh -c 'sleep 100 >/dev/null 2>&1 & exec 3</proc/$!/mem; s=$?; kill $!;
 	}
 	t.Cleanup(func() { _, _, _ = b.Call(t, caller, "delete", "--force", id) })
 	c.kill(t)
-	if err := ebpf.Unload(ebpf.Pins); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, ebpf.Unload(ebpf.Pins))
 	c = p.collect(t)
 	c.await(t, "programs act on connect", func() bool { return strings.Contains(c.said.String(), "connect") })
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/tests/env"
 )
 
 // TestCollectorFilter: both halves of a collector that works have a filter of their own, on every thread. A call outside of it is refused, whatever
@@ -20,9 +21,7 @@ func TestCollectorFilter(t *testing.T) {
 	p := newPlace(t)
 	b := p.bundle(t)
 	caller, conf := p.caller(p.runtime(t), ""), filepath.Join(p.base, "rotate.toml")
-	if err := os.WriteFile(conf, []byte("journal.size = \"128K\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(conf, []byte("journal.size = \"128K\"\n"), 0o600))
 	caller.Args = append(caller.Args, "--config", conf)
 	c := p.collect(t, "--no-pins")
 	// Each event has 500 bytes of arguments: more of them than a journal's first file has room for.
@@ -49,9 +48,7 @@ i=0; while [ $i -lt 200 ]; do i=$((i+1)); /bin/busybox true event $i `+strings.R
 	}
 	for what, pid := range map[string]int{"reader": c.reader, "writer": c.cmd.Process.Pid} {
 		tasks, err := os.ReadDir("/proc/" + itoa(pid) + "/task")
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		for _, task := range tasks {
 			status, err := os.ReadFile("/proc/" + itoa(pid) + "/task/" + task.Name() + "/status")
 			if errors.Is(err, os.ErrNotExist) {

@@ -6,6 +6,7 @@ import (
 
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // flood is how many refused calls a jail makes at once.
@@ -17,9 +18,7 @@ func TestFlood(t *testing.T) {
 	p := newPlace(t)
 	path := p.runtime(t)
 	probe := filepath.Join(p.bin, "probe")
-	if err := engine.Build("./tests/probe", probe); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.Build("./tests/probe", probe))
 	inBefore, outBefore := p.costs(t, path)(), outsideCosts(t, probe)
 	c := p.collect(t, "--syscalls", "--no-pins")
 	end := p.costs(t, path)
@@ -65,8 +64,6 @@ func (p *place) costs(t *testing.T, path string) (end func() map[string]int64) {
 func outsideCosts(t *testing.T, probe string) map[string]int64 {
 	t.Helper()
 	out, err := runProbe(probe, "refused-calls", itoa(flood), "outside")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return found[int64](t, out)
 }

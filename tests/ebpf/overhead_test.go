@@ -7,6 +7,7 @@ import (
 
 	"agentjail.dev/runtime/observe/ebpf"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // Rounds of TestCost, with and without programs in turn, and how many calls of a kind are timed in each.
@@ -27,20 +28,14 @@ func TestCost(t *testing.T) {
 	p := newPlace(t)
 	path := p.runtime(t)
 	probe := filepath.Join(p.bin, "probe")
-	if err := engine.Build("./tests/probe", probe); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.Build("./tests/probe", probe))
 	times := map[string]map[string][3][]int64{"outside": {}, "in a jail": {}}
 	measure := func(with int) {
 		t.Helper()
 		outside, err := runProbe(probe, "costs", itoa(costCalls))
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		inside, err := p.bundle(t, "costs", itoa(costCalls)).Run(t, engine.Caller{Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		for where, text := range map[string]string{"outside": outside, "in a jail": inside} {
 			for call, ns := range found[int64](t, text) {
 				all := times[where][call]

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -34,19 +36,12 @@ func childrenOf(t *testing.T, pid int, verb string) []int {
 func children(t *testing.T, pid int) (all []int) {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/" + itoa(pid) + "/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, task := range tasks {
-		text, err := os.ReadFile("/proc/" + itoa(pid) + "/task/" + task.Name() + "/children")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, "/proc/"+itoa(pid)+"/task/"+task.Name()+"/children")
 		for f := range strings.FieldsSeq(string(text)) {
 			n, err := strconv.Atoi(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			all = append(all, n)
 		}
 	}

@@ -24,17 +24,13 @@ func programs(t *testing.T, pids ...int) (all []cilium.ProgramID) {
 	t.Helper()
 	for _, pid := range pids {
 		infos, err := filepath.Glob("/proc/" + itoa(pid) + "/fdinfo/*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		for _, info := range infos {
 			text, err := os.ReadFile(info)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // it has been closed since
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			found := programID.FindSubmatch(text)
 			if found == nil {
 				continue

@@ -43,14 +43,10 @@ func newPlace(t *testing.T) *place {
 	engine.NeedsRoot(t, "it runs jails and loads programs into the kernel")
 	base := engine.TempDir(t, "/var/tmp", "agentjail-wall-")
 	dir, err := engine.BinDir() // runtimes are run from where only root can write
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { _ = engine.RemoveBuilt() })
 	p := &place{base: base, bin: filepath.Join(dir, "wall")}
-	if err := engine.Build("./cmd/agentjail-journal", filepath.Join(p.bin, "agentjail-journal")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.Build("./cmd/agentjail-journal", filepath.Join(p.bin, "agentjail-journal")))
 	return p
 }
 
@@ -68,9 +64,7 @@ func needsPrograms(t *testing.T) (ebpf.Ability, error) {
 func (p *place) workspace(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(p.base, "work")
-	if err := errors.Join(os.Mkdir(dir, 0o777), os.Chown(dir, 1000, 1000)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.Mkdir(dir, 0o777), os.Chown(dir, 1000, 1000)))
 	return dir
 }
 
@@ -81,9 +75,7 @@ func (p *place) runtime(t *testing.T, flags ...string) string {
 	if len(flags) > 0 {
 		out = filepath.Join(p.bin, "without", "agentjail")
 	}
-	if err := engine.BuildAgentjail(out, flags...); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.BuildAgentjail(out, flags...))
 	return out
 }
 
@@ -114,9 +106,7 @@ func probes[V any](t *testing.T, b *engine.Bundle, c engine.Caller, args ...stri
 	return func() map[string]V {
 		t.Helper()
 		out, err := last()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		return found[V](t, out)
 	}
 }
@@ -195,16 +185,10 @@ func (p *place) collect(t *testing.T, args ...string) *collector {
 	c := &collector{cmd: exec.Command(filepath.Join(p.bin, "agentjail-journal"), append([]string{"--print"}, args...)...), more: make(chan struct{}, 1), done: make(chan struct{})}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	stderr, err := c.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, c.cmd.Start())
 	t.Cleanup(func() { c.kill(t) })
 	var both sync.WaitGroup
 	both.Add(2)
@@ -333,10 +317,7 @@ func TestRefusedCalls(t *testing.T) {
 	}
 	// The reader has an id of its own and two capabilities, the writer none.
 	for _, pid := range []int{c.cmd.Process.Pid, c.reader} {
-		status, err := os.ReadFile("/proc/" + itoa(pid) + "/status")
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := env.Read(t, "/proc/"+itoa(pid)+"/status")
 		want := "CapEff:\t0000000000000000"
 		if pid != c.cmd.Process.Pid {
 			want = "CapEff:\t000000c000000000"
@@ -443,8 +424,6 @@ func mountBPF(t *testing.T) {
 	if err := unix.Statfs("/sys/fs/bpf", &fs); err == nil && fs.Type == unix.BPF_FS_MAGIC {
 		return
 	}
-	if err := unix.Mount("bpf", "/sys/fs/bpf", "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Mount("bpf", "/sys/fs/bpf", "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"))
 	t.Cleanup(func() { _ = unix.Unmount("/sys/fs/bpf", unix.MNT_DETACH) })
 }

@@ -179,9 +179,7 @@ func within(r *run) int {
 func config(t *testing.T, text string) string {
 	t.Helper()
 	at := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-ends-"), "config.toml")
-	if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(at, []byte(text), 0o600))
 	return at
 }
 
@@ -388,15 +386,11 @@ func TestTwoPIDNamespaces(t *testing.T) {
 func TestOtherPIDNamespace(t *testing.T) {
 	cmd := exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", bin, "sandbox", "--", "sh", "-c", "echo ready; exec sleep 1000")
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer r.Close()
 	cmd.Stdout = w
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	defer func() {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGTERM)
 		_ = cmd.Wait()

@@ -51,15 +51,11 @@ func workspace(t *testing.T) string {
 	dir := engine.TempDir(t, "/tmp", "agentjail-ends-")
 	for _, d := range []string{".", ".git", ".git/hooks", ".git/objects", ".git/refs"} {
 		p := filepath.Join(dir, d)
-		if err := errors.Join(os.MkdirAll(p, 0o755), os.Chown(p, 1000, 1000)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, errors.Join(os.MkdirAll(p, 0o755), os.Chown(p, 1000, 1000)))
 	}
 	for name, text := range map[string]string{".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n"} {
 		p := filepath.Join(dir, name)
-		if err := errors.Join(os.WriteFile(p, []byte(text), 0o644), os.Chown(p, 1000, 1000)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, errors.Join(os.WriteFile(p, []byte(text), 0o644), os.Chown(p, 1000, 1000)))
 	}
 	return dir
 }
@@ -110,16 +106,12 @@ type run struct {
 func start(t *testing.T, args ...string) *run {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer w.Close()
 	cmd := exec.Command(bin, append([]string{"sandbox"}, args...)...)
 	cmd.Stdout, cmd.Stderr = w, w
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	x := &run{t: t, cmd: cmd, out: r}
 	t.Cleanup(func() {
 		if cmd.ProcessState == nil {

@@ -29,19 +29,13 @@ func (t *T) API(method, path string, body any) (map[string]any, string) {
 	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://docker"+path, bytes.NewReader(jsonOf(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := t.client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if resp.StatusCode >= http.StatusBadRequest {
 		return nil, fmt.Sprintf("%s: %s", resp.Status, text)
 	}

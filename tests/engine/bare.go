@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // MainBare runs a package's tests without an engine, with the runtime under test at *bin, and returns the exit code. why states for what the
@@ -46,12 +48,8 @@ func Run(t testing.TB, path string, args ...string) Result {
 func TempDir(t testing.TB, parent, prefix string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(parent, prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(dir, 0o711))
 	return dir
 }

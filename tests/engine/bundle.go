@@ -45,12 +45,8 @@ type Caller struct {
 func NewBundle(t testing.TB, base string) *Bundle {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, "bundle-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, os.Chmod(dir, 0o711))
 	b := &Bundle{Dir: dir, Rootfs: filepath.Join(dir, "rootfs"), base: base}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	unpack(t, b.Rootfs)
@@ -103,12 +99,8 @@ func (b *Bundle) Unmount(at string) {
 func (b *Bundle) Write(t testing.TB) {
 	t.Helper()
 	text, err := json.Marshal(b.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(b.Dir, "config.json"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, os.WriteFile(filepath.Join(b.Dir, "config.json"), text, 0o600))
 }
 
 // Command prepares a call of a runtime.
@@ -140,9 +132,7 @@ func (b *Bundle) Call(t testing.TB, c Caller, args ...string) (stdout, stderr st
 func tempFile(t testing.TB, base string) *os.File {
 	t.Helper()
 	f, err := os.CreateTemp(base, "out-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return f
 }
 
@@ -151,10 +141,7 @@ func printed(t testing.TB, f *os.File) string {
 	t.Helper()
 	defer os.Remove(f.Name())
 	defer f.Close()
-	text, err := os.ReadFile(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, f.Name())
 	return string(text)
 }
 
@@ -181,20 +168,14 @@ func (b *Bundle) Run(t testing.TB, c Caller) (string, error) {
 func unpack(t testing.TB, dir string) {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := BusyboxTree(&buf); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, BusyboxTree(&buf))
+	env.Check(t, os.MkdirAll(dir, 0o755))
 	for r := tar.NewReader(&buf); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		at := filepath.Join(dir, h.Name)
 		switch h.Typeflag {
 		case tar.TypeDir:
@@ -207,8 +188,6 @@ func unpack(t testing.TB, dir string) {
 				err = os.WriteFile(at, text, os.FileMode(h.Mode)&0o777)
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 	}
 }

@@ -21,9 +21,7 @@ func LayersOnDisk(t testing.TB) {
 	NeedsRoot(t, "it mounts")
 	store := workspace.Of(state.Store{Root: state.DefaultRoot}).Dir
 	dir := TempDir(t, "/var/tmp", "agentjail-layers-")
-	if err := errors.Join(os.MkdirAll(store, 0o700), unix.Mount(dir, store, "", unix.MS_BIND, "")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.MkdirAll(store, 0o700), unix.Mount(dir, store, "", unix.MS_BIND, "")))
 	t.Cleanup(func() {
 		if err := unix.Unmount(store, unix.MNT_DETACH); err != nil {
 			t.Error(err)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // NamedHierarchy makes one of control groups of version 1 without controllers, for attempts at its release_agent: nothing
@@ -17,9 +19,7 @@ import (
 func NamedHierarchy(t testing.TB, base string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, "hierarchy-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	name := filepath.Base(base) + filepath.Base(dir)
 	if err := unix.Mount("cgroup", dir, "cgroup", 0, "none,name="+name); err != nil {
 		t.Skip("this kernel has no control groups of version 1:", err)
@@ -28,9 +28,7 @@ func NamedHierarchy(t testing.TB, base string) string {
 	if derr := unix.Unmount(dir, unix.MNT_DETACH); err == nil {
 		err = derr
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { open.Close() })
 	return name
 }

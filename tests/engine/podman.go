@@ -195,9 +195,7 @@ func (p *PodmanPlace) Root() string { return fmt.Sprintf("/proc/%d/root", p.pid)
 func (p *PodmanPlace) Mounts(t testing.TB) []string {
 	t.Helper()
 	mounts, err := mountinfo.Of(p.pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var at []string
 	for _, m := range mounts {
 		at = append(at, m.Point)
@@ -225,9 +223,7 @@ func (p *PodmanPlace) Register(runtime string) error {
 func (p *PodmanPlace) PID(t testing.TB, inside int) int {
 	t.Helper()
 	own, err := os.Readlink(fmt.Sprintf("%s/proc/%d/ns/pid", p.Root(), inside))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
 		if ns, err := os.Readlink(dir + "/ns/pid"); err != nil || ns != own {

@@ -45,9 +45,7 @@ func (t *T) Terminal(rows, cols int, args ...string) *Terminal {
 func OnTerminal(t testing.TB, rows, cols int, cmd *exec.Cmd) *Terminal {
 	t.Helper()
 	master, slave, err := openPty()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer slave.Close()
 	term := &Terminal{t: &T{TB: t}, cmd: cmd, master: master, gone: make(chan struct{})}
 	term.Resize(rows, cols)
@@ -57,9 +55,7 @@ func OnTerminal(t testing.TB, rows, cols int, cmd *exec.Cmd) *Terminal {
 	cmd.Env = append(cmd.Env, "TERM=xterm")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	go term.listen()
 	t.Cleanup(func() {
 		if cmd.ProcessState == nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // VolumeEntry is a file or directory of a volume that several users share.
@@ -52,9 +54,7 @@ func FillVolume(t testing.TB, dir string, entries []VolumeEntry) {
 		if err == nil {
 			err = os.Chmod(at, e.Mode)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 	}
 }
 
@@ -92,9 +92,7 @@ func ListVolume(t testing.TB, dir string) string {
 		fmt.Fprintf(&b, "%d:%d %v %d %s\n", st.Uid, st.Gid, fi.Mode(), size, rel)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return b.String()
 }
 

@@ -35,17 +35,12 @@ func unaccepted(size int) []string {
 // sockstat).
 func tcpMemory(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile("/proc/net/sockstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, "/proc/net/sockstat")
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) == 11 && f[0] == "TCP:" && f[9] == "mem" {
 			pages, err := strconv.Atoi(f[10])
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			return pages * os.Getpagesize()
 		}
 	}
@@ -58,24 +53,16 @@ func stream(t *testing.T) {
 	t.Helper()
 	const many = 1 << 20
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer l.Close()
 	out, err := net.DialTimeout("tcp4", l.Addr().String(), env.Patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer out.Close()
 	in, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer in.Close()
 	for _, c := range []net.Conn{in, out} {
-		if err := c.SetDeadline(time.Now().Add(env.Patience)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, c.SetDeadline(time.Now().Add(env.Patience)))
 	}
 	wrote := make(chan error, 1)
 	go func() {
@@ -163,10 +150,7 @@ func TestTCPSockets(t *testing.T) {
 // have few of them.
 func TestOrphans(t *testing.T) {
 	const attempt = connections + 200
-	all, err := os.ReadFile("/proc/sys/net/ipv4/tcp_max_orphans")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := env.Read(t, "/proc/sys/net/ipv4/tcp_max_orphans")
 	if n, err := strconv.Atoi(strings.TrimSpace(string(all))); err != nil || n < attempt*3/2 {
 		t.Skipf("this host may have %s closed connections (tcp_max_orphans), which the test would use up", bytes.TrimSpace(all))
 	}

@@ -20,23 +20,16 @@ func handler(t *testing.T) (count func() int) {
 	if os.Getenv("AGENTJAIL_VM") == "" {
 		t.Skip("sets the handler of crashes for all of the host: only in the virtual machine")
 	}
-	old, err := os.ReadFile(corePattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := env.Read(t, corePattern)
 	// The kernel runs it in the machine's own mount namespace, which has /var/tmp.
 	dir, err := os.MkdirTemp("/var/tmp", "agentjail-core-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	program, said := filepath.Join(dir, "handler"), filepath.Join(dir, "said")
 	// It writes first: a dump is larger than a pipe, so the kernel waits for the reader.
 	script := fmt.Sprintf("#!/bin/sh\necho crash >> %s\nexec cat > /dev/null\n", said)
 	for name, text := range map[string]string{program: script, said: ""} {
-		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(name, []byte(text), 0o755))
 	}
 	if err := os.WriteFile(corePattern, []byte("|"+program), 0); err != nil {
 		t.Skipf("the host's handler of crashes cannot be set: %v", err)
@@ -47,10 +40,7 @@ func handler(t *testing.T) (count func() int) {
 		}
 	})
 	return func() int {
-		text, err := os.ReadFile(said)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, said)
 		return strings.Count(string(text), "\n")
 	}
 }

@@ -72,14 +72,9 @@ func inGuest(t *testing.T, got taken, took int) bool {
 // number reads a file that holds one.
 func number(t *testing.T, path string) int {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, path)
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return n
 }
 
@@ -92,17 +87,12 @@ func firstPID(t *testing.T, d *engine.T, id string) string {
 // udpMemory is what the datagrams in the queues of all of the host's sockets take, in bytes (proc_pid_net(5), sockstat).
 func udpMemory(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile("/proc/net/sockstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, "/proc/net/sockstat")
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) == 5 && f[0] == "UDP:" {
 			pages, err := strconv.Atoi(f[4])
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			return pages * os.Getpagesize()
 		}
 	}
@@ -119,9 +109,7 @@ func version1() bool {
 func hostsOwn(t *testing.T) map[string]int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	out := map[string]int{}
 	ns := namespaceOf("self")
 	for _, dir := range dirs {

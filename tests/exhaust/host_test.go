@@ -13,23 +13,17 @@ func datagrams(t *testing.T) {
 	t.Helper()
 	const many = 100
 	in, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer in.Close()
 	out, err := net.Dial("udp4", in.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer out.Close()
 	buf := make([]byte, 32<<10)
 	for i := range many {
 		if _, err := out.Write(buf); err != nil {
 			t.Fatalf("datagram %d: %v", i, err)
 		}
-		if err := in.SetReadDeadline(time.Now().Add(env.Patience)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, in.SetReadDeadline(time.Now().Add(env.Patience)))
 		if _, _, err := in.ReadFrom(buf); err != nil {
 			t.Fatalf("datagram %d between the host's own sockets: %v", i, err)
 		}

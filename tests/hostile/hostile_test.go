@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var bin string
@@ -78,12 +79,8 @@ func newPlace(t *testing.T, open bool) place {
 
 func personsDir(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(dir, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(dir, 0o755))
+	env.Check(t, os.Chown(dir, 1000, 1000))
 }
 
 // asPerson runs a script as uid 1000, in a session of its own so that nothing has a terminal.
@@ -102,20 +99,14 @@ func asPerson(dir, home, script string, env ...string) (string, error) {
 func settings(t *testing.T, text string) string {
 	t.Helper()
 	dir, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	f, err := os.CreateTemp(dir, "hostile-*.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.Remove(f.Name()) })
 	if _, err := f.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Chmod(0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, f.Chmod(0o644))
 	f.Close()
 	return f.Name()
 }

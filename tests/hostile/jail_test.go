@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // A jail runs scripts one after the other, as long as it lives.
@@ -34,13 +36,9 @@ done`
 		t.Fatal(err)
 	}
 	out, err := j.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	j.out = bufio.NewReader(out)
-	if err := j.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, j.cmd.Start())
 	t.Cleanup(j.end)
 	return j
 }
@@ -52,9 +50,7 @@ func (j *jail) do(script string) string {
 		j.t.Fatal(err)
 	}
 	line, err := j.out.ReadString('\n')
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	env.Check(j.t, err)
 	return strings.TrimSpace(line)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // A reviewed is what `agentjail workspace diff --json` has of a view.
@@ -113,9 +114,7 @@ func snapshot(t *testing.T, dir string) string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return b.String()
 }
 
@@ -153,9 +152,7 @@ func TestViewCommandsRunNothing(t *testing.T) {
 		if out, _ := asPerson(ws+"/r", home, command, "M="+mark); !ran() {
 			t.Fatalf("the control: %s runs nothing\n%s", command, out)
 		}
-		if err := os.Remove(mark); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Remove(mark))
 	}
 	policy, name := settings(t, "workspace.size = \"32MiB\"\n"), filepath.Base(p.dir)
 	t.Cleanup(func() { engine.Run(t, bin, "workspace", "discard", name) })

@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 	"agentjail.dev/tests/journal/refusal"
 )
 
@@ -51,9 +51,7 @@ func TestRefusalsComplete(t *testing.T) {
 	}
 	for _, kind := range journal.Kinds() {
 		k, e := kind.Info(), journal.Event{Kind: kind}
-		if err := e.Complete(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, e.Complete())
 		why, is := elsewhere[k.Name]
 		if e.Refused() && in[k.Name] == is {
 			t.Errorf("%s: in the run %v, elsewhere %+v", k.Name, in[k.Name], why)
@@ -74,9 +72,7 @@ func TestRefusalsComplete(t *testing.T) {
 		}
 	}
 	root, err := engine.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if own, _ := filepath.Glob(filepath.Join(root, "tests/journal/*_test.go")); len(own) == 0 {
 		t.Log("the tests' sources are not here to be looked at, as in the virtual machines")
 		return
@@ -101,15 +97,10 @@ func source(t *testing.T, root, test string) string {
 	dir, name, _ := strings.Cut(test, " ")
 	files, _ := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
 	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, path)
 		set := token.NewFileSet()
 		f, err := parser.ParseFile(set, path, text, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.Name == name && fn.Recv == nil {
 				return string(text[set.Position(fn.Pos()).Offset:set.Position(fn.End()).Offset])

@@ -23,13 +23,9 @@ import (
 // containerd is a containerd with agentjail's shim, whose client gives it a configuration that requests everything.
 func (h *host) containerd(t *testing.T, rows []refusal.Row) *refusal.Place {
 	dir, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	d, err := engine.StartContainerd(engine.ContainerdOptions{Shims: []string{dir}, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	closing(t, d.Close)
 	c, b := d.For(t), requesting(t, d.Dir, rows)
 	id := b.ID()

@@ -45,9 +45,7 @@ func newHost(t *testing.T, policy string) *host {
 	base := engine.TempDir(t, "/tmp", "agentjail-journal-")
 	h := &host{t: t, base: base, dir: filepath.Join(base, "journals")}
 	h.config = filepath.Join(base, "config.toml")
-	if err := os.WriteFile(h.config, fmt.Appendf(nil, "journal.dir = %q\n%s", h.dir, policy), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(h.config, fmt.Appendf(nil, "journal.dir = %q\n%s", h.dir, policy), 0o600))
 	h.caller = engine.Caller{Path: bin, Args: []string{"--config", h.config, "--root", filepath.Join(base, "root")}}
 	return h
 }
@@ -79,9 +77,7 @@ func (h *host) agentjailctl(args ...string) (string, error) {
 func (h *host) events(id string) []journal.Event {
 	h.t.Helper()
 	out, err := h.agentjailctl("journal", "--json", id)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	env.Check(h.t, err)
 	var all []journal.Event
 	for line := range strings.Lines(out) {
 		var e journal.Event
@@ -110,9 +106,7 @@ func (h *host) verify(id string) *journal.Result {
 		h.t.Fatalf("%v: %s", err, out)
 	}
 	r := new(journal.Result)
-	if err := json.Unmarshal([]byte(out), r); err != nil {
-		h.t.Fatal(err)
-	}
+	env.Check(h.t, json.Unmarshal([]byte(out), r))
 	return r
 }
 
@@ -215,13 +209,8 @@ func (h *host) tamper(id string) {
 	if len(files) != 1 {
 		h.t.Fatalf("%q", files)
 	}
-	data, err := os.ReadFile(files[0])
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := os.WriteFile(files[0], bytes.Replace(data, []byte("exec.refused"), []byte("exec.allowed"), 1), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
+	data := env.Read(h.t, files[0])
+	env.Check(h.t, os.WriteFile(files[0], bytes.Replace(data, []byte("exec.refused"), []byte("exec.allowed"), 1), 0o600))
 	if out, err := h.agentjailctl("journal", "--verify", id); err == nil || !strings.Contains(out, "BROKEN") {
 		h.t.Errorf("a line that was changed verifies: %v\n%s", err, out)
 	}
@@ -231,19 +220,13 @@ func (h *host) tamper(id string) {
 func (h *host) watch(socket string) (told func(kind journal.Kind) bool, ended func() error) {
 	h.t.Helper()
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	env.Check(h.t, err)
 	cmd := exec.Command(h.caller.Path, append(slices.Clone(h.caller.Args), "watch", "--json", "--to", "unix:"+socket)...)
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		h.t.Fatal(err)
-	}
+	env.Check(h.t, cmd.Start())
 	h.t.Cleanup(func() { l.Close(); _ = cmd.Process.Kill() })
 	conn, err := l.Accept()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	env.Check(h.t, err)
 	kinds := make(chan journal.Kind, 10000)
 	go func() {
 		lines := bufio.NewScanner(conn)
@@ -306,9 +289,7 @@ func TestReach(t *testing.T) {
 	if fi, err := os.Stat(h.dir); err != nil || fi.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", fi.Mode(), err)
 	}
-	if err := os.MkdirAll(journal.DefaultDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(journal.DefaultDir, 0o700))
 	other := engine.NewBundle(t, h.base)
 	other.Mount(journal.DefaultDir, "/w")
 	if out, err := other.Run(t, h.caller); err == nil {
@@ -316,9 +297,7 @@ func TestReach(t *testing.T) {
 	}
 	// That was no jail, and its journal reports why.
 	out, err := h.agentjailctl("journal")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	refused := ""
 	for line := range strings.Lines(out) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == "deleted" {
@@ -337,9 +316,7 @@ func TestReach(t *testing.T) {
 func TestRequired(t *testing.T) {
 	for _, required := range []bool{false, true} {
 		h := newHost(t, fmt.Sprintf("journal.required = %v\n", required))
-		if err := os.WriteFile(h.dir, []byte("no directory\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(h.dir, []byte("no directory\n"), 0o600))
 		b := engine.NewBundle(t, h.base)
 		b.Spec.Process.Args = []string{"sleep", "1000"}
 		id := b.ID()
@@ -379,17 +356,13 @@ func TestBounded(t *testing.T) {
 	l := jails[0].Log()
 	l.Max = size
 	for range 500 {
-		if err := l.Append(journal.Event{Kind: journal.ProcessExec, Argv: long}); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, l.Append(journal.Event{Kind: journal.ProcessExec, Argv: long}))
 	}
 	var all int64
 	files, _ := filepath.Glob(filepath.Join(h.dir, "*"))
 	for _, f := range files {
 		fi, err := os.Stat(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		all += fi.Size()
 	}
 	if all > size {

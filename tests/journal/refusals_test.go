@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 	"agentjail.dev/tests/journal/refusal"
 )
 
@@ -145,13 +146,9 @@ func options(rows []refusal.Row) (out []string) {
 // docker is a Docker whose user requests everything.
 func (h *host) docker(t *testing.T, rows []refusal.Row) *refusal.Place {
 	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: bin, Args: []string{"--config", h.config}}}, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	closing(t, e.Close)
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, e.ImportBusybox())
 	d := e.For(t)
 	id := d.Detached(slices.Concat([]string{"--runtime=" + engine.Name}, options(rows), []string{engine.Busybox, "sleep", "1000"})...)
 	p := &refusal.Place{Denied: h.denied(id), Update: func(pids, memory int64) error {
@@ -170,35 +167,23 @@ func swapless(limits []string) []string {
 }
 
 func closing(t *testing.T, end func() error) {
-	t.Cleanup(func() {
-		if err := end(); err != nil {
-			t.Error(err)
-		}
-	})
+	env.AtEnd(t, end)
 }
 
 // podman is root's Podman. Its jails are in a place of their own, and so are the commands that read about them.
 func (h *host) podman(t *testing.T, rows []refusal.Row) *refusal.Place {
 	place, err := engine.StartPodman()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	closing(t, place.Close)
-	if err := place.Register(bin); err != nil {
-		t.Fatal(err)
-	}
-	if err := place.ImportBusybox(false); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, place.Register(bin))
+	env.Check(t, place.ImportBusybox(false))
 	refusal.Collect(t, h.config, func(args ...string) *exec.Cmd { return place.Inside(t.Context(), args...) })
 	p := place.For(t, false)
 	podman := func(args ...string) engine.Result {
 		return p.Podman(append([]string{"--runtime-flag=config=" + h.config}, args...)...)
 	}
 	r := podman(slices.Concat([]string{"run", "-d"}, options(rows), []string{engine.Busybox, "sleep", "1000"})...)
-	if err := worked(r); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, worked(r))
 	id := strings.TrimSpace(r.Stdout)
 	t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", "-v", "--ignore", id) })
 	out := &refusal.Place{

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // csiDriver is the driver of hack/tools/kubernetes/csi.go.
@@ -47,9 +49,7 @@ spec:
 `
 	}
 	directory := dirOf(cluster.dir, "csi-"+h.name) // on a disk
-	if err := os.WriteFile(filepath.Join(directory, "file"), []byte("the node's\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(filepath.Join(directory, "file"), []byte("the node's\n"), 0o644))
 	inline := "csi: {driver: " + csiDriver + "}"
 	system := dirOf("/etc/csi-" + h.name)
 	ofNode := func(directory, more string) string {

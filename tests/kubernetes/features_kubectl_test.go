@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // sleeper is a pod that does nothing.
@@ -62,9 +64,7 @@ func execs(t *testing.T, h handler) string {
 	}
 	expect(t, "stdin", out, "from outside")
 	from := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(from, []byte("copied"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(from, []byte("copied"), 0o644))
 	h.in(t, "cp", from, "exec:/root/file")
 	expect(t, "copied in", h.sh(t, "exec", "cat /root/file"), "copied")
 	h.in(t, "cp", "exec:/root/file", from+".back")
@@ -117,14 +117,10 @@ func forwards(t *testing.T, h handler) string {
 	cmd := exec.CommandContext(ctx, filepath.Join(cluster.programs, "kubectl"), "--namespace="+h.namespace, "port-forward", "pod/forward", ":8080")
 	cmd.Env = cluster.env
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var errs strings.Builder
 	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	defer func() { cancel(); _ = cmd.Wait() }()
 	line, _ := bufio.NewReader(out).ReadString('\n')
 	m := forwarding.FindStringSubmatch(line)
@@ -139,9 +135,7 @@ func forwards(t *testing.T, h handler) string {
 		}
 		return "refused: no network"
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || string(text) != "served\n" {

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/env"
 )
 
 // Figures are what one source reports of a pod's container, in bytes.
@@ -64,9 +66,7 @@ spec:
 func (h handler) workingSet(t *testing.T, pod string) uint64 {
 	t.Helper()
 	usage, err := strconv.ParseUint(h.groupFile(t, pod, "memory.usage_in_bytes", "memory.current"), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	// total_ is of version 1, with the groups below.
 	stat := map[string]uint64{}
 	for line := range strings.Lines(h.groupFile(t, pod, "memory.stat", "memory.stat")) {
@@ -92,9 +92,7 @@ func summaryFigures(t *testing.T, h handler, pod string) (figures, bool) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(kubectl(t, "get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy/stats/summary")), &all); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, json.Unmarshal([]byte(kubectl(t, "get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy/stats/summary")), &all))
 	for _, p := range all.Pods {
 		if p.PodRef.Name == pod && p.PodRef.Namespace == h.namespace && len(p.Containers) == 1 && p.Containers[0].Rootfs.UsedBytes != nil {
 			return figures{p.Containers[0].Memory.WorkingSetBytes, *p.Containers[0].Rootfs.UsedBytes}, true
@@ -112,9 +110,7 @@ func resourceFigures(t *testing.T, h handler, pod string) (figures, bool) {
 			continue
 		}
 		value, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		return figures{memory: uint64(value)}, true
 	}
 	return figures{}, false
@@ -123,17 +119,13 @@ func resourceFigures(t *testing.T, h handler, pod string) (figures, bool) {
 // criFigures are what containerd answers by its CRI, as `crictl stats` requests it.
 func criFigures(t *testing.T, h handler, pod string) (figures, bool) {
 	conn, err := grpc.NewClient("unix:///run/containerd/containerd.sock", grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	labels := map[string]string{"io.kubernetes.pod.name": pod, "io.kubernetes.pod.namespace": h.namespace}
 	all, err := runtimeapi.NewRuntimeServiceClient(conn).ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{Filter: &runtimeapi.ContainerStatsFilter{LabelSelector: labels}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if len(all.Stats) != 1 {
 		return figures{}, false
 	}

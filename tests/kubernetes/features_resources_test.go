@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func limits(t *testing.T, h handler) string {
@@ -91,9 +92,7 @@ func groupFile(t *testing.T, groups []string, v1, v2 string) string {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			return strings.TrimSpace(string(text))
 		}
 	}
@@ -214,9 +213,7 @@ spec:
   containers:
   - {name: main, image: "$IMAGE", command: [sleep, "100000"]}
 `)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte(text), 0o644))
 	t.Cleanup(func() { _ = os.Remove(path) })
 	h.waits(t, "create", "pod/"+name+"-"+nodeName)
 	h.ready(t, "pod/"+name+"-"+nodeName)

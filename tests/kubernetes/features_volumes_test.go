@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func emptyDirs(t *testing.T, h handler) string {
@@ -96,12 +97,8 @@ spec:
 
 func hostPaths(t *testing.T, h handler) string {
 	dir := "/opt/data-" + h.name
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("the node's\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(dir, 0o755))
+	env.Check(t, os.WriteFile(filepath.Join(dir, "file"), []byte("the node's\n"), 0o644))
 	pod := func(name, path, more string) string {
 		return `
 apiVersion: v1

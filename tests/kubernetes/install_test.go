@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // file applies a manifest of hack/kubernetes.
@@ -55,9 +57,7 @@ func installed(t testing.TB) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, h := range handlers {
-		if err := cluster.usable(h.namespace); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, cluster.usable(h.namespace))
 	}
 	isInstalled = true
 }
@@ -72,9 +72,7 @@ func rolledOut(t testing.TB) {
 // `kubectl rollout status` does not take it for a success, and it is made good.
 func TestInstall(t *testing.T) {
 	const fails = "/run/systemctl.fails"
-	if err := os.WriteFile(fails, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(fails, nil, 0o600))
 	kubectl(t, "label", "node", nodeName, "agentjail.dev/node=true", "--overwrite")
 	file(t, "daemonset.yaml")
 	const pods = "pod --namespace=kube-system --selector=app=agentjail-install"
@@ -85,9 +83,7 @@ func TestInstall(t *testing.T) {
 	}
 	why := typed(t, "kubectl -n kube-system get pods -l app=agentjail-install -o custom-columns='NODE:.spec.nodeName,WHY:.status.initContainerStatuses[0].lastState.terminated.message'")
 	contains(t, "the pod's status", why, "systemctl on the node: exit status 1")
-	if err := os.Remove(fails); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Remove(fails))
 	installed(t)
 	eventually(t, "the node's handlers", func() (string, bool) {
 		got := typed(t, "kubectl get nodes -o custom-columns='NODE:.metadata.name,HANDLERS:.status.runtimeHandlers[*].name'")
@@ -100,10 +96,7 @@ func TestInstall(t *testing.T) {
 
 // TestInstallerIsSmall: the installer has of the node no more than its files.
 func TestInstallerIsSmall(t *testing.T) {
-	text, err := os.ReadFile(manifest("daemonset.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, manifest("daemonset.yaml"))
 	for _, no := range []string{"privileged: true", "hostPID", "hostNetwork", "hostIPC", "serviceAccountName", "SYS_ADMIN"} {
 		if strings.Contains(string(text), no) {
 			t.Errorf("daemonset.yaml has %s", no)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestPressure: a node that runs out of memory, or of disk, evicts the pods that take it, and states truly what they take. Memory is that of the
@@ -19,14 +20,9 @@ import (
 func TestPressure(t *testing.T) {
 	installed(t)
 	config := filepath.Join(cluster.dir, "kubelet.yaml")
-	before, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := env.Read(t, config)
 	pressed, err := pressure(string(before))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer func() {
 		reconfigure(t, config, string(before))
 		for _, kind := range []string{"MemoryPressure", "DiskPressure"} {
@@ -119,12 +115,8 @@ imageMinimumGCAge: 24h
 // reconfigure restarts the kubelet with a configuration.
 func reconfigure(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.component("kubelet").restart(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte(text), 0o644))
+	env.Check(t, cluster.component("kubelet").restart(unix.SIGTERM))
 }
 
 // hog is a pod that takes more than there is. It has a request, so that a node short of memory still takes it, and tolerates what the node is short of.

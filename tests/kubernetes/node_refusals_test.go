@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 	"agentjail.dev/tests/journal/refusal"
 )
 
@@ -19,9 +20,7 @@ import (
 func TestRefusals(t *testing.T) {
 	installed(t)
 	const config = "/etc/agentjail/config.toml"
-	if err := os.WriteFile(config, []byte(refusalPolicy()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(config, []byte(refusalPolicy()), 0o644))
 	defer func() { _ = os.WriteFile(config, []byte(policy), 0o644) }()
 	refusal.Start(t, exec.Command(filepath.Join(os.Getenv(programsEnv), "agentjail-journal"), "--syscalls", "--no-pins"))
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestSmoke: what is the node's own, its control groups, who makes them, and its security module, holds pods of both handlers. Everything
@@ -76,10 +78,7 @@ func confined(t *testing.T, pids []string) {
 		return
 	}
 	for _, pid := range pids {
-		text, err := os.ReadFile(filepath.Join("/proc", pid, "attr/apparmor/current"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, filepath.Join("/proc", pid, "attr/apparmor/current"))
 		if says := string(text); !strings.HasPrefix(says, "agentjail") || !strings.Contains(says, "(enforce)") {
 			t.Errorf("process %s is %q for AppArmor, and not in agentjail's profile", pid, says)
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestRestarts: pods go on while the kubelet and containerd are killed and come back, and can be used afterwards.
@@ -28,13 +29,9 @@ func TestRestarts(t *testing.T) {
 	}
 	for _, name := range []string{"containerd", "kubelet"} {
 		d := cluster.component(name)
-		if err := d.restart(unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, d.restart(unix.SIGKILL))
 		if name == "containerd" {
-			if err := cluster.awaitContainerd(d); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, cluster.awaitContainerd(d))
 		}
 		for _, h := range handlers {
 			eventually(t, name+" is there again", func() (string, bool) {
@@ -100,25 +97,15 @@ const agentImage = "localhost/agent:test"
 // TestPodManifests: the example pods start as they are, but for the agent's image.
 func TestPodManifests(t *testing.T) {
 	installed(t)
-	layer, err := os.ReadFile(filepath.Join(cluster.dir, "busybox.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	layer := env.Read(t, filepath.Join(cluster.dir, "busybox.tar"))
 	serve := []string{"sh", "-c", "mkdir /tmp/www; echo served >/tmp/www/index.html; exec httpd -f -p 127.0.0.1:8080 -h /tmp/www"}
-	if err := cluster.importImage(agentImage, layer, engine.ImageConfig{Cmd: serve, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/sbin"}}); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cluster.importImage(agentImage, layer, engine.ImageConfig{Cmd: serve, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/sbin"}}))
 	const config = "/etc/agentjail/config.toml"
 	names := pool + "[policies.net.network]\nmode = \"names\"\nallow = [\"@anthropic\", \"@github\"]\npublish = [\"0.0.0.0:8000-8999\"]\nservers = [\"10.96.0.10\"]\n"
-	if err := os.WriteFile(config, []byte(names), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(config, []byte(names), 0o644))
 	defer func() { _ = os.WriteFile(config, []byte(policy), 0o644) }()
 	for _, m := range []struct{ file, pod string }{{"pod.yaml", "agent"}, {"pod-names.yaml", "agent-by-name"}} {
-		text, err := os.ReadFile(manifest(m.file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, manifest(m.file))
 		apply(t, strings.Replace(string(text), "image: IMAGE", "image: "+agentImage, 1))
 		kubectl(t, "wait", "--for=condition=Ready", "pod/"+m.pod, "--timeout=100s")
 		contains(t, m.file, kubectl(t, "exec", m.pod, "--", "cat", "/proc/self/status"), "Seccomp:\t2")
@@ -183,31 +170,19 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: moved}}}
 func TestUpgrade(t *testing.T) {
 	installed(t)
 	next := filepath.Join(cluster.dir, "next")
-	if err := os.CopyFS(next, os.DirFS(os.Getenv(programsEnv))); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.CopyFS(next, os.DirFS(os.Getenv(programsEnv))))
 	entries, err := os.ReadDir(next)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, e := range entries { // another program that does the same
 		f, err := os.OpenFile(filepath.Join(next, e.Name()), os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		_, err = f.WriteString("next")
 		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 	}
 	layer, entry, err := installer(next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.importImage("docker.io/library/agentjail-install:next", layer, engine.ImageConfig{Entrypoint: []string{entry}}); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, cluster.importImage("docker.io/library/agentjail-install:next", layer, engine.ImageConfig{Entrypoint: []string{entry}}))
 	for _, h := range handlers {
 		h.sleeper(t, "old")
 	}
@@ -266,9 +241,7 @@ func nothingLeft(t *testing.T) {
 		t.Errorf("%d jails are left", len(left))
 	}
 	after, err := jailMounts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for place := range after {
 		if !mountsBefore[place] {
 			t.Error("a mount is left: ", place)

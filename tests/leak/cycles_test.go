@@ -138,10 +138,7 @@ func running(t *testing.T, pid int, program string) {
 		return // the program is behind the sandbox's process
 	}
 	env.Eventually(t, fmt.Sprintf("process %d is %s", pid, program), func() bool {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, fmt.Sprintf("/proc/%d/cmdline", pid))
 		return strings.HasPrefix(string(text), program+"\x00")
 	})
 }

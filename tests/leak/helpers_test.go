@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // mostHelper is how much memory of its own a helper at rest may have: what each further jail costs.
@@ -37,9 +39,7 @@ type helped struct {
 // TestHelpers has many jails with helpers at once, looks at what each helper costs, and at what is left of them.
 func TestHelpers(t *testing.T) {
 	conf := filepath.Join(filepath.Dir(runtimePath), "leak-names.toml")
-	if err := os.WriteFile(conf, []byte("[network]\nmode = \"names\"\nallow = [\"api.example.test\", \"*.wild.example.test\"]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(conf, []byte("[network]\nmode = \"names\"\nallow = [\"api.example.test\", \"*.wild.example.test\"]\n"), 0o600))
 	c := caller{options: []string{"--config", conf}}
 	before := take(t)
 	jails := make([]helped, helpers())
@@ -127,9 +127,7 @@ func twoAtATime(n int, f func(int)) {
 func memory(t testing.TB, pid int) map[string]int {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer f.Close()
 	out := map[string]int{}
 	lines := bufio.NewScanner(f)

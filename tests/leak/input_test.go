@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // mostMemory is what the runtime may use for any input: it runs as root, outside every limit.
@@ -21,9 +23,7 @@ func change(f func(s object)) func(t *testing.T, id string) []byte {
 		s := spec(id, "/bin/true")
 		f(s)
 		text, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		return text
 	}
 }
@@ -127,17 +127,11 @@ var badInput = []struct {
 func linkTo(t *testing.T, target, rest string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, "link-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(dir, 0o755))
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(filepath.Join(base, target), link); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Symlink(filepath.Join(base, target), link))
 	return filepath.Join(link, rest)
 }
 
@@ -179,9 +173,7 @@ func TestHugeInput(t *testing.T) {
 func TestBadBundle(t *testing.T) {
 	empty := func(t *testing.T) string {
 		dir := rawBundle(t, nil)
-		if err := os.Remove(dir + "/config.json"); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Remove(dir+"/config.json"))
 		return dir
 	}
 	good := func(t *testing.T) []byte { return change(func(object) {})(t, newID(0)) }
@@ -210,9 +202,7 @@ func TestBadID(t *testing.T) {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 }
 
 // refuses calls create and expects an orderly refusal.

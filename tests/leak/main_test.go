@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var (
@@ -116,22 +117,16 @@ func spec(id string, args ...string) object {
 func bundle(t testing.TB, s object) string {
 	t.Helper()
 	text, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return rawBundle(t, text)
 }
 
 func rawBundle(t testing.TB, text []byte) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, "bundle-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600))
 	return dir
 }
 
@@ -163,9 +158,7 @@ type caller struct {
 func (c caller) call(t testing.TB, args ...string) result {
 	t.Helper()
 	out, err := os.CreateTemp(base, "out-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer os.Remove(out.Name())
 	defer out.Close()
 	cmd := exec.Command(runtimePath, slices.Concat([]string{"--root", filepath.Join(base, "state")}, c.options, args)...)
@@ -173,9 +166,7 @@ func (c caller) call(t testing.TB, args ...string) result {
 	if c.private {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // Go makes every mount private there
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	timer := time.AfterFunc(callWait, func() { _ = cmd.Process.Kill() })
 	err = cmd.Wait()
 	if !timer.Stop() {
@@ -220,14 +211,9 @@ func (c caller) create(t testing.TB, id, dir string) int {
 
 func readPid(t testing.TB, path string) int {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, path)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return pid
 }
 

@@ -21,9 +21,7 @@ func take(t testing.TB) snapshot {
 	t.Helper()
 	s := snapshot{}
 	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)

@@ -24,9 +24,7 @@ func TestContainerd(t *testing.T) {
 func TestLeftSnapshot(t *testing.T) {
 	d := newContainerdDoor(t)
 	id, err := d.start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer func() {
 		if err := d.remove(context.Background(), id); err != nil {
 			t.Error(err)
@@ -34,18 +32,14 @@ func TestLeftSnapshot(t *testing.T) {
 	}()
 	all := filepath.Join(d.Dir, "containerd/io.containerd.snapshotter.v1.overlayfs/snapshots")
 	entries, err := os.ReadDir(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	last := 0
 	for _, e := range entries {
 		if n, err := strconv.Atoi(e.Name()); err == nil {
 			last = max(last, n)
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(all, strconv.Itoa(last+1), "fs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(filepath.Join(all, strconv.Itoa(last+1), "fs"), 0o700))
 	if _, err := d.start(t.Context()); err == nil || !d.outlives(err) {
 		t.Errorf("starting a jail where a snapshot's directory was left: %v", err)
 	}
@@ -54,26 +48,20 @@ func TestLeftSnapshot(t *testing.T) {
 func newContainerdDoor(t *testing.T) *containerdDoor {
 	t.Helper()
 	dir, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	o := engine.ContainerdOptions{Shims: []string{dir}}
 	if o.Binary, err = engine.Tool("containerd"); err != nil {
 		t.Fatal(err)
 	}
 	c, err := engine.StartContainerd(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("clean up: %v", err)
 		}
 	})
 	c.For(t)
-	if err := c.ImportBusybox(c.Namespace()); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, c.ImportBusybox(c.Namespace()))
 	runtime := "io.containerd.agentjail.v2"
 	if !engine.UnderTestIsAgentjail() {
 		runtime = "io.containerd.runc.v2"

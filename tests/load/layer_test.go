@@ -52,9 +52,7 @@ func TestInitLayerIsDockers(t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for tries := 1; ; tries++ {
 		left, err := killWhileMaking(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if len(left) == 0 {
 			if time.Now().After(deadline) {
 				t.Logf("dockerd was quicker in %d tries: its half-made layer was never seen", tries)

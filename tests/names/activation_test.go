@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestActivation: a jail's helper is started when the jail first uses its network, or a command sends it a request. Until then a program
@@ -78,9 +79,7 @@ func TestActivation(t *testing.T) {
 	t.Run("an end", func(t *testing.T) {
 		j := start(t, n)
 		fd := pidfd(t, j.helper(t).Pid)
-		if err := unix.Kill(j.pid(t), unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, unix.Kill(j.pid(t), unix.SIGKILL))
 		gone(t, fd)
 	})
 }
@@ -167,9 +166,7 @@ func TestShortLived(t *testing.T) {
 func executes(t *testing.T, proc string, pid int) string {
 	t.Helper()
 	path, err := os.Readlink(fmt.Sprintf("%s/%d/exe", proc, pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return strings.TrimSuffix(filepath.Base(path), " (deleted)")
 }
 
@@ -200,9 +197,7 @@ func TestAtOnce(t *testing.T) {
 			case "a credential in TLS":
 				want = "agentjail-egress-keys"
 				bundle := filepath.Join(j.b.Rootfs, debianBundle)
-				if err := errors.Join(os.MkdirAll(filepath.Dir(bundle), 0o755), os.WriteFile(bundle, n.ca, 0o644)); err != nil {
-					t.Fatal(err)
-				}
+				env.Check(t, errors.Join(os.MkdirAll(filepath.Dir(bundle), 0o755), os.WriteFile(bundle, n.ca, 0o644)))
 			}
 			if out, errs, err := j.b.Call(t, j.c, "create", "--bundle", j.b.Dir, j.id); err != nil {
 				t.Fatalf("%v: %s%s", err, out, errs)
@@ -267,16 +262,10 @@ func pidNamespace(t *testing.T, first string) int {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS}
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, cmd.Start())
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait() }) // all of the namespace's processes end with the first
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "done\n" {
 		t.Fatalf("a PID namespace: %q, %v", line, err)
@@ -287,10 +276,7 @@ func pidNamespace(t *testing.T, first string) int {
 // statusOf is a line of a process's status.
 func statusOf(t *testing.T, pid int, key string) string {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {
 		if v, is := strings.CutPrefix(line, key+":"); is {
 			return strings.Join(strings.Fields(v), " ")

@@ -38,9 +38,7 @@ func (j *jail) watch(t *testing.T) *watcher {
 	if err == nil {
 		err = w.cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(w.end)
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
@@ -260,15 +258,11 @@ func TestApprovalCommand(t *testing.T) {
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	program := filepath.Join(dir, "decide")
 	text := "#!/bin/sh\nread -r q\ncase $q in *other.example.test*:443}) echo '{\"allow\":true}' ;; *:22}) exit 1 ;; *) echo no ;; esac\n"
-	if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(program, []byte(text), 0o755))
 	j := made(t, n)
 	j.ownPolicy(t, prompting("approval_command = [\""+program+"\"]\n"))
 	if said, err := j.begin(t); err != nil {
@@ -279,9 +273,7 @@ func TestApprovalCommand(t *testing.T) {
 	}
 	w := &watcher{cmd: exec.Command(filepath.Join(filepath.Dir(j.bin), "agentjailctl"), "watch", "--command", j.id)}
 	w.cmd.Stderr = os.Stderr
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, w.cmd.Start())
 	t.Cleanup(w.end)
 	if got := <-j.later(t, "https", "other.example.test", "443"); got != "served other.example.test" {
 		t.Errorf("allowed: %q", got)

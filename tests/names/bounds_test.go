@@ -195,9 +195,7 @@ func bounded(t *testing.T, n *internet) *jail {
 	j := made(t, n)
 	conf := filepath.Join(j.b.Dir, "bounds.toml")
 	text := policyText + fmt.Sprintf("[limits]\ncpus = %g\nsockets = %d\n", boundCPUs(), boundSockets)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(conf, []byte(text), 0o600))
 	j.conf, j.c.Args[1] = conf, conf
 	if said, err := j.begin(t); err != nil {
 		t.Fatalf("%v: %s", err, said)
@@ -218,16 +216,11 @@ func (r record) value(file string) string {
 // tcpMemory is what all of the host's TCP sockets hold, in bytes: one budget for all network namespaces (proc_pid_net(5), sockstat).
 func tcpMemory(t *testing.T) int64 {
 	t.Helper()
-	text, err := os.ReadFile("/proc/thread-self/net/sockstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, "/proc/thread-self/net/sockstat")
 	for line := range strings.Lines(string(text)) {
 		if _, rest, ok := strings.Cut(line, " mem "); ok && strings.HasPrefix(line, "TCP:") {
 			pages, err := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			return pages * int64(os.Getpagesize())
 		}
 	}
@@ -250,16 +243,12 @@ func TestUnread(t *testing.T) {
 	defer cancel()
 	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "unread")
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer func() { in.Close(); _ = cmd.Wait() }()
 	if s := bufio.NewScanner(out); !s.Scan() || s.Text() != "held" {
 		t.Fatalf("the downloads: %q, %v", s.Text(), s.Err())
@@ -364,9 +353,7 @@ func spentInBox(t *testing.T, j *jail, helper int) (took time.Duration, within b
 	}
 	groups, err := cgroups.Of(strconv.Itoa(j.pid(t)))
 	helpers, herr := cgroups.Of(strconv.Itoa(helper))
-	if err := errors.Join(err, herr); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(err, herr))
 	for _, g := range groups {
 		within := slices.ContainsFunc(helpers, func(h cgroups.Group) bool {
 			return h.Controllers == g.Controllers && pathname.Within(h.Path, g.Path)
@@ -396,9 +383,7 @@ func spentInBox(t *testing.T, j *jail, helper int) (took time.Duration, within b
 func spent(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var all time.Duration
 	for _, task := range tasks {
 		var n int64
@@ -421,9 +406,7 @@ func TestHostPorts(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(file, []byte(boundRange), 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { _ = os.WriteFile(file, was, 0) })
 	j := bounded(t, n)
 	got, ok := j.in(t, "ends")
@@ -443,10 +426,7 @@ func TestHostPorts(t *testing.T) {
 		defer c.Close()
 	}
 	// The jail learns why.
-	text, err := os.ReadFile(filepath.Join(j.dir(t), "network.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(j.dir(t), "network.log"))
 	if !strings.Contains(string(text), "all 500 ports that this jail has connections from are in use") {
 		t.Errorf("the log does not state why connections are refused: %.2000s", text)
 	}
@@ -455,14 +435,9 @@ func TestHostPorts(t *testing.T) {
 // localPorts are those of this network namespace with a connection to an address, in whatever state.
 func localPorts(t *testing.T, to string) (out []int) {
 	t.Helper()
-	text, err := os.ReadFile("/proc/thread-self/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, "/proc/thread-self/net/tcp")
 	host, port, err := net.SplitHostPort(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	n, _ := strconv.Atoi(port)
 	a := net.ParseIP(host).To4()
 	want := fmt.Sprintf("%02X%02X%02X%02X:%04X", a[3], a[2], a[1], a[0], n)
@@ -473,9 +448,7 @@ func localPorts(t *testing.T, to string) (out []int) {
 		}
 		_, local, _ := strings.Cut(f[1], ":")
 		p, err := strconv.ParseInt(local, 16, 32)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		out = append(out, int(p))
 	}
 	return out

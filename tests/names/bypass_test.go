@@ -17,6 +17,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // attacker is the argument by which this test's program, in a jail, tries the table.
@@ -261,18 +262,14 @@ func newHelper(t *testing.T, l *lab, before map[string]record) record {
 func newLab(t *testing.T, n *internet) *lab {
 	t.Helper()
 	bins, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	l := &lab{n: n, base: filepath.Join(bins, "bypass"), places: map[string]func(int) int{}}
 	l.prog = filepath.Join(l.base, filepath.Base(client))
 	self, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
 		err = errors.Join(os.MkdirAll(l.base, 0o755), os.WriteFile(l.prog, self, 0o755))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return l
 }
 
@@ -280,9 +277,7 @@ func newLab(t *testing.T, n *internet) *lab {
 func (l *lab) policy(t *testing.T, name, text string) string {
 	t.Helper()
 	at := filepath.Join(l.base, name+".toml")
-	if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(at, []byte(text), 0o600))
 	return at
 }
 
@@ -308,9 +303,7 @@ func overDelegate(t *testing.T, l *lab, name, way string) *exec.Cmd {
 	j.c.Args[slices.Index(j.c.Args, "--config")+1] = l.policy(t, name, bypassPolicy(path))
 	if name == "crun" { // it does not run beside a version 2 hierarchy with controllers
 		root, err := engine.ModuleRoot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		j.c.Path, j.c.Args = filepath.Join(root, "hack/without-unified.sh"), append([]string{j.c.Path}, j.c.Args...)
 	}
 	if said, err := j.begin(t); err != nil {
@@ -322,22 +315,16 @@ func overDelegate(t *testing.T, l *lab, name, way string) *exec.Cmd {
 // sandboxed is a command without an engine.
 func sandboxed(t *testing.T, l *lab) *exec.Cmd {
 	bin, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	dir, err := os.MkdirTemp("/tmp", "agentjail-names-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	prog := filepath.Join(dir, filepath.Base(client))
 	self, err := os.ReadFile(l.prog)
 	if err == nil {
 		err = errors.Join(os.WriteFile(prog, self, 0o755), os.Chown(dir, 1000, 1000), os.Chmod(dir, 0o755))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	args := []string{"--config", l.policy(t, "sandbox", "[network]\ndeny = [\"denied.wild.example.test\", \"other.example.test\"]\n"), "sandbox", "--workspace", dir}
 	for _, r := range bypassRules() {
 		args = append(args, "--allow", r)
@@ -348,40 +335,24 @@ func sandboxed(t *testing.T, l *lab) *exec.Cmd {
 // overContainerd is a container of ctr's, by the shim.
 func overContainerd(t *testing.T, l *lab) *exec.Cmd {
 	shims, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	bin := filepath.Join(l.base, "containerd")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(bin, 0o755))
 	// It would be in a network of its own. The process's first thread may be the lab's, so that its namespace is not the host's.
 	host, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { host.Close() })
 	for name, text := range map[string]string{"containerd": fmt.Sprintf("exec nsenter --net=/proc/%d/fd/%d", os.Getpid(), host.Fd()), "ctr": "exec"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatalf("%v (hack/deps.sh installs it)", err)
 		}
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+" "+path+" \"$@\"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+" "+path+" \"$@\"\n"), 0o755))
 	}
 	c, err := engine.StartContainerd(engine.ContainerdOptions{Binary: filepath.Join(bin, "containerd"), Shims: []string{shims}, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := c.ImportBusybox(c.Namespace()); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.AtEnd(t, c.Close)
+	env.Check(t, c.ImportBusybox(c.Namespace()))
 	mount := "type=bind,src=" + l.prog + ",dst=" + client + ",options=rbind:ro"
 	return c.Command(t.Context(), "run", "--rm", "--runtime", engine.ShimRuntime, "--runtime-config-path", l.policy(t, "containerd", strings.TrimPrefix(bypassPolicy(""), "delegate = \"\"\n")), "--mount", mount, engine.BusyboxImage, "bypass", client, attacker)
 }
@@ -397,26 +368,14 @@ func overPodman(t *testing.T, l *lab) *exec.Cmd {
 		return nil
 	}
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	p, err := engine.StartPodman()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := errors.Join(p.Register(under), p.ImportBusybox(true)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.AtEnd(t, p.Close)
+	env.Check(t, errors.Join(p.Register(under), p.ImportBusybox(true)))
 	// In the place there is no resolv.conf of the lab's.
 	config := l.policy(t, "podman", strings.TrimPrefix(bypassPolicy(""), "delegate = \"\"\n")+fmt.Sprintf("servers = [%q]\n", dnsAddr))
-	if err := os.Chmod(config, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(config, 0o644))
 	l.places[p.Root()+"/run/user/*/agentjail/jails/*/helper.json"] = func(pid int) int { return p.PID(t, pid) }
 	cmd := p.InsideAsUser(t.Context(), "podman", "--runtime-flag=config="+config, "run", "--rm", "-i", "--network=none", "--volume="+l.prog+":"+client+":ro", engine.Busybox, client, attacker)
 	cmd.Args = slices.DeleteFunc(cmd.Args, func(s string) bool { return s == "--net" }) // the lab is reached from this process's network

@@ -105,9 +105,7 @@ func (n *internet) widen(t *testing.T) {
 	// What a name that led to the host itself would reach.
 	for _, at := range []string{hostAddr, hostSecond, hostOther, hostSix, hostSixToo, "127.0.0.1", "::1"} {
 		l, err := net.Listen("tcp", net.JoinHostPort(at, "22"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		t.Cleanup(func() { l.Close() })
 		go env.Serve(l, greet)
 	}
@@ -138,9 +136,7 @@ func (n *internet) watch(t *testing.T) *wire {
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index})
 	})
 	// A receive that ends, so that the reader does: closing a descriptor wakes no reader.
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100000}); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100000}))
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(stop); <-stopped; unix.Close(fd) })
 	go func() {
@@ -214,9 +210,7 @@ func (w *wire) arrived(t *testing.T) []string {
 	t.Helper()
 	word := fmt.Sprint(time.Now().UnixNano())
 	c, err := net.Dial("udp4", sentinelAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer c.Close()
 	late := time.NewTimer(env.AnswerWait)
 	defer late.Stop()

@@ -15,6 +15,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // fewestClients is how many clients have to be on a machine for which hack/deps.sh has done its work.
@@ -154,9 +155,7 @@ func TestClients(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	s := newServices(t, n)
 	j, plain := made(t, n), made(t, n)
-	if err := os.WriteFile(j.conf, []byte(clientPolicy), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(j.conf, []byte(clientPolicy), 0o600))
 	runc, err := exec.LookPath("runc")
 	if err != nil {
 		t.Fatal("needs runc (hack/deps.sh installs it): ", err)
@@ -237,9 +236,7 @@ func (j *jail) output(t *testing.T, script string) (string, time.Duration) {
 // furnish makes a root file system of this machine's programs, with the configuration that a person's image would have.
 func furnish(t *testing.T, b *engine.Bundle, s *services) {
 	t.Helper()
-	if err := errors.Join(skeleton(b.Rootfs), configure(b.Rootfs, s)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(skeleton(b.Rootfs), configure(b.Rootfs, s)))
 	b.Spec.Mounts = append(b.Spec.Mounts, specs.Mount{Destination: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}})
 	b.Spec.Process.Env = []string{"PATH=/opt/bin:/usr/local/go/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 }

@@ -169,16 +169,10 @@ func inMemory(pid int, text []byte) (bool, error) {
 // trust has this process's host trust the lab's authority alone.
 func trust(t *testing.T, n *internet) {
 	t.Helper()
-	if err := os.MkdirAll("/etc/ssl", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", "/etc/ssl", "tmpfs", 0, "mode=0755"); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll("/etc/ssl", 0o755))
+	env.Check(t, unix.Mount("tmpfs", "/etc/ssl", "tmpfs", 0, "mode=0755"))
 	t.Cleanup(func() { _ = unix.Unmount("/etc/ssl", unix.MNT_DETACH) })
-	if err := errors.Join(os.Mkdir("/etc/ssl/certs", 0o755), os.WriteFile("/etc/ssl/certs/ca-certificates.crt", n.ca, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.Mkdir("/etc/ssl/certs", 0o755), os.WriteFile("/etc/ssl/certs/ca-certificates.crt", n.ca, 0o644)))
 }
 
 // value is the jails' credential. The client has another: this program is in the jail, and the text of its constants.
@@ -203,20 +197,14 @@ func withCredential(t *testing.T, n *internet, ends string) *jail {
 	t.Helper()
 	j := made(t, n)
 	key := j.writeKey(t, value)
-	if err := os.WriteFile(j.conf, []byte(policyText+fmt.Sprintf(lender, key, ends)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(j.conf, []byte(policyText+fmt.Sprintf(lender, key, ends)), 0o600))
 	// What the image trusts.
 	bundle := filepath.Join(j.b.Rootfs, debianBundle)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(bundle), 0o755), os.WriteFile(bundle, n.ca, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.MkdirAll(filepath.Dir(bundle), 0o755), os.WriteFile(bundle, n.ca, 0o644)))
 	if said, err := j.begin(t); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	if err := os.Remove(key); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Remove(key))
 	return j
 }
 
@@ -224,9 +212,7 @@ func withCredential(t *testing.T, n *internet, ends string) *jail {
 func (j *jail) writeKey(t *testing.T, text string) string {
 	t.Helper()
 	key := filepath.Join(filepath.Dir(j.b.Dir), "key")
-	if err := os.WriteFile(key, []byte(text+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(key, []byte(text+"\n"), 0o600))
 	return key
 }
 
@@ -287,10 +273,7 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%s: servers got %q, want %q", w.what, sent, w.got)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(j.dir(t), "network.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(j.dir(t), "network.log"))
 	for _, want := range []string{`"verdict":"refused","name":"api.example.test","port":80,"rule":"api.example.test:443,80,22","reason":"the placeholder of credentials.house`, `"credential":"house"`, "fields of a response"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log lacks %s:\n%s", want, text)

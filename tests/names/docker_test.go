@@ -16,32 +16,18 @@ func TestDockerNetwork(t *testing.T) {
 	reportSource(t, n)
 	l := newLab(t, n)
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	conf := l.policy(t, "docker", "[network]\nmode = \"names\"\nallow = [\"api.example.test:23\", \"pod.example.test:22\"]\n")
 	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{"agentjail": {Path: under, Args: []string{"--config", conf}}}, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.AtEnd(t, e.Close)
+	env.Check(t, e.ImportBusybox())
 	ips := func(lines ...string) func() error { return func() error { return env.IP(lines...) } }
 	// The engine has a network of its own, which has a way to the lab, and the lab one to its containers.
 	const engineAddr, containerAddr = podAddr, "5.5.7.9"
-	if err := e.InNetns(ips("link add up0 type veth peer name dk netns "+n.tid, "addr add "+engineAddr+"/24 dev up0", "link set up0 up")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, e.InNetns(ips("link add up0 type veth peer name dk netns "+n.tid, "addr add "+engineAddr+"/24 dev up0", "link set up0 up")))
 	n.do(ips("addr add 5.5.6.1/24 dev dk", "link set dk up", "route add 5.5.7.0/24 via "+engineAddr))
-	if err := e.InNetns(ips("route add default via 5.5.6.1")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, e.InNetns(ips("route add default via 5.5.6.1")))
 	d := e.For(t)
 	d.Must("network", "create", "--subnet", "5.5.7.0/24", "--opt", "com.docker.network.bridge.enable_ip_masquerade=false", "lab")
 	run := func(runtime string, args ...string) engine.Result {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/tests/env"
 )
 
 // How much a jail sends.
@@ -115,10 +116,7 @@ func peakMemory(pid int) int64 {
 // timeWait is how many of the host's connections are in TIME_WAIT.
 func timeWait(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile("/proc/thread-self/net/sockstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, "/proc/thread-self/net/sockstat")
 	_, rest, _ := strings.Cut(string(text), " tw ")
 	var n int
 	if _, err := fmt.Sscan(rest, &n); err != nil {

@@ -44,9 +44,7 @@ known_hosts = "DIR/known"
 func forge(t *testing.T, n *internet) (dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "agentjail-forge-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	script := `set -eu
 		export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.test GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.test
@@ -95,9 +93,7 @@ func withKeys(t *testing.T, n *internet, policy string) *jail {
 	} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(j.b.Rootfs, name), []byte(text), 0o644))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	j.b.Spec.Mounts = append(j.b.Spec.Mounts, specs.Mount{Destination: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}})
 	j.b.Spec.Process.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}
 	return j
@@ -166,10 +162,7 @@ func TestCredentialsSSH(t *testing.T) {
 	if out, code := j.inspect(t); code != 0 || !strings.Contains(out, "credentials forge, narrow, wrong") {
 		t.Errorf("inspect: %d\n%s", code, out)
 	}
-	text, err := os.ReadFile(filepath.Join(j.dir(t), "network.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(j.dir(t), "network.log"))
 	for _, want := range []string{`"reason":"git-receive-pack \"` + dir + `/git/r.git\", credentials.forge"`, `"reason":"ssh: command \"id\", which is none of git's"`, `"credential":"narrow"`, "ssh: a channel of type", "has no key in policy"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log lacks %s:\n%s", want, text)
@@ -181,10 +174,7 @@ func TestCredentialsSSH(t *testing.T) {
 func (j *jail) hasNoKey(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{"ed25519", "rsa"} {
-		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, filepath.Join(dir, name))
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 		what := hex.EncodeToString([]byte(lines[len(lines)-2])) // its secret half
 		if got, errs, err := j.b.Call(t, j.c, "exec", j.id, client, "search", what, "/etc", "/root", "/tmp", "/run", "/var", "/opt", "/proc", "/dev"); err != nil || strings.TrimSpace(got) != "" {

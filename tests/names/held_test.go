@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestHeldConnection: when the helper is killed its open connections end at once, and new ones are refused and not waited for.
@@ -19,21 +21,15 @@ func TestHeldConnection(t *testing.T) {
 	defer cancel()
 	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "hold")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, cmd.Start())
 	defer func() { _ = cmd.Wait() }()
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "hello" {
 		t.Fatalf("the connection: %q, %v", lines.Text(), lines.Err())
 	}
 	fd := pidfd(t, j.helper(t).Pid)
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0))
 	gone(t, fd)
 	// The client itself waits without an end.
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "ended") {

@@ -111,9 +111,7 @@ func TestCredentialsHTTP2(t *testing.T) {
 	j := made(t, n)
 	key := j.writeKey(t, value)
 	bundle := filepath.Join(j.b.Rootfs, debianBundle)
-	if err := errors.Join(os.WriteFile(j.conf, fmt.Appendf(nil, lend2, key), 0o600), skeleton(j.b.Rootfs), os.WriteFile(bundle, n.ca, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.WriteFile(j.conf, fmt.Appendf(nil, lend2, key), 0o600), skeleton(j.b.Rootfs), os.WriteFile(bundle, n.ca, 0o644)))
 	j.b.Spec.Mounts = append(j.b.Spec.Mounts, specs.Mount{Destination: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}})
 	j.b.Spec.Process.Env = []string{"PATH=/usr/bin:/bin", "HOME=/"}
 	if said, err := j.begin(t); err != nil {
@@ -150,10 +148,7 @@ func TestCredentialsHTTP2(t *testing.T) {
 			t.Errorf("%s: servers got %q, want %q", w.what, sent, w.got)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(j.dir(t), "network.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(j.dir(t), "network.log"))
 	for _, want := range []string{"the placeholder of credentials.house", "a request for other.example.test in a connection to h2.example.test", "fields of a response", `"credential":"house"`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log lacks %s:\n%s", want, text)

@@ -87,15 +87,11 @@ func newInternet(t *testing.T) *internet {
 	n := &internet{}
 	cert := n.certificate(t)
 	place, err := env.NewPlace()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	n.tid = strconv.Itoa(place.TID)
 	n.do = func(f func() error) {
 		t.Helper()
-		if err := place.Do(f); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, place.Do(f))
 	}
 	ip(t, "link", "set", "lo", "up")
 	ip(t, "link", "add", "wan", "type", "veth", "peer", "name", "net", "netns", n.tid)
@@ -117,9 +113,7 @@ func newInternet(t *testing.T) *internet {
 func (n *internet) certificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab"}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
@@ -128,9 +122,7 @@ func (n *internet) certificate(t *testing.T) tls.Certificate {
 		c.DNSNames = append(c.DNSNames, strings.TrimSuffix(name, "."))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	n.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }

@@ -57,19 +57,13 @@ func host() int {
 func resolveBy(t *testing.T, server string) {
 	t.Helper()
 	at := t.TempDir() + "/resolv.conf"
-	if err := os.WriteFile(at, []byte("search host.example.test\nnameserver "+server+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(at, []byte("search host.example.test\nnameserver "+server+"\n"), 0o644))
 	// A link would be followed to a file that other namespaces share; so it is in /run, and mounted over as well.
-	if err := unix.Mount(at, "/etc/resolv.conf", "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Mount(at, "/etc/resolv.conf", "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount("/etc/resolv.conf", unix.MNT_DETACH) })
 }
 
 func ip(t *testing.T, args ...string) {
 	t.Helper()
-	if err := env.IP(strings.Join(args, " ")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, env.IP(strings.Join(args, " ")))
 }

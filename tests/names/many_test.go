@@ -140,10 +140,7 @@ func atOnce(t *testing.T, some int, ids []string, do func(id string) error) {
 // field is a number in a file of a process's.
 func field(t *testing.T, pid int, file, name string) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, fmt.Sprintf("/proc/%d/%s", pid, file))
 	return number(t, string(text), name)
 }
 
@@ -152,9 +149,7 @@ func number(t *testing.T, text, name string) int {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
 			n, err := strconv.Atoi(f[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			return n
 		}
 	}
@@ -165,10 +160,7 @@ func number(t *testing.T, text, name string) int {
 // meminfo is what the host has left, in kB.
 func meminfo(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, "/proc/meminfo")
 	return number(t, string(text), "MemAvailable:")
 }
 

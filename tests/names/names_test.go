@@ -19,6 +19,7 @@ import (
 	ends "agentjail.dev/runtime/kernel/pidfd"
 	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // caFile is the lab's certificate authority in a jail.
@@ -79,32 +80,22 @@ func (j *jail) begin(t *testing.T) (string, error) {
 func made(t *testing.T, n *internet) *jail {
 	t.Helper()
 	bin, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	base, err := os.MkdirTemp("/var/tmp", "agentjail-names-")
 	if err == nil {
 		err = os.Chmod(base, 0o711)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(base) })
 	bins, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	j := &jail{b: engine.NewBundle(t, base), bin: bin, conf: filepath.Join(bins, "names.toml")}
-	if err := os.WriteFile(j.conf, []byte(policyText), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(j.conf, []byte(policyText), 0o600))
 	self, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
 		err = errors.Join(os.WriteFile(j.b.Rootfs+client, self, 0o755), os.WriteFile(j.b.Rootfs+caFile, n.ca, 0o644))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	j.c = engine.Caller{Path: bin, Args: []string{"--config", j.conf, "--root", filepath.Join(j.b.Dir, "state")}}
 	j.b.Spec.Process.Args = []string{"sleep", "100000"}
 	j.id = j.b.ID()
@@ -190,9 +181,7 @@ func gone(t *testing.T, pidfd int) {
 func pidfd(t *testing.T, pid int) int {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }
@@ -244,28 +233,18 @@ func TestWays(t *testing.T) {
 func only(t *testing.T, way string) string {
 	t.Helper()
 	bin, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	bins, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	dir := filepath.Join(bins, "only-"+strings.Fields(way)[0])
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(dir, 0o755))
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	for _, name := range []string{"agentjail-egress", "agentjail-enter"} {
-		if err := os.Link(filepath.Join(filepath.Dir(bin), name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Link(filepath.Join(filepath.Dir(bin), name), filepath.Join(dir, name)))
 	}
 	flag := engine.LinkerFlags("agentjail.dev/runtime/network/names/internal/jailsock.only=" + way)
 	for _, name := range []string{"agentjail", "agentjailctl"} {
-		if err := engine.Build("./cmd/"+name, filepath.Join(dir, name), flag); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, engine.Build("./cmd/"+name, filepath.Join(dir, name), flag))
 	}
 	return filepath.Join(dir, "agentjail")
 }
@@ -304,10 +283,7 @@ func goes(t *testing.T, n *internet, way string) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(j.dir(t), "network.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(j.dir(t), "network.log"))
 	for _, want := range []string{`"verdict":"allowed","name":"api.example.test","port":443`, `"verdict":"refused","name":"other.example.test"`, `"verdict":"refused","name":"api.example.test","port":8443`} {
 		if way == byListeners && strings.Contains(want, "8443") {
 			continue
@@ -319,10 +295,7 @@ func goes(t *testing.T, n *internet, way string) {
 	if out, code := j.inspect(t); code != 0 || !strings.Contains(out, fmt.Sprintf("only lo; names by helper %d (%s)", j.helper(t).Pid, way)) {
 		t.Errorf("inspect: %d\n%s", code, out)
 	}
-	text, err = os.ReadFile(filepath.Join(j.dir(t), "report.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text = env.Read(t, filepath.Join(j.dir(t), "report.json"))
 	if got := strings.Contains(string(text), "connections come to the helper by "+way); got != (way != bySkLookup) {
 		t.Errorf("the report names %s: %v", way, got)
 	}
@@ -362,13 +335,9 @@ func goes(t *testing.T, n *internet, way string) {
 func foreign(t *testing.T, j *jail) {
 	t.Helper()
 	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", j.pid(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer ns.Close()
-	if err := seal.Redirect(ns, seal.Target{Range: netip.MustParsePrefix("127.64.0.0/10"), Port: 9}); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, seal.Redirect(ns, seal.Target{Range: netip.MustParsePrefix("127.64.0.0/10"), Port: 9}))
 	if out, code := j.inspect(t); code == 0 || !strings.Contains(out, "BROKEN") || !strings.Contains(out, "redirect: ") {
 		t.Errorf("inspect of a redirect that is not the helper's: %d\n%s", code, out)
 	}
@@ -424,9 +393,7 @@ func TestKilledHelper(t *testing.T) {
 	j := start(t, n)
 	h := j.helper(t)
 	fd := pidfd(t, h.Pid)
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0))
 	gone(t, fd)
 	for _, w := range ways {
 		if got, ok := j.in(t, w.args...); ok {

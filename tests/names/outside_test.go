@@ -25,17 +25,13 @@ const podAddr = "5.5.6.2"
 func engineNetwork(t *testing.T, n *internet) string {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "cni")
-	if err := os.WriteFile(at, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(at, nil, 0o600))
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and ends with it
 		done <- errors.Join(unix.Unshare(unix.CLONE_NEWNET), unix.Mount("/proc/thread-self/ns/net", at, "", unix.MS_BIND, ""))
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, <-done)
 	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 	in := func(args ...string) {
 		t.Helper()
@@ -74,9 +70,7 @@ func joining(t *testing.T, n *internet, path, allow string) *jail {
 			ns.Path = path
 		}
 	}
-	if err := os.WriteFile(j.conf, []byte("[network]\nmode = \"names\"\nallow = ["+allow+"]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(j.conf, []byte("[network]\nmode = \"names\"\nallow = ["+allow+"]\n"), 0o600))
 	return j
 }
 
@@ -151,9 +145,7 @@ func TestEngineNetworkGone(t *testing.T) {
 				t.Fatalf("%v: %s%s", err, out, errs)
 			}
 			if c.gone {
-				if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
-					t.Fatal(err)
-				}
+				env.Check(t, unix.Unmount(at, unix.MNT_DETACH))
 			}
 			out, errs, err := j.b.Call(t, j.c, "start", j.id)
 			if err == nil || !strings.Contains(out+errs, c.want) {

@@ -25,9 +25,7 @@ import (
 func (j *jail) ownPolicy(t *testing.T, text string) {
 	t.Helper()
 	bins, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	j.conf = filepath.Join(bins, j.id+".toml")
 	j.c.Args = append([]string{"--config", j.conf}, j.c.Args[2:]...)
 	j.policy(t, text)
@@ -36,9 +34,7 @@ func (j *jail) ownPolicy(t *testing.T, text string) {
 
 func (j *jail) policy(t *testing.T, text string) {
 	t.Helper()
-	if err := os.WriteFile(j.conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(j.conf, []byte(text), 0o600))
 }
 
 // allowing is a policy that allows these entries.
@@ -78,17 +74,11 @@ func (j *jail) stay(t *testing.T, host, port string) *open {
 	args := append(append([]string{}, j.c.Args...), "exec", j.id, client, "stay", host, port)
 	o := &open{cmd: exec.Command(j.c.Path, args...)}
 	in, err := o.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	out, err := o.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	o.in, o.out = in, bufio.NewReader(out)
-	if err := o.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, o.cmd.Start())
 	t.Cleanup(func() { in.Close(); _ = o.cmd.Process.Kill(); _ = o.cmd.Wait() })
 	if got := o.line(t); got != "hello" {
 		t.Fatalf("%s:%s: %q", host, port, got)
@@ -254,9 +244,7 @@ func TestReloadKilled(t *testing.T) {
 		t.Fatalf("%v: %s", err, said)
 	}
 	crashing := filepath.Join(filepath.Dir(j.bin), "agentjailctl-crashtest")
-	if err := engine.Build("./cmd/agentjailctl", crashing, "-tags=crashtest"); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.Build("./cmd/agentjailctl", crashing, "-tags=crashtest"))
 	reaches := func() (out string) {
 		for _, name := range []string{"api", "other", "a.wild"} {
 			if got, ok := j.in(t, "https", name+".example.test", "443"); ok {
@@ -331,9 +319,7 @@ func TestStoppedHelper(t *testing.T) {
 	fd := pidfd(t, j.helper(t).Pid)
 	signal := func(s unix.Signal) {
 		t.Helper()
-		if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, unix.PidfdSendSignal(fd, s, nil, 0))
 	}
 	broken := func(when, want string) {
 		t.Helper()
@@ -377,9 +363,7 @@ func TestStoppedHelper(t *testing.T) {
 func (j *jail) killHelper(t *testing.T) {
 	t.Helper()
 	fd := pidfd(t, j.helper(t).Pid)
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0))
 	gone(t, fd)
 }
 
@@ -408,16 +392,10 @@ func (j *jail) takesPorts(t *testing.T, ports string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(j.c.Path, append(append([]string{}, j.c.Args...), "exec", j.id, client, "take", "127.0.0.1", ports)...)
 	says, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, cmd.Start())
 	if line, _ := bufio.NewReader(says).ReadString('\n'); line != "listening\n" {
 		t.Fatalf("a program that takes the helper's place: %q", line)
 	}

@@ -67,9 +67,7 @@ func newServices(t *testing.T, n *internet) *services {
 	s := &services{dir: t.TempDir()}
 	s.certificates(t)
 	for _, err := range []error{s.repositories(), s.packages(), s.sshd()} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 	}
 	n.do(func() error {
 		if err := env.IP("addr add " + servicesAddr + "/24 dev net"); err != nil {
@@ -95,21 +93,13 @@ func (s *services) certificates(t *testing.T) {
 		leaf.DNSNames = append(leaf.DNSNames, site+".example.test")
 	}
 	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	root, err := x509.CreateCertificate(rand.Reader, authority, authority, rootKey.Public(), rootKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	der, err := x509.CreateCertificate(rand.Reader, leaf, authority, key.Public(), rootKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	s.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root})
 	s.cert = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }

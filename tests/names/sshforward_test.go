@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // witness stands before git's program at the forge, and notes what the session has: variables, and the keys of an agent that was forwarded.
@@ -70,10 +72,7 @@ func TestSSHForwardsNothing(t *testing.T) {
 		}
 		t.Logf("%s: %.300q", f.what, said)
 	}
-	text, err := os.ReadFile(filepath.Join(j.dir(t), "network.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(j.dir(t), "network.log"))
 	for _, want := range []string{"auth-agent-req@openssh.com", "direct-tcpip", "pty-req", "subsystem"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log lacks %s:\n%s", want, text)
@@ -85,19 +84,13 @@ func TestSSHForwardsNothing(t *testing.T) {
 func witnessed(t *testing.T, dir string) func() string {
 	t.Helper()
 	conf, err := os.OpenFile(filepath.Join(dir, "sshd_config"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer conf.Close()
 	if _, err := conf.WriteString("SetEnv PATH=" + dir + "/bin:/usr/bin:/bin\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "bin/git-upload-pack"), []byte(strings.ReplaceAll(witness, "DIR", dir)), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+	env.Check(t, os.WriteFile(filepath.Join(dir, "bin/git-upload-pack"), []byte(strings.ReplaceAll(witness, "DIR", dir)), 0o755))
 	return func() string {
 		text, err := os.ReadFile(filepath.Join(dir, "seen"))
 		if err == nil {

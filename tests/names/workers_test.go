@@ -77,9 +77,7 @@ var others = map[string]string{
 func childNamed(t *testing.T, parent int, word string) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -195,10 +193,7 @@ func (w worker) limits(t *testing.T, to workers.Worker) {
 		}
 	}
 	if to.Files == fmt.Sprint(workers.NoFile) {
-		limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", w.pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limits := env.Read(t, fmt.Sprintf("/proc/%d/limits", w.pid))
 		for line := range strings.Lines(string(limits)) {
 			if f := strings.Fields(line); strings.HasPrefix(line, "Max open files") && (f[3] != to.Files || f[4] != to.Files) {
 				t.Errorf("it may have %s and %s files open, not %s", f[3], f[4], to.Files)
@@ -211,9 +206,7 @@ func (w worker) limits(t *testing.T, to workers.Worker) {
 func groupOf(t *testing.T, pid int, controller string) string {
 	t.Helper()
 	of, err := cgroups.Of(strconv.Itoa(pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, version := range []string{controller, ""} {
 		for _, g := range of {
 			if !slices.Contains(g.List(), version) {

@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/tests/agents/lab"
+	"agentjail.dev/tests/env"
 )
 
 // npmDir is where hack/npm-tools.sh installs what npm has.
@@ -51,9 +52,7 @@ func TestAgent(t *testing.T) {
 	m.must("dpkg", "--install", m.give(deb(first)))
 	m.must("mkdir", "-m", "700", "/etc/agentjail/keys")
 	for at, text := range files {
-		if err := os.WriteFile(m.path(at), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(m.path(at), text, 0o600))
 	}
 	m.must("sh", "-euc", "chmod 644 /etc/resolv.conf /etc/ssl/certs/ca-certificates.crt; ln -s "+npmDir+"/claude /usr/local/bin/claude; "+
 		"git init -q -b main /tmp/project; chown -R 1000:1000 /tmp/project")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // release makes a version in a directory; prefix are the words of a command that runs the Go tool.
@@ -32,9 +33,7 @@ func needsGo(t *testing.T) string {
 		t.Skip("the packages were made elsewhere, and there is no Go tool here")
 	}
 	root, err := engine.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return root
 }
 
@@ -46,18 +45,10 @@ func TestReproducible(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	// The tree is seen at another path, in a namespace of the command's own.
 	const script = `mount --bind "$1" "$2"; cd "$2"; shift 2; umask 077; exec "$@"`
-	env := []string{"TMPDIR=" + tmp, "TZ=Asia/Tokyo", "LC_ALL=C", "GOFLAGS=-trimpath -p=1"}
-	if err := release(root, first, everything, out, env, "unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", root, there); err != nil {
-		t.Fatal(err)
-	}
-	sums, err := os.ReadFile(filepath.Join(made, first, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := os.ReadFile(filepath.Join(out, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	vars := []string{"TMPDIR=" + tmp, "TZ=Asia/Tokyo", "LC_ALL=C", "GOFLAGS=-trimpath -p=1"}
+	env.Check(t, release(root, first, everything, out, vars, "unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", root, there))
+	sums := env.Read(t, filepath.Join(made, first, "SHA256SUMS"))
+	again := env.Read(t, filepath.Join(out, "SHA256SUMS"))
 	if n := bytes.Count(sums, []byte("\n")); n != 4 || !bytes.Equal(sums, again) {
 		t.Errorf("made first:\n%s, made again:\n%s", sums, again)
 	}
@@ -89,13 +80,9 @@ func TestGoInstall(t *testing.T) {
 	}
 	// As many as the packages bring, so that no program is forgotten.
 	entries, err := os.ReadDir(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	list, err := exec.Command("tar", "-tzf", filepath.Join(made, first, "agentjail-"+first+"-linux-"+runtime.GOARCH+".tar.gz")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, e := range entries {
 		if !strings.Contains(string(list), "/bin/"+e.Name()+"\n") {
 			t.Errorf("the archive lacks %s", e.Name())

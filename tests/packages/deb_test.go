@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // docker starts containerd and dockerd as a distribution's units do, with the configuration files that are in force by default, and
@@ -20,12 +21,8 @@ func (m *machine) docker() {
 	m.service("/tmp/dockerd.log", []string{"docker", "version"}, "dockerd", "--containerd", "/run/containerd/containerd.sock",
 		"--bridge=none", "--iptables=false", "--cgroup-parent", "/"+m.group())
 	var tree bytes.Buffer
-	if err := engine.BusyboxTree(&tree); err != nil {
-		m.Fatal(err)
-	}
-	if err := os.WriteFile(m.path("/tmp/busybox.tar"), tree.Bytes(), 0o644); err != nil {
-		m.Fatal(err)
-	}
+	env.Check(m, engine.BusyboxTree(&tree))
+	env.Check(m, os.WriteFile(m.path("/tmp/busybox.tar"), tree.Bytes(), 0o644))
 	m.must("docker", "import", "/tmp/busybox.tar", "busybox")
 }
 

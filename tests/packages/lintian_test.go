@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestLintian: this Debian's lintian finds nothing in the package, down to what it only informs of, but what hack/release/files/lintian gives
@@ -16,10 +17,7 @@ import (
 func TestLintian(t *testing.T) {
 	needsGo(t)
 	suppressed := "unused-override"
-	release, err := os.ReadFile("/etc/os-release")
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := env.Read(t, "/etc/os-release")
 	if strings.Contains(string(release), "VERSION_ID=\"12\"") {
 		// The unit's service is a choice, for hosts with systemd. An override would not do: the next release's lintian calls it alien.
 		suppressed += ",package-supports-alternative-init-but-no-init.d-script"

@@ -70,23 +70,17 @@ while :; do wait -n || sleep 1; done
 func newMachine(t testing.TB) *machine {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "agentjail-packages-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	m := &machine{TB: t, name: filepath.Base(dir)}
 	m.holder = exec.Command("unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child", "--propagation", "private",
 		"bash", "-c", begin, "bash", dir, strings.Join(mounted, " "))
 	m.holder.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL, Setpgid: true}
 	m.holder.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
 	said, err := m.holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var wrong bytes.Buffer
 	m.holder.Stderr = &wrong
-	if err := m.holder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, m.holder.Start())
 	t.Cleanup(func() {
 		_ = m.holder.Process.Kill() // and with it the namespace of processes
 		_ = m.holder.Wait()
@@ -99,10 +93,7 @@ func newMachine(t testing.TB) *machine {
 		_ = m.holder.Process.Kill()
 		t.Fatalf("the machine does not come up: %v\n%s", err, &wrong)
 	}
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", m.holder.Process.Pid, m.holder.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	children := env.Read(t, fmt.Sprintf("/proc/%d/task/%d/children", m.holder.Process.Pid, m.holder.Process.Pid))
 	if _, err := fmt.Sscan(string(children), &m.pid); err != nil {
 		t.Fatalf("the machine's first process: %v", err)
 	}
@@ -208,9 +199,7 @@ func (m *machine) written(expected ...string) (more, less []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		m.Fatal(err)
-	}
+	env.Check(m, err)
 	return more, less
 }
 
@@ -221,9 +210,7 @@ func (m *machine) give(file string) string {
 	if err == nil {
 		err = os.WriteFile(m.path("/tmp/"+filepath.Base(file)), text, 0o644)
 	}
-	if err != nil {
-		m.Fatal(err)
-	}
+	env.Check(m, err)
 	return "/tmp/" + filepath.Base(file)
 }
 

@@ -10,6 +10,7 @@ import (
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestRootOnDisk: policy has a jail's root on disk, which ends with the jail. A rootless podman is refused by name.
@@ -19,9 +20,7 @@ func TestRootOnDisk(t *testing.T) {
 	}
 	engine.NeedsViews(t)
 	config := filepath.Join(engine.TempDir(t, "/etc", "agentjail-disk-"), "config.toml")
-	if err := os.WriteFile(config, []byte(engine.DiskPolicy), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(config, []byte(engine.DiskPolicy), 0o644))
 	flag := "--runtime-flag=config=" + config
 	t.Run("root", func(t *testing.T) {
 		p := root(t)

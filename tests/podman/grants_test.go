@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // loosening are options by which podman run gives a container more than the default. A jail starts without the grants.
@@ -77,9 +78,7 @@ func TestCrun(t *testing.T) {
 		t.Skip("no crun on this machine:", err)
 	}
 	dir, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	config := filepath.Join(dir, "crun.toml")
 	write(t, config, "delegate = \"crun\"\n", 0)
 	flag := "--runtime-flag=config=" + config

@@ -5,15 +5,14 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestManyLayers: an image of more layers than mount options of a page can name by their full paths starts.
 func TestManyLayers(t *testing.T) {
 	p := root(t)
 	var image bytes.Buffer
-	if err := engine.LayeredArchive(&image, "localhost/layers", 119); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.LayeredArchive(&image, "localhost/layers", 119))
 	if r := p.Run(&image, "podman", "load", "-q"); r.Code != 0 {
 		t.Fatal(r)
 	}

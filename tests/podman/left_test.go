@@ -18,10 +18,7 @@ func TestNothingLeft(t *testing.T) {
 	t.Cleanup(func() { _ = os.Remove(file) })
 	before := left(t, p)
 	mustRun(p, "--cidfile", file, engine.Busybox, "true")
-	ended, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ended := env.Read(t, file)
 	id := p.Must("run", "-d", "--network=none", engine.Busybox, "sleep", "3600")
 	if len(left(t, p, id)) < len(before)+2 {
 		t.Error("a running jail leaves no trace: this test looks in the wrong places")
@@ -59,9 +56,7 @@ func left(t *testing.T, p *engine.PodmanT, ids ...string) map[string]bool {
 	}
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		for _, f := range found {
 			all[f] = true
 		}

@@ -16,6 +16,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // place is where all tests of the package run podman; nil when it cannot be had, for the reason in without.
@@ -90,9 +91,7 @@ func user(t *testing.T) *engine.PodmanT {
 			t.Skip("rootless podman needs subordinate ids (hack/deps.sh installs uidmap):", err)
 		}
 	}
-	if err := usersImage(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, usersImage())
 	return place.For(t, true)
 }
 

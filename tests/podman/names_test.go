@@ -29,9 +29,7 @@ func lab(t *testing.T, p *engine.PodmanT) {
 	t.Helper()
 	own := "--net=" + strings.TrimSuffix(p.Root(), "root") + "ns/net"
 	servers, err := env.NewPlace()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	ip := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("nsenter", append([]string{own, "ip"}, args...)...).CombinedOutput(); err != nil {
@@ -43,9 +41,7 @@ func lab(t *testing.T, p *engine.PodmanT) {
 	ip("link", "add", "wan", "type", "veth", "peer", "name", "net", "netns", strconv.Itoa(servers.TID))
 	ip("addr", "add", labHost+"/24", "dev", "wan")
 	ip("link", "set", "wan", "up")
-	if err := servers.Do(serveLab); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, servers.Do(serveLab))
 }
 
 // serveLab listens in the calling thread's namespace.
@@ -79,9 +75,7 @@ func TestRootlessNames(t *testing.T) {
 	p := user(t)
 	lab(t, p)
 	dir, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, c := range []struct{ delegate, network string }{{"runc", "none"}, {"crun", "none"}, {"crun", "slirp4netns"}} {
 		delegate := c.delegate
 		_, err := exec.LookPath(delegate)

@@ -14,9 +14,7 @@ import (
 func TestNetworkByName(t *testing.T) {
 	p := root(t)
 	dir, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	config := filepath.Join(dir, "publish.toml")
 	write(t, config, "[network]\nmode = \"names\"\npublish = [\"0.0.0.0:8080\"]\nservers = [\"192.0.2.53\"]\n", 0)
 	r := p.Podman("--runtime-flag=config="+config, "run", "-d", "--publish=127.0.0.1:5056:8080", "--annotation=dev.agentjail.network.publish=0.0.0.0:8080:8081",

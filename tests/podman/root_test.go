@@ -89,9 +89,7 @@ func TestRunrootElsewhere(t *testing.T) {
 			t.Cleanup(func() { p.Run(nil, "sh", "-c", "umount -R "+dir+"/root/overlay 2>/dev/null; rm -rf "+dir) })
 			at := []string{"podman", "--root", dir + "/root", "--runroot", dir + "/run", "--storage-driver", driver}
 			var b bytes.Buffer
-			if err := engine.BusyboxTree(&b); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, engine.BusyboxTree(&b))
 			if r := p.Run(&b, append(at, "import", "-q", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin", "-", engine.Busybox)...); r.Code != 0 {
 				t.Fatal(r)
 			}
@@ -175,10 +173,7 @@ func TestCopy(t *testing.T) {
 	eq(t, "copied in", sh(p, id, "cat /tmp/in"), "from the host")
 	env.Eventually(p, "the jail's file", func() bool { return p.Podman("exec", id, "test", "-s", "/tmp/out").Code == 0 })
 	p.Must("cp", id+":/tmp/out", filepath.Join(dir, "out"))
-	text, err := os.ReadFile(filepath.Join(dir, "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(dir, "out"))
 	eq(t, "copied out", string(text), "made in the jail\n")
 	// Of the image, out of a jail that does not run.
 	made := p.Must("create", "--network=none", engine.Busybox, "cat", "/tmp/in")
@@ -240,13 +235,9 @@ func TestPod(t *testing.T) {
 func TestPodDirectory(t *testing.T) {
 	p := root(t)
 	dir, err := os.MkdirTemp("/var/tmp", "agentjail-pod-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chown(dir, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(dir, 1000, 1000))
 	p.Must("pod", "create", "--name", "works", "--network=none")
 	t.Cleanup(func() { p.Remove("pod", "rm", "-f", "-t", "0", "--ignore", "works") })
 	p.Must("run", "--rm", "--pod", "works", "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo ran >/work/run")
@@ -339,9 +330,7 @@ func TestHostMapping(t *testing.T) {
 	b.Spec.Linux.UIDMappings, b.Spec.Linux.GIDMappings = all, all
 	b.Spec.Process.Args = []string{"probe", "identity"}
 	out, err := b.Run(t, engine.Caller{Path: under})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	promise.Jailed(t, "the jail", decode[engine.Who](t, out))
 }
 
@@ -355,9 +344,7 @@ func shared(t testing.TB, p *engine.PodmanT, uid int) string {
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -368,18 +355,14 @@ func write(t testing.TB, path, text string, uid int) {
 	if err == nil {
 		err = os.Chown(path, uid, uid)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 }
 
 // owner is a file's on the machine, uid:gid.
 func owner(t testing.TB, path string) string {
 	t.Helper()
 	st, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	s := st.Sys().(*syscall.Stat_t)
 	return fmt.Sprintf("%d:%d", s.Uid, s.Gid)
 }

@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/apparmor"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestRootlessProfile: where root has loaded the profile it confines an ordinary user's jails, too, and it alone, although distributions (Debian
@@ -56,9 +57,7 @@ func TestRootlessProfile(t *testing.T) {
 func profile(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "profile")
-	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
 	parse := func(verb ...string) error {
 		out, err := exec.Command("apparmor_parser", append(verb, file)...).CombinedOutput()
 		if err != nil {
@@ -66,9 +65,7 @@ func profile(t *testing.T, text string) {
 		}
 		return err
 	}
-	if err := parse("--replace", "--skip-cache"); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, parse("--replace", "--skip-cache"))
 	t.Cleanup(func() { _ = parse("--remove") }) // the first of two with one name removes both
 }
 

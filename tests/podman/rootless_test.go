@@ -22,9 +22,7 @@ func TestRootlessRun(t *testing.T) {
 	w := decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity"))
 	promise.Held(t, "podman run", w)
 	inside, err := p.InsideAsUser(t.Context(), "podman", "unshare", "readlink", "/proc/self/ns/user").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if w.Namespaces["user"] == strings.TrimSpace(string(inside)) {
 		t.Error("the jail is in the engine's own user namespace")
 	}
@@ -154,9 +152,7 @@ func TestRootlessSeesOthers(t *testing.T) {
 	canary := filepath.Join(p.Dir, "home", "canary")
 	write(t, canary, "the user's secret\n", engine.RootlessUID)
 	victim := p.InsideAsUser(t.Context(), "sleep", "600")
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, victim.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- victim.Wait() }()
 	t.Cleanup(func() { _ = victim.Process.Kill() })
@@ -182,18 +178,12 @@ func TestRootlessPolicy(t *testing.T) {
 		t.Skip("the runtime under test is not agentjail")
 	}
 	dir, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	roots := filepath.Join(dir, "refuse.toml")
 	users := filepath.Join(dir, "users.toml")
 	theirs := filepath.Join(dir, "theirs")
-	if err := os.MkdirAll(theirs, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(theirs, engine.RootlessUID, engine.RootlessUID); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(theirs, 0o755))
+	env.Check(t, os.Chown(theirs, engine.RootlessUID, engine.RootlessUID))
 	for _, f := range []string{roots, users, filepath.Join(theirs, "policy.toml")} {
 		write(t, f, "on_loosen = \"refuse\"\n", 0)
 	}
@@ -221,16 +211,12 @@ func TestRootlessPolicy(t *testing.T) {
 		// 65534 inside is both: the overflow id of the machine, and an id that the user has.
 		{"of the user's 65534", users, engine.RootlessSubFirst + 65533},
 	} {
-		if err := os.Chown(c.file, c.uid, c.uid); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Chown(c.file, c.uid, c.uid))
 		if r := with(c.file, engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "not to root") {
 			t.Errorf("a policy %s counts: %s", c.what, r)
 		}
 	}
-	if err := os.Chmod(roots, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(roots, 0o666))
 	if r := with(roots, engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "can be written by others") {
 		t.Errorf("a policy that everybody can write counts: %s", r)
 	}
@@ -279,9 +265,6 @@ func TestRootlessNothingLeft(t *testing.T) {
 
 func contentOf(t testing.TB, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, path)
 	return string(text)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestImageMount: an image as a mount has the owners of the image, and cannot be written to. The root of a container is no
@@ -38,9 +39,7 @@ func TestThrowAway(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 	}
 	must(os.MkdirAll(dir+"/sub", 0o755))
 	for _, f := range []string{"f", "gone", "sub/g"} {

@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestUnitCommand runs what a unit made by quadlet (podman-systemd.unit(5)) runs, twice, as a restart of the unit does.
@@ -40,13 +41,9 @@ func TestQuadlet(t *testing.T) {
 		t.Skip("podman before 4.4 has no quadlet:", err)
 	}
 	dir := filepath.Join(p.Dir, "etc", "systemd")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(dir, 0o755))
 	unit := "[Container]\nImage=" + engine.Busybox + "\nExec=sleep 3600\nPodmanArgs=--runtime=" + engine.Name + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "agent.container"), []byte(unit), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(filepath.Join(dir, "agent.container"), []byte(unit), 0o644))
 	cmd := p.Inside(context.Background(), generator, "-dryrun")
 	cmd.Env = append(cmd.Env, "QUADLET_UNIT_DIRS="+dir)
 	out, err := cmd.CombinedOutput()

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // browsers are the programs that are looked for; hack/deps.sh installs the first.
@@ -71,17 +73,11 @@ func startBrowser(t *testing.T) (*browser, error) {
 	if err == nil {
 		err = os.Chown(dir, 65534, 65534)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	commands, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	from, answers, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var log bytes.Buffer
 	c := exec.Command(path, "--headless", "--remote-debugging-pipe", "--user-data-dir="+dir, "--disable-gpu", "--no-first-run", "about:blank")
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8"}
@@ -90,9 +86,7 @@ func startBrowser(t *testing.T) (*browser, error) {
 		Credential: &overflowID, Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWPID, Setsid: true,
 	}
 	c.WaitDelay = 10 * time.Second // a process of its own may keep stderr open
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, c.Start())
 	commands.Close()
 	answers.Close()
 	end := time.AfterFunc(browserTime, func() { c.Process.Kill() })
@@ -175,9 +169,7 @@ func (b *browser) next() (m message) {
 func (b *browser) open(text []byte) (url string) {
 	b.t.Helper()
 	path := filepath.Join(b.dir, "page.html")
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+	env.Check(b.t, os.WriteFile(path, text, 0o644))
 	b.requests, b.complaints, b.loaded = nil, nil, false
 	b.send("Page.navigate", map[string]any{"url": "file://" + path}, nil)
 	for !b.loaded {

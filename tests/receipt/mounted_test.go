@@ -17,17 +17,11 @@ import (
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, "work")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	kept := filepath.Join(dir, "kept")
-	if err := errors.Join(os.WriteFile(kept, nil, 0o644), os.Mkdir(filepath.Join(dir, "sub"), 0o755), os.Chmod(dir, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.WriteFile(kept, nil, 0o644), os.Mkdir(filepath.Join(dir, "sub"), 0o755), os.Chmod(dir, 0o755)))
 	for _, path := range []string{dir, kept, filepath.Join(dir, "sub")} {
-		if err := os.Chown(path, 1000, 1000); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Chown(path, 1000, 1000))
 	}
 	return dir
 }
@@ -47,9 +41,7 @@ func TestMounted(t *testing.T) {
 			text, _ := os.ReadFile(filepath.Join(dir, "done"))
 			return string(text) == "done\n"
 		})
-		if err := os.WriteFile(filepath.Join(dir, "host"), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(filepath.Join(dir, "host"), nil, 0o644))
 		if m := of(t, id).Touched.Mounted; len(m) != 1 || m[0].At != "/work" {
 			t.Errorf("of a running jail: %+v", m)
 		}

@@ -10,15 +10,14 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/receipt"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestNested: where mounts lie in each other, each changed file is named by its own mount.
 func TestNested(t *testing.T) {
 	d := docker.For(t)
 	outer, inner, other := workspace(t), workspace(t), workspace(t)
-	if err := os.Remove(filepath.Join(inner, "sub")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Remove(filepath.Join(inner, "sub")))
 	id := d.Detached("--runtime", "agentjail-receipt", "-v", outer+":/work", "-v", inner+":/work/sub", "-v", other+":/zdata",
 		engine.Busybox, "sh", "-c", "echo > /work/a; echo > /work/sub/b; echo > /zdata/c")
 	d.Must("wait", id)
@@ -43,9 +42,7 @@ func TestIdle(t *testing.T) {
 	d := docker.For(t)
 	const image = "agentjail-receipt-idle"
 	err := d.ImportBusyboxWith(image, map[string]string{"/etc/apt/apt.conf.d/own": "", "/var/lib/dpkg/statoverride": "", "/etc/keep": ""}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { d.Docker("rmi", "-f", image) })
 	id := d.Detached("--runtime", "agentjail-receipt", image, "sh", "-c", "test -s /etc/apt/apt.conf.d/99agentjail && test -s /var/lib/dpkg/statoverride && exec sleep 1000")
 	if r := of(t, id); !r.Touched.Known || len(r.Touched.Files) > 0 {

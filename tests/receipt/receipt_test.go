@@ -149,14 +149,9 @@ func checkPage(t *testing.T, id string) {
 	if text, code := ctl(t, "receipt", "--verify", "--html", path, id); code != 0 {
 		t.Fatal(text)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := env.Read(t, path)
 	doc, err := html.Parse(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if bytes.ContainsAny(data, "\x1b\u202e") || !bytes.Contains(data, []byte("&lt;script&gt;alert(1)")) {
 		t.Error("the hostile argument is not on the page as text")
 	}
@@ -224,9 +219,7 @@ func recorded(t *testing.T, id string, status int) (r *receipt.Receipt) {
 	}
 	file := filepath.Join(t.TempDir(), "receipt")
 	whole, _ := ctl(t, "receipt", "--json", id)
-	if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(file, []byte(whole), 0o600))
 	if text, code := ctl(t, "receipt", "--against", file, id); code != 0 {
 		t.Errorf("a receipt with the status does not follow from the journal: %s", text)
 	}
@@ -266,10 +259,7 @@ func TestCommandLine(t *testing.T) {
 	}
 	against(t, id)
 	signed(t, id)
-	text, err := os.ReadFile(slices.Max(files))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, slices.Max(files))
 	changed := bytes.Replace(text, []byte(`"status":"4"`), []byte(`"status":"0"`), 1)
 	if err := os.WriteFile(slices.Max(files), changed, 0o600); err != nil || bytes.Equal(text, changed) {
 		t.Fatalf("nothing was changed: %v", err)
@@ -292,9 +282,7 @@ func signed(t *testing.T, id string) {
 		if code != 0 || changed == text && c.from != "" {
 			t.Fatalf("status %d: there is no %s in %s", code, c.from, text)
 		}
-		if err := os.WriteFile(kept, []byte(changed), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(kept, []byte(changed), 0o600))
 		for _, args := range [][]string{{id}, {}} {
 			if out, code := ctl(t, append([]string{"receipt", "--verify", "--against", kept}, args...)...); code != c.want {
 				t.Errorf("with %q for %q: status %d, want %d: %s", c.to, c.from, code, c.want, out)
@@ -316,9 +304,7 @@ func against(t *testing.T, id string) {
 		if changed == text && c.from != "" {
 			t.Fatalf("there is no %s in %s", c.from, text)
 		}
-		if err := os.WriteFile(kept, []byte(changed), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(kept, []byte(changed), 0o600))
 		if out, code := ctl(t, "receipt", "--against", kept, id); code != c.want {
 			t.Errorf("with %q for %q: status %d, want %d: %s", c.to, c.from, code, c.want, out)
 		}

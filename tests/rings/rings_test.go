@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // attack is a row of the table: the name of one of the probe's tries (tests/probe/rings.go), and the reason where taking
@@ -121,14 +122,9 @@ func TestRings(t *testing.T) {
 func TestOnlyInTests(t *testing.T) {
 	engine.NeedsRoot(t, "it builds into the cache of the tests")
 	path, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { _ = engine.RemoveBuilt() })
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, path)
 	if bytes.Contains(text, []byte("AGENTJAIL_TEST_WITHOUT")) {
 		t.Errorf("%s has an option to take rings away", path)
 	}
@@ -144,22 +140,14 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	base, err := os.MkdirTemp("/var/tmp", "agentjail-rings-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(base) })
-	if err := os.Chmod(base, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(base, 0o711))
 	dir, err := engine.BinDir() // runtimes are run from where only root can write
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { _ = engine.RemoveBuilt() })
 	w := &world{agentjail: filepath.Join(dir, "without", "agentjail"), base: base, socket: "@" + filepath.Base(base)}
-	if err := engine.BuildAgentjail(w.agentjail, "-tags=withouttest"); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.BuildAgentjail(w.agentjail, "-tags=withouttest"))
 	w.makeDir(t)
 	w.hierarchy = engine.NamedHierarchy(t, base)
 	w.startVictim(t)
@@ -177,9 +165,7 @@ func (w *world) makeDir(t *testing.T) {
 		os.WriteFile(filepath.Join(w.directory, "private"), []byte("root's own\n"), 0o600),
 		os.WriteFile(secret, []byte("not in the directory\n"), 0o600),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 	}
 	h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, secret, 0)
 	if err != nil {
@@ -193,9 +179,7 @@ func (w *world) makeDir(t *testing.T) {
 func (w *world) startVictim(t *testing.T) {
 	t.Helper()
 	probe := filepath.Join(filepath.Dir(w.agentjail), "probe")
-	if err := engine.Build("./tests/probe", probe); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.Build("./tests/probe", probe))
 	cmd := exec.Command(probe, "victim", "victim-of-rings", w.socket)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL,
@@ -203,16 +187,10 @@ func (w *world) startVictim(t *testing.T) {
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, cmd.Start())
 	t.Cleanup(func() { stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	ready := make([]byte, len("ready\n"))
 	if _, err := io.ReadFull(stdout, ready); err != nil {
@@ -231,9 +209,7 @@ func (w *world) measure(t *testing.T, removal string) map[string]outcome {
 	}
 	for _, uid := range []uint32{0, 1000} {
 		b := engine.NewBundle(t, w.base)
-		if err := os.Chmod(filepath.Join(b.Rootfs, "usr/local/bin/setuid-probe"), os.ModeSetuid|0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Chmod(filepath.Join(b.Rootfs, "usr/local/bin/setuid-probe"), os.ModeSetuid|0o755))
 		b.Mount(w.directory, "/work")
 		b.Spec.Process.User = specs.User{UID: uid, GID: uid}
 		b.Spec.Process.Args = []string{"/usr/local/bin/probe", "rings"}

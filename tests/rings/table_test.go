@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var update = flag.Bool("update", false, "write the measured table into docs/security/rings.md")
@@ -66,9 +67,7 @@ func release() string {
 func sameKernel(t *testing.T) bool {
 	t.Helper()
 	text, err := documented()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return strings.Contains(text, fmt.Sprintf(measuredOn, release()))
 }
 
@@ -110,14 +109,9 @@ const begin, end = "<!-- rings: made by go test ./tests/rings -update -->\n", "<
 func compare(t *testing.T, want string) {
 	t.Helper()
 	root, err := engine.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	path := filepath.Join(root, page)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, path)
 	before, rest, ok := strings.Cut(string(text), begin)
 	have, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
@@ -136,9 +130,7 @@ func compare(t *testing.T, want string) {
 		}
 		return
 	}
-	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte(before+begin+want+end+after), 0o644))
 }
 
 // weaker lists where one kernel's table promises less than the documented one. Which error an attack ends with is the kernel's. A kernel may stop

@@ -26,9 +26,7 @@ func (u user) running(t testing.TB, args ...string) (*exec.Cmd, string) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if n, err := out.Read(make([]byte, 16)); err != nil || n != len("ready\n") {
 		t.Fatalf("%d bytes, %v", n, err)
@@ -168,9 +166,7 @@ func TestKilled(t *testing.T) {
 			args = append(args, "--workspace", work)
 		}
 		cmd := low.command(bin, append(args, "--", "sh", "-c", "while :; do sleep 1; done")...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, cmd.Start())
 		env.AnyMoment(400 * time.Millisecond)
 		pid := cmd.Process.Pid
 		if i%3 == 2 {
@@ -212,9 +208,7 @@ func TestKilledWaiting(t *testing.T) {
 	}
 	for range 6 {
 		cmd := low.command(bin, "sandbox", "--", "sleep", "1000")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, cmd.Start())
 		var dir string
 		for dir == "" && unix.Kill(cmd.Process.Pid, 0) == nil {
 			dir = waiting()
@@ -264,9 +258,7 @@ func TestWithoutRuntimeDir(t *testing.T) {
 	u := other
 	dir := fmt.Sprintf("/tmp/agentjail-%d", u.uid)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Rename(u.run(), u.run()+".away"); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Rename(u.run(), u.run()+".away"))
 	t.Cleanup(func() { _ = os.Rename(u.run()+".away", u.run()) })
 	call := func() (int, string) {
 		cmd := u.command(bin, "sandbox", "--", "true")
@@ -281,9 +273,7 @@ func TestWithoutRuntimeDir(t *testing.T) {
 	if err := unix.Lstat(dir, &st); err != nil || st.Mode&0o7777 != 0o700 || int(st.Uid) != u.uid {
 		t.Errorf("%s: mode %o, owner %d, %v", dir, st.Mode&0o7777, st.Uid, err)
 	}
-	if err := os.Chown(dir, low.uid, low.uid); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(dir, low.uid, low.uid))
 	if code, errs := call(); code != 125 || !strings.Contains(errs, "not to you") {
 		t.Errorf("another user's directory: status %d: %s", code, errs)
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var bin string
@@ -160,9 +161,7 @@ func (u user) workspace(t testing.TB) string {
 	if err == nil {
 		err = os.Chown(dir, u.uid, u.uid)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestUsers: users of any id run commands, work in directories of their own as themselves, and have the machine's root nowhere.
@@ -46,9 +48,7 @@ func TestIDs(t *testing.T) {
 	needs(t)
 	for _, u := range []user{low, high} {
 		kept := filepath.Join("/opt", u.name)
-		if err := errors.Join(os.MkdirAll("/opt", 0o755), os.WriteFile(kept, []byte("the user's own"), 0o600), os.Chown(kept, u.uid, u.uid)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, errors.Join(os.MkdirAll("/opt", 0o755), os.WriteFile(kept, []byte("the user's own"), 0o600), os.Chown(kept, u.uid, u.uid)))
 		t.Cleanup(func() { os.Remove(kept) })
 		for _, with := range [][]string{nil, {"--workspace", u.workspace(t)}} {
 			// The parents' ids: 0 is the user, and 1 the first subordinate one.
@@ -80,9 +80,7 @@ func TestHostStaysOut(t *testing.T) {
 	needs(t)
 	work := low.workspace(t)
 	secret := filepath.Join(low.home(), "secret")
-	if err := os.WriteFile(secret, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(secret, []byte("x"), 0o644))
 	for _, try := range []string{
 		"cat " + secret, "cat /etc/shadow", "touch /etc/x", "touch /usr/x", "touch /x", "touch /sys/x", "mount -t tmpfs x /mnt", "unshare -U true",
 		"kill -9 " + fmt.Sprint(os.Getpid()), "echo x >/proc/sys/vm/swappiness", "ls -A " + low.run() + " | grep .", "ls /home | grep -v " + low.name,
@@ -152,9 +150,7 @@ func own(t testing.TB, u user, path, text string) {
 	if text != "" {
 		make = func() error { return os.WriteFile(path, []byte(text), 0o644) }
 	}
-	if err := errors.Join(make(), os.Chown(path, u.uid, u.uid)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(make(), os.Chown(path, u.uid, u.uid)))
 }
 
 // TestNames: a network by name has a resolver of its own, a port can be published, and nothing else leads out.
@@ -175,9 +171,7 @@ func TestPolicy(t *testing.T) {
 	}{{0, "on_loosen"}, {low.uid, "not to root"}} {
 		path := filepath.Join("/etc", fmt.Sprintf("agentjail-test-%d.toml", c.owner))
 		t.Cleanup(func() { os.Remove(path) })
-		if err := errors.Join(os.WriteFile(path, []byte("on_loosen = \"maybe\"\n"), 0o644), os.Chown(path, c.owner, c.owner)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, errors.Join(os.WriteFile(path, []byte("on_loosen = \"maybe\"\n"), 0o644), os.Chown(path, c.owner, c.owner)))
 		if r := low.agentjail(t, "sandbox", "--config", path, "--", "true"); r.Code != 125 || !strings.Contains(r.Stderr, c.want) {
 			t.Errorf("of user %d: %s", c.owner, r)
 		}
@@ -191,9 +185,7 @@ func TestAgent(t *testing.T) {
 	own(t, high, dir, "")
 	own(t, high, filepath.Join(dir, "claude"), "#!/bin/sh\n[ \"$1\" = --version ] && { echo '9.9.9 (Claude Code)'; exit; }\nid -u; echo x >made\n")
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(filepath.Join(dir, "claude"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(filepath.Join(dir, "claude"), 0o755))
 	for _, c := range []struct {
 		args []string
 		code int

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestRootsJails: an ordinary user's call about a jail of root's, which is hidden from the user, is refused with the command that works as it is
@@ -35,9 +36,7 @@ func TestRootsJails(t *testing.T) {
 	ended := regexp.MustCompile(`sandbox-[0-9a-f]+@\S+`).FindString(sudo("sudo agentjail journal").Stdout)
 	cmd := exec.Command(bin, "sandbox", "--allow", "example.org", "--", "sh", "-c", "echo ready; exec sleep 1000")
 	out, err := cmd.StdoutPipe()
-	if err := errors.Join(err, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(err, cmd.Start()))
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if _, err := out.Read(make([]byte, 16)); err != nil {
 		t.Fatal(err)

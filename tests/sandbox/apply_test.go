@@ -12,6 +12,7 @@ import (
 
 	"agentjail.dev/tests/docs"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestReviewCommands: the commands of docs/workspace.md, from the jail to what it wrote applied.
@@ -27,12 +28,8 @@ func TestReviewCommands(t *testing.T) {
 		tools + "/sudo":      "#!/bin/sh\nexec \"$@\"\n",
 		tools + "/agentjail": "#!/bin/sh\nverb=$1; shift\nexec " + bin + " --config " + small(t) + " $verb \"$@\"\n",
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(file, 1000, 1000); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(file, []byte(text), 0o755))
+		env.Check(t, os.Chown(file, 1000, 1000))
 	}
 	before := tree(t, dir)
 	list := docs.Commands(t, "docs/workspace.md")
@@ -109,12 +106,8 @@ func TestReviewGit(t *testing.T) {
 		t.Errorf("status %d, %s", r.Code, r.Stderr)
 	}
 	patch := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-patch-"), "patch")
-	if err := os.WriteFile(patch, []byte(r.Stdout), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Dir(patch), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(patch, []byte(r.Stdout), 0o644))
+	env.Check(t, os.Chmod(filepath.Dir(patch), 0o755))
 	if got := host("git -c user.name=u -c user.email=u@h am -q " + patch + " && git log --format=%s -1 && cat a"); got != "second\na\nb" {
 		t.Errorf("after git am: %q", got)
 	}
@@ -194,16 +187,10 @@ func TestReviewTwice(t *testing.T) {
 		// The first view's jail lives until another has been refused.
 		cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--review", "--view", name, "--", "sh", "-ec", script+"; echo ready; read x || true")
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
+		env.Check(t, cmd.Start())
 		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 			t.Errorf("%q, %v", line, err)
 		}
@@ -218,9 +205,7 @@ func TestReviewTwice(t *testing.T) {
 	var all []*exec.Cmd
 	for _, name := range names {
 		cmd := exec.Command(bin, "workspace", "apply", name)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, cmd.Start())
 		all = append(all, cmd)
 	}
 	won := -1

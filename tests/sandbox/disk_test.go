@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestRootOnDisk: policy has a sandbox's root on disk, which ends with the sandbox; where its layer cannot be made the start is refused by
@@ -16,9 +17,7 @@ func TestRootOnDisk(t *testing.T) {
 	path := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-disk-"), "config.toml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	const size = "df -k / | tail -n 1 | awk '{print $2}'"
 	t.Run("disk", func(t *testing.T) {

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestHighIDs: a person whose id is above 65535, as directory services give them, works in a sandbox as that person.
 func TestHighIDs(t *testing.T) {
 	work := t.TempDir()
-	if err := os.Chown(work, 1234567, 1234568); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(work, 1234567, 1234568))
 	if code, out, errs := sandbox(t, "--workspace", work, "--", "sh", "-c", "id -u; id -g; echo x >f"); code != 0 || out != "1234567\n1234568\n" {
 		t.Errorf("the workspace's owner: %d, %s%s", code, out, errs)
 	}

@@ -5,15 +5,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestStartErrors: what keeps a sandbox from starting is named in agentjail's own words, with the remedy and status 125, and the least of a limit
 // starts.
 func TestStartErrors(t *testing.T) {
 	file := filepath.Join(workspace(t), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(file, nil, 0o644))
 	for _, c := range []struct{ option, value, says string }{
 		{"--workspace", file, "it is not a directory (remedy: "},
 		{"--workspace", "/", "it is the whole machine (remedy: "},

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // A delegate that does not do what the hardened bundle states: the init step inside the jail has to notice, each time, and
@@ -37,16 +38,12 @@ func delegate(t *testing.T, from, to string) (policy string) {
 		t.Fatal("needs runc (hack/deps.sh installs it): ", err)
 	}
 	dir, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if dir, err = os.MkdirTemp(dir, "loose-"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(dir, 0o755))
 	script := "#!/bin/bash\nexec 5</etc/hostname\nexec " + runc + ` "${@/#2/3}"` + "\n" // --preserve-fds 2
 	if from != "" {
 		quote := strings.NewReplacer("[", `\[`, "]", `\]`, "*", `\*`).Replace
@@ -54,12 +51,8 @@ func delegate(t *testing.T, from, to string) (policy string) {
 	}
 	path := filepath.Join(dir, "runc-loose")
 	policy = filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(policy, fmt.Appendf(nil, "delegate = %q\n", path), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte(script), 0o755))
+	env.Check(t, os.WriteFile(policy, fmt.Appendf(nil, "delegate = %q\n", path), 0o644))
 	return policy
 }
 

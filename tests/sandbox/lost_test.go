@@ -19,9 +19,7 @@ func journaled(t *testing.T, more string) (policy string, journal func() string)
 	dir := engine.TempDir(t, "/tmp", "agentjail-lost-")
 	at := filepath.Join(dir, "journal")
 	policy = filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(policy, fmt.Appendf(nil, "journal.dir = %q\n%s\n", at, more), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(policy, fmt.Appendf(nil, "journal.dir = %q\n%s\n", at, more), 0o644))
 	return policy, func() string {
 		files, _ := filepath.Glob(filepath.Join(at, "*"))
 		var all strings.Builder
@@ -62,9 +60,7 @@ func hold(t *testing.T, policy, dir string) *held {
 		t.Fatal(err1, err2)
 	}
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	h := &held{cmd: cmd, in: in, out: bufio.NewReader(out)}
 	h.end = func() error { in.Close(); return cmd.Wait() }
 	t.Cleanup(func() { _ = h.end() })
@@ -282,9 +278,7 @@ for name, way in ways.items():
 func TestSetIDModes(t *testing.T) {
 	const find = "find . -perm /6000 ! -type d"
 	dir := workspace(t)
-	if err := os.WriteFile(filepath.Join(dir, "attempts.py"), []byte(setIDAttempts), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(filepath.Join(dir, "attempts.py"), []byte(setIDAttempts), 0o644))
 	asOwner(t, dir, "python3 attempts.py")
 	if got := strings.Fields(asOwner(t, dir, find)); len(got) < 20 {
 		t.Errorf("outside a jail %d ways leave a bit: the test shows little: %s", len(got), got)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // files are policy files with mistakes; FILES in a command line is their directory.
@@ -207,9 +208,7 @@ func TestMistakes(t *testing.T) {
 	}
 	dir := engine.TempDir(t, "/etc", "agentjail-mistakes-") // only root may be able to write policies
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	for _, m := range mistakes {
 		args := strings.Fields(strings.ReplaceAll(m.args, "FILES", dir))
@@ -238,9 +237,7 @@ func TestMistakes(t *testing.T) {
 	}
 	// Another policy's mistakes are not this one's.
 	path := filepath.Join(dir, "other")
-	if err := os.WriteFile(path, []byte("[policies.a]\nlimits.pids = \"many\"\nnonsense = 1\n[policies.b]\nlimits.pids = 77\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte("[policies.a]\nlimits.pids = \"many\"\nnonsense = 1\n[policies.b]\nlimits.pids = 77\n"), 0o644))
 	if code, out, errs := sandbox(t, "--config", path, "--policy", "b", "--", "echo", "it ran"); code != 0 || out != "it ran\n" {
 		t.Errorf("beside a wrong policy: %d, %q, %q", code, out, errs)
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestPolicyShow: the values of a directory's own file are shown with their place, and a wider one is an answer with status 1.
@@ -12,9 +14,7 @@ func TestPolicyShow(t *testing.T) {
 	dir := t.TempDir()
 	show := func(text string) (int, string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, ".agentjail.toml"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(filepath.Join(dir, ".agentjail.toml"), []byte(text), 0o644))
 		return ctl(t, "policy", "show", "--workspace", dir)
 	}
 	if code, out := show("limits.pids = 7\n"); code != 0 || !strings.Contains(out, "limits.pids = 7 # "+dir+"/.agentjail.toml\n") {

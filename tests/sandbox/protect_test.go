@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // asOwner runs a command of the host's as the workspace's owner.
@@ -67,10 +69,7 @@ func TestProtectedGit(t *testing.T) {
 	configs := func() string {
 		var all []string
 		for _, c := range []string{"repo/.git/config", "repo/.git/modules/lib/config", "remote.git/config"} {
-			text, err := os.ReadFile(filepath.Join(dir, c))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := env.Read(t, filepath.Join(dir, c))
 			all = append(all, string(text))
 		}
 		return strings.Join(all, "---\n")

@@ -24,9 +24,7 @@ func small(t *testing.T) string {
 	t.Helper()
 	engine.NeedsViews(t)
 	path := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-review-"), "config.toml")
-	if err := os.WriteFile(path, []byte("workspace.size = \"32MiB\"\nworkspace.files = 4000\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte("workspace.size = \"32MiB\"\nworkspace.files = 4000\n"), 0o644))
 	return path
 }
 
@@ -39,9 +37,7 @@ func repository(t *testing.T) string {
 		for _, err := range []error{
 			os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644), os.Chown(path, 1000, 1000), os.Chown(filepath.Dir(path), 1000, 1000),
 		} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 		}
 	}
 	return dir
@@ -66,9 +62,7 @@ func tree(t *testing.T, dir string) string {
 		fmt.Fprintf(&out, "%s %s %d %q\n", path, fi.Mode(), fi.Sys().(*syscall.Stat_t).Uid, text)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return out.String()
 }
 
@@ -163,9 +157,7 @@ func TestReviewMoved(t *testing.T) {
 		t.Fatalf("status %d, %q", code, errs)
 	}
 	t.Cleanup(func() { ctl(t, "workspace", "discard", "moved") })
-	if err := os.Rename(filepath.Join(dir, "old"), filepath.Join(dir, "older")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Rename(filepath.Join(dir, "old"), filepath.Join(dir, "older")))
 	if code, out, errs := inView(t, policy, dir, "cat older; cat old", "--view", "moved"); code != 0 || out != "old\nold\njail\n" {
 		t.Errorf("status %d, %q, %q", code, out, errs)
 	}
@@ -176,9 +168,7 @@ func TestReviewMoved(t *testing.T) {
 func TestReviewFull(t *testing.T) {
 	dir, policy := repository(t), small(t)
 	big := filepath.Join(dir, "big")
-	if err := errors.Join(os.WriteFile(big, make([]byte, 20<<20), 0o644), os.Chown(big, 1000, 1000)); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, errors.Join(os.WriteFile(big, make([]byte, 20<<20), 0o644), os.Chown(big, 1000, 1000)))
 	code, out, errs := inView(t, policy, dir, `
 		head -c 12M /dev/zero >fill
 		(echo more >>big) 2>&1 | grep -c "No space left"; mv big bigger 2>&1 | grep -c "No space left"
@@ -199,9 +189,7 @@ func TestReviewHides(t *testing.T) {
 	for _, name := range []string{"/.env", "/lib/.env"} {
 		err = errors.Join(err, os.WriteFile(dir+name, []byte("SECRET\n"), 0o600), os.Chown(dir+name, 1000, 1000))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	name := "hide" + filepath.Base(dir)
 	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
 	code, out, errs := inView(t, hiding, dir, `
@@ -247,13 +235,9 @@ func TestReviewHides(t *testing.T) {
 // TestReviewMounts: what is mounted below a directory is not in its view, and is named.
 func TestReviewMounts(t *testing.T) {
 	dir, policy := repository(t), small(t)
-	if err := syscall.Mount("below", dir+"/lib", "tmpfs", 0, "size=1m"); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, syscall.Mount("below", dir+"/lib", "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { _ = syscall.Unmount(dir+"/lib", syscall.MNT_DETACH) })
-	if err := os.WriteFile(dir+"/lib/mounted", nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(dir+"/lib/mounted", nil, 0o644))
 	code, out, errs := inView(t, policy, dir, "ls lib")
 	if code != 0 || out != "a\n" || !strings.Contains(errs, "what is mounted below "+dir+" is not in its view: "+dir+"/lib") {
 		t.Errorf("status %d, %q, %q", code, out, errs)
@@ -271,16 +255,12 @@ func TestReviewExpires(t *testing.T) {
 			t.Fatalf("status %d, %q, %q", code, out, errs)
 		}
 		r, err := store.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		ids = append(ids, r.ID)
 	}
 	t.Cleanup(func() { ctl(t, "workspace", "discard", ids[1]) })
 	long := time.Now().Add(-31 * 24 * time.Hour)
-	if err := os.Chtimes(filepath.Join(store.Dir, ids[0], "record.json"), long, long); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chtimes(filepath.Join(store.Dir, ids[0], "record.json"), long, long))
 	for _, args := range [][]string{{"workspace", "list"}, {"gc"}} {
 		if code, out := ctl(t, args...); code != 0 || !strings.Contains(out, "1 of ") || !strings.Contains(out, "views are expired and take up ") {
 			t.Errorf("%q: status %d, %q", args, code, out)
@@ -310,26 +290,16 @@ func TestReviewExpires(t *testing.T) {
 func TestReviewRefused(t *testing.T) {
 	dir, policy := repository(t), small(t)
 	group := repository(t)
-	if err := os.Chown(group, 1000, 0); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(group, 1000, 0))
 	roots := repository(t)
-	if err := os.Chown(roots, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(roots, 0, 0))
 	layered := repository(t)
-	if err := syscall.Mount("layered", layered, "overlay", 0, "lowerdir="+layered+":"+dir); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, syscall.Mount("layered", layered, "overlay", 0, "lowerdir="+layered+":"+dir))
 	t.Cleanup(func() { _ = syscall.Unmount(layered, syscall.MNT_DETACH) })
 	allowed := filepath.Join(filepath.Dir(policy), "allowed.toml")
 	huge := filepath.Join(filepath.Dir(policy), "huge.toml")
-	if err := os.WriteFile(allowed, fmt.Appendf(nil, "binds.allow = [%q]\nworkspace.size = \"32MiB\"\n", roots), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(huge, []byte("workspace.size = \"8000TiB\"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(allowed, fmt.Appendf(nil, "binds.allow = [%q]\nworkspace.size = \"32MiB\"\n", roots), 0o644))
+	env.Check(t, os.WriteFile(huge, []byte("workspace.size = \"8000TiB\"\n"), 0o644))
 	for what, c := range map[string]struct {
 		args []string
 		want string
@@ -361,19 +331,13 @@ func TestReviewRecorded(t *testing.T) {
 	dir, policy := repository(t), small(t)
 	cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--review", "--", "sh", "-c", "echo 1 >new; read x")
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, cmd.Start())
 	var view *workspaces.Record
 	store := workspaces.Of(state.Store{Root: state.DefaultRoot})
 	env.Eventually(t, "the view", func() bool {
 		all, err := store.List()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		for _, r := range all {
 			if r.Path == dir {
 				view = r

@@ -31,9 +31,7 @@ func TestMain(m *testing.M) { os.Exit(engine.MainBare(m, "it runs jails", &bin))
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir := engine.TempDir(t, "/tmp", "agentjail-sandbox-")
-	if err := os.Chown(dir, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chown(dir, 1000, 1000))
 	return dir
 }
 
@@ -91,9 +89,7 @@ func TestWorkspaceBelongsToItsOwner(t *testing.T) {
 	if code, _, _ := sandbox(t, "--read-only", "--workspace", dir, "--", "touch", "made"); code == 0 {
 		t.Error("a read-only workspace was written")
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(dir, 0o700))
 	if code, out, errs := sandbox(t, "--read-only", "--workspace", dir, "--", "stat", "-c", "%u", "made"); code != 0 || out != "1000\n" {
 		t.Errorf("a private one, read-only: status %d, output %q, error %q", code, out, errs)
 	}
@@ -106,9 +102,7 @@ func TestWorkspaceBelongsToItsOwner(t *testing.T) {
 func TestHostStaysOut(t *testing.T) {
 	// Readable for root alone, in a directory that the sandbox does show.
 	secret := "/etc/agentjail-test-secret"
-	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(secret, []byte("secret"), 0o600))
 	defer os.Remove(secret)
 	for _, try := range []string{
 		"cat " + secret, "cat /etc/shadow", "touch /etc/x", "touch /usr/x", "touch /x", "chown 1 /tmp", "mount -t tmpfs x /mnt",
@@ -152,9 +146,7 @@ func TestProject(t *testing.T) {
 	dir := workspace(t)
 	run := func(text string) (int, string, string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, ".agentjail.toml"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(filepath.Join(dir, ".agentjail.toml"), []byte(text), 0o644))
 		return sandbox(t, "-w", dir, "--", "sh", "-c", "df -k /tmp | tail -n 1 | awk '{print $2}'; echo x 2>/dev/null >>.agentjail.toml || echo protected")
 	}
 	if code, out, errs := run("tmpfs.size = \"1MiB\"\n"); code != 0 || out != "1024\nprotected\n" {
@@ -178,16 +170,12 @@ func TestProject(t *testing.T) {
 // where refusals stop a start.
 func TestNothingDenied(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.toml")
-	if err := os.WriteFile(path, []byte("on_loosen = \"refuse\"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte("on_loosen = \"refuse\"\n"), 0o644))
 	if code, out, errs := sandbox(t, "--config", path, "--", "hostname"); code != 0 || errs != "" {
 		t.Errorf("on_loosen = refuse: status %d, %q, %q", code, out, errs)
 	}
 	out, err := exec.Command(bin, "journal", "--json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var all struct{ Journals []struct{ Name string } }
 	if err := json.Unmarshal(out, &all); err != nil || len(all.Journals) == 0 {
 		t.Fatalf("%v: %s", err, out)
@@ -215,9 +203,7 @@ func TestCredentials(t *testing.T) {
 			policy := filepath.Join(dir, "policy.toml")
 			text := "on_loosen = \"refuse\"\nnetwork.mode = \"names\"\nnetwork.allow = [\"end.example.test:22,443\"]\n" +
 				"[credentials.end]\nhosts = [\"end.example.test\"]\n" + c.credential + "\n"
-			if err := os.WriteFile(policy, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.WriteFile(policy, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o644))
 			code, out, errs := sandbox(t, "--config", policy, "--", "cat", c.file)
 			if code != 0 || !strings.Contains(out, c.want) {
 				t.Errorf("status %d, %.200q, %s", code, out, errs)
@@ -229,22 +215,16 @@ func TestCredentials(t *testing.T) {
 // TestPublish: a server in a sandbox is reached at the host's port.
 func TestPublish(t *testing.T) {
 	dir := workspace(t)
-	if err := os.WriteFile(filepath.Join(dir, "page"), []byte("from the sandbox\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(filepath.Join(dir, "page"), []byte("from the sandbox\n"), 0o644))
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	at := l.Addr().String()
 	l.Close()
 	_, port, _ := strings.Cut(at, ":")
 	cmd := exec.Command(bin, "sandbox", "--workspace", dir, "--publish", port+":80", "--", "python3", "-m", "http.server", "80")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	var got string
 	served := env.Poll(env.Patience, func() bool {
 		r, err := http.Get("http://" + at + "/page")
@@ -284,12 +264,8 @@ func TestVolumes(t *testing.T) {
 	dirs := make([]string, 3)
 	for i := range dirs {
 		dirs[i] = t.TempDir()
-		if err := os.Chown(dirs[i], 1000, 1000); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dirs[i], "tool"), fmt.Appendf(nil, "#!/bin/sh\necho tool %d\n", i), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Chown(dirs[i], 1000, 1000))
+		env.Check(t, os.WriteFile(filepath.Join(dirs[i], "tool"), fmt.Appendf(nil, "#!/bin/sh\necho tool %d\n", i), 0o755))
 	}
 	if code, out, errs := sandbox(t, "-w", dirs[0], "-w", dirs[1], "-v", dirs[2]+":/srv/data:ro", "--", "sh", "-c",
 		"pwd; ./tool; "+dirs[1]+"/tool; /srv/data/tool; touch here "+dirs[1]+"/there; touch /srv/data/x 2>/dev/null || echo read-only"); code != 0 ||
@@ -332,9 +308,7 @@ func TestBorrowedObjects(t *testing.T) {
 // TestLinkedWorkTree: commits in a linked work tree reach its repository, in the caller's name.
 func TestLinkedWorkTree(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Chmod(dir, 0o755))
 	home := filepath.Join(dir, "home")
 	script := `set -e; mkdir home repo; git config --file home/.gitconfig user.name "A Caller"; git config --file home/.gitconfig user.email caller@example.test
 		export HOME=$PWD/home; cd repo; git init -q; echo 1 >f; git add f; git commit -qm first; git worktree add -q ../tree; cd ..; chown -R 1000:1000 .`
@@ -361,21 +335,15 @@ func TestLinkedWorkTree(t *testing.T) {
 func TestSignalsReachTheCommand(t *testing.T) {
 	cmd := exec.Command(bin, "sandbox", "--", "sh", "-c", "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.1; done")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, cmd.Start())
 	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	buf := make([]byte, 6)
 	if _, err := out.Read(buf); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Process.Signal(unix.SIGTERM))
 	var rest bytes.Buffer
 	_, _ = rest.ReadFrom(out)
 	_ = cmd.Wait()
@@ -439,10 +407,7 @@ func traces(t *testing.T) map[string]bool {
 			all[m] = true
 		}
 	}
-	info, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := env.Read(t, "/proc/self/mountinfo")
 	for l := range strings.SplitSeq(string(info), "\n") {
 		if sandboxID.MatchString(l) {
 			all[l] = true
@@ -465,9 +430,7 @@ func lives(t *testing.T, id string) bool {
 func matches(t *testing.T, pattern string) []string {
 	t.Helper()
 	m, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return m
 }
 

@@ -13,9 +13,7 @@ import (
 // TestSchemas: each JSON that a command prints is one object, or one a line, that names its form.
 func TestSchemas(t *testing.T) {
 	cmd := exec.Command(bin, "sandbox", "--", "sh", "-c", "echo x >/tmp/x; sleep 1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	var list struct{ Jails []struct{ ID, State string } }
 	env.Eventually(t, "the jail", func() bool {

@@ -16,18 +16,12 @@ func TestDaemonRestart(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		for _, away := range []func() error{c.Stop, c.Kill} {
 			stays, ends := start(t, c), start(t, c)
-			if err := away(); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, away())
 			j := record(t, c, ends)
-			if err := unix.Kill(j.InitPid, unix.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, unix.Kill(j.InitPid, unix.SIGTERM))
 			_ = unix.Kill(j.InitPid, unix.SIGKILL) // the first process of a jail need not heed the other
 			env.Eventually(c, "the end of a jail", func() bool { return !j.InitAlive() })
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, c.Start())
 			if s := status(c, stays); s != "RUNNING" {
 				t.Errorf("the jail that stays is %q", s)
 			}
@@ -54,9 +48,7 @@ func TestShimKilled(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		id := start(t, c)
 		j := record(t, c, id)
-		if err := unix.Kill(shimOf(t, c, id), unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, unix.Kill(shimOf(t, c, id), unix.SIGKILL))
 		env.Eventually(c, "the end of the jail", func() bool { return !j.InitAlive() })
 		env.Eventually(c, "the daemon has noticed", func() bool { s := status(c, id); return s == "" || s == "STOPPED" })
 		remove(t, c, id)
@@ -70,15 +62,9 @@ func TestShimAndDaemonKilled(t *testing.T) {
 		id := start(t, c)
 		j := record(t, c, id)
 		shim := shimOf(t, c, id)
-		if err := c.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Kill(shim, unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, c.Kill())
+		env.Check(t, unix.Kill(shim, unix.SIGKILL))
+		env.Check(t, c.Start())
 		env.Eventually(c, "the end of the jail", func() bool { return !j.InitAlive() })
 		remove(t, c, id)
 		gone(t, c)

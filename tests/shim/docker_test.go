@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // shimDocker is a Docker that takes runtimes by their shims: the distribution's from Docker 24 on,
@@ -36,9 +37,7 @@ func shimDocker(t *testing.T) engine.Edition {
 func TestDocker(t *testing.T) {
 	edition := shimDocker(t)
 	dir, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	small := policyFile(t, "[limits]\nmemory = \"50MiB\"\n")
 	e, err := engine.Start(engine.Options{
 		Edition: &edition, Shims: []string{dir}, Log: t.Logf,
@@ -46,17 +45,9 @@ func TestDocker(t *testing.T) {
 			"small": {Type: engine.ShimRuntime, Options: map[string]any{"TypeUrl": "agentjail", "ConfigPath": small}},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.AtEnd(t, e.Close)
+	env.Check(t, e.ImportBusybox())
 	d := e.For(t)
 	for _, runtime := range []string{engine.ShimRuntime, "small"} {
 		hardened(t, d.Must("run", "--rm", "--privileged", "--network", "none", "--runtime", runtime, engine.Busybox, "probe", "identity"))
@@ -89,25 +80,15 @@ func TestDocker(t *testing.T) {
 func TestInstallDocker(t *testing.T) {
 	edition := shimDocker(t)
 	dir, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if err := os.Symlink("agentjail", filepath.Join(dir, "agentjail-small")); err != nil && !os.IsExist(err) {
 		t.Fatal(err)
 	}
 	hostPolicy(t, "[policies.small.limits]\nmemory = \"50MiB\"\n")
 	e, err := engine.Start(engine.Options{Edition: &edition, LiveRestore: true, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.AtEnd(t, e.Close)
+	env.Check(t, e.ImportBusybox())
 	d := e.For(t)
 	ctl := func(verb string, args ...string) string {
 		t.Helper()
@@ -147,12 +128,8 @@ func TestInstallDocker(t *testing.T) {
 		t.Errorf("by the policy's name: %s", total)
 	}
 
-	if err := e.StopDockerd(); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.StartDockerd(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, e.StopDockerd())
+	env.Check(t, e.StartDockerd())
 	for _, id := range []string{running, ended} {
 		hardened(t, d.Must("exec", "--privileged", id, "probe", "identity"))
 	}
@@ -170,16 +147,11 @@ func TestInstallDocker(t *testing.T) {
 func byShim(t *testing.T, d *engine.T, id string) bool {
 	t.Helper()
 	pid := d.Must("inspect", "--format", "{{.State.Pid}}", id)
-	status, err := os.ReadFile("/proc/" + pid + "/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := env.Read(t, "/proc/"+pid+"/status")
 	_, parent, _ := strings.Cut(string(status), "PPid:\t")
 	parent, _, _ = strings.Cut(parent, "\n")
 	exe, err := os.Readlink("/proc/" + parent + "/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return filepath.Base(exe) == engine.ShimName
 }
 
@@ -189,11 +161,7 @@ func hostPolicy(t *testing.T, text string) {
 	if _, err := os.Stat(policy.DefaultPath); err == nil {
 		t.Skipf("%s is there, and this test writes its own", policy.DefaultPath)
 	}
-	if err := os.MkdirAll(filepath.Dir(policy.DefaultPath), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(policy.DefaultPath, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(filepath.Dir(policy.DefaultPath), 0o755))
+	env.Check(t, os.WriteFile(policy.DefaultPath, []byte(text), 0o644))
 	t.Cleanup(func() { os.Remove(policy.DefaultPath) })
 }

@@ -63,10 +63,7 @@ func TestShimControlGroups(t *testing.T) {
 			t.Fatalf("shims %v", running)
 		}
 		groups := func(pid int) string {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := env.Read(t, fmt.Sprintf("/proc/%d/cgroup", pid))
 			return string(text)
 		}
 		shim, jail := groups(running[0]), groups(record(t, c, id).Init().Pid)
@@ -80,13 +77,9 @@ func TestShimControlGroups(t *testing.T) {
 func policyFile(t *testing.T, text string) string {
 	t.Helper()
 	dir, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	f, err := os.CreateTemp(dir, "policy-*.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer f.Close()
 	t.Cleanup(func() { os.Remove(f.Name()) })
 	if _, err := f.WriteString(text); err != nil {
@@ -99,12 +92,8 @@ func policyFile(t *testing.T, text string) string {
 func TestWrongPolicy(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		loose := filepath.Join(t.TempDir(), "loose.toml")
-		if err := os.WriteFile(loose, []byte("[limits]\npids = 0\n"), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(loose, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(loose, []byte("[limits]\npids = 0\n"), 0o666))
+		env.Check(t, os.Chmod(loose, 0o666))
 		for _, path := range []string{loose, "no-such-profile", "/no/such/../policy", "a profile;", "../../etc/passwd"} {
 			id := newID()
 			r := c.Ctr(runArgs(id, "--rm", "--runtime-config-path", path, "--", "true")...)
@@ -161,10 +150,7 @@ func TestHostile(t *testing.T) {
 		bundle := engine.NewBundle(t, c.Dir)
 		bundle.Write(t)
 		config := filepath.Join(bundle.Dir, "config.json")
-		good, err := os.ReadFile(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		good := env.Read(t, config)
 		create := func(what string, r *taskAPI.CreateTaskRequest) {
 			t.Helper()
 			if r.ID == "" {
@@ -194,14 +180,10 @@ func TestHostile(t *testing.T) {
 			"root above":   `{"ociVersion": "1.0.2", "root": {"path": "../../../.."}, "process": {"args": ["sh"], "cwd": "/"}, "linux": {}}`,
 			"many mounts":  `{"ociVersion": "1.0.2", "root": {"path": "rootfs"}, "process": {"args": ["sh"], "cwd": "/"}, "mounts": [` + strings.Repeat(`{"destination": "/x"},`, 100000) + `{}], "linux": {}}`,
 		} {
-			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.WriteFile(config, []byte(text), 0o600))
 			create(what, &taskAPI.CreateTaskRequest{})
 		}
-		if err := os.WriteFile(config, good, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(config, good, 0o600))
 		for what, r := range map[string]*taskAPI.CreateTaskRequest{
 			"id with a path":     {ID: "../../x"},
 			"long id":            {ID: strings.Repeat("x", 5000)},
@@ -263,9 +245,7 @@ func TestSameAsCommandLine(t *testing.T) {
 		bundle.Spec.Linux.Resources = &specs.LinuxResources{}
 		bundle.Write(t)
 		bin, err := engine.Shim()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		cli := engine.Caller{Path: filepath.Join(bin, "agentjail"), Args: []string{"--root", filepath.Join(c.Dir, "delegate")}}
 		id := bundle.ID()
 		if _, said, err := bundle.Call(t, cli, "create", "--bundle", bundle.Dir, id); err != nil {
@@ -299,10 +279,7 @@ func hardenedConfig(t *testing.T, c *engine.CT, id string) string {
 	if j == nil {
 		t.Fatalf("no jail %s", id)
 	}
-	text, err := os.ReadFile(filepath.Join("/run/agentjail/jails", j.Key, "bundle/config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join("/run/agentjail/jails", j.Key, "bundle/config.json"))
 	text = clocks.ReplaceAll(text, []byte(`"secs":-N`))
 	return strings.NewReplacer(fmt.Sprint(j.IDs.UIDs[0].HostID), "FIRST", j.Key, "KEY", j.OwnUserNS, "USERNS").Replace(string(text))
 }

@@ -15,23 +15,20 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // The shim states of itself what the command line states, by the policy that the options name, and touches nothing.
 func TestInfo(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
 	dir, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	strict := policyFile(t, "[seccomp]\nprofile = \"strict\"\n")
 	ask := func(options proto.Message) (*types.RuntimeInfo, string, error) {
 		var in []byte
 		if options != nil {
 			a, err := anypb.New(options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			if in, err = proto.Marshal(a); err != nil {
 				t.Fatal(err)
 			}
@@ -51,9 +48,7 @@ func TestInfo(t *testing.T) {
 			t.Fatal(err, said)
 		}
 		out, err := exec.Command(filepath.Join(dir, "agentjail"), append(strings.Fields(args), "features")...).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		var got, want any
 		if json.Unmarshal(info.Features.Value, &got) != nil || json.Unmarshal(out, &want) != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %s is not %s", args, info.Features.Value, out)

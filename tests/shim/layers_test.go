@@ -16,13 +16,9 @@ import (
 func TestManyLayers(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
 	dir, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var image bytes.Buffer
-	if err := engine.LayeredArchive(&image, "docker.io/library/layers", 119); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.LayeredArchive(&image, "docker.io/library/layers", 119))
 	each(t, func(t *testing.T, c *engine.CT) {
 		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 		defer cancel()

@@ -18,13 +18,9 @@ import (
 func logger(t *testing.T) (program, ran string) {
 	t.Helper()
 	dir, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	f, err := os.CreateTemp(dir, "logger-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	ran = f.Name() + ".ran"
 	t.Cleanup(func() { os.Remove(f.Name()); os.Remove(ran) })
 	_, err = fmt.Fprintf(f, "#!/bin/sh\nexec 5>&-\nexec cat <&3 >>%s\n", ran)
@@ -48,9 +44,7 @@ func TestLogURI(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		program, ran := logger(t)
 		victim := filepath.Join(t.TempDir(), "victim")
-		if err := os.WriteFile(victim, []byte("as it was\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(victim, []byte("as it was\n"), 0o600))
 		say := []string{"--", "echo", "said"}
 		for _, uri := range []string{"binary://" + program, "file://" + victim} {
 			id := newID()
@@ -88,17 +82,13 @@ func TestLogLabel(t *testing.T) {
 		program, ran := logger(t)
 		const image = "docker.io/library/labelled:latest"
 		var layer bytes.Buffer
-		if err := engine.BusyboxTree(&layer); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, engine.BusyboxTree(&layer))
 		err := c.ImportImage(c.Namespace(), image, layer.Bytes(), engine.ImageConfig{
 			Cmd: []string{"/bin/sleep", "1000"},
 			// Without the status, which an image can bring as well: the monitor would race with the container's first start.
 			Labels: map[string]string{"containerd.io/restart.policy": "always", "containerd.io/restart.loguri": "binary://" + program},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		t.Cleanup(func() { c.Ctr("images", "rm", image) })
 		labelled := func(args ...string) string {
 			id := newID()

@@ -16,26 +16,16 @@ func TestLostProtection(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		dir := t.TempDir()
 		for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-			if err := os.Chmod(d, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.Chmod(d, 0o755))
 		}
-		if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
 		for _, name := range []string{dir, filepath.Join(dir, "file")} {
-			if err := os.Chown(name, 4711, 4711); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.Chown(name, 4711, 4711))
 		}
 		id := start(t, c, "--mount", "type=bind,src="+dir+",dst=/w,options=rbind:rw")
-		if err := os.RemoveAll(filepath.Join(dir, ".vscode")); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.RemoveAll(filepath.Join(dir, ".vscode")))
 		bin, err := engine.UnderTest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		var out []byte
 		if !env.Poll(env.Patience, func() bool {
 			out, _ = exec.Command(bin, "journal", "--json", id).CombinedOutput()

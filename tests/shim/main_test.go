@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func TestMain(m *testing.M) {
@@ -89,9 +90,7 @@ func each(t *testing.T, test func(*testing.T, *engine.CT)) {
 				needGo(t)
 			}
 			c, err := d.start()
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			test(t, c.For(t))
 		})
 	}

@@ -19,10 +19,7 @@ type memory struct{ rss, pss, anon int }
 
 func memoryOf(t *testing.T, pid int) (m memory) {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) < 2 {
@@ -96,9 +93,7 @@ func TestShimLeaks(t *testing.T) {
 		}
 		env.Eventually(c, "no more files are open than before", func() bool { return count("fd") <= files })
 		own, err := os.Readlink("/proc/self/ns/mnt")
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		env.Eventually(c, "no thread is left in a jail's mount namespace", func() bool {
 			spaces, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/ns/mnt", pid))
 			return !slices.ContainsFunc(spaces, func(s string) bool { at, err := os.Readlink(s); return err == nil && at != own })

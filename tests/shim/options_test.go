@@ -39,9 +39,7 @@ func TestOptions(t *testing.T) {
 			r := &taskAPI.CreateTaskRequest{ID: id, Bundle: bundle.Dir}
 			if try.in != nil {
 				value, err := proto.Marshal(try.in)
-				if err != nil {
-					t.Fatal(err)
-				}
+				env.Check(t, err)
 				r.Options = &anypb.Any{TypeUrl: try.kind, Value: value}
 			}
 			if _, err := task.Create(ctx, r); err != nil {

@@ -58,9 +58,7 @@ func TestRun(t *testing.T) {
 func exited(t *testing.T, id, want string) {
 	t.Helper()
 	dir, err := engine.Shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if r := engine.Run(t, filepath.Join(dir, "agentjail"), "receipt", "--json", id); r.Code != 0 || !strings.Contains(r.Stdout, want) {
 		t.Errorf("no %s: %s", want, r)
 	}

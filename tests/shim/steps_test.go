@@ -15,16 +15,10 @@ func fragile(t *testing.T, tool string) (*engine.CT, func(how, point string)) {
 	t.Helper()
 	engine.NeedsRoot(t, "it runs jails")
 	bin, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	dir := filepath.Join(bin, "fragile")
-	if err := engine.Build("./cmd/"+engine.ShimName, filepath.Join(dir, engine.ShimName), "-tags=crashtest"); err != nil {
-		t.Fatal(err)
-	}
-	if err := engine.Build("./cmd/agentjail-enter", filepath.Join(dir, "agentjail-enter")); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.Build("./cmd/"+engine.ShimName, filepath.Join(dir, engine.ShimName), "-tags=crashtest"))
+	env.Check(t, engine.Build("./cmd/agentjail-enter", filepath.Join(dir, "agentjail-enter")))
 	file := filepath.Join(t.TempDir(), "point")
 	o := engine.ContainerdOptions{Shims: []string{dir}, Env: []string{"AGENTJAIL_TEST_CRASH=@" + file}}
 	if tool != "" {
@@ -34,21 +28,11 @@ func fragile(t *testing.T, tool string) (*engine.CT, func(how, point string)) {
 		}
 	}
 	c, err := engine.StartContainerd(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := c.ImportBusybox(c.Namespace()); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.AtEnd(t, c.Close)
+	env.Check(t, c.ImportBusybox(c.Namespace()))
 	return c.For(t), func(how, point string) {
-		if err := os.WriteFile(file, []byte(how+" "+point), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(file, []byte(how+" "+point), 0o600))
 		t.Cleanup(func() { os.Remove(file) })
 	}
 }

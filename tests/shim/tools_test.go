@@ -113,9 +113,7 @@ func socketOf(t *testing.T, c *engine.CT, id string) string {
 	address := ""
 	if text, err := os.ReadFile(filepath.Join(c.Bundle(id), "bootstrap.json")); err == nil {
 		var b struct{ Address string }
-		if err := json.Unmarshal(text, &b); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, json.Unmarshal(text, &b))
 		address = b.Address
 	} else if text, err := os.ReadFile(filepath.Join(c.Bundle(id), "address")); err == nil {
 		address = string(text)
@@ -127,9 +125,7 @@ func socketOf(t *testing.T, c *engine.CT, id string) string {
 func direct(t *testing.T, c *engine.CT, id string) (context.Context, taskAPI.TTRPCTaskService) {
 	t.Helper()
 	conn, err := net.Dial("unix", socketOf(t, c, id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	client := ttrpc.NewClient(conn)
 	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	ctx = ttrpc.WithMetadata(ctx, ttrpc.MD{"containerd-namespace-ttrpc": {c.Namespace()}})
@@ -153,9 +149,7 @@ func records(t *testing.T, c *engine.CT) (out []*state.Jail) {
 	t.Helper()
 	store := state.Store{Root: state.DefaultRoot}
 	keys, err := store.Keys()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, key := range keys {
 		// What begins with a dot, or cannot be read, is being made or removed.
 		if j, err := store.Load(key); err == nil && key[0] != '.' && pathname.Below(j.Bundle, c.Dir) {
@@ -180,9 +174,7 @@ func leftOf(t *testing.T, c *engine.CT) string {
 		left = append(left, fmt.Sprint("shims ", p))
 	}
 	mounts, err := engine.MountsBelow(tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	left = append(left, mounts...)
 	for _, j := range records(t, c) {
 		left = append(left, "record of "+j.ID)

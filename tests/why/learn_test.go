@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 	"agentjail.dev/tests/workloads"
 )
 
@@ -57,19 +58,14 @@ func TestLearn(t *testing.T) {
 // smaller holds a learned list against the default profile, and its policy.
 func smaller(t *testing.T, dir string) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(dir, "work.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := env.Read(t, filepath.Join(dir, "work.json"))
 	var list struct {
 		Allow []struct {
 			Names []string
 			Why   string
 		}
 	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, json.Unmarshal(raw, &list))
 	n := 0
 	for _, g := range list.Allow {
 		n += len(g.Names)
@@ -111,14 +107,10 @@ func TestLearnFrom(t *testing.T) {
 
 	watch := exec.Command(bin, "learn", "--from", id, "--name", "work", "--write", dir)
 	said, err := watch.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var out bytes.Buffer
 	watch.Stdout = &out
-	if err := watch.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, watch.Start())
 	t.Cleanup(func() { _ = watch.Process.Kill() })
 	lines := bufio.NewScanner(said)
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "watching "+id) {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 var bin string
@@ -37,9 +38,7 @@ func place(t *testing.T) string {
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o644))
 	return path
 }
 
@@ -54,9 +53,7 @@ func workspace(t *testing.T) string {
 	t.Helper()
 	dir := engine.TempDir(t, "/tmp", "agentjail-why-")
 	for _, d := range []string{"", ".git", ".git/hooks", ".git/objects", ".git/refs", ".vscode"} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, d), 0o755), os.Chmod(filepath.Join(dir, d), 0o755), os.Chown(filepath.Join(dir, d), 1000, 1000)); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, errors.Join(os.MkdirAll(filepath.Join(dir, d), 0o755), os.Chmod(filepath.Join(dir, d), 0o755), os.Chown(filepath.Join(dir, d), 1000, 1000)))
 	}
 	write(t, dir, ".git/HEAD", "ref: refs/heads/main\n")
 	return dir
@@ -218,30 +215,20 @@ func TestOfAJail(t *testing.T) {
 	w, dir := workspace(t), place(t)
 	config := write(t, dir, "c.toml", "limits.pids = 30\n")
 	known, err := filepath.Glob("/run/agentjail/jails/*-sandbox-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	cmd := exec.Command(bin, "--config", config, "sandbox", "--workspace", w, "--tighten", "limits.pids=16", "--", "sh", "-c",
 		`head -c 400000000 /dev/zero > /tmp/f 2>/dev/null; python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(40)]; [x.start() for x in t]' 2>/dev/null; echo ready; read x`)
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, cmd.Start())
 	defer func() { in.Close(); _ = cmd.Wait() }()
 	if _, err := out.Read(make([]byte, 6)); err != nil {
 		t.Fatal(err)
 	}
 	now, err := filepath.Glob("/run/agentjail/jails/*-sandbox-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	id := ""
 	for _, d := range now {
 		if !strings.Contains(strings.Join(known, " "), d) {

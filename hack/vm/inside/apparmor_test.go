@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // profile is the one that every jail gets.
@@ -82,9 +84,7 @@ func TestDelegateProfile(t *testing.T) {
 func load(t *testing.T, text string) {
 	t.Helper()
 	file := t.TempDir() + "/profile"
-	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
 	must(t, "apparmor_parser", "--replace", "--skip-cache", file)
 	t.Cleanup(func() { must(t, "apparmor_parser", "--remove", file) })
 }
@@ -97,9 +97,7 @@ func TestProfileComesBack(t *testing.T) {
 	docker(t, "run", "--rm", "--runtime=agentjail", image, "true") // it is there
 	for name, spoil := range map[string]func(){
 		"unloaded": func() {
-			if err := os.WriteFile("/sys/kernel/security/apparmor/.remove", []byte(profile), 0); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.WriteFile("/sys/kernel/security/apparmor/.remove", []byte(profile), 0))
 		},
 		"complaining":    func() { replace(t, "profile "+profile+" flags=(complain) { file, }") },
 		"another's text": func() { replace(t, "profile "+profile+" { file, network, mount, capability, }") },
@@ -122,18 +120,12 @@ func TestProfileCannotBeLoaded(t *testing.T) {
 	defer removeShared(t)
 	docker(t, "run", "--rm", "--runtime=agentjail-strict", image, "true") // while it can be loaded, it starts
 	const parser = "/usr/sbin/apparmor_parser"
-	if err := os.Rename(parser, parser+".away"); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Rename(parser, parser+".away"))
 	defer func() {
-		if err := os.Rename(parser+".away", parser); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Rename(parser+".away", parser))
 		docker(t, "run", "--rm", "--runtime=agentjail", image, "true") // it comes back
 	}()
-	if err := os.WriteFile("/sys/kernel/security/apparmor/.remove", []byte(profile), 0); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile("/sys/kernel/security/apparmor/.remove", []byte(profile), 0))
 	r := run(t, "docker", "run", "--rm", "--runtime=agentjail-strict", image, "echo", "started")
 	if r.code == 0 || r.out != "" || !strings.Contains(r.errOut, "policy requires AppArmor") || !strings.Contains(r.errOut, "apparmor_parser") {
 		t.Errorf("required: %s", r)
@@ -150,9 +142,7 @@ func TestProfileCannotBeLoaded(t *testing.T) {
 func replace(t *testing.T, text string) {
 	t.Helper()
 	file := t.TempDir() + "/profile"
-	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
 	must(t, "apparmor_parser", "--replace", "--skip-cache", file)
 }
 

@@ -34,9 +34,7 @@ func groupOf(t testing.TB, pid string) string {
 func disk(t testing.TB, path string) string {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, unix.Stat(path, &st))
 	return fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
 }
 
@@ -57,9 +55,7 @@ func TestLimitFiles(t *testing.T) {
 	const memory = 64 << 20
 	// On a disk, which the machine's temporary directory is not.
 	work, err := os.MkdirTemp("/var/tmp", "vm-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer os.RemoveAll(work)
 	if err := os.Chown(work, 1000, 1000); err != nil { // what is root's is refused
 		t.Fatal(err)
@@ -201,9 +197,7 @@ func TestNothingLeft(t *testing.T) {
 	need(t, "apparmor")
 	each(t, func(t *testing.T, runtime string) {
 		work := t.TempDir()
-		if err := os.Chown(work, 1000, 1000); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Chown(work, 1000, 1000))
 		id := docker(t, "run", "-d", runtime, "-v", work+":/work", image, "sleep", "3600")
 		g := group(t, id)
 		docker(t, "rm", "-f", id)

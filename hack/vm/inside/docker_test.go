@@ -122,9 +122,7 @@ func secondDocker(t *testing.T, name, config string) *dockerd {
 	t.Helper()
 	dir := t.TempDir()
 	d := &dockerd{config: filepath.Join(dir, "daemon.json"), pidfile: filepath.Join(dir, "pid"), socket: filepath.Join(dir, "docker.sock"), store: "/var/lib/docker-" + name}
-	if err := os.WriteFile(d.config, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(d.config, []byte(config), 0o600))
 	// In a network namespace of its own: without a bridge, it would take the other Docker's away.
 	d.command = []string{
 		"unshare", "--net", "dockerd", "--config-file", d.config, "--host", "unix://" + d.socket, "--data-root", d.store, "--exec-root", dir + "/run",
@@ -147,15 +145,11 @@ func (d *dockerd) args(args ...string) []string {
 func (d *dockerd) up(t *testing.T) {
 	t.Helper()
 	log, err := os.CreateTemp(t.TempDir(), "log-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer log.Close()
 	d.process = command(d.command...)
 	d.process.Stdout, d.process.Stderr = log, log
-	if err := d.process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, d.process.Start())
 	if !env.Poll(commandWait, func() bool { return run(t, append([]string{"docker"}, d.args("version")...)...).code == 0 }) {
 		d.down(t)
 		t.Fatalf("the second dockerd does not answer: %s", read(t, log.Name()))

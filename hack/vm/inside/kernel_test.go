@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestClock: a jail of this kernel has a time namespace of its own, also over a runc that knows
@@ -25,9 +27,7 @@ func TestClock(t *testing.T) {
 			t.Errorf("up for %.1f s inside, %.1f s outside", up, host)
 		}
 		own, err := os.Readlink("/proc/self/ns/time")
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if got := docker(t, "exec", id, "readlink", "/proc/self/ns/time"); got == own {
 			t.Error("exec is in the machine's time namespace")
 		}
@@ -68,9 +68,7 @@ func TestOverlayDefaults(t *testing.T) {
 		t.Run(feature, func(t *testing.T) {
 			knob := "/sys/module/overlay/parameters/" + feature
 			old := read(t, knob)
-			if err := os.WriteFile(knob, []byte("Y"), 0); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.WriteFile(knob, []byte("Y"), 0))
 			defer os.WriteFile(knob, []byte(old), 0)
 			eq(t, "says", docker(t, "run", "--rm", "--runtime="+runtimes[i%len(runtimes)], image, "sh", "-c", "rm /etc/passwd; mkdir /new; mv /home /home2; echo fine"), "fine")
 		})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // vmEnv is set in the virtual machine, to the security module that it was booted with.
@@ -49,9 +50,7 @@ func need(t *testing.T, module string) {
 	if module != any && has != module {
 		t.Skipf("is run with %s, and this machine has %s", module, has)
 	}
-	if err := dockerUp(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, dockerUp())
 }
 
 var dockerUp = sync.OnceValue(func() error {
@@ -141,10 +140,7 @@ func detached(t testing.TB, args ...string) string {
 // read reads a file of the machine, without the final line break.
 func read(t testing.TB, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := env.Read(t, path)
 	return strings.TrimSpace(string(b))
 }
 

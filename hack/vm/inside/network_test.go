@@ -4,6 +4,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // interfaces lists a jail's network interfaces: a jail's /sys has none.
@@ -28,9 +30,7 @@ func TestNetwork(t *testing.T) {
 		run(t, "docker", "network", "connect", network, id)
 		// A server of the machine's that answers every client.
 		l, err := net.Listen("tcp", gateway+":0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		defer l.Close()
 		seen := make(chan struct{}, 1)
 		go func() {

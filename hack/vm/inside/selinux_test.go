@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 var (
@@ -129,14 +131,10 @@ func TestOnlySELinux(t *testing.T) {
 func directory(t testing.TB, name string) string {
 	t.Helper()
 	dir := filepath.Join("/srv", name)
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(dir, 0o777))
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	file := filepath.Join(dir, "secret")
-	if err := os.WriteFile(file, []byte("secret\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(file, []byte("secret\n"), 0o666))
 	for _, path := range []string{dir, file} {
 		if err := errors.Join(os.Chmod(path, 0o777), os.Chown(path, 1000, 1000)); err != nil { // what is root's is refused
 			t.Fatal(err)

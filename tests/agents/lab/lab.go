@@ -61,40 +61,30 @@ func Behind(t testing.TB, host func(func() error) error, command string) (*Lab, 
 	l := &Lab{command: command, keys: map[string]bool{}}
 	cert, ca := certificate(t)
 	place, err := env.NewPlace()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(place.Close)
 	err = host(func() error {
 		return env.IP("link set lo up", "link add wan type veth peer name net netns "+strconv.Itoa(place.TID), "addr add "+hostAddr+"/24 dev wan",
 			"link set wan up", "route add default via "+serverAddr)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	err = place.Do(func() error {
 		return errors.Join(env.IP("link set net up", "addr add "+serverAddr+"/24 dev net"), l.serve(cert))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return l, Files{"/etc/resolv.conf": []byte("nameserver " + serverAddr + "\n"), "/etc/ssl/certs/ca-certificates.crt": ca}
 }
 
 func certificate(t testing.TB) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab"}, NotAfter: time.Now().Add(time.Hour), DNSNames: served,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 

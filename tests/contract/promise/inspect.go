@@ -13,9 +13,7 @@ import (
 func Query(t testing.TB, args ...string) engine.Result {
 	t.Helper()
 	under, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	return engine.RunCommand(ctx, exec.CommandContext(ctx, under, args...), nil)

@@ -3,7 +3,6 @@ package promise
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -77,9 +76,7 @@ func (s *Subject) left(j *Jail) (found []string) {
 	}
 	for _, pattern := range append(s.Places, "/run/agentjail/jails/*%s*") {
 		files, err := filepath.Glob(fmt.Sprintf(pattern, j.ID))
-		if err != nil {
-			s.Fatal(err)
-		}
+		env.Check(s, err)
 		found = append(found, files...)
 	}
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
@@ -88,10 +85,7 @@ func (s *Subject) left(j *Jail) (found []string) {
 		}
 		return nil // what others remove meanwhile
 	})
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		s.Fatal(err)
-	}
+	mounts := env.Read(s, "/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, j.ID) {
 			found = append(found, "mount "+strings.TrimSpace(line))

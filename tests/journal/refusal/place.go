@@ -109,9 +109,7 @@ func Parse(t testing.TB, r engine.Result) []Denial {
 	if r.Code != 0 {
 		t.Fatal(r)
 	}
-	if err := json.Unmarshal([]byte(r.Stdout), &got); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, json.Unmarshal([]byte(r.Stdout), &got))
 	return got.Denied
 }
 
@@ -119,13 +117,9 @@ func Parse(t testing.TB, r engine.Result) []Denial {
 func Collect(t testing.TB, policy string, command func(args ...string) *exec.Cmd) {
 	t.Helper()
 	dir, err := engine.BinDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	path := filepath.Join(dir, "agentjail-journal")
-	if err := engine.Build("./cmd/agentjail-journal", path); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, engine.Build("./cmd/agentjail-journal", path))
 	Start(t, command(path, "--config", policy, "--syscalls", "--no-pins"))
 }
 
@@ -133,12 +127,8 @@ func Collect(t testing.TB, policy string, command func(args ...string) *exec.Cmd
 func Start(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	said, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
+	env.Check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	var text strings.Builder
 	for lines := bufio.NewScanner(said); lines.Scan(); {
