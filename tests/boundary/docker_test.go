@@ -16,10 +16,7 @@ func startDocker(t *testing.T) *engine.T {
 	t.Helper()
 	link := filepath.Join(engine.TempDir(t, "/var/tmp", "agentjail-boundary-"), "agentjail-gvisor")
 	env.Check(t, os.Symlink(bin, link))
-	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{"agentjail-gvisor": {Path: link}}, Log: t.Logf})
-	env.Check(t, err)
-	env.AtEnd(t, e.Close)
-	env.Check(t, e.ImportBusybox())
+	e := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{"agentjail-gvisor": {Path: link}}})
 	return e.For(t)
 }
 

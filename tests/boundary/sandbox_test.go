@@ -129,8 +129,7 @@ func protects(t *testing.T, delegate string) {
 	for name, text := range paths {
 		put(t, dir, name, text)
 	}
-	root, err := engine.ModuleRoot()
-	env.Check(t, err)
+	root := env.Get(t, engine.ModuleRoot)
 	// crun does not run beside a version 2 hierarchy with controllers.
 	r := engine.Run(t, filepath.Join(root, "hack/without-unified.sh"), bin, "sandbox",
 		"--config", policyOver(t, delegate, "[binds]\nhide = [\".env\"]"), "--workspace", dir, "--", "sh", "-c", `
@@ -239,8 +238,7 @@ func running(t *testing.T, args ...string) (*exec.Cmd, string) {
 	t.Helper()
 	others := jails(t)
 	cmd := exec.Command(bin, append([]string{"sandbox"}, append(args, "--", "sh", "-c", "echo runs; sleep 1000")...)...)
-	out, err := cmd.StdoutPipe()
-	env.Check(t, err)
+	out := env.Get(t, cmd.StdoutPipe)
 	cmd.Stderr = os.Stderr
 	env.Check(t, cmd.Start())
 	id := ""

@@ -34,8 +34,7 @@ const maxUserData = 16 << 10
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	root, err := engine.ModuleRoot()
-	env.Check(t, err)
+	root := env.Get(t, engine.ModuleRoot)
 	text := env.Read(t, filepath.Join(root, name))
 	return string(text)
 }

@@ -22,8 +22,7 @@ import (
 
 // commandLine is agentjail, called as engines call runc, on a bundle that requests what a jail does not get.
 func commandLine(t *testing.T) *promise.Engine {
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	return overBundle(t, under)
 }
 

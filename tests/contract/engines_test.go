@@ -25,13 +25,9 @@ func overDocker(t *testing.T, edition engine.Edition) *promise.Engine {
 	if _, err := exec.LookPath("dockerd"); err != nil {
 		t.Skip("no Docker (hack/deps.sh installs it):", err)
 	}
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	edition.Needs(t)
-	e, err := engine.Start(engine.Options{Edition: &edition, Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Log: t.Logf})
-	env.Check(t, err)
-	closing(t, e.Close)
-	env.Check(t, e.ImportBusybox())
+	e := engine.StartFor(t, engine.Options{Edition: &edition, Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}})
 	const runtime = "--runtime=" + engine.Name
 	return &promise.Engine{
 		Start: func(t testing.TB, command ...string) *promise.Jail {
@@ -70,10 +66,6 @@ func withPrivileges(before []string, privileged bool, after []string) []string {
 	return append(before, after...)
 }
 
-func closing(t *testing.T, end func() error) {
-	env.AtEnd(t, end)
-}
-
 func number(t testing.TB, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(text))
@@ -86,12 +78,8 @@ func ctr(t *testing.T) *promise.Engine {
 	if _, err := exec.LookPath("containerd"); err != nil {
 		t.Skip("no containerd (hack/deps.sh installs it):", err)
 	}
-	dir, err := engine.Shim()
-	env.Check(t, err)
-	d, err := engine.StartContainerd(engine.ContainerdOptions{Shims: []string{dir}, Log: t.Logf})
-	env.Check(t, err)
-	closing(t, d.Close)
-	env.Check(t, d.ImportBusybox(d.Namespace()))
+	dir := env.Get(t, engine.Shim)
+	d := engine.ContainerdFor(t, engine.ContainerdOptions{Shims: []string{dir}})
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprintf("contract-%d-%d", os.Getpid(), ids.Add(1)) }
 	return &promise.Engine{
@@ -164,13 +152,9 @@ func podman(t *testing.T, user bool) *promise.Engine {
 			t.Skip("no Podman (hack/deps.sh installs it and uidmap):", err)
 		}
 	}
-	under, err := engine.UnderTest()
-	env.Check(t, err)
-	place, err := engine.StartPodman()
-	env.Check(t, err)
-	closing(t, place.Close)
+	under := env.Get(t, engine.UnderTest)
+	place := engine.PodmanFor(t, user)
 	env.Check(t, place.Register(under))
-	env.Check(t, place.ImportBusybox(user))
 	const network = "--network=none" // what podman would plug in is of no use to a jail, and costs time
 	return &promise.Engine{
 		Start: func(t testing.TB, command ...string) *promise.Jail {

@@ -87,10 +87,7 @@ func TestKilledAtTheEngine(t *testing.T) {
 func TestDockerdKilled(t *testing.T) {
 	conf := filepath.Join(filepath.Dir(bin), "ports.toml")
 	env.Check(t, os.WriteFile(conf, []byte("[network]\nmode = \"names\"\npublish = [\"engine:7000\"]\nservers = [\"192.0.2.53\"]\n"), 0o600))
-	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{"agentjail": {Path: bin, Args: []string{"--config", conf}}}, LiveRestore: true, Log: t.Logf})
-	env.Check(t, err)
-	env.AtEnd(t, e.Close)
-	env.Check(t, e.ImportBusybox())
+	e := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{"agentjail": {Path: bin, Args: []string{"--config", conf}}}, LiveRestore: true})
 	d := e.For(t)
 	ns := func() []string {
 		kept, err := filepath.Glob("/run/docker/netns/*")

@@ -58,8 +58,7 @@ func inNet(t *testing.T, pid string, args ...string) string {
 func initPid(t *testing.T, id string) string {
 	t.Helper()
 	cmd := command(nil, "state", id)
-	out, err := cmd.Output()
-	env.Check(t, err)
+	out := env.Get(t, cmd.Output)
 	_, rest, ok := strings.Cut(string(out), `"pid": `)
 	pid, _, ok2 := strings.Cut(rest, ",")
 	if !ok || !ok2 {

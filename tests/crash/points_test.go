@@ -15,8 +15,7 @@ import (
 
 // TestEveryStepIsTried: a step that is named in the source is in the list of those at which the runtime is killed.
 func TestEveryStepIsTried(t *testing.T) {
-	root, err := engine.ModuleRoot()
-	env.Check(t, err)
+	root := env.Get(t, engine.ModuleRoot)
 	call := regexp.MustCompile(`crash\.Point\("([^"]+)"\)`)
 	var named, tried []string
 	for _, dir := range []string{"runtime", "cmd"} {

@@ -28,8 +28,7 @@ func views(t *testing.T) (workspace.Store, []string) {
 // viewsOf lists the views of this package's mounted directory: others may have views of theirs.
 func viewsOf(t *testing.T, s workspace.Store) []*workspace.Record {
 	t.Helper()
-	all, err := s.List()
-	env.Check(t, err)
+	all := env.Get(t, s.List)
 	return slices.DeleteFunc(all, func(r *workspace.Record) bool { return r.Path != work && r.Path != "" })
 }
 

@@ -50,8 +50,7 @@ func TestStartPaused(t *testing.T) {
 // With a policy file that has been broken since, a jail can still be ended, and no jail can be
 // made.
 func TestBrokenPolicy(t *testing.T) {
-	bin, err := engine.BinDir()
-	env.Check(t, err)
+	bin := env.Get(t, engine.BinDir)
 	broken := filepath.Join(bin, "broken.toml")
 	env.Check(t, os.WriteFile(broken, []byte("nonsense = \n"), 0o644))
 	id := fmt.Sprintf("crash%d-policy", os.Getpid())

@@ -85,8 +85,7 @@ func startCRIO() (*crioNode, error) {
 func onCRIO(t *testing.T, test func(*testing.T, *crioNode)) {
 	t.Helper()
 	engine.NeedsRoot(t, "it runs jails")
-	n, err := crio()
-	env.Check(t, err)
+	n := env.Get(t, crio)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("daemon log:\n%s", n.Logs(40))

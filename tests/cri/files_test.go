@@ -21,8 +21,7 @@ import (
 // kubernetes is the directory of what Kubernetes is given.
 func kubernetes(t *testing.T, name string) string {
 	t.Helper()
-	root, err := engine.ModuleRoot()
-	env.Check(t, err)
+	root := env.Get(t, engine.ModuleRoot)
 	return filepath.Join(root, "hack/kubernetes", name)
 }
 
@@ -128,8 +127,7 @@ func TestConfigurations(t *testing.T) {
 // What the DaemonSet does, on a file tree of its own: it copies, registers, restarts once, and takes all back.
 func TestNode(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
-	from, err := engine.Shim()
-	env.Check(t, err)
+	from := env.Get(t, engine.Shim)
 	root := filepath.Join(from, "a-node")
 	env.Check(t, os.MkdirAll(filepath.Join(root, "usr/local"), 0o755))
 	t.Cleanup(func() { _ = os.RemoveAll(root) })

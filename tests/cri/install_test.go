@@ -78,8 +78,7 @@ func handlers(doc map[string]any) map[string]any {
 // the handlers; the removal gives the file back.
 func TestInstallKeepsSettings(t *testing.T) {
 	engine.NeedsRoot(t, "only root's programs are registered")
-	dir, err := engine.Shim()
-	env.Check(t, err)
+	dir := env.Get(t, engine.Shim)
 	agentjail := filepath.Join(dir, "agentjail")
 	for program, versions := range containerds(t) {
 		for version, plugin := range versions {

@@ -18,8 +18,7 @@ import (
 // of tests/journal. One release is enough: what a pod may request, and what becomes of that, the other tests try on each.
 func TestRefusals(t *testing.T) {
 	on(t, 0, func(t *testing.T, n *node) {
-		dir, err := engine.Shim()
-		env.Check(t, err)
+		dir := env.Get(t, engine.Shim)
 		policy := filepath.Join(dir, "refusals.toml")
 		refusal.Collect(t, policy, func(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]...) })
 		rows := refusal.Of(refusal.CRI)

@@ -94,8 +94,7 @@ func TestSandboxedPod(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {
 		runsc, err := engine.Tool("runsc")
 		env.Check(t, err)
-		under, err := engine.UnderTest()
-		env.Check(t, err)
+		under := env.Get(t, engine.UnderTest)
 		env.Check(t, os.WriteFile(gvisorPolicy(filepath.Dir(under)), fmt.Appendf(nil, "delegate = %q\n", runsc), 0o644))
 		p := n.pod(t, "gvisor")
 		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.pid())); err != nil || !strings.HasSuffix(exe, "/runsc") {

@@ -72,7 +72,6 @@ func TestPodShares(t *testing.T) {
 // agentjail is the path of the program under test.
 func agentjail(t *testing.T) string {
 	t.Helper()
-	dir, err := engine.Shim()
-	env.Check(t, err)
+	dir := env.Get(t, engine.Shim)
 	return filepath.Join(dir, "agentjail")
 }

@@ -102,8 +102,7 @@ type stage struct {
 // newStage makes a stage with a project, whose tests write a file.
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	bin, err := engine.UnderTest()
-	env.Check(t, err)
+	bin := env.Get(t, engine.UnderTest)
 	s := &stage{TB: t, dir: engine.TempDir(t, "/tmp", "agentjail-docs-"), tools: engine.TempDir(t, "/tmp", "agentjail-tools-")}
 	top, err := filepath.Abs(Top)
 	env.Check(t, err)

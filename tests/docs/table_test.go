@@ -277,12 +277,8 @@ func project(s *stage) {
 // install is a Docker that knows no other runtime than runc.
 func install(s *stage) {
 	edition := docker.Edition()
-	shim, err := engine.Shim()
-	env.Check(s, err)
-	e, err := engine.Start(engine.Options{Edition: &edition, Shims: []string{shim}, Log: s.Logf})
-	env.Check(s, err)
-	env.AtEnd(s, e.Close)
-	env.Check(s, e.ImportBusybox())
+	shim := env.Get(s, engine.Shim)
+	e := engine.StartFor(s, engine.Options{Edition: &edition, Shims: []string{shim}})
 	s.of(e)
 	s.words["IMAGE"] = filters
 	s.options(map[string]string{" docker": "--daemon-config " + e.DaemonConfig() + " --pidfile " + e.Pidfile() + " --socket " + e.Socket()})
@@ -292,10 +288,7 @@ func podman(s *stage) {
 	if _, err := exec.LookPath("podman"); err != nil {
 		s.Skip("no podman (hack/deps.sh installs it):", err)
 	}
-	p, err := engine.StartPodman()
-	env.Check(s, err)
-	env.AtEnd(s, p.Close)
-	env.Check(s, p.ImportBusybox(false))
+	p := engine.PodmanFor(s, false)
 	s.words["IMAGE"], s.words["ID"] = filters, "held"
 	s.shell = func(ctx context.Context, text string) *exec.Cmd {
 		return p.Inside(ctx, "sh", "-c", "PATH="+s.tools+":"+s.words["BIN"]+":$PATH; cd "+s.dir+"; "+text)
@@ -303,12 +296,8 @@ func podman(s *stage) {
 }
 
 func containerd(s *stage) {
-	shim, err := engine.Shim()
-	env.Check(s, err)
-	c, err := engine.StartContainerd(engine.ContainerdOptions{Shims: []string{shim}, Log: s.Logf})
-	env.Check(s, err)
-	env.AtEnd(s, c.Close)
-	env.Check(s, c.ImportBusybox(c.Namespace()))
+	shim := env.Get(s, engine.Shim)
+	c := engine.ContainerdFor(s, engine.ContainerdOptions{Shims: []string{shim}})
 	if err := os.Symlink("agentjail", s.words["BIN"]+"/agentjail-net"); err != nil { // as an installation has it
 		s.Fatal(err)
 	}

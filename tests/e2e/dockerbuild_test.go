@@ -29,9 +29,8 @@ func build(e *engine.Engine, buildkit, tag, dir string) engine.Result {
 // BuildKit, which runs its steps itself, builds what it always did. What only looks like a step is a jail.
 func TestDefaultRuntimeBuild(t *testing.T) {
 	needAgentjail(t)
-	under, err := engine.UnderTest()
-	env.Check(t, err)
-	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name})
+	under := env.Get(t, engine.UnderTest)
+	e := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name})
 	d := e.For(t)
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "Dockerfile"), "FROM "+engine.Busybox+"\nCOPY Dockerfile /copied\nRUN echo made > /made\n", 0o644, 0)
@@ -56,15 +55,14 @@ func TestDefaultRuntimeBuild(t *testing.T) {
 // TestBuildKitWorker: a step of BuildKit's that is given to agentjail, in place of its runc, is refused with the remedy.
 func TestBuildKitWorker(t *testing.T) {
 	needAgentjail(t)
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	runc, err := exec.LookPath("runc")
 	env.Check(t, err)
 	// dockerd's own BuildKit takes the first runc in PATH, as its containerd does.
 	dir := t.TempDir()
 	script := "#!/bin/sh\ncase \"$*\" in */buildkit/executor/*) exec " + under + " \"$@\";; esac\nexec " + runc + " \"$@\"\n"
 	put(t, filepath.Join(dir, "runc"), script, 0o755, 0)
-	e := startEngine(t, engine.Options{Shims: []string{dir}})
+	e := engine.StartFor(t, engine.Options{Shims: []string{dir}})
 	work := t.TempDir()
 	put(t, filepath.Join(work, "Dockerfile"), "FROM "+engine.Busybox+"\nRUN echo made > /made\n", 0o644, 0)
 	r := build(e, "1", "buildkit", work)

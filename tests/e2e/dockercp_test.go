@@ -35,8 +35,7 @@ func TestCopyRunsNothing(t *testing.T) {
 		}
 		cmd := exec.Command(pack[0], pack[1:]...)
 		cmd.Stdin = bytes.NewReader(archive.Bytes())
-		packed, err := cmd.Output()
-		env.Check(t, err)
+		packed := env.Get(t, cmd.Output)
 		dir := "/tmp/" + pack[0]
 		sh(d, id, "mkdir "+dir)
 		r := d.DockerIn(bytes.NewReader(packed), "cp", "-", id+":"+dir)

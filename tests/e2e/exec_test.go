@@ -108,8 +108,7 @@ func TestExecIntoStopped(t *testing.T) {
 func TestExecAtOnce(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	b := engine.NewBundle(t, docker.Dir)
 	c := engine.Caller{Path: under, Args: []string{"--root", filepath.Join(b.Dir, "state")}}
 	b.Spec.Process.Args = []string{"sleep", "3600"}

@@ -24,17 +24,6 @@ func d(t *testing.T) *engine.T {
 	return docker.For(t)
 }
 
-// startEngine starts an engine of the test's own, with busybox, and ends it with the test.
-func startEngine(t *testing.T, o engine.Options) *engine.Engine {
-	t.Helper()
-	o.Log = t.Logf
-	e, err := engine.Start(o)
-	env.Check(t, err)
-	env.AtEnd(t, e.Close)
-	env.Check(t, e.ImportBusybox())
-	return e
-}
-
 // run runs a jail of the busybox image to its end. args are docker's options, the image and the command.
 func run(d *engine.T, args ...string) engine.Result {
 	d.Helper()

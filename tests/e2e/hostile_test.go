@@ -350,8 +350,7 @@ func TestWorkingDirectory(t *testing.T) {
 // TestRuntimeBinary: the container cannot change the program that starts it (CVE-2019-5736).
 func TestRuntimeBinary(t *testing.T) {
 	d := docker.For(t)
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	binaries := []string{under, "/usr/sbin/runc", "/usr/bin/runc", "/usr/bin/crun"}
 	before := map[string]string{}
 	for _, b := range binaries {

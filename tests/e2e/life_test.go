@@ -175,9 +175,8 @@ func TestRestartPolicy(t *testing.T) {
 // TestLiveRestore: jails outlive a dockerd that stops or crashes, and are under its control again after.
 func TestLiveRestore(t *testing.T) {
 	t.Parallel()
-	under, err := engine.UnderTest()
-	env.Check(t, err)
-	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, LiveRestore: true})
+	under := env.Get(t, engine.UnderTest)
+	e := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, LiveRestore: true})
 	d := e.For(t)
 	id := sleeper(d)
 	ends := start(d, engine.Busybox, "sh", "-c", "until [ -e /tmp/end ]; do sleep 0.05; done; exit 6")

@@ -125,8 +125,7 @@ func TestResourceLimits(t *testing.T) {
 func TestEngineWithoutCores(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	b := engine.NewBundle(t, docker.Dir)
 	b.Spec.Process.Args = []string{"awk", "/^Max core/ { print $(NF-2), $(NF-1) }", "/proc/self/limits"}
 	c := engine.Caller{Path: "/bin/sh", Args: []string{"-c", `ulimit -c 0; exec "$@"`, "sh", under, "--root", filepath.Join(b.Dir, "state")}}

@@ -69,8 +69,7 @@ func TestLs(t *testing.T) {
 // reports fails the test unless the events of a running container, which is called by a name, are watched.
 func reports(t *testing.T, d *engine.T, name string) {
 	t.Helper()
-	path, err := engine.UnderTest()
-	env.Check(t, err)
+	path := env.Get(t, engine.UnderTest)
 	cmd := exec.Command(path, "watch", name)
 	out, err := cmd.StdoutPipe()
 	if err == nil {

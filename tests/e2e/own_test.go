@@ -14,8 +14,7 @@ import (
 // agentjail runs one of agentjail's own commands and returns what it states and its exit code.
 func agentjail(t testing.TB, args ...string) (string, int) {
 	t.Helper()
-	path, err := engine.UnderTest()
-	env.Check(t, err)
+	path := env.Get(t, engine.UnderTest)
 	cmd := exec.Command(path, args...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
@@ -68,7 +67,7 @@ func TestInspectHolds(t *testing.T) {
 // TestInstall registers agentjail with a real Docker, uses it, and takes it out again.
 func TestInstall(t *testing.T) {
 	needAgentjail(t)
-	e := startEngine(t, engine.Options{
+	e := engine.StartFor(t, engine.Options{
 		Runtimes: map[string]engine.Runtime{"other": {Path: "/usr/sbin/runc", Args: []string{"--debug"}}},
 	})
 	d := e.For(t)

@@ -68,8 +68,7 @@ func TestSmallPolicy(t *testing.T) {
 // TestOtherDelegate: over the newest runc a jail is the same as over the distribution's.
 func TestOtherDelegate(t *testing.T) {
 	needAgentjail(t)
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	built, err := engine.Tool("runc")
 	if err != nil {
 		t.Skip("the newest runc cannot be built here:", err)
@@ -77,7 +76,7 @@ func TestOtherDelegate(t *testing.T) {
 	policy := filepath.Join(filepath.Dir(under), fmt.Sprintf("delegate-%d.toml", os.Getpid()))
 	env.Check(t, os.WriteFile(policy, fmt.Appendf(nil, "delegate = %q\n", built), 0o644))
 	t.Cleanup(func() { os.Remove(policy) })
-	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under, Args: []string{"--config", policy}}}})
+	e := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under, Args: []string{"--config", policy}}}})
 	d := e.For(t)
 	dir := directory(t, 1000)
 	id := sleeper(d, "-v", dir+":/w", "--init")

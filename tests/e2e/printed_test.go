@@ -18,8 +18,7 @@ import (
 func TestPrinted(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	const name = "a\u202egnp.exe\u200b\u2066\u009b31m\x7f"
 	base := filepath.Join(docker.Dir, "printed-"+name)
 	env.Check(t, os.Mkdir(base, 0o711))
@@ -70,8 +69,7 @@ func TestPrinted(t *testing.T) {
 func TestIDs(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	b := engine.NewBundle(t, docker.Dir)
 	b.Spec.Process.Args = []string{"true"}
 	c := engine.Caller{Path: under, Args: []string{"--root", filepath.Join(b.Dir, "state")}}

@@ -39,8 +39,7 @@ func delegateInUse(t *testing.T) (path, version string) {
 // that these are runc's indeed.
 func TestStatus(t *testing.T) {
 	needAgentjail(t)
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	callers := map[string]string{"agentjail": under}
 	inUse, version := delegateInUse(t)
 	runc := strings.HasPrefix(version, "runc ")
@@ -137,8 +136,7 @@ func exitCode(t *testing.T, err error) int {
 func TestCallersDir(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	b := engine.NewBundle(t, docker.Dir)
 	c := engine.Caller{Path: under, Args: []string{"--debug", "--root", "state", "--log", "log"}}
 	id := b.ID()

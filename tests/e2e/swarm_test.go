@@ -11,9 +11,8 @@ import (
 // TestSwarm: a service's tasks are jails where agentjail is the default runtime, and its user reads the secret and the configuration that are
 // the user's alone.
 func TestSwarm(t *testing.T) {
-	under, err := engine.UnderTest()
-	env.Check(t, err)
-	d := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name}).For(t)
+	under := env.Get(t, engine.UnderTest)
+	d := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name}).For(t)
 	d.Must("swarm", "init", "--advertise-addr", "127.0.0.1", "--default-addr-pool", "198.18.0.0/16")
 	defer d.Must("swarm", "leave", "--force")
 	for what, text := range map[string]string{"secret": "hush", "config": "colour = blue"} {

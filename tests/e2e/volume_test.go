@@ -196,9 +196,8 @@ func TestVolumeOfImage(t *testing.T) {
 // TestSwarmVolume: a service's tasks have their volume as containers have.
 func TestSwarmVolume(t *testing.T) {
 	needAgentjail(t)
-	under, err := engine.UnderTest()
-	env.Check(t, err)
-	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name})
+	under := env.Get(t, engine.UnderTest)
+	e := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name})
 	d := e.For(t)
 	d.Must("swarm", "init", "--advertise-addr", "127.0.0.1", "--listen-addr", "127.0.0.1:0")
 	dir := newVolume(d, "e2e-swarm")

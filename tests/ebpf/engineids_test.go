@@ -50,8 +50,7 @@ func (p *place) plain(t *testing.T, started func(pid int)) bool {
 	cmd := exec.Command("/bin/sh", "-c", `read line; exec "$0" rings nf_tables`, filepath.Join(p.bin, "probe"))
 	ids := []syscall.SysProcIDMap{{HostID: firstID, Size: 65536}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET, UidMappings: ids, GidMappings: ids}
-	in, err := cmd.StdinPipe()
-	env.Check(t, err)
+	in := env.Get(t, cmd.StdinPipe)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	env.Check(t, cmd.Start())

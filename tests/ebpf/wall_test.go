@@ -105,8 +105,7 @@ func probes[V any](t *testing.T, b *engine.Bundle, c engine.Caller, args ...stri
 	last := stays(t, b, c, "probe '"+strings.Join(args, "' '")+"'")
 	return func() map[string]V {
 		t.Helper()
-		out, err := last()
-		env.Check(t, err)
+		out := env.Get(t, last)
 		return found[V](t, out)
 	}
 }
@@ -184,10 +183,8 @@ func (p *place) collect(t *testing.T, args ...string) *collector {
 	t.Helper()
 	c := &collector{cmd: exec.Command(filepath.Join(p.bin, "agentjail-journal"), append([]string{"--print"}, args...)...), more: make(chan struct{}, 1), done: make(chan struct{})}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stdout, err := c.cmd.StdoutPipe()
-	env.Check(t, err)
-	stderr, err := c.cmd.StderrPipe()
-	env.Check(t, err)
+	stdout := env.Get(t, c.cmd.StdoutPipe)
+	stderr := env.Get(t, c.cmd.StderrPipe)
 	env.Check(t, c.cmd.Start())
 	t.Cleanup(func() { c.kill(t) })
 	var both sync.WaitGroup

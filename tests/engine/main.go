@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"agentjail.dev/tests/env"
 	"golang.org/x/sys/unix"
 )
 
@@ -134,4 +135,35 @@ func passthrough(dir, under string) (Runtime, error) {
 		return Runtime{}, err
 	}
 	return Runtime{Path: link, Args: []string{"--config", file}}, nil
+}
+
+// StartFor starts an engine of the test's own, with busybox, and ends it with the test.
+func StartFor(t testing.TB, opts Options) *Engine {
+	t.Helper()
+	opts.Log = t.Logf
+	e, err := Start(opts)
+	env.Check(t, err)
+	env.AtEnd(t, e.Close)
+	env.Check(t, e.ImportBusybox())
+	return e
+}
+
+// ContainerdFor starts a containerd of the test's own, with busybox in its namespace, and ends it with the test.
+func ContainerdFor(t testing.TB, opts ContainerdOptions) *Containerd {
+	t.Helper()
+	opts.Log = t.Logf
+	c, err := StartContainerd(opts)
+	env.Check(t, err)
+	env.AtEnd(t, c.Close)
+	env.Check(t, c.ImportBusybox(c.Namespace()))
+	return c
+}
+
+// PodmanFor makes a place for Podman, with busybox for root or the ordinary user, and ends it with the test.
+func PodmanFor(t testing.TB, user bool) *PodmanPlace {
+	t.Helper()
+	p := env.Get(t, StartPodman)
+	env.AtEnd(t, p.Close)
+	env.Check(t, p.ImportBusybox(user))
+	return p
 }

@@ -29,3 +29,11 @@ func Read(t testing.TB, path string) []byte {
 	Check(t, err)
 	return text
 }
+
+// Get returns what f does, and ends the test at its error.
+func Get[T any](t testing.TB, f func() (T, error)) T {
+	t.Helper()
+	v, err := f()
+	Check(t, err)
+	return v
+}

@@ -58,8 +58,7 @@ func stream(t *testing.T) {
 	out, err := net.DialTimeout("tcp4", l.Addr().String(), env.Patience)
 	env.Check(t, err)
 	defer out.Close()
-	in, err := l.Accept()
-	env.Check(t, err)
+	in := env.Get(t, l.Accept)
 	defer in.Close()
 	for _, c := range []net.Conn{in, out} {
 		env.Check(t, c.SetDeadline(time.Now().Add(env.Patience)))

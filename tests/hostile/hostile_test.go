@@ -98,8 +98,7 @@ func asPerson(dir, home, script string, env ...string) (string, error) {
 // settings writes a policy that only root can have written.
 func settings(t *testing.T, text string) string {
 	t.Helper()
-	dir, err := engine.BinDir()
-	env.Check(t, err)
+	dir := env.Get(t, engine.BinDir)
 	f, err := os.CreateTemp(dir, "hostile-*.toml")
 	env.Check(t, err)
 	t.Cleanup(func() { os.Remove(f.Name()) })

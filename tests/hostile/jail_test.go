@@ -35,8 +35,7 @@ done`
 	if j.in, err = j.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := j.cmd.StdoutPipe()
-	env.Check(t, err)
+	out := env.Get(t, j.cmd.StdoutPipe)
 	j.out = bufio.NewReader(out)
 	env.Check(t, j.cmd.Start())
 	t.Cleanup(j.end)

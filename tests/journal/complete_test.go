@@ -71,8 +71,7 @@ func TestRefusalsComplete(t *testing.T) {
 			t.Errorf("%s: neither provoked nor with a reason why not: %q", d, names)
 		}
 	}
-	root, err := engine.ModuleRoot()
-	env.Check(t, err)
+	root := env.Get(t, engine.ModuleRoot)
 	if own, _ := filepath.Glob(filepath.Join(root, "tests/journal/*_test.go")); len(own) == 0 {
 		t.Log("the tests' sources are not here to be looked at, as in the virtual machines")
 		return

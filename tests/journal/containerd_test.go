@@ -22,11 +22,10 @@ import (
 
 // containerd is a containerd with agentjail's shim, whose client gives it a configuration that requests everything.
 func (h *host) containerd(t *testing.T, rows []refusal.Row) *refusal.Place {
-	dir, err := engine.Shim()
-	env.Check(t, err)
+	dir := env.Get(t, engine.Shim)
 	d, err := engine.StartContainerd(engine.ContainerdOptions{Shims: []string{dir}, Log: t.Logf})
 	env.Check(t, err)
-	closing(t, d.Close)
+	env.AtEnd(t, d.Close)
 	c, b := d.For(t), requesting(t, d.Dir, rows)
 	id := b.ID()
 	b.Spec.Root.Path = b.Rootfs

@@ -225,8 +225,7 @@ func (h *host) watch(socket string) (told func(kind journal.Kind) bool, ended fu
 	cmd.Stderr = os.Stderr
 	env.Check(h.t, cmd.Start())
 	h.t.Cleanup(func() { l.Close(); _ = cmd.Process.Kill() })
-	conn, err := l.Accept()
-	env.Check(h.t, err)
+	conn := env.Get(h.t, l.Accept)
 	kinds := make(chan journal.Kind, 10000)
 	go func() {
 		lines := bufio.NewScanner(conn)

@@ -145,10 +145,7 @@ func options(rows []refusal.Row) (out []string) {
 
 // docker is a Docker whose user requests everything.
 func (h *host) docker(t *testing.T, rows []refusal.Row) *refusal.Place {
-	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: bin, Args: []string{"--config", h.config}}}, Log: t.Logf})
-	env.Check(t, err)
-	closing(t, e.Close)
-	env.Check(t, e.ImportBusybox())
+	e := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: bin, Args: []string{"--config", h.config}}}})
 	d := e.For(t)
 	id := d.Detached(slices.Concat([]string{"--runtime=" + engine.Name}, options(rows), []string{engine.Busybox, "sleep", "1000"})...)
 	p := &refusal.Place{Denied: h.denied(id), Update: func(pids, memory int64) error {
@@ -166,17 +163,10 @@ func swapless(limits []string) []string {
 	return limits
 }
 
-func closing(t *testing.T, end func() error) {
-	env.AtEnd(t, end)
-}
-
 // podman is root's Podman. Its jails are in a place of their own, and so are the commands that read about them.
 func (h *host) podman(t *testing.T, rows []refusal.Row) *refusal.Place {
-	place, err := engine.StartPodman()
-	env.Check(t, err)
-	closing(t, place.Close)
+	place := engine.PodmanFor(t, false)
 	env.Check(t, place.Register(bin))
-	env.Check(t, place.ImportBusybox(false))
 	refusal.Collect(t, h.config, func(args ...string) *exec.Cmd { return place.Inside(t.Context(), args...) })
 	p := place.For(t, false)
 	podman := func(args ...string) engine.Result {

@@ -116,8 +116,7 @@ func forwards(t *testing.T, h handler) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(cluster.programs, "kubectl"), "--namespace="+h.namespace, "port-forward", "pod/forward", ":8080")
 	cmd.Env = cluster.env
-	out, err := cmd.StdoutPipe()
-	env.Check(t, err)
+	out := env.Get(t, cmd.StdoutPipe)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	env.Check(t, cmd.Start())

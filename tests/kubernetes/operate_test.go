@@ -240,8 +240,7 @@ func nothingLeft(t *testing.T) {
 	if left, _ := os.ReadDir("/run/agentjail/jails"); len(left) > 0 {
 		t.Errorf("%d jails are left", len(left))
 	}
-	after, err := jailMounts()
-	env.Check(t, err)
+	after := env.Get(t, jailMounts)
 	for place := range after {
 		if !mountsBefore[place] {
 			t.Error("a mount is left: ", place)

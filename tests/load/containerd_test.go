@@ -47,21 +47,11 @@ func TestLeftSnapshot(t *testing.T) {
 
 func newContainerdDoor(t *testing.T) *containerdDoor {
 	t.Helper()
-	dir, err := engine.Shim()
+	dir := env.Get(t, engine.Shim)
+	binary, err := engine.Tool("containerd")
 	env.Check(t, err)
-	o := engine.ContainerdOptions{Shims: []string{dir}}
-	if o.Binary, err = engine.Tool("containerd"); err != nil {
-		t.Fatal(err)
-	}
-	c, err := engine.StartContainerd(o)
-	env.Check(t, err)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("clean up: %v", err)
-		}
-	})
+	c := engine.ContainerdFor(t, engine.ContainerdOptions{Shims: []string{dir}, Binary: binary})
 	c.For(t)
-	env.Check(t, c.ImportBusybox(c.Namespace()))
 	runtime := "io.containerd.agentjail.v2"
 	if !engine.UnderTestIsAgentjail() {
 		runtime = "io.containerd.runc.v2"

@@ -261,10 +261,8 @@ func pidNamespace(t *testing.T, first string) int {
 	cmd := exec.Command("sh", "-ec", "mount -t proc proc /proc\n"+first+"\necho done\nread end")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS}
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	env.Check(t, err)
-	out, err := cmd.StdoutPipe()
-	env.Check(t, err)
+	in := env.Get(t, cmd.StdinPipe)
+	out := env.Get(t, cmd.StdoutPipe)
 	env.Check(t, cmd.Start())
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait() }) // all of the namespace's processes end with the first
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "done\n" {

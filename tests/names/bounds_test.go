@@ -242,8 +242,7 @@ func TestUnread(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), floodTime)
 	defer cancel()
 	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "unread")
-	in, err := cmd.StdinPipe()
-	env.Check(t, err)
+	in := env.Get(t, cmd.StdinPipe)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -261,8 +261,7 @@ func newHelper(t *testing.T, l *lab, before map[string]record) record {
 
 func newLab(t *testing.T, n *internet) *lab {
 	t.Helper()
-	bins, err := engine.BinDir()
-	env.Check(t, err)
+	bins := env.Get(t, engine.BinDir)
 	l := &lab{n: n, base: filepath.Join(bins, "bypass"), places: map[string]func(int) int{}}
 	l.prog = filepath.Join(l.base, filepath.Base(client))
 	self, err := os.ReadFile("/proc/self/exe")
@@ -302,8 +301,7 @@ func overDelegate(t *testing.T, l *lab, name, way string) *exec.Cmd {
 	j.c.Args = slices.Clone(j.c.Args)
 	j.c.Args[slices.Index(j.c.Args, "--config")+1] = l.policy(t, name, bypassPolicy(path))
 	if name == "crun" { // it does not run beside a version 2 hierarchy with controllers
-		root, err := engine.ModuleRoot()
-		env.Check(t, err)
+		root := env.Get(t, engine.ModuleRoot)
 		j.c.Path, j.c.Args = filepath.Join(root, "hack/without-unified.sh"), append([]string{j.c.Path}, j.c.Args...)
 	}
 	if said, err := j.begin(t); err != nil {
@@ -314,8 +312,7 @@ func overDelegate(t *testing.T, l *lab, name, way string) *exec.Cmd {
 
 // sandboxed is a command without an engine.
 func sandboxed(t *testing.T, l *lab) *exec.Cmd {
-	bin, err := engine.UnderTest()
-	env.Check(t, err)
+	bin := env.Get(t, engine.UnderTest)
 	dir, err := os.MkdirTemp("/tmp", "agentjail-names-")
 	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -334,8 +331,7 @@ func sandboxed(t *testing.T, l *lab) *exec.Cmd {
 
 // overContainerd is a container of ctr's, by the shim.
 func overContainerd(t *testing.T, l *lab) *exec.Cmd {
-	shims, err := engine.Shim()
-	env.Check(t, err)
+	shims := env.Get(t, engine.Shim)
 	bin := filepath.Join(l.base, "containerd")
 	env.Check(t, os.MkdirAll(bin, 0o755))
 	// It would be in a network of its own. The process's first thread may be the lab's, so that its namespace is not the host's.
@@ -349,10 +345,7 @@ func overContainerd(t *testing.T, l *lab) *exec.Cmd {
 		}
 		env.Check(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+" "+path+" \"$@\"\n"), 0o755))
 	}
-	c, err := engine.StartContainerd(engine.ContainerdOptions{Binary: filepath.Join(bin, "containerd"), Shims: []string{shims}, Log: t.Logf})
-	env.Check(t, err)
-	env.AtEnd(t, c.Close)
-	env.Check(t, c.ImportBusybox(c.Namespace()))
+	c := engine.ContainerdFor(t, engine.ContainerdOptions{Binary: filepath.Join(bin, "containerd"), Shims: []string{shims}})
 	mount := "type=bind,src=" + l.prog + ",dst=" + client + ",options=rbind:ro"
 	return c.Command(t.Context(), "run", "--rm", "--runtime", engine.ShimRuntime, "--runtime-config-path", l.policy(t, "containerd", strings.TrimPrefix(bypassPolicy(""), "delegate = \"\"\n")), "--mount", mount, engine.BusyboxImage, "bypass", client, attacker)
 }
@@ -367,12 +360,9 @@ func overPodman(t *testing.T, l *lab) *exec.Cmd {
 		t.Logf("void: a %s sandbox is made by root's engine alone", name)
 		return nil
 	}
-	under, err := engine.UnderTest()
-	env.Check(t, err)
-	p, err := engine.StartPodman()
-	env.Check(t, err)
-	env.AtEnd(t, p.Close)
-	env.Check(t, errors.Join(p.Register(under), p.ImportBusybox(true)))
+	under := env.Get(t, engine.UnderTest)
+	p := engine.PodmanFor(t, true)
+	env.Check(t, p.Register(under))
 	// In the place there is no resolv.conf of the lab's.
 	config := l.policy(t, "podman", strings.TrimPrefix(bypassPolicy(""), "delegate = \"\"\n")+fmt.Sprintf("servers = [%q]\n", dnsAddr))
 	env.Check(t, os.Chmod(config, 0o644))

@@ -15,13 +15,9 @@ func TestDockerNetwork(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	reportSource(t, n)
 	l := newLab(t, n)
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	conf := l.policy(t, "docker", "[network]\nmode = \"names\"\nallow = [\"api.example.test:23\", \"pod.example.test:22\"]\n")
-	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{"agentjail": {Path: under, Args: []string{"--config", conf}}}, Log: t.Logf})
-	env.Check(t, err)
-	env.AtEnd(t, e.Close)
-	env.Check(t, e.ImportBusybox())
+	e := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{"agentjail": {Path: under, Args: []string{"--config", conf}}}})
 	ips := func(lines ...string) func() error { return func() error { return env.IP(lines...) } }
 	// The engine has a network of its own, which has a way to the lab, and the lab one to its containers.
 	const engineAddr, containerAddr = podAddr, "5.5.7.9"

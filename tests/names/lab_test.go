@@ -86,8 +86,7 @@ func newInternet(t *testing.T) *internet {
 	}
 	n := &internet{}
 	cert := n.certificate(t)
-	place, err := env.NewPlace()
-	env.Check(t, err)
+	place := env.Get(t, env.NewPlace)
 	n.tid = strconv.Itoa(place.TID)
 	n.do = func(f func() error) {
 		t.Helper()

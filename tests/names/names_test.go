@@ -79,16 +79,14 @@ func (j *jail) begin(t *testing.T) (string, error) {
 // made is a jail to be started.
 func made(t *testing.T, n *internet) *jail {
 	t.Helper()
-	bin, err := engine.UnderTest()
-	env.Check(t, err)
+	bin := env.Get(t, engine.UnderTest)
 	base, err := os.MkdirTemp("/var/tmp", "agentjail-names-")
 	if err == nil {
 		err = os.Chmod(base, 0o711)
 	}
 	env.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(base) })
-	bins, err := engine.BinDir()
-	env.Check(t, err)
+	bins := env.Get(t, engine.BinDir)
 	j := &jail{b: engine.NewBundle(t, base), bin: bin, conf: filepath.Join(bins, "names.toml")}
 	env.Check(t, os.WriteFile(j.conf, []byte(policyText), 0o600))
 	self, err := os.ReadFile("/proc/self/exe")
@@ -232,10 +230,8 @@ func TestWays(t *testing.T) {
 // only builds an agentjail that knows one way for connections, in a directory of its own.
 func only(t *testing.T, way string) string {
 	t.Helper()
-	bin, err := engine.UnderTest()
-	env.Check(t, err)
-	bins, err := engine.BinDir()
-	env.Check(t, err)
+	bin := env.Get(t, engine.UnderTest)
+	bins := env.Get(t, engine.BinDir)
 	dir := filepath.Join(bins, "only-"+strings.Fields(way)[0])
 	env.Check(t, os.Mkdir(dir, 0o755))
 	t.Cleanup(func() { os.RemoveAll(dir) })

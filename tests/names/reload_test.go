@@ -24,8 +24,7 @@ import (
 // ownPolicy gives a jail a policy file of its own, which changes.
 func (j *jail) ownPolicy(t *testing.T, text string) {
 	t.Helper()
-	bins, err := engine.BinDir()
-	env.Check(t, err)
+	bins := env.Get(t, engine.BinDir)
 	j.conf = filepath.Join(bins, j.id+".toml")
 	j.c.Args = append([]string{"--config", j.conf}, j.c.Args[2:]...)
 	j.policy(t, text)
@@ -73,10 +72,8 @@ func (j *jail) stay(t *testing.T, host, port string) *open {
 	t.Helper()
 	args := append(append([]string{}, j.c.Args...), "exec", j.id, client, "stay", host, port)
 	o := &open{cmd: exec.Command(j.c.Path, args...)}
-	in, err := o.cmd.StdinPipe()
-	env.Check(t, err)
-	out, err := o.cmd.StdoutPipe()
-	env.Check(t, err)
+	in := env.Get(t, o.cmd.StdinPipe)
+	out := env.Get(t, o.cmd.StdoutPipe)
 	o.in, o.out = in, bufio.NewReader(out)
 	env.Check(t, o.cmd.Start())
 	t.Cleanup(func() { in.Close(); _ = o.cmd.Process.Kill(); _ = o.cmd.Wait() })
@@ -391,10 +388,8 @@ func (j *jail) oneLog(t *testing.T) {
 func (j *jail) takesPorts(t *testing.T, ports string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(j.c.Path, append(append([]string{}, j.c.Args...), "exec", j.id, client, "take", "127.0.0.1", ports)...)
-	says, err := cmd.StdoutPipe()
-	env.Check(t, err)
-	in, err := cmd.StdinPipe()
-	env.Check(t, err)
+	says := env.Get(t, cmd.StdoutPipe)
+	in := env.Get(t, cmd.StdinPipe)
 	env.Check(t, cmd.Start())
 	if line, _ := bufio.NewReader(says).ReadString('\n'); line != "listening\n" {
 		t.Fatalf("a program that takes the helper's place: %q", line)

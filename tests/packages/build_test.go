@@ -32,8 +32,7 @@ func needsGo(t *testing.T) string {
 	if os.Getenv(madeEnv) != "" {
 		t.Skip("the packages were made elsewhere, and there is no Go tool here")
 	}
-	root, err := engine.ModuleRoot()
-	env.Check(t, err)
+	root := env.Get(t, engine.ModuleRoot)
 	return root
 }
 

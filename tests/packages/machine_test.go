@@ -76,8 +76,7 @@ func newMachine(t testing.TB) *machine {
 		"bash", "-c", begin, "bash", dir, strings.Join(mounted, " "))
 	m.holder.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL, Setpgid: true}
 	m.holder.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
-	said, err := m.holder.StdoutPipe()
-	env.Check(t, err)
+	said := env.Get(t, m.holder.StdoutPipe)
 	var wrong bytes.Buffer
 	m.holder.Stderr = &wrong
 	env.Check(t, m.holder.Start())

@@ -77,8 +77,7 @@ func TestCrun(t *testing.T) {
 	if _, err := exec.LookPath("crun"); err != nil {
 		t.Skip("no crun on this machine:", err)
 	}
-	dir, err := engine.BinDir()
-	env.Check(t, err)
+	dir := env.Get(t, engine.BinDir)
 	config := filepath.Join(dir, "crun.toml")
 	write(t, config, "delegate = \"crun\"\n", 0)
 	flag := "--runtime-flag=config=" + config

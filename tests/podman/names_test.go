@@ -28,8 +28,7 @@ const (
 func lab(t *testing.T, p *engine.PodmanT) {
 	t.Helper()
 	own := "--net=" + strings.TrimSuffix(p.Root(), "root") + "ns/net"
-	servers, err := env.NewPlace()
-	env.Check(t, err)
+	servers := env.Get(t, env.NewPlace)
 	ip := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("nsenter", append([]string{own, "ip"}, args...)...).CombinedOutput(); err != nil {
@@ -74,8 +73,7 @@ func TestRootlessNames(t *testing.T) {
 	}
 	p := user(t)
 	lab(t, p)
-	dir, err := engine.BinDir()
-	env.Check(t, err)
+	dir := env.Get(t, engine.BinDir)
 	for _, c := range []struct{ delegate, network string }{{"runc", "none"}, {"crun", "none"}, {"crun", "slirp4netns"}} {
 		delegate := c.delegate
 		_, err := exec.LookPath(delegate)

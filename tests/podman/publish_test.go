@@ -13,8 +13,7 @@ import (
 // leads to what the jail publishes at the container's address.
 func TestNetworkByName(t *testing.T) {
 	p := root(t)
-	dir, err := engine.BinDir()
-	env.Check(t, err)
+	dir := env.Get(t, engine.BinDir)
 	config := filepath.Join(dir, "publish.toml")
 	write(t, config, "[network]\nmode = \"names\"\npublish = [\"0.0.0.0:8080\"]\nservers = [\"192.0.2.53\"]\n", 0)
 	r := p.Podman("--runtime-flag=config="+config, "run", "-d", "--publish=127.0.0.1:5056:8080", "--annotation=dev.agentjail.network.publish=0.0.0.0:8080:8081",

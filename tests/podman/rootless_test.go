@@ -177,8 +177,7 @@ func TestRootlessPolicy(t *testing.T) {
 	if !engine.UnderTestIsAgentjail() {
 		t.Skip("the runtime under test is not agentjail")
 	}
-	dir, err := engine.BinDir()
-	env.Check(t, err)
+	dir := env.Get(t, engine.BinDir)
 	roots := filepath.Join(dir, "refuse.toml")
 	users := filepath.Join(dir, "users.toml")
 	theirs := filepath.Join(dir, "theirs")

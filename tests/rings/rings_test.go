@@ -121,8 +121,7 @@ func TestRings(t *testing.T) {
 // TestOnlyInTests: what takes rings away is in no build for use.
 func TestOnlyInTests(t *testing.T) {
 	engine.NeedsRoot(t, "it builds into the cache of the tests")
-	path, err := engine.UnderTest()
-	env.Check(t, err)
+	path := env.Get(t, engine.UnderTest)
 	t.Cleanup(func() { _ = engine.RemoveBuilt() })
 	text := env.Read(t, path)
 	if bytes.Contains(text, []byte("AGENTJAIL_TEST_WITHOUT")) {
@@ -186,10 +185,8 @@ func (w *world) startVictim(t *testing.T) {
 	}
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
-	stdin, err := cmd.StdinPipe()
-	env.Check(t, err)
-	stdout, err := cmd.StdoutPipe()
-	env.Check(t, err)
+	stdin := env.Get(t, cmd.StdinPipe)
+	stdout := env.Get(t, cmd.StdoutPipe)
 	env.Check(t, cmd.Start())
 	t.Cleanup(func() { stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	ready := make([]byte, len("ready\n"))

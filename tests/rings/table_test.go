@@ -66,8 +66,7 @@ func release() string {
 // sameKernel reports whether the documented table is of this kernel.
 func sameKernel(t *testing.T) bool {
 	t.Helper()
-	text, err := documented()
-	env.Check(t, err)
+	text := env.Get(t, documented)
 	return strings.Contains(text, fmt.Sprintf(measuredOn, release()))
 }
 
@@ -108,8 +107,7 @@ const begin, end = "<!-- rings: made by go test ./tests/rings -update -->\n", "<
 // compare holds the documentation against a table, or writes it there.
 func compare(t *testing.T, want string) {
 	t.Helper()
-	root, err := engine.ModuleRoot()
-	env.Check(t, err)
+	root := env.Get(t, engine.ModuleRoot)
 	path := filepath.Join(root, page)
 	text := env.Read(t, path)
 	before, rest, ok := strings.Cut(string(text), begin)

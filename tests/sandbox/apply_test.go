@@ -186,10 +186,8 @@ func TestReviewTwice(t *testing.T) {
 		}
 		// The first view's jail lives until another has been refused.
 		cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--review", "--view", name, "--", "sh", "-ec", script+"; echo ready; read x || true")
-		in, err := cmd.StdinPipe()
-		env.Check(t, err)
-		out, err := cmd.StdoutPipe()
-		env.Check(t, err)
+		in := env.Get(t, cmd.StdinPipe)
+		out := env.Get(t, cmd.StdoutPipe)
 		env.Check(t, cmd.Start())
 		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 			t.Errorf("%q, %v", line, err)

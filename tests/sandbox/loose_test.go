@@ -37,8 +37,7 @@ func delegate(t *testing.T, from, to string) (policy string) {
 	if err != nil {
 		t.Fatal("needs runc (hack/deps.sh installs it): ", err)
 	}
-	dir, err := engine.BinDir()
-	env.Check(t, err)
+	dir := env.Get(t, engine.BinDir)
 	if dir, err = os.MkdirTemp(dir, "loose-"); err != nil {
 		t.Fatal(err)
 	}

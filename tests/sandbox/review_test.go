@@ -330,14 +330,12 @@ func TestReviewRefused(t *testing.T) {
 func TestReviewRecorded(t *testing.T) {
 	dir, policy := repository(t), small(t)
 	cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--review", "--", "sh", "-c", "echo 1 >new; read x")
-	in, err := cmd.StdinPipe()
-	env.Check(t, err)
+	in := env.Get(t, cmd.StdinPipe)
 	env.Check(t, cmd.Start())
 	var view *workspaces.Record
 	store := workspaces.Of(state.Store{Root: state.DefaultRoot})
 	env.Eventually(t, "the view", func() bool {
-		all, err := store.List()
-		env.Check(t, err)
+		all := env.Get(t, store.List)
 		for _, r := range all {
 			if r.Path == dir {
 				view = r

@@ -334,8 +334,7 @@ func TestLinkedWorkTree(t *testing.T) {
 
 func TestSignalsReachTheCommand(t *testing.T) {
 	cmd := exec.Command(bin, "sandbox", "--", "sh", "-c", "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.1; done")
-	out, err := cmd.StdoutPipe()
-	env.Check(t, err)
+	out := env.Get(t, cmd.StdoutPipe)
 	env.Check(t, cmd.Start())
 	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()

@@ -36,18 +36,14 @@ func shimDocker(t *testing.T) engine.Edition {
 // 24).
 func TestDocker(t *testing.T) {
 	edition := shimDocker(t)
-	dir, err := engine.Shim()
-	env.Check(t, err)
+	dir := env.Get(t, engine.Shim)
 	small := policyFile(t, "[limits]\nmemory = \"50MiB\"\n")
-	e, err := engine.Start(engine.Options{
-		Edition: &edition, Shims: []string{dir}, Log: t.Logf,
+	e := engine.StartFor(t, engine.Options{
+		Edition: &edition, Shims: []string{dir},
 		Runtimes: map[string]engine.Runtime{
 			"small": {Type: engine.ShimRuntime, Options: map[string]any{"TypeUrl": "agentjail", "ConfigPath": small}},
 		},
 	})
-	env.Check(t, err)
-	env.AtEnd(t, e.Close)
-	env.Check(t, e.ImportBusybox())
 	d := e.For(t)
 	for _, runtime := range []string{engine.ShimRuntime, "small"} {
 		hardened(t, d.Must("run", "--rm", "--privileged", "--network", "none", "--runtime", runtime, engine.Busybox, "probe", "identity"))
@@ -79,16 +75,12 @@ func TestDocker(t *testing.T) {
 // policy of its name. What was made by path before goes on, and starts again; after the removal all of it can be ended.
 func TestInstallDocker(t *testing.T) {
 	edition := shimDocker(t)
-	dir, err := engine.Shim()
-	env.Check(t, err)
+	dir := env.Get(t, engine.Shim)
 	if err := os.Symlink("agentjail", filepath.Join(dir, "agentjail-small")); err != nil && !os.IsExist(err) {
 		t.Fatal(err)
 	}
 	hostPolicy(t, "[policies.small.limits]\nmemory = \"50MiB\"\n")
-	e, err := engine.Start(engine.Options{Edition: &edition, LiveRestore: true, Log: t.Logf})
-	env.Check(t, err)
-	env.AtEnd(t, e.Close)
-	env.Check(t, e.ImportBusybox())
+	e := engine.StartFor(t, engine.Options{Edition: &edition, LiveRestore: true})
 	d := e.For(t)
 	ctl := func(verb string, args ...string) string {
 		t.Helper()

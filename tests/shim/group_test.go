@@ -76,8 +76,7 @@ func TestShimControlGroups(t *testing.T) {
 // policyFile makes a policy where policies count: only root can write there.
 func policyFile(t *testing.T, text string) string {
 	t.Helper()
-	dir, err := engine.BinDir()
-	env.Check(t, err)
+	dir := env.Get(t, engine.BinDir)
 	f, err := os.CreateTemp(dir, "policy-*.toml")
 	env.Check(t, err)
 	defer f.Close()
@@ -244,8 +243,7 @@ func TestSameAsCommandLine(t *testing.T) {
 		bundle.Spec.Annotations = map[string]string{"dev.agentjail.limits.pids": "77", "run.oci.x": "y"}
 		bundle.Spec.Linux.Resources = &specs.LinuxResources{}
 		bundle.Write(t)
-		bin, err := engine.Shim()
-		env.Check(t, err)
+		bin := env.Get(t, engine.Shim)
 		cli := engine.Caller{Path: filepath.Join(bin, "agentjail"), Args: []string{"--root", filepath.Join(c.Dir, "delegate")}}
 		id := bundle.ID()
 		if _, said, err := bundle.Call(t, cli, "create", "--bundle", bundle.Dir, id); err != nil {

@@ -21,8 +21,7 @@ import (
 // The shim states of itself what the command line states, by the policy that the options name, and touches nothing.
 func TestInfo(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
-	dir, err := engine.Shim()
-	env.Check(t, err)
+	dir := env.Get(t, engine.Shim)
 	strict := policyFile(t, "[seccomp]\nprofile = \"strict\"\n")
 	ask := func(options proto.Message) (*types.RuntimeInfo, string, error) {
 		var in []byte

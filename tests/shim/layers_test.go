@@ -15,8 +15,7 @@ import (
 // and by the command line, also over a view without a layer to write to.
 func TestManyLayers(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
-	dir, err := engine.Shim()
-	env.Check(t, err)
+	dir := env.Get(t, engine.Shim)
 	var image bytes.Buffer
 	env.Check(t, engine.LayeredArchive(&image, "docker.io/library/layers", 119))
 	each(t, func(t *testing.T, c *engine.CT) {

@@ -17,8 +17,7 @@ import (
 // runtime/v2/logging: descriptor 5 is closed when the logger is).
 func logger(t *testing.T) (program, ran string) {
 	t.Helper()
-	dir, err := engine.BinDir()
-	env.Check(t, err)
+	dir := env.Get(t, engine.BinDir)
 	f, err := os.CreateTemp(dir, "logger-*")
 	env.Check(t, err)
 	ran = f.Name() + ".ran"

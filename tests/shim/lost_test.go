@@ -24,8 +24,7 @@ func TestLostProtection(t *testing.T) {
 		}
 		id := start(t, c, "--mount", "type=bind,src="+dir+",dst=/w,options=rbind:rw")
 		env.Check(t, os.RemoveAll(filepath.Join(dir, ".vscode")))
-		bin, err := engine.UnderTest()
-		env.Check(t, err)
+		bin := env.Get(t, engine.UnderTest)
 		var out []byte
 		if !env.Poll(env.Patience, func() bool {
 			out, _ = exec.Command(bin, "journal", "--json", id).CombinedOutput()

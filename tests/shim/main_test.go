@@ -89,8 +89,7 @@ func each(t *testing.T, test func(*testing.T, *engine.CT)) {
 			if d.tool != "" {
 				needGo(t)
 			}
-			c, err := d.start()
-			env.Check(t, err)
+			c := env.Get(t, d.start)
 			test(t, c.For(t))
 		})
 	}

@@ -57,8 +57,7 @@ func TestRun(t *testing.T) {
 // exited holds the receipt of a task that was deleted to how its first process ended: the shim is who waits for it.
 func exited(t *testing.T, id, want string) {
 	t.Helper()
-	dir, err := engine.Shim()
-	env.Check(t, err)
+	dir := env.Get(t, engine.Shim)
 	if r := engine.Run(t, filepath.Join(dir, "agentjail"), "receipt", "--json", id); r.Code != 0 || !strings.Contains(r.Stdout, want) {
 		t.Errorf("no %s: %s", want, r)
 	}

@@ -14,8 +14,7 @@ import (
 func fragile(t *testing.T, tool string) (*engine.CT, func(how, point string)) {
 	t.Helper()
 	engine.NeedsRoot(t, "it runs jails")
-	bin, err := engine.BinDir()
-	env.Check(t, err)
+	bin := env.Get(t, engine.BinDir)
 	dir := filepath.Join(bin, "fragile")
 	env.Check(t, engine.Build("./cmd/"+engine.ShimName, filepath.Join(dir, engine.ShimName), "-tags=crashtest"))
 	env.Check(t, engine.Build("./cmd/agentjail-enter", filepath.Join(dir, "agentjail-enter")))
@@ -23,14 +22,11 @@ func fragile(t *testing.T, tool string) (*engine.CT, func(how, point string)) {
 	o := engine.ContainerdOptions{Shims: []string{dir}, Env: []string{"AGENTJAIL_TEST_CRASH=@" + file}}
 	if tool != "" {
 		needGo(t)
-		if o.Binary, err = engine.Tool(tool); err != nil {
-			t.Fatal(err)
-		}
+		var err error
+		o.Binary, err = engine.Tool(tool)
+		env.Check(t, err)
 	}
-	c, err := engine.StartContainerd(o)
-	env.Check(t, err)
-	env.AtEnd(t, c.Close)
-	env.Check(t, c.ImportBusybox(c.Namespace()))
+	c := engine.ContainerdFor(t, o)
 	return c.For(t), func(how, point string) {
 		env.Check(t, os.WriteFile(file, []byte(how+" "+point), 0o600))
 		t.Cleanup(func() { os.Remove(file) })

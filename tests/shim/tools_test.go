@@ -148,8 +148,7 @@ func record(t *testing.T, c *engine.CT, id string) *state.Jail {
 func records(t *testing.T, c *engine.CT) (out []*state.Jail) {
 	t.Helper()
 	store := state.Store{Root: state.DefaultRoot}
-	keys, err := store.Keys()
-	env.Check(t, err)
+	keys := env.Get(t, store.Keys)
 	for _, key := range keys {
 		// What begins with a dot, or cannot be read, is being made or removed.
 		if j, err := store.Load(key); err == nil && key[0] != '.' && pathname.Below(j.Bundle, c.Dir) {

@@ -106,8 +106,7 @@ func TestLearnFrom(t *testing.T) {
 	call(first, "create", "--bundle", b.Dir, id)
 
 	watch := exec.Command(bin, "learn", "--from", id, "--name", "work", "--write", dir)
-	said, err := watch.StderrPipe()
-	env.Check(t, err)
+	said := env.Get(t, watch.StderrPipe)
 	var out bytes.Buffer
 	watch.Stdout = &out
 	env.Check(t, watch.Start())

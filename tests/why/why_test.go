@@ -218,10 +218,8 @@ func TestOfAJail(t *testing.T) {
 	env.Check(t, err)
 	cmd := exec.Command(bin, "--config", config, "sandbox", "--workspace", w, "--tighten", "limits.pids=16", "--", "sh", "-c",
 		`head -c 400000000 /dev/zero > /tmp/f 2>/dev/null; python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(40)]; [x.start() for x in t]' 2>/dev/null; echo ready; read x`)
-	in, err := cmd.StdinPipe()
-	env.Check(t, err)
-	out, err := cmd.StdoutPipe()
-	env.Check(t, err)
+	in := env.Get(t, cmd.StdinPipe)
+	out := env.Get(t, cmd.StdoutPipe)
 	env.Check(t, cmd.Start())
 	defer func() { in.Close(); _ = cmd.Wait() }()
 	if _, err := out.Read(make([]byte, 6)); err != nil {

@@ -60,18 +60,15 @@ func Behind(t testing.TB, host func(func() error) error, command string) (*Lab, 
 	t.Helper()
 	l := &Lab{command: command, keys: map[string]bool{}}
 	cert, ca := certificate(t)
-	place, err := env.NewPlace()
-	env.Check(t, err)
+	place := env.Get(t, env.NewPlace)
 	t.Cleanup(place.Close)
-	err = host(func() error {
+	env.Check(t, host(func() error {
 		return env.IP("link set lo up", "link add wan type veth peer name net netns "+strconv.Itoa(place.TID), "addr add "+hostAddr+"/24 dev wan",
 			"link set wan up", "route add default via "+serverAddr)
-	})
-	env.Check(t, err)
-	err = place.Do(func() error {
+	}))
+	env.Check(t, place.Do(func() error {
 		return errors.Join(env.IP("link set net up", "addr add "+serverAddr+"/24 dev net"), l.serve(cert))
-	})
-	env.Check(t, err)
+	}))
 	return l, Files{"/etc/resolv.conf": []byte("nameserver " + serverAddr + "\n"), "/etc/ssl/certs/ca-certificates.crt": ca}
 }
 

@@ -12,8 +12,7 @@ import (
 // Query is `agentjail VERB…` as this process's user, for Engine.Query.
 func Query(t testing.TB, args ...string) engine.Result {
 	t.Helper()
-	under, err := engine.UnderTest()
-	env.Check(t, err)
+	under := env.Get(t, engine.UnderTest)
 	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	defer cancel()
 	return engine.RunCommand(ctx, exec.CommandContext(ctx, under, args...), nil)

@@ -116,8 +116,7 @@ func Parse(t testing.TB, r engine.Result) []Denial {
 // Collect starts a collector of refused system calls, with which the test ends it. The command is made of the program's path and arguments.
 func Collect(t testing.TB, policy string, command func(args ...string) *exec.Cmd) {
 	t.Helper()
-	dir, err := engine.BinDir()
-	env.Check(t, err)
+	dir := env.Get(t, engine.BinDir)
 	path := filepath.Join(dir, "agentjail-journal")
 	env.Check(t, engine.Build("./cmd/agentjail-journal", path))
 	Start(t, command(path, "--config", policy, "--syscalls", "--no-pins"))
@@ -126,8 +125,7 @@ func Collect(t testing.TB, policy string, command func(args ...string) *exec.Cmd
 // Start starts a collector by a command, and waits until it acts.
 func Start(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
-	said, err := cmd.StderrPipe()
-	env.Check(t, err)
+	said := env.Get(t, cmd.StderrPipe)
 	env.Check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	var text strings.Builder
