@@ -7,11 +7,11 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// entryCalls is what the init step inside a jail needs between the moment when
-// the delegate loads the outer filter and the moment when that step loads the
-// second (package compiler) and becomes the jail's program. It is a static Go
-// program: what its runtime calls is here too, since an engine's own profile
-// may not have it. Sorted by name within a reason.
+// entryCalls are the calls that the init step inside a jail makes after the
+// delegate has loaded the outer filter, until the step loads the inner filter
+// (package compiler) and executes the jail's program. The step is a static Go
+// program. The calls of Go's runtime are here too, since an engine's own profile
+// may lack them. Sorted by name within a reason.
 var entryCalls = [...]group{
 	{
 		names: []string{"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self"},
@@ -49,17 +49,16 @@ func EntryCalls(arch string) ([]Entry, error) {
 	return entriesOf("entry calls", entryCalls[:], arch)
 }
 
-// WithEntry returns a section that lets pass what the given one does and the
-// entry calls, and the names of those that had to be added, sorted. The given
-// section is the jail's filter; what is returned goes into the spec for the
-// delegate, and compiler.Compile of the given one makes the inner filter, which
-// takes the added calls away again before the jail's program runs: the two
-// together are the given section. Nothing is added that makes a namespace, mounts,
-// or reaches another process.
+// WithEntry returns a section that permits the calls of f and the entry calls, and
+// the names of the entry calls that f lacks, sorted. The returned section is the
+// outer filter, for the delegate. compiler.Compile makes the inner filter of f,
+// which refuses the added calls again before the jail's program runs: a call that
+// passes both filters passes f. No added call makes a namespace, mounts, or
+// reaches another process.
 //
-// An entry call that the section allows for some arguments only, or refuses in
-// its own way, is allowed in the result as far as its argument rule goes. The
-// given section is not changed.
+// An entry call that f allows for some arguments only, or refuses with an error
+// of its own, is allowed in the result as far as its argument rule goes. f does
+// not change.
 func WithEntry(f *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string) {
 	if f == nil {
 		return nil, nil
@@ -70,7 +69,10 @@ func WithEntry(f *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string) {
 		if g.arch == "amd64" && !slices.Contains(f.Architectures, specs.ArchX86_64) {
 			continue
 		}
-		c, _ := g.allowed(false) // the rules are there (EntryCalls)
+		c := call{allow: always}
+		if r, ok := ruleOf(g.rule); ok {
+			c = r.call(false)
+		}
 		for _, c.name = range g.names {
 			wanted = append(wanted, c)
 		}

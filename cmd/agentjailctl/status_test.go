@@ -97,7 +97,13 @@ func TestHelpWidth(t *testing.T) {
 	for _, c := range runtimeCommands() {
 		_, pages[c.Name] = status(t, c.Name, "--help")
 	}
-	each(t, func(words []string, _ *cli.Command) {
+	each(t, func(words []string, c *cli.Command) {
+		for _, f := range c.Flags {
+			// Help would print the quoted words as the switch's value.
+			if b, isSwitch := f.(*cli.BoolFlag); isSwitch && strings.Contains(b.Usage, "`") {
+				t.Errorf("%s --%s: a switch has no value, and its usage no backquotes", words, b.Name)
+			}
+		}
 		code, out := status(t, append(slices.Clone(words), "--help")...)
 		if code != 0 {
 			t.Errorf("%s --help: status %d", words, code)

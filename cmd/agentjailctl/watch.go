@@ -36,7 +36,7 @@ an answer when they want a name that no rule has.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line (docs/journal.md)"},
 			&cli.BoolFlag{Name: "denied", Usage: "only what was refused, limits that were met, and alerts"},
-			&cli.BoolFlag{Name: "approve", Usage: "have names that no rule has wait for an answer, which is given here or by `agentjail network allow`"},
+			&cli.BoolFlag{Name: "approve", Usage: "have names without a rule wait for an answer, here or by \"agentjail network allow\""},
 			&cli.BoolFlag{Name: "command", Usage: "have the command network.approval_command of each jail's policy answer, in jails that have one"},
 			&cli.StringFlag{Name: "to", Usage: "write to `FILE`, unix:SOCKET or otlp:http://HOST:4318 (an OpenTelemetry collector) instead of standard output"},
 		},

@@ -3,8 +3,8 @@
 // checks from inside that every ring is in force, adds the protections that can only
 // be put up there, and then becomes the real program.
 //
-// This package is what both sides know: the orders. Package outside is the
-// host's side, package inside the jail's; that and this one import next to
+// This package is what both sides know: the orders. Package host is the host's
+// side, package guest the jail's. Packages guest and jailinit import next to
 // nothing, as every start waits for them.
 package jailinit
 

@@ -1,8 +1,8 @@
 package check
 
 import (
+	"errors"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -51,8 +51,11 @@ func sandboxRootless(e *env) answer {
 	case users == 0:
 		return ok("no user has subordinate ids (/etc/subuid, /etc/subgid): sandboxes are root's")
 	}
-	text, remedy, _ := strings.Cut(strings.TrimSuffix(err.Error(), ")"), " (remedy: ")
-	return warn(remedy, "ordinary users cannot have sandboxes: %s", text)
+	obstacle, is := errors.AsType[*rootless.Obstacle](err)
+	if !is {
+		obstacle = &rootless.Obstacle{What: err.Error()}
+	}
+	return warn(obstacle.Remedy, "ordinary users cannot have sandboxes: %s", obstacle.What)
 }
 
 func userPrivileges(*env) answer {

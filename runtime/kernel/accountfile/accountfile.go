@@ -1,5 +1,8 @@
 // Package accountfile splits passwd(5), group(5), subuid(5) and subgid(5) into their entries. The
 // text may be an image's, and anything.
+//
+// github.com/moby/sys/user makes a list of all accounts, while callers here stop at the entry that
+// they look for, and judge for themselves which numbers count.
 package accountfile
 
 import (

@@ -2,6 +2,7 @@
 //
 // It is on the path of every start, and in the program that runs inside a jail: what is read stays
 // in the kernel's words, in one piece of memory, until a caller requests it.
+// github.com/moby/sys/mountinfo splits and converts every field of every line.
 package mountinfo
 
 import (

@@ -1,5 +1,8 @@
 // Package openat opens files at paths that another process may change meanwhile, with bounds on
 // how the path is resolved (openat2(2), Linux 5.6).
+//
+// github.com/cyphar/filepath-securejoin resolves below a root, and follows links there. The callers
+// here also forbid links and other mounts, and open host paths by the same bounds.
 package openat
 
 import (

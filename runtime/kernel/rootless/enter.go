@@ -53,7 +53,7 @@ func makeUsers() (*os.File, error) {
 func findMappers() (paths [2]string, err error) {
 	for i, name := range []string{"newuidmap", "newgidmap"} {
 		if paths[i], err = find(name); err != nil {
-			return paths, fmt.Errorf("%w (remedy: sudo apt install uidmap, or on Fedora sudo dnf install shadow-utils)", err)
+			return paths, &Obstacle{err.Error(), "sudo apt install uidmap, or on Fedora sudo dnf install shadow-utils"}
 		}
 	}
 	return paths, nil
@@ -62,8 +62,15 @@ func findMappers() (paths [2]string, err error) {
 // Less is what a sandbox without root has less than one of root's.
 const Less = "no limit on memory and processors (control groups are not used); no review of workspaces; the machine's files can only be read"
 
+// An Obstacle is a setting or a missing program that keeps ordinary users from sandboxes.
+type Obstacle struct{ What, Remedy string }
+
+// Error names the obstacle and its remedy, in one line.
+func (o *Obstacle) Error() string { return o.What + " (remedy: " + o.Remedy + ")" }
+
 // Possible returns how many users this machine has who can have a sandbox without root by their
-// subordinate ids, and an error with the remedy where something else keeps them from it.
+// subordinate ids, and an error, an *Obstacle where there is a remedy, if something else keeps
+// them from it.
 func Possible(proc, etc string) (users int, err error) {
 	names, err := namesIn(filepath.Join(etc, "subuid"))
 	if err != nil {
@@ -87,7 +94,10 @@ func Possible(proc, etc string) (users int, err error) {
 	}
 	for _, path := range mappers {
 		if !privileged(path) {
-			return users, fmt.Errorf("%s has no privilege to map ids (remedy: sudo apt install --reinstall uidmap, or sudo chmod u+s %s)", path, path)
+			return users, &Obstacle{
+				What:   path + " has no privilege to map ids",
+				Remedy: "sudo apt install --reinstall uidmap, or sudo chmod u+s " + path,
+			}
 		}
 	}
 	return users, nil
@@ -130,7 +140,7 @@ func forbidden(proc string) error {
 		if s.unconfined && (err != nil || strings.Trim(string(label), "\x00\n") != "unconfined") {
 			continue
 		}
-		return fmt.Errorf("%s is %s: ordinary users have no user namespaces here (remedy: %s)", path, s.value, s.remedy)
+		return &Obstacle{path + " is " + s.value + ": ordinary users have no user namespaces here", s.remedy}
 	}
 	return nil
 }

@@ -4,7 +4,7 @@
 // is small, and optional: what the running kernel does not take is left out, with the reason.
 //
 // A jail is known by its user namespace: others pay for one comparison. What agentjail itself does
-// with the pins, on the way of a bundle, is in package wall, which does not need this one's
+// with the pins, on the path of a bundle, is in package status, which does not need this one's
 // library.
 package ebpf
 

@@ -28,7 +28,7 @@ var maskedPaths = []string{
 	// Identity of the host.
 	"/proc/sys/kernel/bootloader_type", "/proc/sys/kernel/bootloader_version", "/proc/sys/kernel/core_pattern",
 	"/proc/sys/kernel/random/entropy_avail", "/proc/sys/kernel/tainted",
-	// A jail's /sys is its own (package views); these hold where the delegate mounts
+	// A jail's /sys is its own (package procfiles); these hold where the delegate mounts
 	// more.
 	"/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/selinux", "/sys/kernel", "/sys/module",
 }
