@@ -22,8 +22,11 @@ var update = flag.Bool("update", false, "lower the numbers of testdata/words.txt
 // request), and pronouns for persons where a process or a user is meant.
 var speech = regexp.MustCompile(`(?i)\b(tell|tells|telling|told|say|says|saying|said|ask|asks|asking|asked|lend|lends|lending|lent|nobody|whoever)\b`)
 
-// account is the user nobody as files and policies have it.
-var account = regexp.MustCompile(`\\?"nobody\\?"|\bnobody:x:\S*`)
+// account is the user nobody as files and policies have it, and policies' value "ask".
+var account = regexp.MustCompile(`\\?"(?:nobody|ask)\\?"|\bnobody:x:\S*`)
+
+// clause is a sentence of a page whose subject is a clause (CONTRIBUTING, Style).
+var clause = regexp.MustCompile(`(^|[.:;!] |^\s*- |\| )(What|Who|Whoever|Whatever) [a-z][^?|]*([.:,|]|$)`)
 
 // maxComment is how many columns a line of a comment has at most, with tabs of four.
 const maxComment = 100
@@ -186,7 +189,7 @@ func tooWide(line string) bool {
 // code is what a page of Markdown has between backticks on one line.
 var code = regexp.MustCompile("`[^`]*`")
 
-// ofPage lists lines of a page with words of speech, outside of code.
+// ofPage lists lines of a page with words of speech outside of code, or with a clause as a subject.
 func ofPage(text string) (words []string) {
 	fenced := false
 	for i, l := range strings.Split(text, "\n") {
@@ -194,7 +197,7 @@ func ofPage(text string) (words []string) {
 			fenced = !fenced
 			continue
 		}
-		if !fenced && speech.MatchString(code.ReplaceAllString(l, "")) {
+		if l := code.ReplaceAllString(l, "`x`"); !fenced && (speech.MatchString(account.ReplaceAllString(l, "")) || clause.MatchString(l)) {
 			words = append(words, fmt.Sprintf("%d: %s", i+1, l))
 		}
 	}
@@ -254,8 +257,8 @@ func TestFindsWords(t *testing.T) {
 	if got := ofNames(t, "p_test.go", names); len(got) != 2 {
 		t.Errorf("names: %q", got)
 	}
-	page := "It asks.\n\n```\nask\n```\n\n`tell` is a key.\nThe other says `x`.\n"
-	if got := ofPage(page); len(got) != 2 {
+	page := "It asks.\n\n```\nask\n```\n\n`tell` is a key.\nThe other says `x`.\n## What it is\nIt ends. What remains is void.\n"
+	if got := ofPage(page); len(got) != 3 {
 		t.Errorf("in a page: %q", got)
 	}
 }

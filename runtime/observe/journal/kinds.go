@@ -217,7 +217,7 @@ var kinds = [...]KindInfo{
 	BindTried:         {"bind.tried", rings.None, VerdictNoted, ocsfNetwork, netListen, isLogged, informational, "a process gave a socket an address, whatever came of it (agentjail-journal --connections)", programs, "", ""},
 	BindBlocked:       {"bind.blocked", rings.Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "giving a socket an address was refused", programs, "policy: ebpf.block without \"bind\"", "ebpf.block"},
 	ConnectEnd:        {"connect.end", rings.Resources, VerdictNoted, ocsfNetwork, netClose, isLogged, informational, "a connection ended", network, "", ""},
-	PublishAllowed:    {"publish.allowed", rings.Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "somebody outside connected to a published port", network, "", ""},
+	PublishAllowed:    {"publish.allowed", rings.Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "a client outside connected to a published port", network, "", ""},
 	PublishRefused:    {"publish.refused", rings.Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, low, "a connection from outside was refused", network, "policy: network.publish", "network.publish"},
 	CredentialUsed:    {"credential.used", rings.Access, VerdictAllowed, ocsfAuthorize, authorize, isAllowed, informational, "a credential was set in a request; its value is nowhere in the jail", network, "", ""},
 	CredentialRefused: {"credential.refused", rings.Access, VerdictRefused, ocsfAuthorize, authorize, isBlocked, high, "a credential's placeholder was sent to another place than its own", network, "policy: credentials.{credential}.hosts", "credentials.{credential}"},
