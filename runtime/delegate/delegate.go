@@ -1,5 +1,17 @@
 // Package delegate finds and runs the OCI runtime that executes hardened
-// bundles: the host's runc or crun.
+// bundles: the host's runc or crun, or gVisor's runsc.
+//
+// # Choice
+//
+// Choose takes the policy's delegate. With Auto it has each delegate of the host
+// run a container, and takes the quickest without known holes (package flaws). A
+// delegate must be a file that only root can change, all the way up.
+//
+// # Differences
+//
+// What a delegate lacks or does in its own way is a capability or a trait
+// (package traits), and never a comparison with its name. Start continues a
+// created container without the delegate, in the common case.
 package delegate
 
 import (

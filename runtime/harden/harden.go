@@ -2,6 +2,12 @@
 // the policy and facts gathered beforehand: it opens and changes nothing outside its result. So
 // tests over any spec can check its invariants: it only tightens, it is idempotent, and the
 // container has no influence on it.
+//
+// # Reading it
+//
+// Harden is a list of steps, one for each subject: namespaces.go, mounts.go, limits.go, process.go
+// and so on. A step changes the spec, adds to the plan for the later packages, and reports each
+// change with its ring. Process and Resources are the same for exec and update.
 package harden
 
 import (

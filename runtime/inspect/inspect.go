@@ -3,9 +3,16 @@
 // hardened spec nor the delegate: what counts is in /proc, in the control
 // groups, and in the jail's namespaces.
 //
+// # Hostile content
+//
 // What a jail can influence (names of processes, paths of mounts, contents of
 // files) is hostile: it is read with bounds, never followed out of the jail,
 // and escaped in the output.
+//
+// # Findings
+//
+// look.go reads the kernel. checks.go lists the protections in order, by ring; the function of each
+// compares what was read with the policy's demands, and makes a Finding of it.
 package inspect
 
 import (

@@ -6,6 +6,12 @@
 // This package is what both sides know: the orders. Package host is the host's
 // side, package guest the jail's. Packages guest and jailinit import next to
 // nothing, as every start waits for them.
+//
+// # Orders
+//
+// The host writes Orders into a file that only the init step sees. Decode reads
+// them strictly: what it does not understand, it refuses, and the jail does not
+// start.
 package jailinit
 
 import (

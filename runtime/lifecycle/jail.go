@@ -1,6 +1,18 @@
 // Package lifecycle implements the container life cycle: load, policy, harden, stage, delegate,
 // start. The command line and the shim both call it; an entry point that bypassed it would
 // create unhardened containers.
+//
+// # Where to begin
+//
+// Runtime has a method for each verb: Create (create.go), Start, Exec (exec.go), Update, Kill,
+// Delete. The list creation in create.go has the steps of Create, in order, each with the function
+// that undoes it.
+//
+// # Failure
+//
+// A step that fails has all earlier ones undone, in reverse order. A process that is killed in
+// between leaves a record of package state, by which the next call of any verb for that jail, or
+// GC, removes the rest.
 package lifecycle
 
 import (

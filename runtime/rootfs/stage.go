@@ -2,6 +2,12 @@
 // under an ephemeral layer), its bind mounts with the right owners, and device nodes. All of it
 // is mounted in a mount namespace of the calling thread, in which the delegate is then started:
 // when jail and delegate are gone, so are the mounts, whatever happened to agentjail.
+//
+// # Hostile paths
+//
+// The image and the mounted directories are a jail's to write, now or in an earlier run. Places in
+// them are opened by descriptors below the jail's root (package openat), never by a name that was
+// checked before.
 package rootfs
 
 import (

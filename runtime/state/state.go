@@ -2,7 +2,7 @@
 // /run, so that a reboot clears it together with the jails, and the exclusive
 // ranges of host ids.
 //
-// Layout below Root:
+// # Layout below Root
 //
 //	jails/KEY/state.json   the record; KEY names the delegate's root and the id
 //	jails/KEY/first        its first process, once there is one

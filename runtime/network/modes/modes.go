@@ -1,4 +1,10 @@
-// Package modes lists the network modes.
+// Package modes lists the network modes: none, engine and names.
+//
+// # The life of a jail's network
+//
+// Hardening calls Decide and Terms, once. Then the life cycle calls Prepare before the delegate,
+// Launch beside it, and Seal before the jail's program runs. Audit is for inspect, Probes for
+// check. docs/architecture.md has the steps for a new mode.
 package modes
 
 import (

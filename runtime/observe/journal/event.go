@@ -4,8 +4,14 @@
 // same for all of them. The table in kinds.go describes every kind, detail.go its payload;
 // docs/journal.md describes the schema.
 //
-// What an event holds of a jail is the jail's to choose: names, paths, arguments. Append cleans and
-// cuts it.
+// # Hostile content
+//
+// An event's names, paths and arguments are the jail's to choose. Append cleans and cuts them.
+//
+// # A new kind
+//
+// A constant and a row in kinds.go, and a struct in detail.go if the kind has a payload. The
+// receipt, `why`, the exporters and docs/journal.md follow the table.
 package journal
 
 import (

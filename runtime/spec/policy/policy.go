@@ -1,5 +1,16 @@
 // Package policy describes the rights that the host's owner allows a jail to have. A policy is
 // read from a root-owned TOML file; nothing that travels with a container can widen it.
+//
+// # Layers
+//
+// The built-in defaults, the file's top level, a named policy ([policies.NAME]), a project's own
+// file, a container's annotations: each may change the layers before it, and the last two may only
+// tighten them (narrow.go). Explain returns each value with the layer that set it.
+//
+// # A new key
+//
+// A field of Policy, and a row of Keys with its text, its values and the rule by which a container
+// may tighten it. The parser, the documentation, `policy show` and the JSON schema follow Keys.
 package policy
 
 import (
