@@ -61,7 +61,7 @@ export BUDGET BEGAN
 # Whether gofmt and go vet have passed already in this run, as lint's part of it.
 VETTED ?=
 
-.PHONY: help build demo test test-beside test-here testlane modules vet preflight test-quick test-unit test-e2e test-neighbors test-kubernetes test-clients test-delegates test-docker test-vm conformance load table prove bench boundaries bench-smoke fuzz lint bpf activator release deps clean
+.PHONY: help build demo test test-background test-here testlane modules vet preflight test-quick test-unit test-e2e test-neighbors test-kubernetes test-clients test-delegates test-docker test-vm conformance load table prove bench boundaries bench-smoke fuzz lint bpf activator release deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,17 +79,17 @@ deps: ## install what tests and demo need (Debian packages)
 # In this order: what measures time is alone on the machine.
 test: modules preflight deps testlane ## everything that must pass, here and in virtual machines
 	@rm -rf $(OUT)/lanes $(OUT)/left-out && mkdir -p $(OUT)/lanes
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/ahead ./hack/ahead
-	$(OUT)/testlane lane test-vm $(MAKE) test-beside
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/prebuild ./hack/prebuild
+	$(OUT)/testlane lane test-vm $(MAKE) test-background
 	$(call lane,bench-smoke)
 	[ -e $(OUT)/left-out ] || $(call lane,table)
 	@git rev-list HEAD >$(OUT)/commits 2>/dev/null || true
 	@$(ROOT) env BEGAN=$(BEGAN) $(OUT)/testlane report -commits $(OUT)/commits
 
 # Beside the tests on this machine, with what they leave of the processors: what is slow to build is built before it is needed, then the
-# virtual machines run, which go on alone when those tests are through (hack/beside.sh).
-test-beside:
-	hack/beside.sh $(OUT)/vm '$(OUT)/ahead >$(OUT)/ahead.log 2>&1; $(MAKE) test-vm BESIDE=$(OUT)/vm.running' $(MAKE) test-here
+# virtual machines run, which go on alone when those tests are through (hack/background.sh).
+test-background:
+	hack/background.sh $(OUT)/vm '$(OUT)/prebuild >$(OUT)/prebuild.log 2>&1; $(MAKE) test-vm BACKGROUND=$(OUT)/vm.running' $(MAKE) test-here
 
 # The most telling first: past the budget the last are left out. One at a time: what their tests wait, the virtual machines work.
 HERE := lint 'test-quick VETTED=yes' test-unit prove test-e2e test-neighbors test-kubernetes test-delegates test-docker 'fuzz FUZZTIME=2s'
@@ -170,7 +170,7 @@ test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, 
 	@mkdir -p $(OUT)/lanes
 	$(ROOT) hack/vm/deps.sh
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/vm-lane ./hack/vm
-	$(ROOT) $(OUT)/vm-lane -out $(OUT)/vm $(addprefix -beside ,$(BESIDE))
+	$(ROOT) $(OUT)/vm-lane -out $(OUT)/vm $(addprefix -background ,$(BACKGROUND))
 
 load: ## many jails at once, with jails, shims and daemons killed at random
 	$(ROOT) env AGENTJAIL_LOAD_JAILS=$(LOAD_JAILS) AGENTJAIL_LOAD_PARALLEL=20 AGENTJAIL_LOAD_TIME=$(LOAD_TIME) CGO_ENABLED=0 hack/with-cgroups.sh hack/alone.sh \

@@ -5,7 +5,7 @@
 //
 //	vm [options]                  run every suite, in several machines side by side
 //	vm [options] SUITE...         run only these
-//	vm -beside FILE               one by one, beside other tests, with what those leave of the processors, until FILE is gone
+//	vm -background FILE           one by one, beside other tests, with what those leave of the processors, until FILE is gone
 //	vm -table PLACE=PATH...       report which test ran where
 //
 // The exit status is 0 when every step passed.
@@ -30,15 +30,15 @@ import (
 
 // options are the command line's.
 type options struct {
-	kind    string        // the machine's name
-	out     string        // where results go: a directory, and in it one for each machine
-	cache   string        // where the root file system is kept
-	accel   string        // auto, kvm or tcg
-	timeout time.Duration // for everything but the first building of the root
-	run     string        // -test.run for every test binary
-	script  string        // a shell command to run instead of suites
-	beside  string        // a file that is there while other tests run beside
-	suites  []string
+	kind       string        // the machine's name
+	out        string        // where results go: a directory, and in it one for each machine
+	cache      string        // where the root file system is kept
+	accel      string        // auto, kvm or tcg
+	timeout    time.Duration // for everything but the first building of the root
+	run        string        // -test.run for every test binary
+	script     string        // a shell command to run instead of suites
+	background string        // a file that is there while other tests run beside
+	suites     []string
 	// emulated reports that accel is tcg.
 	emulated bool
 }
@@ -63,7 +63,7 @@ func main() {
 	flag.StringVar(&o.cache, "cache", "/var/cache/agentjail-vm", "`directory` that keeps the root file system")
 	flag.StringVar(&o.accel, "accel", "auto", "kvm, tcg (emulation), or auto: kvm where it works")
 	flag.DurationVar(&o.timeout, "timeout", 80*time.Minute, "limit for the machine's whole life")
-	flag.StringVar(&o.beside, "beside", "", "while this `file` is there, run machines one by one, with what others leave of the processors")
+	flag.StringVar(&o.background, "background", "", "while this `file` is there, run machines one by one, with what others leave of the processors")
 	flag.StringVar(&o.run, "run", "", "only tests that match this `pattern`")
 	flag.StringVar(&o.script, "script", "", "run this shell `command` inside instead of suites")
 	flag.BoolVar(&rootOnly, "root-only", false, "make the root file system if it is missing, and stop")

@@ -7,7 +7,7 @@ import (
 )
 
 // A Cost is how long something took, and how much processor time the whole machine used meanwhile.
-// What runs at a lower priority (hack/beside.sh) does not count.
+// What runs at a lower priority (hack/background.sh) does not count.
 type Cost struct {
 	Took      time.Duration
 	Processor time.Duration // 0 where several things ran at a time

@@ -1,6 +1,6 @@
-// Command ahead makes what tests would make the first time that they need it, and keep: programs of
+// Command prebuild makes what tests would make the first time that they need it, and keep: programs of
 // other people, the image to work in, the virtual machines' root file system. So that they do not
-// wait for it, make test runs this beside what comes before them (hack/beside.sh). A test that
+// wait for it, make test runs this beside what comes before them (hack/background.sh). A test that
 // needs something that is being made waits for it. A failure here is not final: the test tries
 // again and reports it.
 package main
@@ -27,7 +27,7 @@ func main() {
 		err = errors.Join(err, timed(name, func() error { _, err := engine.Tool(name); return err }))
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "ahead:", err)
+		fmt.Fprintln(os.Stderr, "prebuild:", err)
 		os.Exit(1)
 	}
 }
@@ -53,7 +53,7 @@ func virtualMachines() error {
 func timed(what string, do func() error) error {
 	start := time.Now()
 	err := do()
-	fmt.Printf("ahead: %s: %v, %v\n", what, time.Since(start).Round(time.Second), errOr(err, "made"))
+	fmt.Printf("prebuild: %s: %v, %v\n", what, time.Since(start).Round(time.Second), errOr(err, "made"))
 	return err
 }
 

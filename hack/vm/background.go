@@ -29,12 +29,12 @@ const (
 	left = 0.35
 )
 
-// others reports whether there are other tests beside: there is the file that hack/beside.sh makes.
+// others reports whether there are other tests beside: there is the file that hack/background.sh makes.
 func (o options) others() bool {
-	if o.beside == "" {
+	if o.background == "" {
 		return false
 	}
-	_, err := os.Stat(o.beside)
+	_, err := os.Stat(o.background)
 	return err == nil
 }
 
@@ -55,8 +55,8 @@ func (o options) takeTurn(ctx context.Context, turn chan struct{}) (done func())
 	return func() {}
 }
 
-// A yielder has a machine stand still while other tests want the processors.
-type yielder struct {
+// A pauser has a machine stand still while other tests want the processors.
+type pauser struct {
 	name    string
 	others  func() bool
 	pid     int // QEMU's
@@ -76,10 +76,10 @@ func (m machine) yield(ctx context.Context, accel string, pid int, cancel contex
 		close(over)
 		return over
 	}
-	y := yielder{name: m.kind, others: m.others, pid: pid, control: func() (*qmp, error) { return dialMonitor(m.path("monitor")) }}
+	p := pauser{name: m.kind, others: m.others, pid: pid, control: func() (*qmp, error) { return dialMonitor(m.path("monitor")) }}
 	go func() {
 		defer close(over)
-		err := y.run(ctx)
+		err := p.run(ctx)
 		if err == nil {
 			return
 		}
@@ -94,35 +94,35 @@ func (m machine) yield(ctx context.Context, accel string, pid int, cancel contex
 
 // run returns when there are no others any more, or at ctx's end. An error means that the machine
 // may stand still for ever.
-func (y *yielder) run(ctx context.Context) error {
-	if !y.others() {
+func (p *pauser) run(ctx context.Context) error {
+	if !p.others() {
 		return nil
 	}
 	defer func() {
-		if y.monitor != nil {
-			y.monitor.conn.Close()
+		if p.monitor != nil {
+			p.monitor.conn.Close()
 		}
 	}()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	for before := measure(y.pid); ; {
+	for before := measure(p.pid); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		now, others := measure(y.pid), y.others()
-		if y.still {
-			y.stood += now.at.Sub(before.at)
+		now, others := measure(p.pid), p.others()
+		if p.still {
+			p.stood += now.at.Sub(before.at)
 		}
-		if word := now.since(before).decide(y.still, others); word != "" {
-			if err := y.sendCommand(word); err != nil {
+		if word := now.since(before).decide(p.still, others); word != "" {
+			if err := p.sendCommand(word); err != nil {
 				return fmt.Errorf("QEMU's monitor: %s: %w", word, err)
 			}
 		}
 		before = now
 		if !others {
-			logf("%s: stood still for %v, while other tests wanted the processors", y.name, y.stood.Round(time.Second))
+			logf("%s: stood still for %v, while other tests wanted the processors", p.name, p.stood.Round(time.Second))
 			return nil
 		}
 	}
@@ -130,17 +130,17 @@ func (y *yielder) run(ctx context.Context) error {
 
 // sendCommand sends a command to the monitor. If the monitor is not there yet, the next call tries
 // again.
-func (y *yielder) sendCommand(word string) (err error) {
-	if y.monitor == nil {
-		if y.monitor, err = y.control(); err != nil {
-			y.monitor = nil
+func (p *pauser) sendCommand(word string) (err error) {
+	if p.monitor == nil {
+		if p.monitor, err = p.control(); err != nil {
+			p.monitor = nil
 			return nil
 		}
 	}
-	if err := y.monitor.do(word); err != nil {
+	if err := p.monitor.do(word); err != nil {
 		return err
 	}
-	y.still = word == "stop"
+	p.still = word == "stop"
 	return nil
 }
 

@@ -110,33 +110,33 @@ func TestGoesOn(t *testing.T) {
 	socket, got := monitorOf(t, func(string) string { return `{"return": {}}` })
 	var others atomic.Bool
 	others.Store(true)
-	y := yielder{
+	p := pauser{
 		name: "test", others: func() bool { return others.Swap(false) }, pid: os.Getpid(), still: true,
 		control: func() (*qmp, error) { return dialMonitor(socket) },
 	}
-	if err := y.run(t.Context()); err != nil {
+	if err := p.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if a, b := <-got, <-got; a != "qmp_capabilities" || b != "cont" || y.still {
-		t.Errorf("the monitor got %s, %s; still: %v", a, b, y.still)
+	if a, b := <-got, <-got; a != "qmp_capabilities" || b != "cont" || p.still {
+		t.Errorf("the monitor got %s, %s; still: %v", a, b, p.still)
 	}
 }
 
 // TestMonitorAppears: a monitor that is not there yet is no failure.
 func TestMonitorAppears(t *testing.T) {
-	y := yielder{control: func() (*qmp, error) { return nil, errors.New("not yet") }}
-	if err := y.sendCommand("stop"); err != nil || y.still {
-		t.Errorf("%v, still: %v", err, y.still)
+	p := pauser{control: func() (*qmp, error) { return nil, errors.New("not yet") }}
+	if err := p.sendCommand("stop"); err != nil || p.still {
+		t.Errorf("%v, still: %v", err, p.still)
 	}
 }
 
 // TestTurns: beside other tests one machine is up at a time; without them no process waits.
 func TestTurns(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "beside")
+	file := filepath.Join(t.TempDir(), "background")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := options{beside: file}
+	o := options{background: file}
 	turn := make(chan struct{}, 1)
 	first := o.takeTurn(t.Context(), turn)
 	ctx, cancel := context.WithCancel(t.Context())

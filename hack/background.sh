@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs a command, and beside it, as root, another that takes long, with about a tenth of the processor time where others want it: none at
-# all, on a machine with other work, would have the command wait for what never ends.
+# Runs a command, and in the background, as root, another that takes long, with about a tenth of the processor time where others want it:
+# with none at all, on a machine with other work, it would never end.
 #
-#   hack/beside.sh NAME OTHER COMMAND [ARGUMENT...]
+#   hack/background.sh NAME OTHER COMMAND [ARGUMENT...]
 #
 # OTHER is a shell's command line. Its output is in NAME.log, and is shown when the command has ended. While the command runs, there is a
 # file NAME.running. When the command fails, the other is stopped; when it succeeds, the other goes on, and the exit status
@@ -28,38 +28,38 @@ if [ "$(id -u)" != 0 ]; then as_root="sudo env PATH=$PATH GOPROXY=$(go env GOPRO
 : >"$name.running"
 # shellcheck disable=SC2086 # the words of a command
 $as_root setsid --wait "$0" --other "$other" >"$name.log" 2>&1 </dev/null &
-beside=$!
-# stop stops what runs beside, and waits for its end.
+background=$!
+# stop stops the background command, and waits for its end.
 stop() {
 	rm -f "$name.running"
-	kill "$beside" 2>/dev/null || true
-	wait "$beside" || true
+	kill "$background" 2>/dev/null || true
+	wait "$background" || true
 }
 trap 'stop; exit 1' HUP INT TERM
 status=0
 "$@" || status=$?
 if [ "$status" != 0 ]; then
-	echo "beside: failed, with status $status: $*" >&2
+	echo "background: failed, with status $status: $*" >&2
 	stop
-	echo "beside: stopped, having said what is in $name.log: $other" >&2
+	echo "background: stopped; its output is in $name.log: $other" >&2
 	exit "$status"
 fi
 rm -f "$name.running"
-echo "beside: what follows is in $name.log: $other"
+echo "background: the rest is in $name.log: $other"
 if [ -n "${BUDGET:-}" ]; then
 	over=$((BEGAN + BUDGET * 60 - $(date +%s)))
 	[ "$over" -gt 0 ] || over=1
-	timeout "$over" tail --pid="$beside" -n +1 -f "$name.log" || true
-	if kill -0 "$beside" 2>/dev/null; then
+	timeout "$over" tail --pid="$background" -n +1 -f "$name.log" || true
+	if kill -0 "$background" 2>/dev/null; then
 		stop
 		echo "LEFT OUT, since $BUDGET minutes are over: what has not ended in $name.log of: $other" | tee -a dist/left-out
 		! grep -a 'ends with status [1-9]' "$name.log" || status=1
 		exit "$status"
 	fi
 else
-	tail --pid="$beside" -n +1 -f "$name.log"
+	tail --pid="$background" -n +1 -f "$name.log"
 fi
 also=0
-wait "$beside" || also=$?
-[ "$also" = 0 ] || echo "beside: failed, with status $also, having said what is in $name.log: $other" >&2
+wait "$background" || also=$?
+[ "$also" = 0 ] || echo "background: failed, with status $also; its output is in $name.log: $other" >&2
 exit "$also"
