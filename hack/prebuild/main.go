@@ -1,8 +1,7 @@
-// Command prebuild makes what tests would make the first time that they need it, and keep: programs of
-// other people, the image to work in, the virtual machines' root file system. So that they do not
-// wait for it, make test runs this beside what comes before them (hack/background.sh). A test that
-// needs something that is being made waits for it. A failure here is not final: the test tries
-// again and reports it.
+// Command prebuild makes what tests otherwise make at their first use, and keep: programs of other
+// projects, the image for workloads, the virtual machines' root file system. make test runs it in
+// the background (hack/background.sh). A test that needs one of them meanwhile waits for it. A
+// failure here is not final: the test tries again and reports it.
 package main
 
 import (

@@ -29,7 +29,7 @@ const (
 	left = 0.35
 )
 
-// others reports whether there are other tests beside: there is the file that hack/background.sh makes.
+// others reports whether other tests run: then hack/background.sh keeps its file.
 func (o options) others() bool {
 	if o.background == "" {
 		return false
