@@ -85,24 +85,30 @@ func namespaces(o *jailinit.Orders) string {
 	return ""
 }
 
-// processStatus is /proc/self/status by its keys, read once.
-var processStatus map[string]string
+// threadStatus has the fields of /proc/thread-self/status, which is read once.
+var threadStatus map[string]string
 
-func statusOf(key string) (string, string) {
-	if processStatus == nil {
+func statusOf(key string) (value, why string) {
+	if threadStatus == nil {
 		text, err := file("/proc/thread-self/status")
 		if err != nil {
 			return "", err.Error()
 		}
-		processStatus = map[string]string{}
-		lines(text, func(l string) bool {
-			if k, v, ok := strings.Cut(l, ":"); ok {
-				processStatus[k] = strings.Join(strings.Fields(v), " ")
-			}
-			return true
-		})
+		threadStatus = statusFields(text)
 	}
-	return processStatus[key], ""
+	return threadStatus[key], ""
+}
+
+// statusFields returns the fields of a process (proc_pid_status(5)), their words separated by
+// single spaces.
+func statusFields(text string) map[string]string {
+	fields := map[string]string{}
+	for l := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(l, ":"); ok {
+			fields[name] = strings.Join(strings.Fields(value), " ")
+		}
+	}
+	return fields
 }
 
 // status: the process is who it should be and has no privilege at all.
@@ -206,15 +212,10 @@ func network(o *jailinit.Orders) string {
 			}
 			return err.Error()
 		}
-		bad := ""
-		lines(text, func(l string) bool {
+		for l := range strings.Lines(text) {
 			if f := strings.Fields(l); len(f) > column && f[column] != "lo" && f[column] != "Iface" {
-				bad = f[column]
+				return "the network interface " + f[column] + " is in use (" + path + ")"
 			}
-			return bad == ""
-		})
-		if bad != "" {
-			return "the network interface " + bad + " is in use (" + path + ")"
 		}
 	}
 	return ""

@@ -32,19 +32,11 @@ func Main() {
 	// the one that execs.
 	runtime.LockOSThread()
 	// Until then, this process is not the jail's to look into.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		fail(jailinit.ExitRefused, "agentjail: clearing the dumpable flag: "+err.Error())
-	}
+	failIf("clearing the dumpable flag", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 	o, err := orders()
-	if err != nil {
-		fail(jailinit.ExitRefused, "agentjail: the init step's orders: "+err.Error())
-	}
-	if err := check(o); err != nil {
-		fail(jailinit.ExitRefused, "agentjail: refusing to start: "+err.Error())
-	}
-	if err := raise(o); err != nil {
-		fail(jailinit.ExitRefused, "agentjail: refusing to start: "+err.Error())
-	}
+	failIf("the init step's orders", err)
+	failIf("refusing to start", check(o))
+	failIf("refusing to start", raise(o))
 	program := os.Args[1:]
 	if o.Guest {
 		program = program[1:] // behind the name of the orders
@@ -57,9 +49,7 @@ func Main() {
 		if err == nil {
 			_, err = os.Stdout.WriteString(text)
 		}
-		if err != nil {
-			fail(jailinit.ExitRefused, "agentjail: reporting: "+err.Error())
-		}
+		failIf("reporting", err)
 		os.Exit(0)
 	}
 	path, status, why := lookup(program[0])
@@ -67,9 +57,7 @@ func Main() {
 		fail(status, why)
 	}
 	last, err := newFinal(o, path, program, handOn(os.Environ(), o.OwnEnv))
-	if err != nil {
-		fail(jailinit.ExitRefused, "agentjail: refusing to start: "+err.Error())
-	}
+	failIf("refusing to start", err)
 	if o.Init.Stays {
 		last.stay(o.Init.Leads, !o.Guest)
 	}
@@ -84,6 +72,13 @@ func handOn(env, own []string) []string {
 		}
 	}
 	return env
+}
+
+// failIf ends the process where there is an error.
+func failIf(what string, err error) {
+	if err != nil {
+		fail(jailinit.ExitRefused, "agentjail: "+what+": "+err.Error())
+	}
 }
 
 // fail ends the process with a message on its standard error.

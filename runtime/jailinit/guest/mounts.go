@@ -9,10 +9,10 @@ import (
 	"agentjail.dev/runtime/kernel/mountinfo"
 )
 
-// mountTable is the jail's mounts, read once; what is mounted at a place last
-// comes last.
+// mountTable has the jail's mounts, which are read once; the last mount at a place comes last.
 var mountTable []mountinfo.Mount
 
+// table returns the mounts. A process without any is an error.
 func table() ([]mountinfo.Mount, error) {
 	if mountTable != nil {
 		return mountTable, nil
@@ -21,7 +21,9 @@ func table() ([]mountinfo.Mount, error) {
 	if err != nil {
 		return nil, err
 	}
-	mountTable, err = mountinfo.Parse(text)
+	if mountTable, err = mountinfo.Parse(text); err == nil && len(mountTable) == 0 {
+		err = refusal("no mounts are listed")
+	}
 	return mountTable, err
 }
 
@@ -32,9 +34,6 @@ func mounts(o *jailinit.Orders) string {
 	if err != nil {
 		return err.Error()
 	}
-	if len(ms) == 0 {
-		return "no mounts are listed"
-	}
 	top := make(map[string]*mountinfo.Mount, len(ms))
 	for i := range ms {
 		top[ms[i].Point] = &ms[i]
@@ -43,7 +42,7 @@ func mounts(o *jailinit.Orders) string {
 	if null != nil && !isNull(null.Point) {
 		null = nil
 	}
-	isNull := func(m *mountinfo.Mount) bool {
+	ofNull := func(m *mountinfo.Mount) bool {
 		return null != nil && m.Dev == null.Dev && m.Root == null.Root || isNull(m.Point)
 	}
 	for i := range ms {
@@ -51,7 +50,7 @@ func mounts(o *jailinit.Orders) string {
 		if inDir(m.Point, "/dev") || holdsNothing(m) {
 			continue
 		}
-		if (!m.Has("nosuid") || !m.Has("nodev")) && !isNull(m) {
+		if (!m.Has("nosuid") || !m.Has("nodev")) && !ofNull(m) {
 			return "the mount at " + m.Point + " lacks nosuid or nodev"
 		}
 	}
@@ -60,7 +59,7 @@ func mounts(o *jailinit.Orders) string {
 	}
 	for _, p := range o.Masked {
 		// A mask is an empty file system, the null device or a file of the jail's.
-		if m := top[p]; m != nil && (m.ReadOnly() && m.FS == "tmpfs" || isNull(m)) || missing(p) {
+		if m := top[p]; m != nil && (m.ReadOnly() && m.FS == "tmpfs" || ofNull(m)) || missing(p) {
 			continue
 		}
 		if !covered(top, p, func(m *mountinfo.Mount) bool { return m.ReadOnly() && m.FS == "tmpfs" }) {

@@ -38,8 +38,12 @@ func report(paths []string) (string, error) {
 		}
 		n++
 		b.WriteString("process " + e.Name())
-		for _, key := range jailinit.ReportedStatus {
-			b.WriteString(" " + statusField(text, key))
+		fields := statusFields(text)
+		for _, name := range jailinit.ReportedStatus {
+			if fields[name] == "" {
+				fields[name] = "-"
+			}
+			b.WriteString(" " + fields[name])
 		}
 		b.WriteByte('\n')
 	}
@@ -63,18 +67,6 @@ func report(paths []string) (string, error) {
 		}
 	}
 	return b.String(), nil
-}
-
-// statusField is a value of proc_pid_status(5), "-" where there is none.
-func statusField(text, key string) string {
-	value := "-"
-	lines(text, func(l string) bool {
-		if k, v, ok := strings.Cut(l, ":"); ok && k == key {
-			value = strings.TrimSpace(v)
-		}
-		return true
-	})
-	return value
 }
 
 func reportMounts(b *strings.Builder) error {

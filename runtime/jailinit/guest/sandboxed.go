@@ -24,9 +24,6 @@ func guestMounts(o *jailinit.Orders) string {
 	if err != nil {
 		return err.Error()
 	}
-	if len(ms) == 0 {
-		return "no mounts are listed"
-	}
 	for i := range ms {
 		m := &ms[i]
 		if m.Point == "/" || m.ReadOnly() || guestOwn[m.FS] || slices.Contains(o.Places, m.Point) {
