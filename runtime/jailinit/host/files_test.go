@@ -81,7 +81,7 @@ func TestPrepare(t *testing.T) {
 	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-2*age)); err != nil {
 		t.Fatal(err)
 	}
-	prune(dir)
+	prune(dir, prefix, age)
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || left[0].Name() != names[0].Name() {
 		t.Errorf("after an old one was removed: %v, %v", left, err)
 	}

@@ -11,23 +11,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
 )
 
 // program opens the step for a jail: a mount of its copy, attached nowhere and
 // gone with the last file of it.
 func program(dir, label string) (*os.File, error) {
-	path, err := Path()
+	copied, err := kept(dir, label, programMode)
 	if err != nil {
 		return nil, err
-	}
-	src, err := open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer src.Close()
-	copied, err := kept(dir, label, src, programMode)
-	if err != nil {
-		return nil, fmt.Errorf("copying %s into %s: %w", Name, dir, err)
 	}
 	defer copied.Close()
 	fd, err := unix.OpenTree(int(copied.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
@@ -53,9 +46,27 @@ const programMode = 0o111
 // guestMode lets a sandbox read the copy, too: its own kernel runs the program.
 const guestMode = 0o555
 
-// kept opens the copy of src, which is made when there is none of this version
-// and label yet. Its name changes with the file's.
-func kept(dir, label string, src *os.File, mode uint32) (*os.File, error) {
+// kept opens the program's copy in dir, which is made when there is none of this version and label
+// yet.
+func kept(dir, label string, mode uint32) (*os.File, error) {
+	path, err := Path()
+	if err != nil {
+		return nil, err
+	}
+	src, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	copied, err := copyOf(src, dir, label, mode)
+	if err != nil {
+		return nil, fmt.Errorf("copying %s into %s: %w", Name, dir, err)
+	}
+	return copied, nil
+}
+
+// copyOf opens the copy of src, or makes it. Its name changes with the file's.
+func copyOf(src *os.File, dir, label string, mode uint32) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return nil, err
@@ -97,9 +108,9 @@ const (
 	age    = 24 * time.Hour
 )
 
-// prune removes old copies. One that is in use stays for those who opened it; a
-// failure leaves a file that costs a megabyte.
-func prune(dir string) {
+// prune removes files by the beginning of their names, and by their age. A file that is in use
+// stays for the processes that have opened it; a failure leaves a file that costs a megabyte.
+func prune(dir, prefix string, age time.Duration) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
@@ -136,10 +147,15 @@ func keep(path, label string, src *os.File, mode uint32) error {
 	if err := f.Chmod(os.FileMode(mode)); err != nil {
 		return err
 	}
-	prune(dir)
-	err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+	prune(dir, prefix, age)
+	return link(f, path)
+}
+
+// link adds a name to an open file, unless the name is there already.
+func link(f *os.File, path string) error {
+	err := unix.Linkat(unix.AT_FDCWD, openat.Proc(int(f.Fd())), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("naming it: %w", err)
+		return &os.PathError{Op: "link", Path: path, Err: err}
 	}
 	return nil
 }

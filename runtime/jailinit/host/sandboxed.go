@@ -2,14 +2,10 @@ package host
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jailinit"
 	"agentjail.dev/runtime/kernel/atomicfile"
@@ -34,7 +30,7 @@ func Directory(store, dir string, o *jailinit.Orders) (name string, err error) {
 	if err := linkProgram(store, filepath.Join(dir, path.Base(jailinit.StepProgram))); err != nil {
 		return "", err
 	}
-	pruneOrders(dir)
+	prune(dir, ordersPrefix, ordersAge) // those of further processes that the caller did not wait for
 	name = atomicfile.Unique(ordersPrefix)
 	at := filepath.Join(dir, name)
 	if err := atomicfile.WriteNew(at, o.Encode(), 0o444); err != nil {
@@ -48,39 +44,13 @@ func linkProgram(store, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return nil
 	}
-	from, err := Path()
+	copied, err := kept(store, "", guestMode)
 	if err != nil {
 		return err
-	}
-	src, err := open(from)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	copied, err := kept(store, "", src, guestMode)
-	if err != nil {
-		return fmt.Errorf("copying %s into %s: %w", Name, store, err)
 	}
 	defer copied.Close()
-	err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", copied.Fd()), unix.AT_FDCWD, to, unix.AT_SYMLINK_FOLLOW)
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return &os.PathError{Op: "link", Path: to, Err: err}
-	}
-	return nil
+	return link(copied, to)
 }
 
 // ordersAge is how long orders stay at least: their process may take so long to read them.
 const ordersAge = time.Minute
-
-// pruneOrders removes old orders of further processes that the caller did not wait for.
-func pruneOrders(dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), ordersPrefix) && time.Since(info.ModTime()) > ordersAge {
-			_ = os.Remove(filepath.Join(dir, e.Name()))
-		}
-	}
-}
