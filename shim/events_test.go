@@ -85,7 +85,7 @@ func TestDeleteWaits(t *testing.T) {
 	ctx := context.Background()
 	for _, exec := range []string{"", "e"} {
 		d := &deleting{status: taskTypes.Status_STOPPED, called: make(chan struct{})}
-		s := &service{d, newPublisher(&nowhere{}), &taskPolicies{}, new(sync.Map)}
+		s := &service{d, newPublisher(&nowhere{}), new(sync.Map), new(sync.Map)}
 		ended := make(chan error, 1)
 		go func() {
 			_, err := s.Delete(ctx, &taskAPI.DeleteRequest{ID: "c", ExecID: exec})
@@ -111,7 +111,7 @@ func TestDeleteWaits(t *testing.T) {
 			t.Error("not forgotten")
 		}
 		d = &deleting{status: taskTypes.Status_CREATED, called: make(chan struct{})}
-		s = &service{d, newPublisher(&nowhere{}), &taskPolicies{}, new(sync.Map)}
+		s = &service{d, newPublisher(&nowhere{}), new(sync.Map), new(sync.Map)}
 		if _, err := s.Delete(ctx, &taskAPI.DeleteRequest{ID: "c", ExecID: exec}); err != nil {
 			t.Error(err)
 		}

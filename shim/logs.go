@@ -1,13 +1,13 @@
 package shim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -27,34 +27,6 @@ var enginePipes = []string{"/run/containerd", "/run/docker", "/run/k3s/container
 type ioPolicy struct {
 	name   name
 	bundle string
-}
-
-// taskPolicies are the containers that the shim serves, by id: an exec names only
-// that.
-type taskPolicies struct {
-	mu  sync.Mutex
-	all map[string]ioPolicy
-}
-
-func (p *taskPolicies) set(id string, at ioPolicy) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = map[string]ioPolicy{}
-	}
-	p.all[id] = at
-}
-
-func (p *taskPolicies) get(id string) ioPolicy {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.all[id]
-}
-
-func (p *taskPolicies) forget(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.all, id)
 }
 
 // checkStdio refuses a container's standard files that a shim would open or run as root on the
@@ -83,7 +55,7 @@ func (p ioPolicy) check(uri string) error {
 	if p.enginePipe(uri) || p.ownPipe(uri) {
 		return nil
 	}
-	pol, err := policy.Load(p.configPath(), p.name.policy)
+	pol, err := policy.Load(cmp.Or(p.name.config, policy.DefaultPath), p.name.policy)
 	if err != nil {
 		return err
 	}
@@ -100,13 +72,6 @@ func (p ioPolicy) check(uri string) error {
 		return checkFile(u.Path, pol.Shim)
 	}
 	return refusal.New(refusal.Log, "%q: logs of the scheme %q are not known", uri, u.Scheme)
-}
-
-func (p ioPolicy) configPath() string {
-	if p.name.config != "" {
-		return p.name.config
-	}
-	return policy.DefaultPath
 }
 
 // enginePipe reports whether a path is that of a pipe in a directory of engines'.

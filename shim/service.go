@@ -53,7 +53,7 @@ func register(events **publisher) {
 			}
 			statuses := new(sync.Map)
 			runc.Monitor = monitor{statuses} // it has set its own
-			return &service{inner, *events, &taskPolicies{}, statuses}, nil
+			return &service{inner, *events, new(sync.Map), statuses}, nil
 		},
 	})
 }
@@ -62,7 +62,7 @@ func register(events **publisher) {
 type service struct {
 	taskAPI.TTRPCTaskService
 	events   *publisher
-	tasks    *taskPolicies
+	policies *sync.Map // an ioPolicy of each container, by its id, which is all that an exec names
 	statuses *sync.Map // of monitor
 }
 
@@ -82,7 +82,7 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 	if err := at.checkStdio(r.Stdin, r.Stdout, r.Stderr); err != nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrPermissionDenied, "%v", err)
 	}
-	s.tasks.set(r.ID, at)
+	s.policies.Store(r.ID, at)
 	o.SystemdCgroup = o.SystemdCgroup || systemdPath(r.Bundle)
 	if r.Options, err = anypb.New(o); err != nil {
 		return nil, errgrpc.ToGRPC(fmt.Errorf("encoding the options: %w", err))
@@ -90,7 +90,7 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 	r.Options.TypeUrl = "containerd.runc.v1.Options"
 	answer, err := s.TTRPCTaskService.Create(ctx, r)
 	if err != nil {
-		s.tasks.forget(r.ID)
+		s.policies.Delete(r.ID)
 	}
 	return answer, err
 }
@@ -104,7 +104,9 @@ func (s *service) Exec(ctx context.Context, r *taskAPI.ExecProcessRequest) (*emp
 	if r.Spec == nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "exec without a process")
 	}
-	if err := s.tasks.get(r.ID).checkStdio(r.Stdin, r.Stdout, r.Stderr); err != nil {
+	known, _ := s.policies.Load(r.ID)
+	at, _ := known.(ioPolicy)
+	if err := at.checkStdio(r.Stdin, r.Stdout, r.Stderr); err != nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrPermissionDenied, "%v", err)
 	}
 	return s.TTRPCTaskService.Exec(ctx, r)
@@ -136,7 +138,7 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 	if err == nil {
 		s.events.forget(p)
 		if r.ExecID == "" {
-			s.tasks.forget(r.ID)
+			s.policies.Delete(r.ID)
 		}
 	}
 	return answer, err

@@ -3,6 +3,7 @@ package shim
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	taskAPI "github.com/containerd/containerd/api/runtime/task/v3"
@@ -13,7 +14,7 @@ import (
 // TestIDs: the shim refuses what the command line refuses, with the same words, before anything
 // is made.
 func TestIDs(t *testing.T) {
-	s := &service{tasks: &taskPolicies{}} // without containerd's service, which none of these may reach
+	s := &service{policies: new(sync.Map)} // without containerd's service, which none of these may reach
 	for _, id := range []string{"-x", "--help", "-", ".", "..", "a/b", "a b", "a,b", "a\u202eb", strings.Repeat("a", 1025)} {
 		_, err1 := s.Create(context.Background(), &taskAPI.CreateTaskRequest{ID: id, Bundle: t.TempDir()})
 		_, err2 := s.Exec(context.Background(), &taskAPI.ExecProcessRequest{ID: "a", ExecID: id})
