@@ -116,9 +116,6 @@ func changelogFixes(path, version string) []string {
 	return cvePattern().FindAllString(string(text), -1)
 }
 
-// debianAtLeast reports whether version a is b or later.
-func debianAtLeast(a, b string) bool { return compareDebian(a, b) >= 0 }
-
 // compareDebian compares version texts by deb-version(7): stretches of
 // non-digits, where ~ sorts before everything and letters before other
 // characters, alternate with numbers. Epochs are not looked at.

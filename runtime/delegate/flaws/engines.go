@@ -1,7 +1,6 @@
 package flaws
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -86,37 +85,22 @@ func judgeEngine(path, versionLine string, packageOf func(name string) *debPacka
 	if pkg != nil {
 		label += " (package " + pkg.name + " " + pkg.version + ")"
 	}
-	var open, unknown, held, patched []string
-	for _, f := range floors {
-		switch {
-		case f.in != name || !f.open(r):
-		case isPatched(f.cve, r, pkg):
-			patched = append(patched, f.cve)
-		case f.held != "":
-			held = append(held, f.cve+" ("+f.held+")")
-		case pkg != nil && securityUpdate().MatchString(pkg.version):
-			unknown = append(unknown, f.cve+" ("+f.what+")")
-		default:
-			open = append(open, f.cve+" ("+f.what+")")
-		}
+	open, holds, notes := divide(floors, name, r, pkg, "held in jails by other means")
+	var texts []string
+	for _, f := range open {
+		texts = append(texts, f.cve+" ("+f.what+")")
 	}
-	notes := ""
-	if len(patched) > 0 {
-		notes += "; the distribution fixed " + strings.Join(patched, ", ")
-	}
-	if len(held) > 0 {
-		notes += "; held in jails by other means: " + strings.Join(held, ", ")
-	}
+	list, remedy := strings.Join(texts, ", "), upgrade(floors, name, r)
 	switch {
+	case len(open) > 0 && pkg != nil && securityUpdate().MatchString(pkg.version):
+		return fail("look them up in your distribution's security tracker, or "+remedy,
+			"%s: a security update of the distribution's, whose changelog does not name these, so that it is unknown whether it has the fixes of %s%s", label, list, notes)
 	case len(open) > 0:
-		return fail(upgrade(name, r), "%s: open: %s%s", label, strings.Join(open, ", "), notes)
-	case len(unknown) > 0:
-		return fail("look them up in your distribution's security tracker, or "+upgrade(name, r),
-			"%s: a security update of the distribution's, whose changelog does not name these, so that it is unknown whether it has the fixes of %s%s", label, strings.Join(unknown, ", "), notes)
+		return fail(remedy, "%s: open: %s%s", label, list, notes)
 	}
 	j := ok("%s%s", label, notes)
-	if len(held) > 0 {
-		j.Remedy = "for containers that are no jails, " + upgrade(name, r)
+	if holds {
+		j.Remedy = "for containers that are no jails, " + remedy
 	}
 	return j
 }
@@ -136,16 +120,6 @@ func ownerOf(name string, packageOf func(name string) *debPackage) *debPackage {
 		}
 	}
 	return nil
-}
-
-// upgrade names the first release of each branch from r on that has none of a
-// program's flaws.
-func upgrade(name string, r traits.Version) string {
-	var to []string
-	for _, c := range closedIn(floors, name, r) {
-		to = append(to, c.String())
-	}
-	return fmt.Sprintf("upgrade to %s %s or later", name, strings.Join(to, ", "))
 }
 
 // engineVersion reads the first line of --version: "Docker version 20.10.24+dfsg1,

@@ -56,38 +56,53 @@ func judge(path, versionLine string, packageOf func(name string) *debPackage) Ju
 	if pkg != nil {
 		label = fmt.Sprintf("%s, package %s %s", path, pkg.name, pkg.version)
 	}
-	var open, held, patched []string
-	for _, f := range flaws {
+	open, _, notes := divide(flaws, name, r, pkg, "held by other means")
+	if len(open) == 0 {
+		return ok("%s: no known flaw%s", label, notes)
+	}
+	var numbers []string
+	for _, f := range open {
+		numbers = append(numbers, f.cve)
+	}
+	remedy := upgrade(flaws, name, r)
+	if pkg != nil || strings.ContainsAny(text, "+~-") {
+		// Distributions fix without taking a new upstream version.
+		remedy = "ask your distribution whether its package has the fixes, or " + remedy
+	}
+	return fail(remedy, "%s: without upstream's fixes of %s%s", label, strings.Join(numbers, ", "), notes)
+}
+
+// divide returns the flaws of a program's release that are open, whether agentjail holds others, and
+// a note on those that it holds, begun by heldHow, and that the distribution has fixed.
+func divide(table []flaw, name string, r traits.Version, pkg *debPackage, heldHow string) (open []flaw, holds bool, notes string) {
+	var held, patched []string
+	for _, f := range table {
 		switch {
 		case f.in != name || !f.open(r):
 		case isPatched(f.cve, r, pkg):
 			patched = append(patched, f.cve)
 		case f.held != "":
-			held = append(held, fmt.Sprintf("%s (%s)", f.cve, f.held))
+			held = append(held, f.cve+" ("+f.held+")")
 		default:
-			open = append(open, f.cve)
+			open = append(open, f)
 		}
 	}
-	notes := ""
 	if len(patched) > 0 {
 		notes += "; the distribution fixed " + strings.Join(patched, ", ")
 	}
 	if len(held) > 0 {
-		notes += "; held by other means: " + strings.Join(held, ", ")
+		notes += "; " + heldHow + ": " + strings.Join(held, ", ")
 	}
-	if len(open) == 0 {
-		return ok("%s: no known flaw%s", label, notes)
-	}
+	return open, len(held) > 0, notes
+}
+
+// upgrade names the first release of each branch from r on that has none of a program's flaws.
+func upgrade(table []flaw, name string, r traits.Version) string {
 	var to []string
-	for _, c := range closedBy(name, r) {
+	for _, c := range releasesWithout(table, name, r) {
 		to = append(to, c.String())
 	}
-	remedy := fmt.Sprintf("upgrade to %s %s or later", name, strings.Join(to, ", "))
-	if pkg != nil || strings.ContainsAny(text, "+~-") {
-		// Distributions fix without taking a new upstream version.
-		remedy = "ask your distribution whether its package has the fixes, or " + remedy
-	}
-	return fail(remedy, "%s: without upstream's fixes of %s%s", label, strings.Join(open, ", "), notes)
+	return fmt.Sprintf("upgrade to %s %s or later", name, strings.Join(to, ", "))
 }
 
 func isPatched(cve string, r traits.Version, pkg *debPackage) bool {
@@ -99,6 +114,6 @@ func isPatched(cve string, r traits.Version, pkg *debPackage) bool {
 	}
 	return slices.ContainsFunc(patches, func(p patch) bool {
 		up, ok := traits.ParseVersion(p.upstream)
-		return ok && p.cve == cve && p.pkg == pkg.name && up == r && debianAtLeast(pkg.version, p.version)
+		return ok && p.cve == cve && p.pkg == pkg.name && up == r && compareDebian(pkg.version, p.version) >= 0
 	})
 }

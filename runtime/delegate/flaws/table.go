@@ -1,8 +1,10 @@
 package flaws
 
-import "agentjail.dev/runtime/spec/traits"
+import (
+	"slices"
 
-import "slices"
+	"agentjail.dev/runtime/spec/traits"
+)
 
 // A flaw is a hole of a delegate by which a container got out, or past a
 // protection, and the releases that closed it.
@@ -95,11 +97,9 @@ func (f flaw) open(r traits.Version) bool {
 	return r.Less(last)
 }
 
-// closedBy lists the first release of each branch, from r on, that has none of
-// a delegate's flaws: what to upgrade to.
-func closedBy(name string, r traits.Version) []traits.Version { return closedIn(flaws, name, r) }
-
-func closedIn(flaws []flaw, name string, r traits.Version) []traits.Version {
+// releasesWithout lists the first release of each branch, from r on, that has none of a program's
+// flaws.
+func releasesWithout(flaws []flaw, name string, r traits.Version) []traits.Version {
 	var out []traits.Version
 	for _, f := range flaws {
 		for _, t := range f.fixed {
