@@ -1,17 +1,15 @@
 package delegate
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"agentjail.dev/runtime/delegate/flaws"
-	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/spec/traits"
@@ -50,7 +48,7 @@ func Choose(want, cacheDir string) (*Runtime, error) {
 	for _, r := range all {
 		rec.Candidates = append(rec.Candidates, candidate{r.Path, r.id()})
 	}
-	if r := rec.recall(all, cacheDir); r != nil {
+	if r := rec.chosen(all, cacheDir); r != nil {
 		return r, nil
 	}
 	chosen, err := decide(all, cacheDir)
@@ -62,7 +60,7 @@ func Choose(want, cacheDir string) (*Runtime, error) {
 		// What failed may have failed for want of memory.
 		rec.Until = time.Now().Add(retry).Unix()
 	}
-	rec.keep(cacheDir)
+	keep(cacheDir, choiceFile, rec)
 	return chosen, nil
 }
 
@@ -90,17 +88,10 @@ const (
 	choiceFile = "delegate.json"
 )
 
-// recall returns the delegate of an earlier choice that still holds.
-func (c *choiceRecord) recall(all []*Runtime, dir string) *Runtime {
-	if dir == "" {
-		return nil
-	}
-	data, err := atomicfile.Read(filepath.Join(dir, choiceFile), 1<<16)
-	if err != nil {
-		return nil
-	}
+// chosen returns the delegate of an earlier choice that still holds.
+func (c *choiceRecord) chosen(all []*Runtime, dir string) *Runtime {
 	var old choiceRecord
-	if json.Unmarshal(data, &old) != nil || old.Form != c.Form || old.Boot != c.Boot || old.Layout != c.Layout ||
+	if !recall(dir, choiceFile, &old) || old.Form != c.Form || old.Boot != c.Boot || old.Layout != c.Layout ||
 		!slices.Equal(old.Candidates, c.Candidates) || old.Until != 0 && time.Now().Unix() > old.Until {
 		return nil
 	}
@@ -110,17 +101,6 @@ func (c *choiceRecord) recall(all []*Runtime, dir string) *Runtime {
 	}
 	all[i].Choice = &old.Choice
 	return all[i]
-}
-
-func (c *choiceRecord) keep(dir string) {
-	if dir == "" {
-		return
-	}
-	if data, err := json.Marshal(c); err == nil {
-		// Only a shortcut for the next time: nothing is lost without it.
-		_ = os.Mkdir(dir, 0o711)
-		_ = atomicfile.Write(filepath.Join(dir, choiceFile), data, 0o600)
-	}
 }
 
 // cgroupLayout distinguishes hierarchies  that delegates treat differently: what is
@@ -211,15 +191,7 @@ func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 		order = append(order, c)
 	}
 	slices.SortStableFunc(order, func(a, b rated) int {
-		switch {
-		case a.rank != b.rank:
-			return int(a.rank) - int(b.rank)
-		case b.at.Less(a.at):
-			return -1
-		case a.at.Less(b.at):
-			return 1
-		}
-		return 0
+		return cmp.Or(cmp.Compare(a.rank, b.rank), slices.Compare(b.at[:], a.at[:]))
 	})
 	for i, c := range order {
 		// What a user's own delegate can do depends on the user's ids and

@@ -21,6 +21,7 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -72,7 +73,7 @@ func Resolve(want string) (*Runtime, error) {
 	if want != Auto {
 		names = []string{want}
 	}
-	var errs []error
+	unusable := ""
 	for _, n := range names {
 		for _, dir := range directories {
 			r, err := open(filepath.Join(dir, n))
@@ -80,16 +81,12 @@ func Resolve(want string) (*Runtime, error) {
 				return r, nil
 			}
 			if !errors.Is(err, os.ErrNotExist) {
-				errs = append(errs, err)
+				unusable += "; " + err.Error()
 			}
 		}
 	}
-	found := ""
-	for _, err := range errs {
-		found += "; " + err.Error()
-	}
 	return nil, fmt.Errorf("%w: looked for %s in %s%s (remedy: install %s, or set delegate in %s)",
-		ErrNone, strings.Join(names, ", "), strings.Join(directories, ", "), found, names[0], policy.DefaultPath)
+		ErrNone, strings.Join(names, ", "), strings.Join(directories, ", "), unusable, names[0], policy.DefaultPath)
 }
 
 // All lists every usable candidate, for `agentjail check`.
@@ -127,16 +124,10 @@ func open(path string) (*Runtime, error) {
 // would be passed into the jail (sd_notify(3), sd_listen_fds(3)); LD_* and
 // GODEBUG change what the delegate does.
 func environment() []string {
-	var out []string
-	for _, kv := range os.Environ() {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		switch {
-		case name == "NOTIFY_SOCKET", strings.HasPrefix(name, "LISTEN_"), strings.HasPrefix(name, "LD_"), name == "GODEBUG":
-		default:
-			out = append(out, kv)
-		}
-	}
-	return out
+		return name == "NOTIFY_SOCKET" || name == "GODEBUG" || strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "LD_")
+	})
 }
 
 // Caps is what of the OCI specification a delegate can do. Capabilities are queried from the
@@ -177,27 +168,34 @@ const capsForm = 4
 // Capabilities queries the delegate, or reads the record of an earlier answer in the directory
 // cacheDir; "" always queries, and keeps nothing.
 func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
-	rec := capsRecord{Form: capsForm, File: r.id()}
-	cache := filepath.Join(cacheDir, r.cacheName())
-	if cacheDir == "" {
-		return r.query()
+	var old capsRecord
+	if recall(cacheDir, r.cacheName(), &old) && old.Form == capsForm && old.File == r.id() {
+		return old.Caps, nil
 	}
-	if data, err := atomicfile.Read(cache, 1<<16); err == nil {
-		var old capsRecord
-		if json.Unmarshal(data, &old) == nil && old.Form == rec.Form && old.File == rec.File {
-			return old.Caps, nil
-		}
+	caps, err := r.query()
+	if err == nil {
+		keep(cacheDir, r.cacheName(), capsRecord{capsForm, r.id(), caps})
 	}
-	var err error
-	if rec.Caps, err = r.query(); err != nil {
-		return rec.Caps, err
+	return caps, err
+}
+
+// recall reads a record that keep wrote, and reports whether there is one. There is none in the
+// directory "".
+func recall(dir, name string, record any) bool {
+	if dir == "" {
+		return false
 	}
-	if data, err := json.Marshal(rec); err == nil {
-		// Only a shortcut for the next time: nothing is lost without it.
-		_ = os.Mkdir(cacheDir, 0o711)
-		_ = atomicfile.Write(cache, data, 0o600)
+	data, err := atomicfile.Read(filepath.Join(dir, name), 1<<16)
+	return err == nil && json.Unmarshal(data, record) == nil
+}
+
+// keep writes a record, unless the directory is "". It is a shortcut for the next time: nothing is
+// lost without it.
+func keep(dir, name string, record any) {
+	if data, err := json.Marshal(record); err == nil && dir != "" {
+		_ = os.Mkdir(dir, 0o711)
+		_ = atomicfile.Write(filepath.Join(dir, name), data, 0o600)
 	}
-	return rec.Caps, nil
 }
 
 // cacheName distinguishes delegates that are used in turn and have one name.
@@ -226,9 +224,7 @@ func (r *Runtime) query() (Caps, error) {
 	}
 	program, _, _ := strings.Cut(c.Version, " ") // whatever the file's name
 	c.ReadsMaps = traits.Of(program).ReadsMaps && f.Linux != nil && f.Linux.MountExtensions != nil
-	for _, ns := range c.Namespaces {
-		c.TimeNS = c.TimeNS || ns == "time"
-	}
+	c.TimeNS = slices.Contains(c.Namespaces, "time")
 	return c, nil
 }
 

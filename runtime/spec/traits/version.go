@@ -3,6 +3,7 @@ package traits
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"agentjail.dev/runtime/spec/lazyregexp"
@@ -35,12 +36,7 @@ func ParseVersion(s string) (Version, bool) {
 
 // Less reports whether r came before o.
 func (r Version) Less(o Version) bool {
-	for i := range r {
-		if r[i] != o[i] {
-			return r[i] < o[i]
-		}
-	}
-	return false
+	return slices.Compare(r[:], o[:]) < 0
 }
 
 // Branch is the line of releases that gets its own fixes.
