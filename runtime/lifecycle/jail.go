@@ -473,7 +473,7 @@ func (r *Runtime) GCOf(ids []string) (reaped []string, err error) {
 		keys, err := r.Store.KeysOf(id)
 		errs = append(errs, err)
 		for _, k := range keys {
-			got, err := r.Store.ReclaimLast(k, r.reap)
+			got, err := r.Store.Reclaim(k, true, r.reap)
 			if got {
 				reaped = append(reaped, k)
 			}
@@ -512,7 +512,7 @@ func (r *Runtime) reclaimOwn(but string) {
 	prefix := state.Key(ownRoot(r.Store), "")
 	keys = slices.DeleteFunc(keys, func(k string) bool { return k == but || !strings.Contains(k, prefix) })
 	for _, k := range keys[:min(len(keys), maxOwn)] {
-		_, _ = r.Store.Reclaim(k, r.reap) // `agentjail gc` reports failures
+		_, _ = r.Store.Reclaim(k, false, r.reap) // `agentjail gc` reports failures
 	}
 }
 

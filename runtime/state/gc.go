@@ -71,7 +71,7 @@ func (s Store) Sweep(ctx context.Context, max int, but string, reap func(*Brief)
 		if max >= 0 && s.runs(k) {
 			continue
 		}
-		got, err := s.sweepOne(k, unix.LOCK_EX|unix.LOCK_NB, reap)
+		got, err := s.Reclaim(k, false, reap)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -93,25 +93,18 @@ func (s Store) runs(key string) bool {
 	return ok && (Process{Pid: pid, Start: start, BootID: BootID()}).Alive()
 }
 
-// Reclaim is Sweep of one jail.
-func (s Store) Reclaim(key string, reap func(*Brief) error) (reaped bool, err error) {
-	return s.sweepOne(key, unix.LOCK_EX|unix.LOCK_NB, reap)
-}
-
-// ReclaimLast is Reclaim for a process after which none looks at the jail: it waits for one that is
-// removing the jail, and goes on where that one is killed.
-func (s Store) ReclaimLast(key string, reap func(*Brief) error) (reaped bool, err error) {
-	return s.sweepOne(key, unix.LOCK_EX, reap)
-}
-
-// sweepOne looks at one jail. With LOCK_NB a jail that another process is removing is left to that
-// process.
-func (s Store) sweepOne(key string, how int, reap func(*Brief) error) (reaped bool, err error) {
+// Reclaim is Sweep of one jail. A jail that another process is removing is left to that process, or
+// with wait reclaimed once that process has been killed: for a caller that no other call follows.
+func (s Store) Reclaim(key string, wait bool, reap func(*Brief) error) (reaped bool, err error) {
 	if strings.HasPrefix(key, newPrefix) {
 		if makerAlive(key) {
 			return false, nil
 		}
 		return true, s.Remove(key)
+	}
+	how := unix.LOCK_EX
+	if !wait {
+		how |= unix.LOCK_NB
 	}
 	unlock, err := s.lock(key, how)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, errBusy) {

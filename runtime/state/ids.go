@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/flock"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -102,9 +103,7 @@ func (s Store) Making(p policy.Userns, m idmap.Map, key string) (*os.File, error
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	for err = unix.Flock(fd, unix.LOCK_SH); err == unix.EINTR; err = unix.Flock(fd, unix.LOCK_SH) {
-	}
-	if err != nil {
+	if err := flock.Wait(fd, unix.LOCK_SH); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}

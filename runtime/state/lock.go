@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/flock"
 )
 
 // errBusy reports that another process has the lock.
@@ -27,10 +29,8 @@ func (s Store) lock(key string, how int) (unlock func(), err error) {
 		if err != nil {
 			return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 		}
-		for err = unix.Flock(fd, how); errors.Is(err, unix.EINTR); err = unix.Flock(fd, how) {
-		}
 		var locked, there unix.Stat_t
-		if err == nil {
+		if err = flock.Wait(fd, how); err == nil {
 			err = errors.Join(unix.Fstat(fd, &locked), unix.Lstat(dir, &there))
 		}
 		switch {

@@ -459,7 +459,7 @@ func (j *Brief) MountsPid() int { return cmp.Or(j.HolderPid, j.InitPid) }
 
 // since adds the changes since the record was written.
 func (s Store) since(j *Brief, key string) {
-	j.Started = s.started(key)
+	j.Started = unix.Access(filepath.Join(s.Dir(key), startedFile), unix.F_OK) == nil
 	if j.Elsewhere() {
 		j.InitPid, j.InitStart = 0, 0 // here that is another process
 		return
@@ -493,10 +493,6 @@ func (s Store) Start(j *Brief) error {
 	}
 	j.Started = true
 	return f.Close()
-}
-
-func (s Store) started(key string) bool {
-	return unix.Access(filepath.Join(s.Dir(key), startedFile), unix.F_OK) == nil
 }
 
 // Exists reports whether there is a record of a jail, or one is being made.

@@ -362,9 +362,9 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	}
 }
 
-// TestReclaimLast: who reclaims a jail as the last waits for another that has the lock, and reclaims
+// TestReclaimWaits: a process that reclaims a jail as the last waits for another that has the lock, and reclaims
 // what that one leaves.
-func TestReclaimLast(t *testing.T) {
+func TestReclaimWaits(t *testing.T) {
 	s, dead, unlock := lockedAndDead(t)
 	var st unix.Stat_t
 	if err := unix.Stat(s.Dir(dead.Key), &st); err != nil {
@@ -372,7 +372,7 @@ func TestReclaimLast(t *testing.T) {
 	}
 	done := make(chan bool, 1)
 	go func() {
-		reaped, err := s.ReclaimLast(dead.Key, func(j *Brief) error { return s.Remove(j.Key) })
+		reaped, err := s.Reclaim(dead.Key, true, func(j *Brief) error { return s.Remove(j.Key) })
 		done <- reaped && err == nil
 	}()
 	// The kernel lists who waits for a lock (proc_locks(5)).
