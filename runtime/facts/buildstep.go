@@ -10,37 +10,25 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// A step of an image's build must keep its changes, with owners and set-id bits. A jail's layer is
-// thrown away, and no process in a jail can make such files.
-func errBuild() *refusal.Error {
-	return refusal.New(refusal.Build, "a step of an image's build is to keep what it changes, and a jail throws that away")
-}
-
-// buildSteps recognise, by engine, a container that is a step. They read only files of the engine,
-// which a container cannot write, and can only refuse a start.
-var buildSteps = []struct {
-	is     func(id, bundle string, s *specs.Spec, d *enginerecord.Docker) bool
-	remedy string
-}{
-	{func(id, bundle string, _ *specs.Spec, _ *enginerecord.Docker) bool {
-		return id == buildID(bundle)
-	}, "`podman build --runtime=crun`"},
-	{
-		func(_, _ string, _ *specs.Spec, d *enginerecord.Docker) bool { return dockerBuildStep(d) },
-		"build with BuildKit, which runs its steps itself: `DOCKER_BUILDKIT=1 docker build`, `docker buildx build`, docker compose 2; " +
-			"for programs that know only the old builder, leave Docker's default runtime as it was and start jails with `--runtime=agentjail`",
-	},
-	{buildKitStep, "leave BuildKit its runc: `worker.oci.binary` and `worker.containerd.runtime` in buildkitd.toml, DOCKER_BUILDKIT_RUNC_COMMAND of dockerd, a program named runc before the real one in PATH"},
-}
-
-// refuseBuild refuses a step of an image's build, with the way to do it.
+// refuseBuild refuses a step of an image's build, with the way to do it. Such a step must keep its
+// changes, with owners and set-id bits: a jail's layer is thrown away, and no process in a jail can
+// make such files. By engine, a step is recognised by files of the engine alone, which a container
+// cannot write.
 func refuseBuild(id, bundle string, s *specs.Spec, d *enginerecord.Docker) error {
-	for _, b := range buildSteps {
-		if b.is(id, bundle, s, d) {
-			return errBuild().WithRemedy("%s", b.remedy)
-		}
+	remedy := ""
+	switch {
+	case id == "buildah-"+filepath.Base(bundle): // the id of a step for Podman and Buildah (buildah run_common.go)
+		remedy = "`podman build --runtime=crun`"
+	case dockerBuildStep(d):
+		remedy = "build with BuildKit, which runs its steps itself: `DOCKER_BUILDKIT=1 docker build`, `docker buildx build`, docker compose 2; " +
+			"for programs that know only the old builder, leave Docker's default runtime as it was and start jails with `--runtime=agentjail`"
+	case buildKitStep(id, bundle, s):
+		remedy = "leave BuildKit its runc: `worker.oci.binary` and `worker.containerd.runtime` in buildkitd.toml, DOCKER_BUILDKIT_RUNC_COMMAND of dockerd, a program named runc before the real one in PATH"
+	default:
+		return nil
 	}
-	return nil
+	return refusal.New(refusal.Build, "a step of an image's build is to keep what it changes, and a jail throws that away").
+		WithRemedy("%s", remedy)
 }
 
 // buildKitStep reports whether BuildKit made a container for a step of a build. BuildKit provides
@@ -48,7 +36,7 @@ func refuseBuild(id, bundle string, s *specs.Spec, d *enginerecord.Docker) error
 // executor/oci, GetResolvConf). The worker that calls a runtime keeps the bundles in that
 // directory, too (executor/runcexecutor). containerd's worker keeps the record of its own id there
 // (worker/base, ID).
-func buildKitStep(id, bundle string, s *specs.Spec, _ *enginerecord.Docker) bool {
+func buildKitStep(id, bundle string, s *specs.Spec) bool {
 	for _, m := range s.Mounts {
 		if m.Destination != "/etc/resolv.conf" && m.Destination != "/etc/hosts" || !filepath.IsAbs(m.Source) {
 			continue
@@ -63,7 +51,3 @@ func buildKitStep(id, bundle string, s *specs.Spec, _ *enginerecord.Docker) bool
 	}
 	return false
 }
-
-// buildID returns the container id that Podman's and Buildah's builds use for the step with this
-// bundle (buildah run_common.go).
-func buildID(bundle string) string { return "buildah-" + filepath.Base(bundle) }

@@ -50,17 +50,12 @@ func engineStorage(root, bundleDir string) []string {
 	for _, path := range []string{root, filepath.Join(bundleDir, "rootfs")} {
 		parts := strings.Split(path, "/")
 		for _, pat := range rootPatterns {
-			want := strings.Split(pat, "/")
-			if len(parts) <= len(want)+1 {
+			n := len(parts) - strings.Count(pat, "/") - 1
+			if n < 2 {
 				continue
 			}
-			tail := parts[len(parts)-len(want):]
-			match := true
-			for i := range want {
-				match = match && (want[i] == "*" || want[i] == tail[i])
-			}
-			if match {
-				out = append(out, strings.Join(parts[:len(parts)-len(want)], "/"))
+			if ok, _ := filepath.Match(pat, strings.Join(parts[n:], "/")); ok {
+				out = append(out, strings.Join(parts[:n], "/"))
 			}
 		}
 	}

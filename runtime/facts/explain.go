@@ -91,9 +91,9 @@ func bundleID(dir string) string {
 		abs = dir
 	}
 	parts := strings.Split(filepath.Clean(abs), "/")
-	for i := len(parts) - 1; i >= 0; i-- {
-		if len(parts[i]) == 64 && strings.Trim(parts[i], "0123456789abcdef") == "" {
-			return parts[i]
+	for _, part := range slices.Backward(parts) {
+		if len(part) == 64 && strings.Trim(part, "0123456789abcdef") == "" {
+			return part
 		}
 	}
 	return parts[len(parts)-1]

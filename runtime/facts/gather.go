@@ -79,7 +79,6 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 		}
 	}()
 	s := b.Spec
-	p.addReviewLabel()
 	if err := refuseBuild(id, b.Dir, s, p.docker); err != nil {
 		return nil, err
 	}
@@ -128,21 +127,24 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 // release 25 sets no annotations. The container's own annotations count first. Labels of the image
 // are among them, since they can only tighten. The owner's label is read by namedOwner.
 func (p *Gathered) followLabels() {
+	own := map[string]string{}
+	for name, value := range p.dockerLabels() {
+		if strings.HasPrefix(name, policy.AnnotationPrefix) && name != policy.AnnotationPrefix+policy.OwnerAnnotation {
+			own[name] = value
+		}
+	}
+	if len(own) > 0 {
+		maps.Copy(own, p.Bundle.Spec.Annotations)
+		p.Bundle.Spec.Annotations = own
+	}
+}
+
+// dockerLabels returns the labels of a container of Docker's.
+func (p *Gathered) dockerLabels() map[string]string {
 	if p.docker == nil {
-		return
+		return nil
 	}
-	own := maps.Clone(p.Bundle.Spec.Annotations)
-	for name, v := range p.docker.Config.Labels {
-		if _, set := own[name]; set || !strings.HasPrefix(name, policy.AnnotationPrefix) ||
-			name == policy.AnnotationPrefix+policy.OwnerAnnotation {
-			continue
-		}
-		if own == nil {
-			own = map[string]string{}
-		}
-		own[name] = v
-	}
-	p.Bundle.Spec.Annotations = own
+	return p.docker.Config.Labels
 }
 
 // lookAtEngine finds the files of the host that are an engine's own. ids are the containers that

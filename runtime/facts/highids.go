@@ -39,11 +39,7 @@ func (g Gatherer) namedIDs(p *Gathered) (high, used []uint32) {
 			add(id)
 		}
 	}
-	var labels map[string]string
-	if p.docker != nil {
-		labels = p.docker.Config.Labels
-	}
-	for _, c := range g.ownerClaims(s.Annotations, labels) {
+	for _, c := range g.ownerClaims(s.Annotations, p.dockerLabels()) {
 		for part := range strings.SplitSeq(c.text, ":") {
 			if id, ok := policy.AccountID(part); ok {
 				add(id)

@@ -8,16 +8,12 @@ import (
 	"agentjail.dev/runtime/spec/traits"
 )
 
-// hostFacts returns the host's facts. It first raises this process's hard limit on core files.
-func hostFacts() hostfacts.Facts {
-	allowCoreOff()
-	return hostfacts.Read()
-}
-
 // HostFor returns the host's facts for the jails of a delegate, by its name or path. What a sandbox
-// cannot apply to the jail's processes is not there for them.
+// cannot apply to the jail's processes is not there for them. HostFor first raises this process's
+// hard limit on core files.
 func HostFor(delegate string) hostfacts.Facts {
-	f := hostFacts()
+	allowCoreOff()
+	f := hostfacts.Read()
 	if traits.Of(delegate).Sandbox != "" {
 		f.AppArmor, f.SELinux, f.Landlock, f.TimeNS = false, false, 0, false
 	}

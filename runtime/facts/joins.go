@@ -74,7 +74,9 @@ func (g Gatherer) joinedNamespace(ns specs.LinuxNamespace) (join harden.Join, ja
 			return join, nil, 0, err
 		}
 		if len(jails) > 0 {
-			userns, err = usernsInode(jails[0])
+			if userns, err = namespace.Inode(jails[0].InitPid, "user"); err != nil {
+				err = fmt.Errorf("jail %s: %w", jails[0].ID, err)
+			}
 			return join, jails, userns, err
 		}
 		if join.Pinned {
@@ -122,15 +124,6 @@ func (g Gatherer) networkContents(ns *os.File) (join harden.Join, in []*state.Br
 	}
 	join.Pinned = strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/proc/")
 	return join, nil, nil
-}
-
-// usernsInode returns the inode of a live jail's user namespace.
-func usernsInode(j *state.Brief) (uint64, error) {
-	ino, err := namespace.Inode(j.InitPid, "user")
-	if err != nil {
-		return 0, fmt.Errorf("jail %s: %w", j.ID, err)
-	}
-	return ino, nil
 }
 
 // owningUsernsInode returns the inode of the user namespace that owns a namespace. A user namespace

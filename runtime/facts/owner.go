@@ -1,9 +1,11 @@
 package facts
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/harden"
@@ -22,18 +24,11 @@ const maxMetadata = 256 << 10
 // namedOwner returns the user who is named as owner of what is mounted. The engine's caller and the
 // image may name one: see policy.OwnerAnnotation.
 func (g Gatherer) namedOwner(p *Gathered) harden.NamedOwner {
-	if !ownable(p.Sources) {
-		return harden.NamedOwner{}
-	}
 	var out harden.NamedOwner
-	ignore := func(name, value, why string) {
-		out.Ignored = append(out.Ignored, policy.Ignored{Name: name, Value: value, Why: why})
+	if !slices.ContainsFunc(p.Sources, func(s *bindsource.Source) bool { return s != nil && s.Role != bindsource.Injected }) {
+		return out // no mount has its owner mapped to one user
 	}
-	var labels map[string]string
-	if p.docker != nil {
-		labels = p.docker.Config.Labels
-	}
-	for _, c := range g.ownerClaims(p.Bundle.Spec.Annotations, labels) {
+	for _, c := range g.ownerClaims(p.Bundle.Spec.Annotations, p.dockerLabels()) {
 		text, err := c.text, c.err
 		if err == nil && text == policy.OwnerProcess {
 			return out
@@ -46,23 +41,13 @@ func (g Gatherer) namedOwner(p *Gathered) harden.NamedOwner {
 			user, err = findUser(p.Root, text)
 		}
 		if err != nil {
-			ignore(c.by, text, err.Error())
+			out.Ignored = append(out.Ignored, policy.Ignored{Name: c.by, Value: text, Why: err.Error()})
 			continue
 		}
 		out.User, out.By = user, fmt.Sprintf("%s names %s", c.by, text)
 		return out
 	}
 	return out
-}
-
-// ownable reports whether any mount has its owner mapped to one user.
-func ownable(sources []*bindsource.Source) bool {
-	for _, s := range sources {
-		if s != nil && s.Role != bindsource.Injected {
-			return true
-		}
-	}
-	return false
 }
 
 // An ownerClaim is the owner that one place names: "" for none.
@@ -87,11 +72,8 @@ func (g Gatherer) ownerClaims(annotations, labels map[string]string) []ownerClai
 	if label.text != "" {
 		label.err = policy.CheckOwner(label.text)
 	}
-	metadata := labels[metadataLabel]
-	if metadata == "" {
-		metadata = annotations[metadataLabel] // some engines pass an image's labels on as annotations
-	}
-	user, err := remoteUser(metadata)
+	// Some engines pass an image's labels on as annotations.
+	user, err := remoteUser(cmp.Or(labels[metadataLabel], annotations[metadataLabel]))
 	return []ownerClaim{annotation, label, byPolicy, {"label " + metadataLabel, user, err}}
 }
 
@@ -118,21 +100,14 @@ func remoteUser(metadata string) (string, error) {
 	}
 	var remote, container string
 	for _, e := range list {
-		if e.RemoteUser != "" {
-			remote = e.RemoteUser
-		}
-		if e.ContainerUser != "" {
-			container = e.ContainerUser
-		}
+		remote, container = cmp.Or(e.RemoteUser, remote), cmp.Or(e.ContainerUser, container)
 	}
-	if remote == "" {
-		remote = container
-	}
-	if remote == "" {
+	switch user := cmp.Or(remote, container); user {
+	case "":
 		return "", nil
-	}
-	if remote == policy.OwnerProcess { // a user of that name
+	case policy.OwnerProcess: // a user of that name
 		return "", errors.New("the name stands for the first process's user")
+	default:
+		return user, policy.CheckOwner(user)
 	}
-	return remote, policy.CheckOwner(remote)
 }
