@@ -40,7 +40,7 @@ func gcCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			reclaim := func() ([]string, error) { return r.GC(c.Context, -1) }
+			reclaim := func() ([]string, error) { return r.GC(c.Context) }
 			if ids := c.Args().Slice(); len(ids) > 0 {
 				reclaim = func() ([]string, error) { return r.GCOf(ids) }
 			}

@@ -217,8 +217,8 @@ func (a *attempt) runSteps() error {
 
 // programEnded reports whether an error is the end of a jail that ran and was removed.
 func (a *attempt) programEnded(err error) bool {
-	var ended *ExitError
-	return a.o.Run && errors.As(err, &ended) && a.j.Started
+	_, ended := errors.AsType[*ExitError](err)
+	return a.o.Run && ended && a.j.Started
 }
 
 // An undo reverts what a step did.

@@ -1,10 +1,8 @@
 package lifecycle
 
 import (
-	"errors"
 	"hash/fnv"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,7 +12,6 @@ import (
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/jailinit"
 	"agentjail.dev/runtime/jailinit/host"
-	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/idmap"
@@ -22,7 +19,6 @@ import (
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
-	"agentjail.dev/seccomp/cache"
 )
 
 // An initStep describes the init step of one process.
@@ -110,18 +106,6 @@ func umaskOf(p, first *specs.Process) uint32 {
 
 // maxFilter is the size of the longest program that the kernel takes.
 const maxFilter = 8 * bpf.MaxInsns
-
-// innerFilter keeps the filter that the init step loads: exactly the jail's filter. The delegate's
-// also allows what the step itself needs.
-func innerFilter(dir string, l *specs.Linux, made *cache.Filter) ([]byte, error) {
-	if ringfault.Ring(0) {
-		return nil, nil
-	}
-	if made == nil || made.Delegates != l.Seccomp {
-		return nil, errors.New("the inner filter is not that of the spec")
-	}
-	return made.Program, atomicfile.WriteNew(filepath.Join(dir, state.FilterFile), made.Program, 0o600)
-}
 
 // ownDevices are the device files that every jail has.
 var ownDevices = []string{

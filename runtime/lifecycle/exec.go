@@ -55,28 +55,16 @@ func (r *Runtime) Exec(o ExecOptions) error {
 	if err != nil {
 		return err
 	}
-	if j == nil {
-		return errNotOurs(o.ID)
-	}
-	if o.Cgroup != "" {
-		err := refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
-		r.refusedExec(j, o, err)
-		return err
-	}
 	e := &execution{rt: r, o: o, j: j}
 	defer e.close()
-	if err := r.checkLost(j); err != nil {
-		r.refusedExec(j, o, err)
+	if err := e.decide(); err != nil {
+		if !o.Own {
+			r.book().Refused(&j.Brief, journal.ExecRefused, err)
+		}
 		return err
 	}
-	done := r.step("harden")
-	if err := e.hardenProcess(); err != nil {
-		r.refusedExec(j, o, err)
-		return err
-	}
-	done()
 	r.chownCopied(&j.Brief)
-	done = r.step("write")
+	done := r.step("write")
 	runtime.LockOSThread()
 	if err := e.writeProcess(); err != nil {
 		return err
@@ -95,13 +83,6 @@ func (r *Runtime) Exec(o ExecOptions) error {
 	}
 	defer r.step("delegate exec")()
 	return e.execByDelegate()
-}
-
-// refusedExec records a process that was not started.
-func (r *Runtime) refusedExec(j *state.Jail, o ExecOptions, err error) {
-	if !o.Own {
-		r.book().Refused(&j.Brief, journal.ExecRefused, err)
-	}
 }
 
 // An execution is an exec under way: the results of the steps so far.
@@ -129,6 +110,18 @@ func (e *execution) close() {
 			os.Remove(e.files.Orders)
 		}
 	}
+}
+
+// decide refuses the process, or hardens it.
+func (e *execution) decide() error {
+	if e.o.Cgroup != "" {
+		return refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
+	}
+	if err := e.rt.checkLost(e.j); err != nil {
+		return err
+	}
+	defer e.rt.step("harden")()
+	return e.hardenProcess()
 }
 
 // requestedProcess returns the process as the caller requested it.

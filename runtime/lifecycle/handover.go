@@ -3,7 +3,10 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+
+	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/internal/crash"
@@ -25,8 +28,9 @@ func (a *attempt) connectStdio() (err error) {
 	if !a.o.Run || a.o.Detach {
 		return nil
 	}
-	if err := becomeReaper(); err != nil {
-		return err
+	// When the delegate ends, the jail's first process becomes our child, so that it can be waited for.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("becoming a child subreaper: %w", err)
 	}
 	if !process.Terminal || a.o.ConsoleSocket != "" {
 		return nil

@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,23 +53,16 @@ type Globals struct {
 // Args are the options for the delegate.
 func (g Globals) Args() []string {
 	var out []string
-	if g.Root != "" {
-		out = append(out, "--root", g.Root)
+	for _, o := range [][2]string{{"--root", g.Root}, {"--log", g.Log}, {"--log-format", g.LogFormat}, {"--rootless", g.Rootless}} {
+		if o[1] != "" {
+			out = append(out, o[:]...)
+		}
 	}
 	if g.Debug {
 		out = append(out, "--debug")
 	}
-	if g.Log != "" {
-		out = append(out, "--log", g.Log)
-	}
-	if g.LogFormat != "" {
-		out = append(out, "--log-format", g.LogFormat)
-	}
 	if g.SystemdCgroup {
 		out = append(out, "--systemd-cgroup")
-	}
-	if g.Rootless != "" {
-		out = append(out, "--rootless", g.Rootless)
 	}
 	return out
 }
@@ -138,12 +132,10 @@ const ExitOwn = 125
 
 // OwnFailure sets ExitOwn on an error that has no status yet, or the delegate's.
 func OwnFailure(err error) error {
-	var exit *ExitError
-	var status *StatusError
-	switch {
-	case err == nil, errors.As(err, &status):
+	if _, has := errors.AsType[*StatusError](err); has || err == nil {
 		return err
-	case errors.As(err, &exit):
+	}
+	if _, delegates := errors.AsType[*ExitError](err); delegates {
 		return &ExitError{ExitOwn}
 	}
 	return &StatusError{Code: ExitOwn, Err: err}
@@ -151,14 +143,13 @@ func OwnFailure(err error) error {
 
 // Status returns the exit status of a call that returned err.
 func Status(err error) int {
-	var exit *ExitError
-	var status *StatusError
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &exit):
+	}
+	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code
-	case errors.As(err, &status):
+	}
+	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code
 	}
 	return 1
@@ -221,37 +212,38 @@ func (r *Runtime) find(id string) (*state.Brief, error) {
 
 // findAny is find that also returns a jail of another PID namespace.
 func (r *Runtime) findAny(id string) (*state.Brief, error) {
-	key, err := r.key(id)
-	if err != nil {
-		return nil, err
-	}
-	j, err := r.Store.Brief(key)
-	if errors.Is(err, state.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
+	j, err := load(r, id, r.Store.Brief)
+	if err != nil || j == nil {
 		return nil, err
 	}
 	return r.Store.Complete(j), nil
 }
 
-// elsewhere returns the error for a jail of another PID namespace, whose processes are not known.
-func elsewhere(id string) error { return fmt.Errorf("container %q: %w", id, state.ErrElsewhere) }
-
-// findAll is find for the whole record.
-func (r *Runtime) findAll(id string) (*state.Jail, error) {
+// load loads a record by the container's id. It returns nil if there is none.
+func load[T any](r *Runtime, id string, by func(key string) (*T, error)) (*T, error) {
 	key, err := r.key(id)
 	if err != nil {
 		return nil, err
 	}
-	j, err := r.Store.Load(key)
+	j, err := by(key)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil
 	}
-	if err != nil {
+	return j, err
+}
+
+// elsewhere returns the error for a jail of another PID namespace, whose processes are not known.
+func elsewhere(id string) error { return fmt.Errorf("container %q: %w", id, state.ErrElsewhere) }
+
+// findAll is find for the whole record; a container that is not ours is an error.
+func (r *Runtime) findAll(id string) (*state.Jail, error) {
+	j, err := load(r, id, r.Store.Load)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if j.Elsewhere() {
+	case j == nil:
+		return nil, errNotOurs(id)
+	case j.Elsewhere():
 		return nil, elsewhere(id)
 	}
 	r.Store.Complete(&j.Brief)
@@ -262,17 +254,15 @@ func (r *Runtime) findAll(id string) (*state.Jail, error) {
 func (r *Runtime) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
 	var d *delegate.Runtime
 	var err error
-	if j != nil {
-		if d, err = delegate.Resolve(j.Delegate); err == nil {
-			d.Container = j.ID
+	if j == nil && r.LoadPolicy != nil {
+		if r.Policy, err = r.LoadPolicy(); err != nil {
+			return nil, err
 		}
-	} else {
-		if r.LoadPolicy != nil {
-			if r.Policy, err = r.LoadPolicy(); err != nil {
-				return nil, err
-			}
-		}
+	}
+	if j == nil {
 		d, err = delegate.Choose(r.Policy.Delegate, r.Store.Root)
+	} else if d, err = delegate.Resolve(j.Delegate); err == nil {
+		d.Container = j.ID
 	}
 	if err == nil {
 		d.Stdio = r.Stdio
@@ -301,36 +291,46 @@ func (r *Runtime) Pass(id string, args []string) error {
 	}
 	d, err := r.delegateFor(j)
 	if err != nil {
-		if verb == "kill" && j != nil && slices.ContainsFunc(args[1:], isKILL) {
+		if verb == "kill" && j != nil && isKILL(args) {
 			return j.EndInit(endPatience) // also without the delegate, which may have been removed
 		}
 		return err
 	}
-	if j == nil && d.Traits().Sandbox != "" {
-		return errNotOurs(id)
+	if j == nil {
+		if d.Traits().Sandbox != "" {
+			return errNotOurs(id)
+		}
+		return r.handOver(d, append(r.Globals.Args(), args...))
 	}
-	if verb == "pause" && j != nil && sandboxOf(j) != "" && !j.Started {
-		// gVisor stops the guest kernel for good, and fails (runsc/container/container.go, Pause).
-		return fmt.Errorf("container %q is not started: a sandbox cannot be paused before that", id)
+	sandboxed := sandboxOf(j) != ""
+	switch verb {
+	case "pause":
+		if sandboxed && !j.Started {
+			// gVisor stops the guest kernel for good, and fails (runsc/container/container.go, Pause).
+			return fmt.Errorf("container %q is not started: a sandbox cannot be paused before that", id)
+		}
+	case "kill":
+		if sandboxed && !j.InitAlive() {
+			return errors.New("container not running") // runc's message, which engines look for
+		}
+		if ownsProcesses(j.InitPid) {
+			args = killOne(args)
+		}
+	case "ps":
+		if alive := j.InitAlive(); slices.Contains(args, "json") && (sandboxed || !alive && d.Traits().PsNeedsGroup) {
+			pids := "" // an engine looks for the numbers among the host's
+			if alive {
+				pids = strconv.Itoa(j.InitPid)
+			}
+			_, err := fmt.Fprintf(r.out(), "[%s]\n", pids)
+			return err
+		}
 	}
-	if j != nil && mayUseCopied(args) {
+	if mayUseCopied(args) {
 		r.chownCopied(j)
 	}
-	if verb == "kill" && j != nil && ownsProcesses(j.InitPid) {
-		args = killOne(args)
-	}
-	if verb == "ps" && d.Traits().PsNeedsGroup && slices.Contains(args, "json") && j != nil && !j.InitAlive() {
-		_, err := fmt.Fprintln(r.out(), "[]")
-		return err
-	}
-	if verb == "kill" && j != nil && sandboxOf(j) != "" && !j.InitAlive() {
-		return errors.New("container not running") // runc's message, which engines look for
-	}
-	if verb == "ps" && j != nil && sandboxOf(j) != "" && slices.Contains(args, "json") {
-		return r.sandboxProcesses(j)
-	}
 	args = append(r.Globals.Args(), args...)
-	if j == nil || !j.OwnTime {
+	if !j.OwnTime {
 		return r.handOver(d, args)
 	}
 	defer r.step("delegate " + verb)()
@@ -357,15 +357,10 @@ func mayUseCopied(args []string) bool {
 	case "pause":
 		return true
 	case "kill":
-		return !slices.ContainsFunc(args[1:], func(a string) bool {
-			return isKILL(a) || slices.Contains([]string{"15", "TERM", "SIGTERM"}, a)
-		}) && len(args) > 2
+		return !slices.Contains([]string{"", "9", "KILL", "15", "TERM"}, signalOf(args))
 	}
 	return false
 }
-
-// isKILL reports whether an argument of kill is the signal KILL.
-func isKILL(arg string) bool { return slices.Contains([]string{"9", "KILL", "SIGKILL"}, arg) }
 
 // inTime opens the jail's time namespace for a delegate that has to be in it: elsewhere the first
 // process has another start time, and the delegate takes it for ended. An exiting process has no
@@ -423,16 +418,15 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
 	}
-	if err := r.Store.Ledger().Remove(j.Key); err != nil {
-		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
+	warn := func(err error) {
+		if err != nil {
+			r.Log.Warnf("%v (`agentjail gc` tries again)", err)
+		}
 	}
-	if err := r.endViews(j); err != nil {
-		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
-	}
+	warn(r.Store.Ledger().Remove(j.Key))
+	warn(r.endViews(j))
 	r.book().Gone(j)
-	if err := r.registry().Unregister(r.Store.Dir(j.Key), j.Key); err != nil {
-		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
-	}
+	warn(r.registry().Unregister(r.Store.Dir(j.Key), j.Key))
 	if err := r.Store.Remove(j.Key); err != nil {
 		return err
 	}
@@ -457,13 +451,12 @@ func (r *Runtime) detach(j *state.Brief) error {
 }
 
 // GC reclaims what crashes left: of jails, of any boot, whose processes have ended and for which no
-// delete is to come, and ids that no jail has. max bounds the jails looked at; below 0 means all.
-// It returns the keys of the reclaimed jails.
+// delete is to come, and ids that no jail has. It returns the keys of the reclaimed jails.
 //
 // GC stops between two jails when ctx ends, and reports it. Any other errors, joined, are of jails
 // that could not be reclaimed: they stay recorded for another GC, and the others are reclaimed all
 // the same.
-func (r *Runtime) GC(ctx context.Context, max int) ([]string, error) { return r.gc(ctx, max, "") }
+func (r *Runtime) GC(ctx context.Context) ([]string, error) { return r.gc(ctx, -1, "") }
 
 // GCOf is GC of the jails with these ids, whatever the delegate's root. It waits for another
 // process that removes one of them, since that one may be killed.
@@ -483,7 +476,7 @@ func (r *Runtime) GCOf(ids []string) (reaped []string, err error) {
 	return reaped, errors.Join(errs...)
 }
 
-// gc is GC of all jails but one.
+// gc is GC of all jails but one. max bounds the jails looked at; below 0 means all.
 func (r *Runtime) gc(ctx context.Context, max int, but string) ([]string, error) {
 	// Placeholders outlive a boot, and records do not.
 	if err := r.Store.Ledger().Sweep(r.Store.Exists); err != nil && max < 0 {

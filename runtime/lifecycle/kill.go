@@ -12,11 +12,21 @@ import (
 // to be killed, for which crun reads the jail's control group. A user's jail may have none, and
 // crun then kills no process and reports no error.
 func killOne(args []string) []string {
-	last := strings.TrimPrefix(strings.ToUpper(args[len(args)-1]), "SIG")
-	if last != "KILL" && last != "9" {
+	if !isKILL(args) {
 		return args
 	}
 	return slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--all" })
+}
+
+// isKILL reports whether a `kill` is with SIGKILL.
+func isKILL(args []string) bool { return slices.Contains([]string{"9", "KILL"}, signalOf(args)) }
+
+// signalOf returns the signal in the arguments of a `kill`, the last one, without "SIG"; "" for none.
+func signalOf(args []string) string {
+	if len(args) < 3 {
+		return ""
+	}
+	return strings.TrimPrefix(strings.ToUpper(args[len(args)-1]), "SIG")
 }
 
 // ownsProcesses reports whether a process is the first of its process namespace. In a pod that

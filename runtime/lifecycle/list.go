@@ -69,18 +69,12 @@ func (r *Runtime) List(format string, quiet bool) error {
 
 // listed returns the containers below the delegate's root.
 func (r *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
-	out, code, err := capture(d, append(r.Globals.Args(), "list", "--format", "json"), delegate.Time{})
-	if err != nil {
-		return nil, err
-	}
-	if code != 0 {
-		return nil, &ExitError{code}
-	}
 	var items []*object
-	if err := json.Unmarshal(out, &items); err != nil {
-		return nil, fmt.Errorf("reading the delegate's list: %w", err)
+	err := r.query(d, delegate.Time{}, &items, "list", "--format", "json")
+	if err == nil {
+		items, err = r.withSandboxes(items)
 	}
-	if items, err = r.withSandboxes(items); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for _, it := range items {
@@ -139,16 +133,21 @@ func (r *Runtime) queryState(d *delegate.Runtime, j *state.Brief) (*object, erro
 	if err != nil {
 		return nil, err
 	}
-	out, code, err := capture(d, append(r.Globals.Args(), "state", j.ID), t)
-	if err != nil {
-		return nil, err
-	}
-	if code != 0 {
-		return nil, &ExitError{code}
-	}
 	s := new(object)
-	if err := json.Unmarshal(out, s); err != nil {
-		return nil, fmt.Errorf("reading the delegate's state: %w", err)
+	return s, r.query(d, t, s, "state", j.ID)
+}
+
+// query decodes what a verb of the delegate prints, which is JSON.
+func (r *Runtime) query(d *delegate.Runtime, t delegate.Time, into any, args ...string) error {
+	if t.Join != nil {
+		defer t.Join.Close()
 	}
-	return s, nil
+	out, code, err := d.Capture(append(r.Globals.Args(), args...), t)
+	if err = exitError(code, err); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		return fmt.Errorf("reading the delegate's %s: %w", args[0], err)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -61,8 +62,8 @@ func checkProgram(pid int, p *specs.Process) error {
 
 // pathOf returns the environment's PATH. The last one counts.
 func pathOf(env []string) string {
-	for i := len(env) - 1; i >= 0; i-- {
-		if v, ok := strings.CutPrefix(env[i], "PATH="); ok {
+	for _, entry := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(entry, "PATH="); ok {
 			return v
 		}
 	}

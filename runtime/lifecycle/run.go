@@ -14,7 +14,6 @@ import (
 
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/observe/journal"
-	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 )
 
@@ -51,7 +50,9 @@ func (a *attempt) runProgram() error {
 	a.copies.drain()
 	workspace.KeepMounted()
 	_ = onHostThread(func() error { r.book().End(&j.Brief, &ws); return nil })
-	o.notifyEnded(j)
+	if o.Watch != nil {
+		o.Watch.Ended(j)
+	}
 	if processesGone(&j.Brief) {
 		err = removeDelegateState(&j.Brief)
 	} else {
@@ -88,22 +89,6 @@ func (a *attempt) startProgram() error {
 		return err
 	}
 	return r.startInit(&j.Brief)
-}
-
-// notifyEnded notifies the watcher that the jail's program has ended.
-func (o *CreateOptions) notifyEnded(j *state.Jail) {
-	if o.Watch != nil {
-		o.Watch.Ended(j)
-	}
-}
-
-// becomeReaper makes the jail's first process our child when the delegate that
-// started it ends, so that it can be waited for.
-func becomeReaper() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("becoming a child subreaper: %w", err)
-	}
-	return nil
 }
 
 // terminal connects a jail's terminal with ours.

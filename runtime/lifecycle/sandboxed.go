@@ -19,7 +19,6 @@ import (
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/idmap"
-	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/observe/lostpaths"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/rootfs"
@@ -144,31 +143,16 @@ func (a *attempt) sandboxOptions() (o delegate.SandboxOptions) {
 	return o
 }
 
-// checkSandbox is checkContainer for a sandbox's first process. Its system call filter and
-// no_new_privs are there only when it has started the jail's program: inspect checks them.
+// checkSandbox looks at a sandbox's first process. Its system call filter and no_new_privs are there
+// only when it has started the jail's program: inspect checks them.
 func (a *attempt) checkSandbox(pid int) error {
-	if err := boundSockets(pid, a.j); err != nil {
-		return err
-	}
-	if err := helper.Place(a.rt.Store.Dir(a.j.Key), pid); err != nil {
-		return err
-	}
 	if err := setPages(pid, a.ownPages); err != nil {
 		return err
 	}
 	if why := a.unlikeJail(pid); why != "" {
 		return refusal.New(refusal.Delegate, "the sandbox's process: %s", why)
 	}
-	if err := a.findHolder(pid); err != nil {
-		return err
-	}
-	if err := setOOMScore(pid, a.j.Process); err != nil {
-		return err
-	}
-	if err := a.writePidFile(pid); err != nil {
-		return err
-	}
-	return settleUserNS(nil, pid)
+	return a.findHolder(pid)
 }
 
 // holderPatience bounds the wait for the sandbox's process that has the jail's mounts.
@@ -277,20 +261,6 @@ func outsideGroups(pid int) string {
 		}
 	}
 	return ""
-}
-
-// sandboxProcesses prints the host's processes of a sandbox, in the form of `ps --format json`: an
-// engine looks for the numbers among the host's.
-func (r *Runtime) sandboxProcesses(j *state.Brief) error {
-	pids := []int{}
-	if j.InitAlive() {
-		pids = append(pids, j.InitPid)
-	}
-	text, err := json.Marshal(pids)
-	if err == nil {
-		_, err = r.out().Write(append(text, '\n'))
-	}
-	return err
 }
 
 // tornRecord reports that the delegate cannot read its own record of a sandbox: a verb that was

@@ -31,9 +31,6 @@ func (a *attempt) checkContainer() error {
 	if err != nil {
 		return err
 	}
-	if sandboxOf(&a.j.Brief) != "" {
-		return a.checkSandbox(pid)
-	}
 	if err := boundSockets(pid, a.j); err != nil {
 		return err
 	}
@@ -41,14 +38,11 @@ func (a *attempt) checkContainer() error {
 	if err := helper.Place(a.rt.Store.Dir(a.j.Key), pid); err != nil {
 		return err
 	}
-	mounts, err := a.checkMounts(pid)
-	if err != nil {
-		return err
+	check, domain := a.checkJail, a.domain
+	if sandboxOf(&a.j.Brief) != "" {
+		check, domain = a.checkSandbox, "" // the guest kernel has names of its own
 	}
-	if err := a.registerEBPF(pid, mounts); err != nil {
-		return err
-	}
-	if err := checkProgram(pid, a.j.Process); err != nil {
+	if err := check(pid); err != nil {
 		return err
 	}
 	if err := setOOMScore(pid, a.j.Process); err != nil {
@@ -57,10 +51,22 @@ func (a *attempt) checkContainer() error {
 	if err := a.writePidFile(pid); err != nil {
 		return err
 	}
-	if err := setDomainname(pid, a.domain); err != nil {
+	if err := setDomainname(pid, domain); err != nil {
 		return err
 	}
 	return settleUserNS(a.userns, pid)
+}
+
+// checkJail looks at the first process of a jail that has the host's kernel.
+func (a *attempt) checkJail(pid int) error {
+	mounts, err := a.checkMounts(pid)
+	if err != nil {
+		return err
+	}
+	if err := a.registerEBPF(pid, mounts); err != nil {
+		return err
+	}
+	return checkProgram(pid, a.j.Process)
 }
 
 // writePidFile writes the first process's number for the caller.

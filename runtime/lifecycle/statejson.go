@@ -5,7 +5,6 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/kernel/printable"
 )
 
@@ -40,12 +39,4 @@ func (r *Runtime) State(id string) error {
 	}
 	_, err = r.out().Write(append(printable.JSON(text), '\n'))
 	return err
-}
-
-// capture runs the delegate and returns its output.
-func capture(d *delegate.Runtime, args []string, t delegate.Time) ([]byte, int, error) {
-	if t.Join != nil {
-		defer t.Join.Close()
-	}
-	return d.Capture(args, t)
 }

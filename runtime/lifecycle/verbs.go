@@ -91,9 +91,6 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 	if err != nil {
 		return err
 	}
-	if j == nil {
-		return errNotOurs(id)
-	}
 	if err := needsGroups(&j.Brief, "update"); err != nil {
 		return err
 	}

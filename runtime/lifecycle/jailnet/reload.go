@@ -150,13 +150,17 @@ func (n Networks) Reload(key string) (Reloaded, error) {
 // pinnedSoFar returns the exact names of a jail's rules up to the next ones, in the order of their
 // first use.
 func pinnedSoFar(j *state.Jail, next policy.Network) ([]string, error) {
-	pinned := j.Pinned
+	pinned := slices.Clone(j.Pinned)
 	for _, n := range []policy.Network{j.Policy.Network, next} {
 		set, err := n.Rules()
 		if err != nil {
 			return nil, err
 		}
-		pinned = addNew(pinned, set.Exact())
+		for _, name := range set.Exact() {
+			if !slices.Contains(pinned, name) {
+				pinned = append(pinned, name)
+			}
+		}
 	}
 	return pinned, nil
 }
@@ -195,20 +199,4 @@ func (n Networks) podCommon(first *state.Jail, next policy.Network) (policy.Netw
 		}
 	}
 	return next, nil
-}
-
-// addNew appends the elements that are not in the list.
-func addNew(list, more []string) []string {
-	have := map[string]bool{}
-	for _, s := range list {
-		have[s] = true
-	}
-	list = slices.Clone(list)
-	for _, s := range more {
-		if !have[s] {
-			have[s] = true
-			list = append(list, s)
-		}
-	}
-	return list
 }
