@@ -75,13 +75,7 @@ func (s *script) run(flags uintptr, ended func(pid int) error) error {
 	if errno != 0 {
 		return errno
 	}
-	defer func() {
-		for {
-			if _, err := syscall.Wait4(pid, nil, unix.WALL, nil); err != syscall.EINTR {
-				return
-			}
-		}
-	}()
+	defer func() { _ = wait4(pid, nil, unix.WALL) }()
 	for _, c := range s.calls {
 		if c.ret < 0 {
 			return fmt.Errorf("%s: %w", c.what, syscall.Errno(-c.ret))
@@ -135,27 +129,21 @@ type Setting struct{ Path, Text string }
 // /proc/sys/user are those of the reader (namespaces(7)). The caller has
 // CAP_SYS_ADMIN over the namespace.
 func WriteInside(userns *os.File, settings []Setting) error {
-	s, err := inside(userns)
-	if err != nil {
-		return err
-	}
+	s := inside(userns)
 	for _, x := range settings {
 		if err := s.addOpen(x.Path, unix.O_WRONLY); err != nil {
 			return err
 		}
 		s.addBuffer("writing "+x.Path, unix.SYS_WRITE, []byte(x.Text))
 	}
-	err = s.run(0, nil)
+	err := s.run(0, nil)
 	runtime.KeepAlive(userns)
 	return err
 }
 
 // ReadInside reads such files, each up to size bytes.
 func ReadInside(userns *os.File, paths []string, size int) ([]Setting, error) {
-	s, err := inside(userns)
-	if err != nil {
-		return nil, err
-	}
+	s := inside(userns)
 	var texts [][]byte
 	for _, p := range paths {
 		if err := s.addOpen(p, unix.O_RDONLY); err != nil {
@@ -165,7 +153,7 @@ func ReadInside(userns *os.File, paths []string, size int) ([]Setting, error) {
 		texts = append(texts, b)
 		s.addBuffer("reading "+p, unix.SYS_READ, b)
 	}
-	err = s.run(0, nil)
+	err := s.run(0, nil)
 	runtime.KeepAlive(userns)
 	if err != nil {
 		return nil, err
@@ -180,8 +168,8 @@ func ReadInside(userns *os.File, paths []string, size int) ([]Setting, error) {
 
 // inside begins a script in a user namespace. A thread of ours could not join
 // one: only a process that has no other thread can (setns(2)).
-func inside(userns *os.File) (*script, error) {
+func inside(userns *os.File) *script {
 	s := new(script)
 	s.add("joining the user namespace", unix.SYS_SETNS, userns.Fd(), unix.CLONE_NEWUSER)
-	return s, nil
+	return s
 }

@@ -84,6 +84,15 @@ type Process struct {
 // that was killed.
 var Reaper func() (wait func(pid int) (int, error), stop func())
 
+// newProcess returns the process that is started next. stop is for a start that fails.
+func newProcess() (p *Process, stop func()) {
+	if Reaper == nil {
+		return new(Process), func() {}
+	}
+	wait, stop := Reaper()
+	return &Process{wait: wait}, stop
+}
+
 // Start starts c. An error of a step in the child is returned here, with the
 // step's name.
 func (c *Cmd) Start() (*Process, error) {
@@ -118,11 +127,7 @@ func (c *Cmd) startCopied() (*Process, error) {
 		unix.Close(pipe[1])
 		return nil, err
 	}
-	p := new(Process)
-	stop := func() {}
-	if Reaper != nil {
-		p.wait, stop = Reaper()
-	}
+	p, stop := newProcess()
 	syscall.ForkLock.Lock()
 	pid, errno := forkExec(a)
 	syscall.ForkLock.Unlock()
@@ -137,7 +142,7 @@ func (c *Cmd) startCopied() (*Process, error) {
 	if err := failure(pipe[0]); err != nil {
 		stop()
 		var ws syscall.WaitStatus
-		_ = wait4(pid, &ws) // fails where the reaper was first
+		_ = wait4(pid, &ws, 0) // fails where the reaper was first
 		return nil, err
 	}
 	p.Pid = pid
@@ -223,10 +228,7 @@ func (c *Cmd) startShared() (*Process, error) {
 	if c.DieWithParent {
 		attr.Sys.Pdeathsig = syscall.SIGKILL
 	}
-	p, stop := new(Process), func() {}
-	if Reaper != nil {
-		p.wait, stop = Reaper()
-	}
+	p, stop := newProcess()
 	var err error
 	p.Pid, err = syscall.ForkExec(c.Path, c.Args, attr)
 	runtime.KeepAlive(c)
@@ -342,7 +344,7 @@ func (p *Process) Wait() (int, error) {
 		return p.wait(p.Pid)
 	}
 	var ws syscall.WaitStatus
-	if err := wait4(p.Pid, &ws); err != nil {
+	if err := wait4(p.Pid, &ws, 0); err != nil {
 		return -1, err
 	}
 	if ws.Signaled() {
@@ -469,9 +471,9 @@ func readFull(fd int, b []byte) (int, error) {
 	return n, nil
 }
 
-func wait4(pid int, ws *syscall.WaitStatus) error {
+func wait4(pid int, ws *syscall.WaitStatus, options int) error {
 	for {
-		_, err := syscall.Wait4(pid, ws, 0, nil)
+		_, err := syscall.Wait4(pid, ws, options, nil)
 		if err != syscall.EINTR {
 			return err
 		}

@@ -333,7 +333,7 @@ func TestReaper(t *testing.T) {
 		return func(pid int) (int, error) {
 			asked++
 			var ws syscall.WaitStatus
-			if err := wait4(pid, &ws); err != nil {
+			if err := wait4(pid, &ws, 0); err != nil {
 				return -1, err
 			}
 			return 1000 + ws.ExitStatus(), nil

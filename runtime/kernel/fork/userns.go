@@ -16,7 +16,8 @@ import (
 // process that made it is gone on return. The caller has CAP_SETUID and
 // CAP_SETGID over the mapped ids.
 func UserNS(uidMap, gidMap string) (*os.File, error) {
-	f, err := fromEnded(uidMap, gidMap)
+	// A child that has ended when its namespace is mapped takes no copy of this process.
+	f, err := new(script).makesUserNS(unix.CLONE_NEWUSER, uidMap, gidMap)
 	if errors.Is(err, os.ErrPermission) {
 		// Files in /proc of what has ended belong to the machine's root alone
 		// (fs/proc/base.c, task_dump_owner): not to root of a user namespace.
@@ -25,18 +26,14 @@ func UserNS(uidMap, gidMap string) (*os.File, error) {
 	return f, err
 }
 
-// fromEnded has the namespace made by a child that has ended when it is mapped,
-// which takes no copy of this process.
-func fromEnded(uidMap, gidMap string) (*os.File, error) {
-	return new(script).makesUserNS(unix.CLONE_NEWUSER, uidMap, gidMap)
-}
-
 // makesUserNS runs a script whose child is in a new user namespace at its end.
 func (s *script) makesUserNS(flags uintptr, uidMap, gidMap string) (f *os.File, err error) {
 	made := false
 	err = s.run(flags, func(pid int) error {
 		made = true
-		f, err = mapped(pid, uidMap, gidMap)
+		if err = writeMaps(pid, uidMap, gidMap); err == nil {
+			f, err = openUserNS(pid)
+		}
 		return err
 	})
 	if err != nil && !made {
@@ -60,7 +57,7 @@ func UserNSBy(write func(pid int) error) (*os.File, error) {
 		unix.Close(pipe[1]) // lets the child go
 		if pid > 0 {
 			var ws syscall.WaitStatus
-			_ = wait4(pid, &ws)
+			_ = wait4(pid, &ws, 0)
 		}
 	}()
 	if errno != 0 {
@@ -75,14 +72,6 @@ func UserNSBy(write func(pid int) error) (*os.File, error) {
 
 func noUserNS(err error) error {
 	return fmt.Errorf("making a user namespace: %w (is user.max_user_namespaces 0?)", err)
-}
-
-// mapped maps and opens the user namespace of a child.
-func mapped(pid int, uidMap, gidMap string) (*os.File, error) {
-	if err := writeMaps(pid, uidMap, gidMap); err != nil {
-		return nil, err
-	}
-	return openUserNS(pid)
 }
 
 func writeMaps(pid int, uidMap, gidMap string) error {

@@ -1,6 +1,7 @@
 package idmap
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -95,7 +96,7 @@ func unchanged(ms []specs.LinuxIDMapping, end uint32) []specs.LinuxIDMapping {
 // Ranges lists the ids that a mapping has in a jail, in order.
 func Ranges(ms []specs.LinuxIDMapping) [][2]uint32 {
 	ms = slices.Clone(ms)
-	slices.SortFunc(ms, func(a, b specs.LinuxIDMapping) int { return int(int64(a.ContainerID) - int64(b.ContainerID)) })
+	slices.SortFunc(ms, func(a, b specs.LinuxIDMapping) int { return cmp.Compare(a.ContainerID, b.ContainerID) })
 	var out [][2]uint32
 	for _, e := range ms {
 		if n := len(out); n > 0 && out[n-1][1]+1 == e.ContainerID {

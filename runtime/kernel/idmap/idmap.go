@@ -40,21 +40,19 @@ func ForBlock(p Pool, rootIsOverflow bool, block int) Map {
 // the kubelet's). It is refused if it would map for a container a host id that people or services
 // have, or one of the pool's, which another jail may have.
 func ForEngine(p Pool, uids, gids []specs.LinuxIDMapping) (Map, error) {
-	m := Map{Block: -1, Given: true, UIDs: uids, GIDs: gids}
-	for _, ms := range [][]specs.LinuxIDMapping{uids, gids} {
-		if err := checkEngines(p, ms); err != nil {
-			return m, fmt.Errorf("id mapping %s %w", oneLine(ms), err)
-		}
-	}
-	return m, nil
+	return given(uids, gids, func(ms []specs.LinuxIDMapping) error { return checkEngines(p, ms) })
 }
 
 // ForUser takes over a mapping that a rootless engine made. The kernel sees to it
 // that it stays within the user's own ids.
 func ForUser(uids, gids []specs.LinuxIDMapping) (Map, error) {
+	return given(uids, gids, checkShape)
+}
+
+func given(uids, gids []specs.LinuxIDMapping, check func([]specs.LinuxIDMapping) error) (Map, error) {
 	m := Map{Block: -1, Given: true, UIDs: uids, GIDs: gids}
 	for _, ms := range [][]specs.LinuxIDMapping{uids, gids} {
-		if err := checkShape(ms); err != nil {
+		if err := check(ms); err != nil {
 			return m, fmt.Errorf("id mapping %s %w", oneLine(ms), err)
 		}
 	}

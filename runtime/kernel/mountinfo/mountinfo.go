@@ -8,6 +8,7 @@ package mountinfo
 import (
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -91,9 +92,7 @@ func (m *Mount) SuperHas(option string) bool { return listed(m.Super, option) }
 
 // Value is the value of an option of the file system, such as size; "" without it.
 func (m *Mount) Value(key string) string {
-	for list := m.Super; list != ""; {
-		var o string
-		o, list, _ = strings.Cut(list, ",")
+	for o := range strings.SplitSeq(m.Super, ",") {
 		if k, v, ok := strings.Cut(o, "="); ok && k == key {
 			return v
 		}
@@ -106,20 +105,13 @@ func (m *Mount) ReadOnly() bool { return m.Has("ro") || m.SuperHas("ro") }
 
 // Lacks lists those of the options that the mount does not have.
 func (m *Mount) Lacks(options ...string) []string {
-	var out []string
-	for _, o := range options {
-		if !m.Has(o) {
-			out = append(out, o)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(options), m.Has)
 }
 
 // listed looks for a word in a list separated by commas.
 func listed(list, word string) bool {
-	for list != "" {
-		var w string
-		if w, list, _ = strings.Cut(list, ","); w == word {
+	for w := range strings.SplitSeq(list, ",") {
+		if w == word {
 			return true
 		}
 	}

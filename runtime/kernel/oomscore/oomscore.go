@@ -10,7 +10,6 @@ package oomscore
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,10 +20,7 @@ import (
 // (mm/oom_kill.c, oom_badness).
 const Jail = 900
 
-// procDir is the kernel's list of processes.
-const procDir = "/proc"
-
-func file(process string) string { return filepath.Join(procDir, process, "oom_score_adj") }
+func file(process string) string { return "/proc/" + process + "/oom_score_adj" }
 
 func read(process string) (int, error) {
 	text, err := os.ReadFile(file(process))

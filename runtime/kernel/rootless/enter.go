@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,7 +38,7 @@ func makeUsers() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	mappers, err := findMappers()
+	mappers, err := find(mapperNames, mapperRemedy)
 	if err != nil {
 		return nil, err
 	}
@@ -49,15 +50,10 @@ func makeUsers() (*os.File, error) {
 	})
 }
 
-// findMappers returns the programs that map the ids of users and of groups.
-func findMappers() (paths [2]string, err error) {
-	for i, name := range []string{"newuidmap", "newgidmap"} {
-		if paths[i], err = find(name); err != nil {
-			return paths, &Obstacle{err.Error(), "sudo apt install uidmap, or on Fedora sudo dnf install shadow-utils"}
-		}
-	}
-	return paths, nil
-}
+// mapperNames are the programs that map the ids of users and of groups.
+var mapperNames = [2]string{"newuidmap", "newgidmap"}
+
+const mapperRemedy = "sudo apt install uidmap, or on Fedora sudo dnf install shadow-utils"
 
 // Less is what a sandbox without root has less than one of root's.
 const Less = "no limit on memory and processors (control groups are not used); no review of workspaces; the machine's files can only be read"
@@ -88,7 +84,7 @@ func Possible(proc, etc string) (users int, err error) {
 	if err := forbidden(proc); err != nil {
 		return users, err
 	}
-	mappers, err := findMappers()
+	mappers, err := find(mapperNames, mapperRemedy)
 	if err != nil {
 		return users, err
 	}
@@ -162,35 +158,29 @@ func mapBy(program string, pid, own int, ranges []idRange) error {
 // programs are where programs of the system are that this package runs.
 var programs = []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin"}
 
-func find(name string) (string, error) {
-	for _, dir := range programs {
-		if path := filepath.Join(dir, name); unix.Access(path, unix.X_OK) == nil {
-			return path, nil
+// find returns the paths of two of them. The remedy is for a machine that lacks one.
+func find(names [2]string, remedy string) (paths [2]string, err error) {
+	for i, name := range names {
+		at := slices.IndexFunc(programs, func(dir string) bool { return unix.Access(filepath.Join(dir, name), unix.X_OK) == nil })
+		if at < 0 {
+			return paths, &Obstacle{name + " is not on this machine, in " + strings.Join(programs, ", "), remedy}
 		}
+		paths[i] = filepath.Join(programs[at], name)
 	}
-	return "", fmt.Errorf("%s is not on this machine, in %s", name, strings.Join(programs, ", "))
+	return paths, nil
 }
 
 // EnterIn executes this call again in a user namespace that the calling user owns. A process with
 // several threads, as each of Go's is, cannot enter one (setns(2)): nsenter(1) does, and unshare(1)
 // makes the mount namespace.
 func EnterIn(ns *os.File) error {
-	enter, err := find("nsenter")
+	paths, err := find([2]string{"nsenter", "unshare"}, "install util-linux")
 	if err != nil {
-		return fmt.Errorf("%w (remedy: install util-linux)", err)
+		return err
 	}
-	unshare, err := find("unshare")
+	self, err := thisProgram()
 	if err != nil {
-		return fmt.Errorf("%w (remedy: install util-linux)", err)
-	}
-	self, err := exec.LookPath(os.Args[0])
-	if err == nil {
-		self, err = filepath.Abs(self)
-	}
-	if err != nil {
-		if self, err = os.Executable(); err != nil {
-			return err
-		}
+		return err
 	}
 	// The next program receives this file, and closes it with all others that it inherits.
 	if _, err := unix.FcntlInt(ns.Fd(), unix.F_SETFD, 0); err != nil {
@@ -198,10 +188,23 @@ func EnterIn(ns *os.File) error {
 	}
 	args := []string{
 		"nsenter", "--user=/proc/self/fd/" + strconv.Itoa(int(ns.Fd())), "--preserve-credentials",
-		unshare, "--mount", "--propagation", "unchanged",
+		paths[1], "--mount", "--propagation", "unchanged",
 	}
-	if err := syscall.Exec(enter, append(append(args, self), os.Args[1:]...), os.Environ()); err != nil {
-		return fmt.Errorf("running %s: %w", enter, err)
+	if err := syscall.Exec(paths[0], append(append(args, self), os.Args[1:]...), os.Environ()); err != nil {
+		return fmt.Errorf("running %s: %w", paths[0], err)
 	}
 	return errors.New("unreachable")
+}
+
+// thisProgram returns the path of this program, with the name that it was called by where that leads
+// to it.
+func thisProgram() (string, error) {
+	path, err := exec.LookPath(os.Args[0])
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		path, err = os.Executable()
+	}
+	return path, err
 }

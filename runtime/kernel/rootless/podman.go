@@ -3,8 +3,6 @@ package rootless
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,10 +19,7 @@ func Join() (bool, error) {
 	if os.Geteuid() == 0 || Inside() {
 		return true, nil
 	}
-	self, err := exec.LookPath(os.Args[0])
-	if err == nil {
-		self, err = filepath.Abs(self)
-	}
+	self, err := thisProgram()
 	if err != nil {
 		return false, fmt.Errorf("finding this program: %w", err)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/idmap"
 )
 
 // overflow is what the owner of a file shows as who has no id in the user
@@ -36,9 +38,15 @@ func Maps() (uids, gids []specs.LinuxIDMapping, err error) {
 	if uids, err = readMap("/proc/self/uid_map"); err == nil {
 		gids, err = readMap("/proc/self/gid_map")
 	}
+	for _, ms := range [][]specs.LinuxIDMapping{uids, gids} {
+		for i := range ms {
+			ms[i].HostID = ms[i].ContainerID
+		}
+	}
 	return uids, gids, err
 }
 
+// readMap reads a map of a user namespace, whose outside is the parent namespace.
 func readMap(path string) ([]specs.LinuxIDMapping, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -46,11 +54,11 @@ func readMap(path string) ([]specs.LinuxIDMapping, error) {
 	}
 	var out []specs.LinuxIDMapping
 	for line := range strings.Lines(string(b)) {
-		var inside, outside, count uint32
-		if _, err := fmt.Sscan(line, &inside, &outside, &count); err != nil {
+		var m specs.LinuxIDMapping
+		if _, err := fmt.Sscan(line, &m.ContainerID, &m.HostID, &m.Size); err != nil {
 			return nil, fmt.Errorf("%s: line %q: %w", path, line, err)
 		}
-		out = append(out, specs.LinuxIDMapping{ContainerID: inside, HostID: inside, Size: count})
+		out = append(out, m)
 	}
 	return out, nil
 }
@@ -162,15 +170,13 @@ func Outside() (uid, gid uint32, err error) {
 }
 
 func outside(path string, id uint32) (uint32, error) {
-	b, err := os.ReadFile(path)
+	ms, err := readMap(path)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
-		var inside, outside, count uint32
-		if _, err := fmt.Sscan(line, &inside, &outside, &count); err == nil && id >= inside && id-inside < count {
-			return outside + (id - inside), nil
-		}
+	out, ok := idmap.Map{UIDs: ms}.HostUID(id)
+	if !ok {
+		return 0, fmt.Errorf("%s does not hold id %d, this process's", path, id)
 	}
-	return 0, fmt.Errorf("%s does not hold id %d, this process's", path, id)
+	return out, nil
 }

@@ -1,26 +1,25 @@
 package rootless
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/user"
 	"strconv"
-	"strings"
 
+	"agentjail.dev/runtime/kernel/accountfile"
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
 )
 
-// A Range is a run of subordinate ids of a user (subuid(5)).
+// An idRange is a run of subordinate ids of a user (subuid(5)).
 type idRange struct{ First, Count uint32 }
 
 // leastIDs is how many subordinate ids a sandbox needs: its root and the groups of a system below
 // 1000, such as tty's, have one each.
 const leastIDs = 1000
 
-// most bounds the subordinate ids that are mapped. A jail has no more users.
+// mostIDs bounds the subordinate ids that are mapped. A jail has no more users.
 const mostIDs = 65536
 
 // maxSubIDs bounds what is read of a file of subordinate ids, in bytes.
@@ -54,18 +53,6 @@ func addIDs(name string) string {
 		", with a range that no other line of /etc/subuid has"
 }
 
-func rangesIn(path, name, id string) ([]idRange, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readRanges(io.LimitReader(f, maxSubIDs), name, id)
-}
-
 // namesIn returns the users who have enough subordinate ids in a file, as it names them.
 func namesIn(path string) (map[string]bool, error) {
 	text, err := atomicfile.Read(path, maxSubIDs)
@@ -73,11 +60,9 @@ func namesIn(path string) (map[string]bool, error) {
 		return nil, nil
 	}
 	ids := map[string]uint64{}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) == 3 {
-			n, _ := strconv.ParseUint(f[2], 10, 32)
-			ids[f[0]] += n
-		}
+	for f := range accountfile.Entries(string(text), 3) {
+		n, _ := strconv.ParseUint(f[2], 10, 32)
+		ids[f[0]] += n
 	}
 	names := map[string]bool{}
 	for name, n := range ids {
@@ -88,14 +73,16 @@ func namesIn(path string) (map[string]bool, error) {
 	return names, err
 }
 
-// readRanges reads the ranges of a user, at most mostIDs ids. A line that is none is left out, as
-// newuidmap(1) does.
-func readRanges(r io.Reader, name, id string) (out []idRange, err error) {
+// rangesIn returns the ranges of a user in a file, at most mostIDs ids. A line that is none is left
+// out, as newuidmap(1) does.
+func rangesIn(path, name, id string) (out []idRange, err error) {
+	text, err := openat.Head(path, maxSubIDs)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
 	left := uint32(mostIDs)
-	lines := bufio.NewScanner(r)
-	for lines.Scan() && left > 0 {
-		f := strings.Split(lines.Text(), ":")
-		if len(f) != 3 || f[0] != name && f[0] != id {
+	for f := range accountfile.Entries(string(text), 3) {
+		if len(f) != 3 || f[0] != name && f[0] != id || left == 0 {
 			continue
 		}
 		first, err1 := strconv.ParseUint(f[1], 10, 32)
@@ -108,7 +95,7 @@ func readRanges(r io.Reader, name, id string) (out []idRange, err error) {
 			out, left = append(out, idRange{uint32(first), n}), left-n
 		}
 	}
-	return out, lines.Err()
+	return out, err
 }
 
 func total(ranges []idRange) (n uint32) {

@@ -17,11 +17,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/rootless"
 )
 
@@ -53,7 +53,7 @@ func Open(path string) (*os.File, error) {
 	if w.st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, fmt.Errorf("%s is not a regular file", w.at)
 	}
-	fd, err := unix.Open(procFD(w.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	fd, err := unix.Open(openat.Proc(w.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: w.at, Err: err}
 	}
@@ -108,13 +108,11 @@ func OwnerOf(fd int, path string, st *unix.Stat_t) error {
 	if !rootless.Inside() {
 		return Owner(path, st)
 	}
-	if err := rootless.Foreign(procFD(fd), st); err != nil {
-		return refuse("%s", strings.ReplaceAll(err.Error(), procFD(fd), path))
+	if err := rootless.Foreign(openat.Proc(fd), st); err != nil {
+		return refuse("%s", strings.ReplaceAll(err.Error(), openat.Proc(fd), path))
 	}
 	return nil
 }
-
-func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // rules are the checks that differ between callers.
 type rules struct {
