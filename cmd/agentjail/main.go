@@ -97,9 +97,9 @@ func isCtlCommand(verb string) bool { return slices.Contains(runccli.CtlCommands
 // needsCtl reports whether a command line that is no runtime's call requests
 // something that agentjailctl answers: no verb, help, or a verb of its own.
 func needsCtl(err error) bool {
-	var unknown *runccli.UnknownError
+	unknown, ok := errors.AsType[*runccli.UnknownError](err)
 	return errors.Is(err, flag.ErrHelp) || errors.Is(err, runccli.ErrNoVerb) ||
-		errors.As(err, &unknown) && (isCtlCommand(unknown.Verb) || slices.Contains([]string{"spec", "help", "h"}, unknown.Verb))
+		ok && (isCtlCommand(unknown.Verb) || slices.Contains([]string{"spec", "help", "h"}, unknown.Verb))
 }
 
 // execCtl executes agentjailctl in place of this program. It keeps the name that this program was

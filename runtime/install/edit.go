@@ -46,8 +46,7 @@ func parse(text []byte) (*document, error) {
 	}
 	var probe json.RawMessage
 	if err := json.Unmarshal(body, &probe); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			line, column := position(body, int(syntax.Offset))
 			return nil, fmt.Errorf("not valid JSON: line %d, column %d: %w", line, column, err)
 		}

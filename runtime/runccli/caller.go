@@ -62,11 +62,10 @@ func (c *Caller) Open(global Values) error {
 	c.Log = logrus.New()
 	c.Log.SetOutput(c.Stdio[2])
 	c.Log.SetFormatter(&logrus.TextFormatter{DisableColors: true, FullTimestamp: true})
-	asJSON := false
 	switch f := global.String("log-format"); f {
 	case "", "text":
 	case "json":
-		asJSON = true
+		c.Log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
 	default:
 		return fmt.Errorf("unknown log-format %q: text or json", f)
 	}
@@ -78,9 +77,6 @@ func (c *Caller) Open(global Values) error {
 		f := os.NewFile(uintptr(fd), c.logPath)
 		c.opened = append(c.opened, f)
 		c.Log.SetOutput(f)
-	}
-	if asJSON {
-		c.Log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
 	}
 	if global.Bool("debug") {
 		c.Log.SetLevel(logrus.DebugLevel)
@@ -113,11 +109,7 @@ func (c *Caller) Fail(err error) {
 		}
 		log.Error(msg)
 	}
-	out := c.Stdio[2]
-	if out == nil {
-		out = os.Stderr
-	}
-	fmt.Fprintln(out, Program+": "+msg)
+	fmt.Fprintln(cmp.Or(c.Stdio[2], os.Stderr), Program+": "+msg)
 }
 
 // OneLine puts an error on one line of printable text: engines read the log by lines, and parts of
@@ -233,18 +225,12 @@ func PolicyName(argv0 string) string {
 // Status reports an error by Fail, unless the delegate has printed it, and returns its exit status;
 // 0 for none.
 func (c *Caller) Status(err error) int {
-	var ended *lifecycle.ExitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &ended):
-		return ended.Code
+	if _, printed := errors.AsType[*lifecycle.ExitError](err); err != nil && !printed {
+		if own, ok := errors.AsType[*thread.Panic](err); ok && c.Log != nil {
+			c.Log.Warnf("agentjail: %s", own.Stack)
+		}
+		c.Fail(err)
 	}
-	var own *thread.Panic
-	if errors.As(err, &own) && c.Log != nil {
-		c.Log.Warnf("agentjail: %s", own.Stack)
-	}
-	c.Fail(err)
 	return lifecycle.Status(err)
 }
 

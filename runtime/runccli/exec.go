@@ -1,8 +1,10 @@
 package runccli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,8 +39,7 @@ func exec() Verb {
 		},
 		Run: func(c *Call) error {
 			err := runExec(c)
-			var ended *lifecycle.ExitError
-			if err != nil && !errors.As(err, &ended) {
+			if _, ended := errors.AsType[*lifecycle.ExitError](err); err != nil && !ended {
 				// Callers use this status to distinguish a failed exec from a program that failed.
 				err = &lifecycle.StatusError{Code: execFailed, Err: err}
 			}
@@ -112,10 +113,8 @@ func processFromFlags(c *Call) (func(*specs.Process), error) {
 	return func(p *specs.Process) {
 		p.Args = c.Args[1:]
 		p.Terminal = c.Bool("tty")
-		if cwd := c.String("cwd"); cwd != "" {
-			p.Cwd = cwd
-		}
-		p.Env = append(append([]string(nil), p.Env...), c.StringSlice("env")...)
+		p.Cwd = cmp.Or(c.String("cwd"), p.Cwd)
+		p.Env = slices.Concat(p.Env, c.StringSlice("env"))
 		if uid != nil {
 			p.User.UID = *uid
 		}

@@ -1,6 +1,7 @@
 package runccli
 
 import (
+	"cmp"
 	"encoding/json"
 	"runtime"
 	"slices"
@@ -57,13 +58,9 @@ func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error
 	}
 	h := hostfacts.Read()
 	yes, no := true, false
-	max := caps.OCIMax
-	if max == "" {
-		max = "1.0.2"
-	}
 	return &features.Features{
 		OCIVersionMin: "1.0.0",
-		OCIVersionMax: max,
+		OCIVersionMax: cmp.Or(caps.OCIMax, "1.0.2"),
 		MountOptions:  plan.MountOptions(),
 		Linux: &features.Linux{
 			Namespaces: namespacesOf(h),
