@@ -108,7 +108,7 @@ func (f *tomlFile) verify(o Options, version int64, systemd bool) error {
 			return fmt.Errorf("%s: handler %s would not come out as meant", f.Path, r.Name)
 		}
 	}
-	return f.sameBesides(o, after, version)
+	return f.sameBesides(o, after)
 }
 
 // reread reads what is to be written.
@@ -122,7 +122,7 @@ func (f *tomlFile) reread() (map[string]any, error) {
 
 // sameBesides compares what is to be written with what is there, but for the handlers and the
 // version.
-func (f *tomlFile) sameBesides(o Options, after map[string]any, version int64) error {
+func (f *tomlFile) sameBesides(o Options, after map[string]any) error {
 	before, err := readTOML(f.Before)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)
@@ -181,7 +181,7 @@ func (f *tomlFile) unregister(o Options) error {
 			return fmt.Errorf("%s: handler %s is written in a way that cannot be edited", f.Path, r.Name)
 		}
 	}
-	return f.sameBesides(o, after, version)
+	return f.sameBesides(o, after)
 }
 
 // imports are the files and patterns that the file imports, as containerd resolves them: relative

@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-
-	"github.com/pelletier/go-toml/v2"
 )
 
 // CRIO is CRI-O. It gets a drop-in file of agentjail's own, which it reads at start and on a
@@ -125,14 +124,9 @@ func (c *crioConf) render() ([]byte, error) {
 	if len(c.handlers()) == 0 {
 		return nil, nil
 	}
-	var names []string
-	for name := range c.handlers() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	var b bytes.Buffer
 	b.WriteString(crioHead)
-	for i, name := range names {
+	for i, name := range slices.Sorted(maps.Keys(c.handlers())) {
 		if i > 0 {
 			b.WriteString("\n")
 		}
@@ -140,8 +134,7 @@ func (c *crioConf) render() ([]byte, error) {
 		fmt.Fprintf(&b, "[crio.runtime.runtimes.%s]\nruntime_path = %s\nruntime_type = %s\nruntime_root = %s\nprivileged_without_host_devices = %v\n",
 			tomlKey(name), quoted(h.Path), quoted(h.Type), quoted(h.Root), h.Devices)
 	}
-	var again crioConf
-	if err := toml.Unmarshal(b.Bytes(), &again); err != nil {
+	if _, err := readTOML(b.Bytes()); err != nil {
 		return nil, fmt.Errorf("the drop-in for CRI-O: %w", err)
 	}
 	return b.Bytes(), nil
@@ -150,11 +143,7 @@ func (c *crioConf) render() ([]byte, error) {
 // otherHandlers refuses a name that another file of the configuration has, whose owner chose it.
 // One that is read later wins, whatever the drop-in has.
 func otherHandlers(o Options) error {
-	return besideDropIn(o.DropIn, func(file string, text []byte) error {
-		var c crioConf
-		if err := toml.Unmarshal(text, &c); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
+	return besideDropIn(o.DropIn, func(file string, c *crioConf) error {
 		for _, r := range o.Runtimes {
 			if h, ok := c.handlers()[r.Name]; ok && (readLater(file, o.DropIn) || h.Path != r.Path && !o.Force) {
 				return fmt.Errorf("%s has a runtime %s, which leads to %s: %w", file, r.Name, h.Path, errConflict)

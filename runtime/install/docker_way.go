@@ -81,9 +81,6 @@ func DockerRelease(version string) int {
 // release is the first number of a version.
 func release(version string) int {
 	major, _, _ := strings.Cut(version, ".")
-	n, err := strconv.Atoi(major)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.Atoi(major)
 	return n
 }

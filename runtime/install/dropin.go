@@ -30,8 +30,8 @@ func (p *Plan) ownDropIn(engine string, dst any, render func() ([]byte, error)) 
 }
 
 // besideDropIn has look judge each other file that an engine reads with a drop-in: those of its
-// directory NAME.d, and NAME itself.
-func besideDropIn(dropIn string, look func(file string, text []byte) error) error {
+// directory NAME.d, and NAME itself. C is what is read of them.
+func besideDropIn[C any](dropIn string, look func(file string, conf *C) error) error {
 	directory := filepath.Dir(dropIn)
 	files, err := filepath.Glob(filepath.Join(directory, "*.conf"))
 	if err != nil {
@@ -51,7 +51,11 @@ func besideDropIn(dropIn string, look func(file string, text []byte) error) erro
 		if err != nil {
 			return err
 		}
-		if err := look(file, text); err != nil {
+		conf := new(C)
+		if err := toml.Unmarshal(text, conf); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if err := look(file, conf); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ type config struct {
 
 // openConfig reads the file. That it or its directory does not exist is no error.
 func openConfig(path string) (*config, error) {
-	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
+	if !plainPath(path) || path == "/" {
 		return nil, fmt.Errorf("%q is not a plain absolute path", path)
 	}
 	c := &config{path: path, dir: -1, name: filepath.Base(path)}

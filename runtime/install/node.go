@@ -10,12 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"agentjail.dev/runtime/kernel/openat"
 )
 
 // Node is containerd on a node of Kubernetes, which is set up from a container that has the node's
@@ -153,7 +152,7 @@ func (m Machine) configuration() (string, error) {
 // reports whether anything changed. No link of the machine leads out of Root (openat2(2),
 // RESOLVE_IN_ROOT).
 func copyToNode(o Machine) (changed bool, err error) {
-	dir, err := nodeDir(o)
+	dir, err := o.directory(o.To)
 	if err != nil {
 		return false, err
 	}
@@ -186,35 +185,27 @@ func copyToNode(o Machine) (changed bool, err error) {
 	return changed, nil
 }
 
-// nodeDir opens the directory on the machine, making it where it is missing.
-func nodeDir(o Machine) (*os.File, error) {
-	if !filepath.IsAbs(o.Root) || !filepath.IsAbs(o.To) || filepath.Clean(o.To) != o.To {
-		return nil, fmt.Errorf("%q and %q must be plain absolute paths", o.Root, o.To)
+// directory opens a directory of the machine, making the last part of its path where that is missing.
+func (m Machine) directory(path string) (*os.File, error) {
+	if !filepath.IsAbs(m.Root) || !plainPath(path) {
+		return nil, fmt.Errorf("%q and %q must be plain absolute paths", m.Root, path)
 	}
-	root, err := unix.Open(o.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: o.Root, Err: err}
-	}
-	defer unix.Close(root)
-	open := func(path string) (int, error) {
-		return openat.Open(root, path, openat.InRoot, unix.O_RDONLY|unix.O_DIRECTORY)
-	}
-	fd, err := open(o.To)
+	fd, err := m.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENOENT) {
-		parent, perr := open(filepath.Dir(o.To))
+		parent, perr := m.open(filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY)
 		if perr != nil {
-			return nil, &os.PathError{Op: "open", Path: filepath.Join(o.Root, filepath.Dir(o.To)), Err: perr}
+			return nil, perr
 		}
 		defer unix.Close(parent)
-		if err := unix.Mkdirat(parent, filepath.Base(o.To), 0o755); err != nil {
-			return nil, &os.PathError{Op: "mkdir", Path: filepath.Join(o.Root, o.To), Err: err}
+		if err := unix.Mkdirat(parent, filepath.Base(path), 0o755); err != nil {
+			return nil, &os.PathError{Op: "mkdir", Path: filepath.Join(m.Root, path), Err: err}
 		}
-		fd, err = open(o.To)
+		fd, err = m.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
 	}
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: filepath.Join(o.Root, o.To), Err: err}
+		return nil, err
 	}
-	return os.NewFile(uintptr(fd), o.To), nil
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // jailsDir is where the machine has a directory for each jail (runtime/state).
@@ -257,12 +248,12 @@ func putProgram(dir *os.File, name string, program []byte) (bool, error) {
 
 // removeFromNode removes what copyToNode has put there. What is not there is no error.
 func removeFromNode(o Machine) error {
-	dir, err := nodeDir(o)
+	dir, err := o.directory(o.To)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	for _, name := range append(append([]string{}, o.Links...), o.Names...) {
+	for _, name := range slices.Concat(o.Links, o.Names) {
 		if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing %s from %s: %w", name, o.To, err)
 		}

@@ -21,14 +21,9 @@ func (m Machine) find(name string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		return name, nil
 	}
-	root, err := m.open("/", unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return "", err
-	}
-	defer unix.Close(root)
 	for _, dir := range machinePath {
 		path := filepath.Join(dir, name)
-		fd, err := openat.Open(root, path, openat.InRoot, unix.O_PATH)
+		fd, err := m.open(path, unix.O_PATH)
 		if err != nil {
 			continue
 		}
@@ -44,36 +39,24 @@ func (m Machine) find(name string) (string, error) {
 
 // The mark that containerd has to be restarted is in /run, which the machine's own restart empties:
 // that restarts containerd, too.
-const (
-	owedDir  = "/run"
-	owedName = "agentjail-restart-owed"
-)
+const owedDir, owedName = "/run", "agentjail-restart-owed"
 
 // owesRestart reports whether an earlier run has changed containerd's configuration, or was about
 // to, and not restarted it.
 func (m Machine) owesRestart() (bool, error) {
-	dir, err := m.open(owedDir, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := m.open(filepath.Join(owedDir, owedName), unix.O_PATH|unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer unix.Close(dir)
-	var st unix.Stat_t
-	err = unix.Fstatat(dir, owedName, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("looking for %s/%s on the node: %w", owedDir, owedName, err)
-	}
-	return true, nil
+	return true, unix.Close(fd)
 }
 
 // oweRestart leaves the mark.
 func (m Machine) oweRestart() error {
-	dir, err := nodeDir(Machine{Root: m.Root, To: owedDir})
+	dir, err := m.directory(owedDir)
 	if err != nil {
 		return err
 	}

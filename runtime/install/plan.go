@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,12 +60,7 @@ func NewPlan(e Engine, o Options) (*Plan, error) {
 
 // Changed reports whether there is anything to write.
 func (p *Plan) Changed() bool {
-	for _, f := range p.Files {
-		if f.Changed() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Files, (*File).Changed)
 }
 
 // Result reports what Apply did.

@@ -3,10 +3,9 @@ package install
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-
-	"github.com/pelletier/go-toml/v2"
 )
 
 // Podman gets a drop-in file of agentjail's own. It has no daemon to notify: each call of Podman
@@ -102,20 +101,14 @@ func (c *podmanConf) render() ([]byte, error) {
 		fmt.Fprintf(&b, "[engine]\nruntime = %s\n\n", quoted(c.Engine.Runtime))
 	}
 	b.WriteString("[engine.runtimes]\n")
-	var names []string
-	for name := range c.Engine.Runtimes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(c.Engine.Runtimes)) {
 		var paths []string
 		for _, path := range c.Engine.Runtimes[name] {
 			paths = append(paths, quoted(path))
 		}
 		fmt.Fprintf(&b, "%s = [%s]\n", tomlKey(name), strings.Join(paths, ", "))
 	}
-	var again podmanConf
-	if err := toml.Unmarshal(b.Bytes(), &again); err != nil {
+	if _, err := readTOML(b.Bytes()); err != nil {
 		return nil, fmt.Errorf("the drop-in for Podman: %w", err)
 	}
 	return b.Bytes(), nil
@@ -124,11 +117,7 @@ func (c *podmanConf) render() ([]byte, error) {
 // otherDefaults refuses to name a default runtime where another file does: the main file, whose
 // owner chose it, or a drop-in that is read later and wins.
 func otherDefaults(o Options) error {
-	return besideDropIn(o.DropIn, func(file string, text []byte) error {
-		var c podmanConf
-		if err := toml.Unmarshal(text, &c); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
+	return besideDropIn(o.DropIn, func(file string, c *podmanConf) error {
 		if r := c.Engine.Runtime; r != "" && r != o.Default && (readLater(file, o.DropIn) || !o.Force) {
 			return fmt.Errorf("%s names the default runtime %s: %w", file, r, errConflict)
 		}
