@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/oomscore"
 )
@@ -31,12 +31,12 @@ func (r *Runtime) Run(args []string, t Time) (int, error) { return r.run(fork.Cm
 
 // Capture is Run, and returns what the delegate printed.
 func (r *Runtime) Capture(args []string, t Time) ([]byte, int, error) {
-	out, to, err := newCollector()
+	out, err := NewCollector(maxOutput)
 	if err != nil {
 		return nil, -1, err
 	}
-	code, err := r.run(fork.Cmd{Stdio: [3]*os.File{nil, to, nil}}, args, t, false)
-	text, cerr := out.close(to)
+	code, err := r.run(fork.Cmd{Stdio: [3]*os.File{nil, out.To, nil}}, args, t, false)
+	text, cerr := out.Close()
 	if err == nil {
 		err = cerr
 	}
@@ -46,14 +46,14 @@ func (r *Runtime) Capture(args []string, t Time) ([]byte, int, error) {
 // Output runs the delegate and returns what it printed. An end with a status
 // other than 0 is an error, with the delegate's output.
 func (r *Runtime) Output(args ...string) ([]byte, error) {
-	output, to, err := newCollector()
+	messages, err := NewCollector(maxOutput)
 	if err != nil {
 		return nil, err
 	}
 	quiet := *r
-	quiet.Stdio[2] = to
+	quiet.Stdio[2] = messages.To
 	out, code, err := quiet.Capture(args, Time{})
-	text, _ := output.close(to)
+	text, _ := messages.Close()
 	if err == nil && code != 0 {
 		err = fmt.Errorf("exit status %d", code)
 		if s := strings.TrimSpace(string(text)); s != "" {
@@ -66,36 +66,37 @@ func (r *Runtime) Output(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// maxOutput bounds how much of a delegate's output is kept.
+// maxOutput bounds how much of a delegate's output is kept, in bytes.
 const maxOutput = 64 << 20
 
-// A collector reads a pipe to its end.
-type collector struct {
-	r    *os.File
-	text bytes.Buffer
+// A Collector keeps the beginning of what is written to a pipe.
+type Collector struct {
+	To   *os.File // the pipe's end for the writers
+	from *os.File
+	head atomicfile.Head
 	done chan error
 }
 
-// newCollector returns it with the pipe's other end, which is to be closed by
-// close.
-func newCollector() (*collector, *os.File, error) {
-	r, w, err := os.Pipe()
+// NewCollector makes a collector of at most so many bytes.
+func NewCollector(most int) (*Collector, error) {
+	from, to, err := os.Pipe()
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a pipe: %w", err)
+		return nil, fmt.Errorf("making a pipe: %w", err)
 	}
-	c := &collector{r: r, done: make(chan error, 1)}
+	c := &Collector{To: to, from: from, head: atomicfile.Head{Max: most}, done: make(chan error, 1)}
 	go func() {
-		_, err := c.text.ReadFrom(io.LimitReader(r, maxOutput))
+		_, err := io.Copy(&c.head, from)
 		c.done <- err
 	}()
-	return c, w, nil
+	return c, nil
 }
 
-func (c *collector) close(w *os.File) ([]byte, error) {
-	w.Close()
+// Close closes To, waits until all other writers have closed their ends, and returns the text.
+func (c *Collector) Close() ([]byte, error) {
+	c.To.Close()
 	err := <-c.done
-	c.r.Close()
-	return c.text.Bytes(), err
+	c.from.Close()
+	return c.head.Text, err
 }
 
 // RunInto is Run for a delegate that starts a process: files are its descriptors

@@ -310,13 +310,5 @@ func (a *attempt) unclaim() {
 }
 
 // onHostThread runs f on a thread in the host's mount namespace, which the thread of Create has
-// left.
-func onHostThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		done <- thread.Caught(f)
-	}()
-	return <-done
-}
+// left for good: no other goroutine runs on that.
+func onHostThread(f func() error) error { return <-thread.Beside(f) }

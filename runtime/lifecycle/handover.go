@@ -98,19 +98,14 @@ func (a *attempt) createContainer() error {
 // launchHelper has the network mode start its helper while the delegate works and this process
 // would only wait.
 func (a *attempt) launchHelper() <-chan error {
-	done := make(chan error, 1)
-	if ringfault.Ring(2) {
-		done <- nil
-		return done
-	}
 	jail := a.rt.Networks().Of(&a.j.Brief)
-	go func() {
-		done <- thread.Caught(func() error {
-			defer a.rt.step("launch")()
-			return a.mode.Launch(jail)
-		})
-	}()
-	return done
+	return thread.Beside(func() error {
+		if ringfault.Ring(2) {
+			return nil
+		}
+		defer a.rt.step("launch")()
+		return a.mode.Launch(jail)
+	})
 }
 
 // abandonContainer removes the container if the delegate has made it, or begun to: the container
@@ -132,19 +127,15 @@ func (a *attempt) abandonContainer() {
 func (r *Runtime) whileDelegateRuns(ctx context.Context, j *state.Jail, rep *report.Report, identity journal.Created,
 	config []byte,
 ) <-chan error {
-	done := make(chan error, 1)
-	go func() {
-		done <- thread.Caught(func() error {
-			defer r.step("beside")()
-			if err := r.Store.SaveReport(&j.Brief, rep); err != nil {
-				return err
-			}
-			if err := r.book().Begin(j, rep, identity, config); err != nil {
-				return err
-			}
-			_, _ = r.gc(ctx, 2, j.Key)
-			return nil
-		})
-	}()
-	return done
+	return thread.Beside(func() error {
+		defer r.step("beside")()
+		if err := r.Store.SaveReport(&j.Brief, rep); err != nil {
+			return err
+		}
+		if err := r.book().Begin(j, rep, identity, config); err != nil {
+			return err
+		}
+		_, _ = r.gc(ctx, 2, j.Key)
+		return nil
+	})
 }

@@ -31,6 +31,7 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/refusal"
@@ -412,8 +413,7 @@ func (r *Runtime) deleteByDelegate(d *delegate.Runtime, j *state.Brief, args []s
 func (r *Runtime) cleanup(j *state.Brief) error {
 	parts := r.book().Parts(j)
 	// The helper's end is waited for at the same time as the kernel's unmounting.
-	helped := make(chan error, 1)
-	go func() { helped <- helper.End(r.Store.Dir(j.Key)) }()
+	helped := thread.Beside(func() error { return helper.End(r.Store.Dir(j.Key)) })
 	errs := []error{r.detach(j), removeCgroups(j), <-helped, removeLeavings(j)}
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
@@ -444,8 +444,7 @@ func (r *Runtime) detach(j *state.Brief) error {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 {
 		return nil
 	}
-	changes := make(chan error, 1)
-	go func() { changes <- rootfs.DetachChanges(r.Store.Dir(j.Key)) }()
+	changes := thread.Beside(func() error { return rootfs.DetachChanges(r.Store.Dir(j.Key)) })
 	err := rootfs.Detach(j.EngineRoot, j.EngineRootDev)
 	return errors.Join(err, <-changes)
 }

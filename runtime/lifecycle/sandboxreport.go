@@ -1,15 +1,13 @@
 package lifecycle
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"runtime"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/jailinit"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/state"
@@ -25,45 +23,27 @@ func (r *Runtime) Inside(j *state.Brief, paths []string) (string, error) {
 	if sandboxOf(j) == "" {
 		return "", errors.New("the jail is in no sandbox")
 	}
-	out, w, err := os.Pipe()
+	report, err := delegate.NewCollector(maxReport)
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return "", err
 	}
-	defer out.Close()
-	errOut, errW, err := os.Pipe()
+	messages, err := delegate.NewCollector(maxReport)
 	if err != nil {
-		w.Close()
-		return "", fmt.Errorf("making a pipe: %w", err)
+		_, _ = report.Close()
+		return "", err
 	}
-	defer errOut.Close()
 	inside := *r
-	inside.Stdio[1], inside.Stdio[2] = w, errW
+	inside.Stdio[1], inside.Stdio[2] = report.To, messages.To
 	inside.Globals.Root, inside.Globals.SystemdCgroup = j.DelegateRoot, j.SystemdCgroup
-	ended := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // Exec leaves it changed: it ends with the goroutine
-		err := thread.Caught(func() error {
-			return inside.Exec(ExecOptions{ID: j.ID, Own: true, Change: func(p *specs.Process) {
-				p.Args, p.Terminal = append([]string{jailinit.StepProgram, jailinit.Report}, paths...), false
-			}})
-		})
-		w.Close()
-		errW.Close()
-		ended <- err
-	}()
-	messages := make(chan string, 1)
-	go func() { messages <- readReport(errOut) }()
-	text := readReport(out)
-	why := strings.TrimSpace(<-messages)
-	if err := <-ended; err != nil {
-		return "", fmt.Errorf("the init step's report: %w: %.500s", err, why)
+	err = thread.Own(func() error { // Exec leaves it changed
+		return inside.Exec(ExecOptions{ID: j.ID, Own: true, Change: func(p *specs.Process) {
+			p.Args, p.Terminal = append([]string{jailinit.StepProgram, jailinit.Report}, paths...), false
+		}})
+	})
+	text, _ := report.Close()
+	why, _ := messages.Close()
+	if err != nil {
+		return "", fmt.Errorf("the init step's report: %w: %.500s", err, bytes.TrimSpace(why))
 	}
-	return text, nil
-}
-
-// readReport reads to the end, and keeps the beginning.
-func readReport(f *os.File) string {
-	text, _ := io.ReadAll(io.LimitReader(f, maxReport))
-	_, _ = io.Copy(io.Discard, f)
-	return string(text)
+	return string(text), nil
 }

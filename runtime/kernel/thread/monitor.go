@@ -1,11 +1,9 @@
 package thread
 
 import (
-	"encoding/binary"
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,25 +57,15 @@ func secondThread() string {
 	}
 	defer unix.Close(fd)
 	var buf [512]byte // a dozen threads
-	n, err := unix.Getdents(fd, buf[:])
+	n, err := unix.ReadDirent(fd, buf[:])
 	if err != nil {
 		return ""
 	}
-	first := strconv.Itoa(os.Getpid())
-	for entries := buf[:n]; len(entries) > nameAt; {
-		// struct linux_dirent64 (getdents64(2)): inode, offset, length, type, name.
-		length := int(binary.NativeEndian.Uint16(entries[lengthAt:]))
-		if length <= nameAt || length > len(entries) {
-			return ""
+	_, _, tids := unix.ParseDirent(buf[:n], 2, nil)
+	for _, tid := range tids {
+		if tid != strconv.Itoa(os.Getpid()) {
+			return tid
 		}
-		name, _, _ := strings.Cut(string(entries[nameAt:length]), "\x00")
-		if name != "." && name != ".." && name != first {
-			return name
-		}
-		entries = entries[length:]
 	}
 	return ""
 }
-
-// Where parts of a directory's entry are.
-const lengthAt, nameAt = 16, 19

@@ -33,10 +33,16 @@ func Own(f func() error) error {
 	return <-done
 }
 
+// Beside calls f while the caller goes on, and sends its error. A panic is an error.
+func Beside(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- Caught(f) }()
+	return done
+}
+
 // Together calls both at once, and returns when both have. A panic of either is an error.
 func Together(here, beside func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- Caught(beside) }()
+	done := Beside(beside)
 	err := Caught(here)
 	return errors.Join(err, <-done)
 }
