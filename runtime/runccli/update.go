@@ -9,100 +9,97 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
+// limits are those of a control group.
+type limits = specs.LinuxResources
+
 // An updateFlag is one of runc's flags for update and the field that it sets.
 type updateFlag struct {
 	name, usage string
-	set         func(*specs.LinuxResources, string) error
+	set         func(*limits, string) error
 }
 
 var updateFlags = []updateFlag{
 	{
 		"memory", "memory limit in `BYTES`, or with a unit as 512m; more than policy's limits.memory is lowered to it",
-		bytesInto(func(r *specs.LinuxResources, v int64) { mem(r).Limit = &v }),
+		size(func(r *limits) **int64 { return &mem(r).Limit }),
 	},
-	{"memory-reservation", "soft memory limit in `BYTES`, or with a unit", bytesInto(func(r *specs.LinuxResources, v int64) {
-		mem(r).Reservation = &v
-	})},
-	{"memory-swap", "limit of memory and swap together in `BYTES`, or with a unit", bytesInto(func(r *specs.LinuxResources, v int64) { mem(r).Swap = &v })},
-	{"cpu-period", "period of the quota in `MICROSECONDS`", uintInto(64, func(r *specs.LinuxResources, v uint64) {
-		cpu(r).Period = &v
-	})},
-	{"cpu-quota", "processor time per period in `MICROSECONDS`", intInto(func(r *specs.LinuxResources, v int64) {
-		cpu(r).Quota = &v
-	})},
-	{"cpu-burst", "denied: it exceeds the quota", uintInto(64, func(r *specs.LinuxResources, v uint64) { cpu(r).Burst = &v })},
-	{"cpu-share", "`WEIGHT` against other groups, 2 to 262144", uintInto(64, func(r *specs.LinuxResources, v uint64) {
-		cpu(r).Shares = &v
-	})},
-	{"cpu-idle", "`1`: run only when others are idle", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Idle = &v })},
-	{"cpuset-cpus", "processors to use, as `0-2,4`", func(r *specs.LinuxResources, v string) error { cpu(r).Cpus = v; return nil }},
-	{"cpuset-mems", "NUMA nodes to use, as `0-1`", func(r *specs.LinuxResources, v string) error { cpu(r).Mems = v; return nil }},
+	{
+		"memory-reservation", "soft memory limit in `BYTES`, or with a unit",
+		size(func(r *limits) **int64 { return &mem(r).Reservation }),
+	},
+	{
+		"memory-swap", "limit of memory and swap together in `BYTES`, or with a unit",
+		size(func(r *limits) **int64 { return &mem(r).Swap }),
+	},
+	{"cpu-period", "period of the quota in `MICROSECONDS`", unsigned(64, func(r *limits) **uint64 { return &cpu(r).Period })},
+	{"cpu-quota", "processor time per period in `MICROSECONDS`", signed(func(r *limits) **int64 { return &cpu(r).Quota })},
+	{"cpu-burst", "denied: it exceeds the quota", unsigned(64, func(r *limits) **uint64 { return &cpu(r).Burst })},
+	{"cpu-share", "`WEIGHT` against other groups, 2 to 262144", unsigned(64, func(r *limits) **uint64 { return &cpu(r).Shares })},
+	{"cpu-idle", "`1`: run only when others are idle", signed(func(r *limits) **int64 { return &cpu(r).Idle })},
+	{"cpuset-cpus", "processors to use, as `0-2,4`", func(r *limits, v string) error { cpu(r).Cpus = v; return nil }},
+	{"cpuset-mems", "NUMA nodes to use, as `0-1`", func(r *limits, v string) error { cpu(r).Mems = v; return nil }},
 	{
 		"pids-limit", "`NUMBER` of processes and threads; more than policy's limits.pids is lowered to it",
-		intInto(func(r *specs.LinuxResources, v int64) { r.Pids = &specs.LinuxPids{Limit: &v} }),
+		signed(func(r *limits) **int64 { r.Pids = &specs.LinuxPids{}; return &r.Pids.Limit }),
 	},
-	{"blkio-weight", "`WEIGHT` against other groups, 10 to 1000", uintInto(16, func(r *specs.LinuxResources, v uint64) {
-		w := uint16(v)
-		r.BlockIO = &specs.LinuxBlockIO{Weight: &w}
-	})},
-	{"cpu-rt-period", "denied: no real-time scheduling", uintInto(64, func(r *specs.LinuxResources, v uint64) {
-		cpu(r).RealtimePeriod = &v
-	})},
-	{"cpu-rt-runtime", "denied: no real-time scheduling", intInto(func(r *specs.LinuxResources, v int64) {
-		cpu(r).RealtimeRuntime = &v
-	})},
-	{"kernel-memory", "ignored: obsolete", func(*specs.LinuxResources, string) error { return nil }},
-	{"kernel-memory-tcp", "ignored: obsolete", func(*specs.LinuxResources, string) error { return nil }},
+	{
+		"blkio-weight", "`WEIGHT` against other groups, 10 to 1000",
+		unsigned(16, func(r *limits) **uint16 { r.BlockIO = &specs.LinuxBlockIO{}; return &r.BlockIO.Weight }),
+	},
+	{"cpu-rt-period", "denied: no real-time scheduling", unsigned(64, func(r *limits) **uint64 { return &cpu(r).RealtimePeriod })},
+	{"cpu-rt-runtime", "denied: no real-time scheduling", signed(func(r *limits) **int64 { return &cpu(r).RealtimeRuntime })},
+	{"kernel-memory", "ignored: obsolete", func(*limits, string) error { return nil }},
+	{"kernel-memory-tcp", "ignored: obsolete", func(*limits, string) error { return nil }},
 }
 
-func mem(r *specs.LinuxResources) *specs.LinuxMemory {
+func mem(r *limits) *specs.LinuxMemory {
 	if r.Memory == nil {
 		r.Memory = &specs.LinuxMemory{}
 	}
 	return r.Memory
 }
 
-func cpu(r *specs.LinuxResources) *specs.LinuxCPU {
+func cpu(r *limits) *specs.LinuxCPU {
 	if r.CPU == nil {
 		r.CPU = &specs.LinuxCPU{}
 	}
 	return r.CPU
 }
 
-func intInto(set func(*specs.LinuxResources, int64)) func(*specs.LinuxResources, string) error {
-	return func(r *specs.LinuxResources, s string) error {
+func signed(field func(*limits) **int64) func(*limits, string) error {
+	return func(r *limits, s string) error {
 		v, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
 			return fmt.Errorf("%q is not a whole number", s)
 		}
-		set(r, v)
+		*field(r) = &v
 		return nil
 	}
 }
 
-func uintInto(bits int, set func(*specs.LinuxResources, uint64)) func(*specs.LinuxResources, string) error {
-	return func(r *specs.LinuxResources, s string) error {
+func unsigned[T uint16 | uint64](bits int, field func(*limits) **T) func(*limits, string) error {
+	return func(r *limits, s string) error {
 		v, err := strconv.ParseUint(s, 10, bits)
 		if err != nil {
 			return fmt.Errorf("%q is not a whole number from 0 to %d", s, uint64(1)<<bits-1)
 		}
-		set(r, v)
+		*field(r) = new(T(v))
 		return nil
 	}
 }
 
-// bytesInto reads sizes as runc and Docker do: 64m, 64MB and 64MiB are the same; -1 is no limit.
-func bytesInto(set func(*specs.LinuxResources, int64)) func(*specs.LinuxResources, string) error {
-	return func(r *specs.LinuxResources, s string) error {
+// size reads sizes as runc and Docker do: 64m, 64MB and 64MiB are the same; -1 is no limit.
+func size(field func(*limits) **int64) func(*limits, string) error {
+	return func(r *limits, s string) error {
 		if s == "-1" {
-			set(r, -1)
+			*field(r) = new(int64(-1))
 			return nil
 		}
 		v, err := policy.ParseSize(s)
 		if err != nil {
 			return fmt.Errorf("%w; -1 is no limit", err)
 		}
-		set(r, int64(v))
+		*field(r) = new(int64(v))
 		return nil
 	}
 }

@@ -42,28 +42,34 @@ func Read(path string, max int64) ([]byte, error) {
 	if st.Size == 0 {
 		size = kernelFile
 	}
-	data := make([]byte, 0, size)
-	for {
+	data, err := ReadFD(fd, make([]byte, 0, size), max)
+	switch {
+	case errors.Is(err, ErrTooLong):
+		return nil, fmt.Errorf("%s has more than the %d bytes that are read", path, max)
+	case err != nil:
+		return nil, &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return data, nil
+}
+
+// ReadFD appends to data until the end of a file, or until there are more than max bytes: then the
+// error is ErrTooLong. Any other error is the kernel's. What was read comes with each error.
+func ReadFD(fd int, data []byte, max int64) ([]byte, error) {
+	for int64(len(data)) <= max {
+		data = slices.Grow(data, 1)
 		n, err := unix.Read(fd, data[len(data):cap(data)])
 		switch {
 		case err == unix.EINTR:
 			continue
-		case err != nil:
-			return nil, &os.PathError{Op: "read", Path: path, Err: err}
-		case n == 0:
-			return data, nil
+		case err != nil || n == 0:
+			return data, err
 		}
 		data = data[:len(data)+n]
-		if int64(len(data)) > max {
-			return nil, fmt.Errorf("%s has more than the %d bytes that are read", path, max)
-		}
-		if len(data) == cap(data) { // it has grown
-			data = slices.Grow(data, 512)
-		}
 	}
+	return data, ErrTooLong
 }
 
-// ErrTooLong is wrapped by ReadAll's error for more bytes than the limit.
+// ErrTooLong is the error, which others wrap, for more bytes than the limit.
 var ErrTooLong = errors.New("too long")
 
 // ReadAll reads to the end of r, at most max bytes.

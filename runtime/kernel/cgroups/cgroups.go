@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/pathname"
 )
 
@@ -88,10 +89,10 @@ func Controllers(dir string) ([]string, error) {
 	return strings.Fields(text), err
 }
 
-// Procs are the processes in a group; where MaxRead does not hold all, the first ones.
+// Procs are the processes in a group; where maxRead does not hold all, the first ones.
 func Procs(dir string) ([]int, error) {
 	text, err := Read(dir, "cgroup.procs")
-	if errors.Is(err, errTooLong) {
+	if errors.Is(err, atomicfile.ErrTooLong) {
 		err = nil
 	}
 	var out []int
@@ -103,12 +104,9 @@ func Procs(dir string) ([]int, error) {
 	return out, err
 }
 
-// errTooLong means that a file has more than MaxRead bytes.
-var errTooLong = errors.New("longer than what is read")
-
-// Read is the text of a group's file. Its errors are of package os, or wrap
-// errTooLong: then the text is the first whole lines. It uses system calls: the
-// first os.File of a process sets up epoll.
+// Read is the text of a group's file. Its errors are of package os. One that wraps
+// atomicfile.ErrTooLong comes with the first whole lines. It uses system calls: the first os.File of
+// a process sets up epoll.
 func Read(dir, file string) (string, error) {
 	path := filepath.Join(dir, file)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -116,21 +114,14 @@ func Read(dir, file string) (string, error) {
 		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
-	b := make([]byte, 0, 512) // of most files it is enough
-	for len(b) <= maxRead {
-		b = slices.Grow(b, 1)
-		n, err := unix.Read(fd, b[len(b):min(cap(b), maxRead+1)])
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return string(b), &os.PathError{Op: "read", Path: path, Err: err}
-		case n == 0:
-			return string(b), nil
-		}
-		b = b[:len(b)+n]
+	b, err := atomicfile.ReadFD(fd, make([]byte, 0, 512), maxRead) // most files are shorter
+	if err == nil {
+		return string(b), nil
 	}
-	return string(b[:bytes.LastIndexByte(b[:maxRead], '\n')+1]), &os.PathError{Op: "read", Path: path, Err: errTooLong}
+	if errors.Is(err, atomicfile.ErrTooLong) {
+		b = b[:bytes.LastIndexByte(b[:maxRead], '\n')+1]
+	}
+	return string(b), &os.PathError{Op: "read", Path: path, Err: err}
 }
 
 // Once is Read that reads each file once: for several questions about one moment.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
 // tree makes a host's control groups of plain files. Hierarchies are the
@@ -114,7 +116,7 @@ func TestRead(t *testing.T) {
 	if got, err := Procs(root + "/large"); err != nil || len(got) != maxRead/8 || got[len(got)-1] != 1234567 {
 		t.Errorf("%d processes, %v", len(got), err)
 	}
-	if _, err := Read(root+"/large", "cgroup.procs"); !errors.Is(err, errTooLong) {
+	if _, err := Read(root+"/large", "cgroup.procs"); !errors.Is(err, atomicfile.ErrTooLong) {
 		t.Errorf("a long one: %v", err)
 	}
 	if err := os.Symlink(root+"/v2/cgroup.procs", root+"/link"); err != nil {
@@ -170,7 +172,7 @@ func TestReadBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := Read(dir, name)
-		if got != c.want || errors.Is(err, errTooLong) != (name == "longer") || err != nil && name != "longer" {
+		if got != c.want || errors.Is(err, atomicfile.ErrTooLong) != (name == "longer") || err != nil && name != "longer" {
 			t.Errorf("%s: %d bytes of %d, %v", name, len(got), len(c.want), err)
 		}
 	}
