@@ -10,9 +10,9 @@ import (
 	"agentjail.dev/runtime/kernel/oomscore"
 )
 
-// TestRunExpendable: what a delegate starts is killed before the host's own, whatever the delegate
+// TestRunIntoScore: what a delegate starts is killed before the host's own, whatever the delegate
 // knows of it.
-func TestRunExpendable(t *testing.T) {
+func TestRunIntoScore(t *testing.T) {
 	dir := t.TempDir()
 	path, said := filepath.Join(dir, "delegate"), filepath.Join(dir, "said")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\nsh -c 'cat /proc/$$/oom_score_adj' > \"$1\"\n"), 0o755); err != nil {
@@ -29,8 +29,8 @@ func TestRunExpendable(t *testing.T) {
 	own := score()
 	r := &Runtime{Path: path}
 	for want, run := range map[int]func() (int, error){
-		oomscore.Jail: func() (int, error) { return r.RunExpendable(oomscore.Jail, nil, []string{said}, Time{}, false) },
-		own:           func() (int, error) { return r.RunInto(nil, []string{said}, Time{}, false) },
+		oomscore.Jail: func() (int, error) { return r.RunInto(nil, []string{said}, Time{}, oomscore.Jail, false) },
+		own:           func() (int, error) { return r.RunInto(nil, []string{said}, Time{}, 0, false) },
 	} {
 		if code, err := run(); code != 0 || err != nil {
 			t.Fatalf("status %d, %v", code, err)

@@ -27,7 +27,9 @@ type Time struct {
 // Run runs the delegate to its end with its Stdio and returns its exit
 // status. The goroutine must be locked to its thread: the delegate dies with
 // it, and starts in the thread's mount namespace.
-func (r *Runtime) Run(args []string, t Time) (int, error) { return r.run(fork.Cmd{}, args, t, false) }
+func (r *Runtime) Run(args []string, t Time) (int, error) {
+	return r.run(fork.Cmd{}, args, t, 0, false)
+}
 
 // Capture is Run, and returns what the delegate printed.
 func (r *Runtime) Capture(args []string, t Time) ([]byte, int, error) {
@@ -35,7 +37,7 @@ func (r *Runtime) Capture(args []string, t Time) ([]byte, int, error) {
 	if err != nil {
 		return nil, -1, err
 	}
-	code, err := r.run(fork.Cmd{Stdio: [3]*os.File{nil, out.To, nil}}, args, t, false)
+	code, err := r.run(fork.Cmd{Stdio: [3]*os.File{nil, out.To, nil}}, args, t, 0, false)
 	text, cerr := out.Close()
 	if err == nil {
 		err = cerr
@@ -99,29 +101,14 @@ func (c *Collector) Close() ([]byte, error) {
 	return c.head.Text, err
 }
 
-// RunInto is Run for a delegate that starts a process: files are its descriptors
-// from 3 on, for --preserve-fds. In the foreground, signals are passed on to it.
-func (r *Runtime) RunInto(files []*os.File, args []string, t Time, foreground bool) (int, error) {
-	return r.run(fork.Cmd{Files: files}, args, t, foreground)
+// RunInto is Run for a delegate that starts a process: files are its descriptors from 3 on, for
+// --preserve-fds. With a score other than 0, the process inherits at least that OOM score. In the
+// foreground, signals are passed on to it.
+func (r *Runtime) RunInto(files []*os.File, args []string, t Time, score int, foreground bool) (int, error) {
+	return r.run(fork.Cmd{Files: files}, args, t, score, foreground)
 }
 
-// RunExpendable is RunInto, and what the delegate starts inherits at least this
-// OOM score.
-func (r *Runtime) RunExpendable(score int, files []*os.File, args []string, t Time, foreground bool) (int, error) {
-	return r.runBy(func(c *fork.Cmd) (p *fork.Process, err error) {
-		err = oomscore.Inherit(score, func() error { p, err = c.Start(); return err })
-		return p, err
-	}, fork.Cmd{Files: files}, args, t, foreground)
-}
-
-func (r *Runtime) run(c fork.Cmd, args []string, t Time, signals bool) (int, error) {
-	return r.runBy((*fork.Cmd).Start, c, args, t, signals)
-}
-
-// runBy is run with a way to start the delegate.
-func (r *Runtime) runBy(start func(*fork.Cmd) (*fork.Process, error), c fork.Cmd, args []string, t Time,
-	signals bool,
-) (int, error) {
+func (r *Runtime) run(c fork.Cmd, args []string, t Time, score int, signals bool) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.Path, c.Args, c.Env = r.Path, append([]string{r.Path}, r.translate(args)...), environment()
@@ -131,7 +118,14 @@ func (r *Runtime) runBy(start func(*fork.Cmd) (*fork.Process, error), c fork.Cmd
 			c.Stdio[i] = f
 		}
 	}
-	p, err := start(&c)
+	var p *fork.Process
+	start := func() (err error) { p, err = c.Start(); return err }
+	var err error
+	if score != 0 {
+		err = oomscore.Inherit(score, start)
+	} else {
+		err = start()
+	}
 	if err != nil {
 		return -1, err
 	}
@@ -150,18 +144,10 @@ func (r *Runtime) runBy(start func(*fork.Cmd) (*fork.Process, error), c fork.Cmd
 func forward(pid int) (stop func()) {
 	ch := make(chan os.Signal, 64)
 	signal.Notify(ch, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
-	done := make(chan struct{})
 	go func() {
-		for {
-			select {
-			case s := <-ch:
-				if sig, ok := s.(unix.Signal); ok {
-					_ = unix.Kill(pid, sig)
-				}
-			case <-done:
-				return
-			}
+		for s := range ch {
+			_ = unix.Kill(pid, s.(unix.Signal))
 		}
 	}()
-	return func() { signal.Stop(ch); close(done) }
+	return func() { signal.Stop(ch); close(ch) }
 }

@@ -37,8 +37,8 @@ type commandLine struct {
 	unknown map[string]bool
 }
 
-// Platform is how gVisor's sentry runs the jail's programs. The other, kvm, is left out: it gives
-// the sentry /dev/kvm.
+// Platform is how gVisor's sentry runs the jail's programs. The other, kvm, is left out: the
+// sentry would have /dev/kvm.
 const Platform = "systrap"
 
 // commandLines are those of the sandboxes, by the name of the boundary.

@@ -42,11 +42,11 @@ func (g Gatherer) Explain(dir string) (*Explained, error) {
 		names = traits.Auto()
 	}
 	out := &Explained{HeldBy: traits.Boundaries(names...)}
-	ids, _, given, err := g.GivenIDs(p)
+	ids, _, preset, err := g.PresetIDs(p)
 	if err != nil {
 		return out, err
 	}
-	if !given {
+	if !preset {
 		ids = g.Map(p, g.Policy.Userns.Block(0))
 	}
 	p.Facts.IDs = ids

@@ -11,9 +11,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// GivenIDs returns the host ids that a jail gets without a choice: those of the other jail whose
-// namespaces it joins, or else those of the engine's mapping. given is false if there are neither.
-func (g Gatherer) GivenIDs(p *Gathered) (m idmap.Map, other *state.Brief, given bool, err error) {
+// PresetIDs returns the host ids that a jail gets without a choice: those of the other jail whose
+// namespaces it joins, or else those of the engine's mapping. preset is false if there are neither.
+func (g Gatherer) PresetIDs(p *Gathered) (m idmap.Map, other *state.Brief, preset bool, err error) {
 	l := p.Bundle.Spec.Linux
 	if join, _ := harden.Shared(l, p.Facts.Joins, g.Policy.Network); join.Jail != "" {
 		if other, err = g.Store.Brief(state.Key(g.Root, join.Jail)); err != nil {
@@ -21,8 +21,8 @@ func (g Gatherer) GivenIDs(p *Gathered) (m idmap.Map, other *state.Brief, given 
 		}
 		return other.IDs, other, true, nil
 	}
-	m, given, err = g.engineIDs(l)
-	return m, nil, given, err
+	m, preset, err = g.engineIDs(l)
+	return m, nil, preset, err
 }
 
 // engineIDs returns the ids that the engine has chosen. Those of a rootless engine are

@@ -17,7 +17,7 @@ var (
 	imageAnnotations = []string{"io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName", "nerdctl/image-name"}
 )
 
-// EngineNames returns the names that an engine gave to a container and its image, as far as its
+// EngineNames returns an engine's names of a container and its image, as far as the container's
 // annotations, Docker's record of the container, or conmon's command line and Podman's storage have
 // them.
 func (p *Gathered) EngineNames() (name, image string) {

@@ -26,11 +26,11 @@ import (
 // the claim releases the ids.
 func (a *attempt) assignIDs() error {
 	j, store := a.j, a.rt.Store
-	ids, other, given, err := a.gatherer().GivenIDs(a.in)
+	ids, other, preset, err := a.gatherer().PresetIDs(a.in)
 	if m, ok := ringfault.IDs(); ok {
-		ids, other, given, err = m, nil, true, nil
+		ids, other, preset, err = m, nil, true, nil
 	}
-	if err == nil && !given {
+	if err == nil && !preset {
 		ids, err = a.allocateIDs()
 	}
 	if err != nil {

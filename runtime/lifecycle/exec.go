@@ -226,7 +226,7 @@ func (e *execution) execByDelegate() error {
 	o := e.o
 	args := delegate.StartArgs{
 		ID: o.ID, Process: e.file, Detach: o.Detach, IgnorePaused: o.IgnorePaused,
-		PidFile: o.PidFile, ConsoleSocket: o.ConsoleSocket, PidfdSocket: o.PidfdSocket, Files: len(e.files.Given),
+		PidFile: o.PidFile, ConsoleSocket: o.ConsoleSocket, PidfdSocket: o.PidfdSocket, Files: len(e.files.Passed),
 	}
 	if err := leaveLSM(e.d, e.process); err != nil {
 		return err
@@ -240,8 +240,7 @@ func (e *execution) execByDelegate() error {
 		defer c.drain()
 	}
 	// crun applies no score of the process, and runc applies the container's.
-	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.rt.Globals.Args(), args.Exec()...),
-		e.time, !o.Detach)
+	code, err := e.d.RunInto(e.files.Passed, append(e.rt.Globals.Args(), args.Exec()...), e.time, oomScore(e.process), !o.Detach)
 	if code == delegateFailed {
 		return e.rt.explainFilterError(exitError(code, err))
 	}

@@ -52,12 +52,12 @@ func (a *attempt) createContainer() error {
 	if err := leaveLSM(a.d, a.spec.Process); err != nil {
 		return err
 	}
-	spared, giveBack, err := r.privateStdio(a.d, a.in.Facts.Host.Rootless)
+	d, restore, err := r.privateStdio(a.d, a.in.Facts.Host.Rootless)
 	if err != nil {
 		return err
 	}
 	if sandboxOf(&a.j.Brief) != "" && a.o.Run && !a.o.Detach {
-		if spared, a.copies, err = r.pipeFiles(spared); err != nil {
+		if d, a.copies, err = r.pipeFiles(d); err != nil {
 			return err
 		}
 		a.always(a.copies.started)
@@ -70,17 +70,15 @@ func (a *attempt) createContainer() error {
 	beside := r.whileDelegateRuns(a.ctx, a.j, a.rep, identity, a.bundle.Saved)
 	args := delegate.StartArgs{
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: r.Store.PidFile(a.j.Key),
-		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),
+		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Passed),
 	}
-	spared.Sandbox = a.sandboxOptions()
-	start := spared.RunInto
+	d.Sandbox = a.sandboxOptions()
+	score := 0
 	if sandboxOf(&a.j.Brief) != "" { // all of the sandbox's processes are to inherit it
-		start = func(files []*os.File, args []string, t delegate.Time, foreground bool) (int, error) {
-			return spared.RunExpendable(oomScore(a.j.Process), files, args, t, foreground)
-		}
+		score = oomScore(a.j.Process)
 	}
-	code, err := start(a.files.Given, append(r.Globals.Args(), args.Create()...), a.timeNS, false)
-	giveBack()
+	code, err := d.RunInto(a.files.Passed, append(r.Globals.Args(), args.Create()...), a.timeNS, score, false)
+	restore()
 	a.copies.started()
 	a.files.Close()
 	besideErr := errors.Join(<-beside, <-launched)

@@ -82,12 +82,12 @@ func width(args []string, flags []Flag) int {
 	if !strings.HasPrefix(args[0], "-") {
 		return 0
 	}
-	name, _, given := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(args[0], "-"), "-"), "=")
+	name, _, whole := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(args[0], "-"), "-"), "=")
 	i := slices.IndexFunc(flags, func(f Flag) bool { return name != "" && (name == f.Name || name == f.Short) })
 	switch {
 	case i < 0:
 		return 0
-	case flags[i].Kind == Switch, given, len(args) == 1:
+	case flags[i].Kind == Switch, whole, len(args) == 1:
 		return 1
 	}
 	return 2

@@ -50,7 +50,7 @@ var flaws = []flaw{
 		fixed: []string{"1.30"}, held: "no jail starts without a tmpfs at /dev",
 	},
 	{
-		cve: "CVE-2026-88265", what: "where /dev is no mount, a file of the host is given away", in: "crun", fixed: []string{"1.30"},
+		cve: "CVE-2026-88265", what: "where /dev is no mount, a file of the host changes its owner", in: "crun", fixed: []string{"1.30"},
 		held: "no jail starts without a tmpfs at /dev",
 	},
 	{

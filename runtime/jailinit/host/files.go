@@ -20,7 +20,7 @@ const Name = "agentjail-enter"
 // Files are those for a delegate's process, as descriptors from jailinit.ProgramFD on: the step,
 // its orders and, where the step stays, its end of the pair of sockets at jailinit.LifeFD.
 type Files struct {
-	Given []*os.File
+	Passed []*os.File
 	// Orders is the path of the orders for a sandbox, which passes no descriptors on; else "".
 	Orders string
 	// Life is our end of that pair: the jail ends when it is closed. It is nil where the step does
@@ -30,10 +30,10 @@ type Files struct {
 
 // Close closes the files that Prepare made.
 func (f *Files) Close() {
-	for _, x := range f.Given {
+	for _, x := range f.Passed {
 		x.Close()
 	}
-	f.Given = nil
+	f.Passed = nil
 }
 
 // Prepare makes the files; after an error there are none. dir is agentjail's directory of state,
@@ -48,16 +48,16 @@ func Prepare(dir, label string, o *jailinit.Orders) (_ *Files, err error) {
 			f.Close()
 		}
 	}()
-	give := func(x *os.File, err error) error {
+	add := func(x *os.File, err error) error {
 		if err == nil {
-			f.Given = append(f.Given, x)
+			f.Passed = append(f.Passed, x)
 		}
 		return err
 	}
-	if err = give(program(dir, label)); err != nil {
+	if err = add(program(dir, label)); err != nil {
 		return nil, err
 	}
-	if err = give(pipe(o.Encode())); err != nil {
+	if err = add(pipe(o.Encode())); err != nil {
 		return nil, fmt.Errorf("writing the orders of %s: %w", Name, err)
 	}
 	if !o.Init.Stays {
@@ -68,7 +68,7 @@ func Prepare(dir, label string, o *jailinit.Orders) (_ *Files, err error) {
 		return nil, fmt.Errorf("making a pair of sockets: %w", err)
 	}
 	f.Life = os.NewFile(uintptr(pair[0]), "life")
-	_ = give(os.NewFile(uintptr(pair[1]), "life"), nil)
+	_ = add(os.NewFile(uintptr(pair[1]), "life"), nil)
 	return &f, nil
 }
 

@@ -42,7 +42,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	fd := int(f.Given[0].Fd())
+	fd := int(f.Passed[0].Fd())
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestPrepare(t *testing.T) {
 	}
 	defer again.Close()
 	var st2 unix.Stat_t
-	if err := unix.Fstat(int(again.Given[0].Fd()), &st2); err != nil {
+	if err := unix.Fstat(int(again.Passed[0].Fd()), &st2); err != nil {
 		t.Fatal(err)
 	}
 	if st2.Ino != st.Ino {
@@ -93,7 +93,7 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("with another mode: %v", err)
 	}
 	data := make([]byte, 1<<16)
-	n, err := f.Given[1].Read(data)
+	n, err := f.Passed[1].Read(data)
 	if err != nil {
 		t.Fatal(err)
 	}

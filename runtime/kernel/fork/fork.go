@@ -121,7 +121,7 @@ func (c *Cmd) startCopied() (*Process, error) {
 		return nil, err
 	}
 	defer unix.Close(pipe[0])
-	files, err := c.giveFiles(a, pipe[1])
+	files, err := c.passFiles(a, pipe[1])
 	if err != nil {
 		closeAll(files)
 		unix.Close(pipe[1])
@@ -180,21 +180,21 @@ func (c *Cmd) prepare() (*childArgs, error) {
 	return a, nil
 }
 
-// giveFiles copies the child's files, and the pipe for its error, above the numbers that the files
+// passFiles copies the child's files, and the pipe for its error, above the numbers that the files
 // will have there. The copies are the caller's to close, also after an error.
-func (c *Cmd) giveFiles(a *childArgs, fail int) ([]uintptr, error) {
+func (c *Cmd) passFiles(a *childArgs, fail int) ([]uintptr, error) {
 	var own []int // which of the standard files are set
-	give := c.Files
+	passed := c.Files
 	for i, f := range c.Stdio {
 		if f != nil {
-			own, give = append(own, i), append(give[:len(give):len(give)], f)
+			own, passed = append(own, i), append(passed[:len(passed):len(passed)], f)
 		}
 	}
-	files, err := above(firstFile+len(c.Files), give, fail)
+	files, err := above(firstFile+len(c.Files), passed, fail)
 	if err != nil {
 		return files, err
 	}
-	a.files, a.failFD = files[:len(c.Files)], files[len(give)]
+	a.files, a.failFD = files[:len(c.Files)], files[len(passed)]
 	for i, n := range own {
 		a.stdio[n] = files[len(c.Files)+i]
 	}

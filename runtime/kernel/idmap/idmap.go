@@ -40,16 +40,16 @@ func ForBlock(p Pool, rootIsOverflow bool, block int) Map {
 // the kubelet's). It is refused if it would map for a container a host id that people or services
 // have, or one of the pool's, which another jail may have.
 func ForEngine(p Pool, uids, gids []specs.LinuxIDMapping) (Map, error) {
-	return given(uids, gids, func(ms []specs.LinuxIDMapping) error { return checkEngines(p, ms) })
+	return ofEngine(uids, gids, func(ms []specs.LinuxIDMapping) error { return checkEngines(p, ms) })
 }
 
 // ForUser takes over a mapping that a rootless engine made. The kernel sees to it
 // that it stays within the user's own ids.
 func ForUser(uids, gids []specs.LinuxIDMapping) (Map, error) {
-	return given(uids, gids, checkShape)
+	return ofEngine(uids, gids, checkShape)
 }
 
-func given(uids, gids []specs.LinuxIDMapping, check func([]specs.LinuxIDMapping) error) (Map, error) {
+func ofEngine(uids, gids []specs.LinuxIDMapping, check func([]specs.LinuxIDMapping) error) (Map, error) {
 	m := Map{Block: -1, Given: true, UIDs: uids, GIDs: gids}
 	for _, ms := range [][]specs.LinuxIDMapping{uids, gids} {
 		if err := check(ms); err != nil {

@@ -15,7 +15,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// A Call is a runtime's command line, as far as this package parses it.
+// A call is a runtime's command line, as far as this package parses it.
 type call struct {
 	// Args are for the delegate, without its name.
 	Args []string
@@ -60,10 +60,10 @@ func read(args []string) call {
 			c.Args = append(c.Args, args[i:]...)
 			break
 		}
-		name, value, given := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-"), "=")
+		name, value, whole := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-"), "=")
 		takes, own := TakesValue(name)
 		words := 1
-		if !given && takes && i+1 < len(args) {
+		if !whole && takes && i+1 < len(args) {
 			value, words = args[i+1], 2
 		}
 		switch name {
