@@ -31,11 +31,11 @@ type Choice struct {
 // Auto is policy for the best delegate of the host.
 const Auto = "auto"
 
-// Choose finds the delegate that policy names. For Auto that is the best one that works on this
-// host, found out by having it run a container: the quickest without known flaws, a crun of release
-// 1.9 or later, then the newest runc. The answer is kept in the directory cacheDir ("" keeps none)
-// until a delegate, the control groups' layout or the boot changes. Without any there is an error;
-// where none runs a container the newest runc is named, and its own error will show why.
+// Choose finds the delegate that policy names. For Auto it returns the best delegate that passes a
+// trial, which runs a container: the quickest without known flaws, a crun of release 1.9 or later,
+// then the newest runc. The choice is kept in the directory cacheDir ("" keeps none) until a
+// delegate, the control groups' layout or the boot changes. It is an error if there is no delegate.
+// If none passes its trial, Choose returns the newest runc, whose own error then shows the reason.
 func Choose(want, cacheDir string) (*Runtime, error) {
 	if want != Auto || os.Geteuid() != 0 { // an ordinary user cannot have it tried
 		return Resolve(want)
@@ -103,9 +103,8 @@ func (c *choiceRecord) chosen(all []*Runtime, dir string) *Runtime {
 	return all[i]
 }
 
-// cgroupLayout distinguishes hierarchies  that delegates treat differently: what is
-// mounted, and whether a hierarchy of version 2 beside version 1 has controllers,
-// which crun refuses.
+// cgroupLayout distinguishes hierarchies that delegates treat differently: by their versions, and
+// by controllers in a hierarchy of version 2 beside version 1, which crun refuses.
 func cgroupLayout() string {
 	var b strings.Builder
 	for _, dir := range []string{cgroups.Root, cgroups.Root + "/unified"} {
@@ -173,8 +172,8 @@ func rate(r *Runtime, cacheDir string) (rated, error) {
 	return c, nil
 }
 
-// decide rates the candidates and takes the first that runs a container. Where there is only one,
-// there is nothing to find out: its own errors show what it lacks.
+// decide rates the candidates and takes the first that passes a trial. A single candidate is taken
+// without a trial: its own errors show what it lacks.
 func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 	if len(all) == 1 {
 		all[0].Choice = &Choice{Why: "the only one here"}
@@ -194,8 +193,7 @@ func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), slices.Compare(b.at[:], a.at[:]))
 	})
 	for i, c := range order {
-		// What a user's own delegate can do depends on the user's ids and
-		// groups, which a trial has none to spare of.
+		// A trial would need some of the ids and groups that the user has for jails.
 		if rootless.Inside() {
 			c.Choice = &Choice{Why: why[c.rank] + " (not tried)", Not: no}
 			return c.Runtime, nil
@@ -213,9 +211,9 @@ func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 	if len(order) == 0 {
 		return nil, fmt.Errorf("%w that can be used: %s (remedy: install one that can, or name it as delegate in the policy)", ErrNone, strings.Join(no, "; "))
 	}
-	// Where none runs a trial it may be the trial's fault: a security module can
-	// let jails be made and not this. Whatever is wrong, the delegate will report it
-	// and the jail will not start.
+	// If no delegate passes its trial, the trial may be at fault: a security module can permit
+	// jails and refuse the trial. If it is not, the delegate reports the error, and the jail does
+	// not start.
 	best := order[0]
 	if i := slices.IndexFunc(order, func(c rated) bool { return c.Traits().EveryReleaseWorks }); i >= 0 {
 		best = order[i]

@@ -42,7 +42,7 @@ type Runtime struct {
 	Stdio [3]*os.File
 	// Choice reports why this one was taken, if there was a choice.
 	Choice *Choice
-	// Container is the id of the jail that is made or looked at; "" is for none of ours.
+	// Container is the id of the jail that a call is about; "" if it is about no jail.
 	Container string
 	// Sandbox is what a sandbox is made with, for create; no other delegate reads it.
 	Sandbox SandboxOptions
@@ -120,7 +120,7 @@ func open(path string) (*Runtime, error) {
 	return r, nil
 }
 
-// environment is what the delegate gets of ours. NOTIFY_SOCKET and LISTEN_*
+// environment is the delegate's: most of ours. NOTIFY_SOCKET and LISTEN_*
 // would be passed into the jail (sd_notify(3), sd_listen_fds(3)); LD_* and
 // GODEBUG change what the delegate does.
 func environment() []string {

@@ -10,8 +10,8 @@ import (
 	"agentjail.dev/seccomp"
 )
 
-// Dialect takes from a hardened spec what a delegate with these capabilities would stumble over.
-// The caller that runs the delegate must apply the returned Time.
+// Dialect removes the parts of a hardened spec that a delegate with these capabilities would
+// refuse. The caller that runs the delegate must apply the returned Time.
 func (c Caps) Dialect(s *specs.Spec) Time {
 	if newer(s.Version, c.OCIMax) {
 		// Older crun refuses by the number alone (1.8 knows none above 1.0).

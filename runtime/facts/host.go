@@ -8,9 +8,9 @@ import (
 	"agentjail.dev/runtime/spec/traits"
 )
 
-// HostFor returns the host's facts for the jails of a delegate, by its name or path. What a sandbox
-// cannot apply to the jail's processes is not there for them. HostFor first raises this process's
-// hard limit on core files.
+// HostFor returns the host's facts for the jails of a delegate, by its name or path. Protections
+// that a sandbox cannot apply to the jail's processes count as absent. HostFor first raises this
+// process's hard limit on core files.
 func HostFor(delegate string) hostfacts.Facts {
 	allowCoreOff()
 	f := hostfacts.Read()

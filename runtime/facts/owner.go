@@ -21,8 +21,8 @@ const metadataLabel = "devcontainer.metadata"
 // maxMetadata bounds the size of that label, in bytes: features write some kilobytes.
 const maxMetadata = 256 << 10
 
-// namedOwner returns the user who is named as owner of what is mounted. The engine's caller and the
-// image may name one: see policy.OwnerAnnotation.
+// namedOwner returns the user who is named as owner of the mounted files. The engine's caller and
+// the image may name an owner: see policy.OwnerAnnotation.
 func (g Gatherer) namedOwner(p *Gathered) harden.NamedOwner {
 	var out harden.NamedOwner
 	if !slices.ContainsFunc(p.Sources, func(s *bindsource.Source) bool { return s != nil && s.Role != bindsource.Injected }) {

@@ -106,7 +106,7 @@ func (f *File) write() error {
 	return nil
 }
 
-// put makes the file what it shall be.
+// put removes the file, or writes its new content.
 func (f *File) put(c *config) error {
 	if f.Remove {
 		return c.remove()

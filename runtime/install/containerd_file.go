@@ -49,7 +49,7 @@ func (f *tomlFile) begin(version int64) {
 }
 
 // register adds the handlers at the end of the file. Those that are there and lead to the same
-// programs are renewed; one that leads elsewhere is an errConflict, unless with o.Force.
+// programs are renewed; a handler that leads elsewhere is an errConflict, unless with o.Force.
 func (f *tomlFile) register(o Options, version int64, systemd bool) error {
 	if v, ok := f.doc["version"].(int64); ok && v != version {
 		if err := f.startAnew(o); err != nil {
@@ -153,7 +153,7 @@ func prune(doc map[string]any) {
 	}
 }
 
-// unregister takes the handlers out. One that leads elsewhere is an errConflict, unless with
+// unregister takes the handlers out. A handler that leads elsewhere is an errConflict, unless with
 // o.Force.
 func (f *tomlFile) unregister(o Options) error {
 	version, err := versionOf(f.doc, f.Path)

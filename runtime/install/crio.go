@@ -141,7 +141,7 @@ func (c *crioConf) render() ([]byte, error) {
 }
 
 // otherHandlers refuses a name that another file of the configuration has, whose owner chose it.
-// One that is read later wins, whatever the drop-in has.
+// A file that is read later wins, whatever the drop-in has.
 func otherHandlers(o Options) error {
 	return besideDropIn(o.DropIn, func(file string, c *crioConf) error {
 		for _, r := range o.Runtimes {

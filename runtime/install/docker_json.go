@@ -11,8 +11,8 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// entry is what Docker accepts as a runtime: a program of runc's kind, or since Docker 24 a shim
-// and what it is sent.
+// entry is a runtime as Docker accepts it: a program of runc's kind, or since Docker 24 a shim and
+// its options.
 type entry struct {
 	Path    string         `json:"path"`
 	Args    []string       `json:"runtimeArgs"`

@@ -1,8 +1,8 @@
 // Package install registers agentjail with container engines: Docker, Podman, containerd, CRI-O,
 // and containerd on a Kubernetes node.
 //
-// Each engine is an Engine, in files of its own. What they share is here: the options, the plan of
-// a change (plan.go), the files that it changes (file.go), and editing them in place (edit.go for
+// Each engine is an Engine, in files of its own. They share the options, the plan of a change
+// (plan.go), the files that it changes (file.go), and editing them in place (edit.go for
 // JSON, tables.go for TOML).
 package install
 
@@ -25,7 +25,7 @@ const DefaultName = "agentjail"
 // ShimName is the file name of agentjail's shim, beside the program.
 const ShimName = "containerd-shim-agentjail-v2"
 
-// Engine is one that agentjail can be registered with.
+// Engine is an engine with which agentjail can be registered.
 type Engine interface {
 	// Name is the engine's on the command line, Title its own.
 	Name() string

@@ -30,7 +30,7 @@ func (node) reserved(string) bool { return false }
 
 func (node) Defaults() Options { return Options{Machine: Machine{To: "/usr/local/bin"}} }
 
-// plan changes no file of this process's: what does is the copy on the node.
+// plan changes no file itself: the copy on the node does.
 func (node) plan(p *Plan) error {
 	p.live = onNode{}
 	return nil
@@ -75,7 +75,7 @@ type Machine struct {
 	// Restart is the command that restarts containerd on the machine, run when its configuration
 	// has changed; empty for none.
 	Restart []string
-	// Stdout and Stderr are those of what runs on the machine.
+	// Stdout and Stderr are those of the programs that run on the machine.
 	Stdout, Stderr io.Writer
 }
 
@@ -148,8 +148,8 @@ func (m Machine) configuration() (string, error) {
 	return all, nil
 }
 
-// copyToNode copies the programs, each in one step: what runs goes on with the file that it has. It
-// reports whether anything changed. No link of the machine leads out of Root (openat2(2),
+// copyToNode copies the programs, each in one step: a running program keeps its file. It reports
+// whether anything changed. No link of the machine leads out of Root (openat2(2),
 // RESOLVE_IN_ROOT).
 func copyToNode(o Machine) (changed bool, err error) {
 	dir, err := o.directory(o.To)
@@ -185,7 +185,8 @@ func copyToNode(o Machine) (changed bool, err error) {
 	return changed, nil
 }
 
-// directory opens a directory of the machine, making the last part of its path where that is missing.
+// directory opens a directory of the machine, making the last part of its path where that is
+// missing.
 func (m Machine) directory(path string) (*os.File, error) {
 	if !filepath.IsAbs(m.Root) || !plainPath(path) {
 		return nil, fmt.Errorf("%q and %q must be plain absolute paths", m.Root, path)
@@ -246,7 +247,7 @@ func putProgram(dir *os.File, name string, program []byte) (bool, error) {
 	return true, c.put(name, program)
 }
 
-// removeFromNode removes what copyToNode has put there. What is not there is no error.
+// removeFromNode removes the files of copyToNode. A missing file is no error.
 func removeFromNode(o Machine) error {
 	dir, err := o.directory(o.To)
 	if err != nil {

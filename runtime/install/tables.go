@@ -10,9 +10,9 @@ import (
 )
 
 // Editing TOML in place: tables are added at the end of the text or taken out of it; everything
-// else stays byte for byte as it was, with the user's comments and order. What comes out is read
-// again by the caller, so that a text whose tables are written in another way (inline, with dotted
-// keys) is an error and never a broken file.
+// else stays byte for byte as it was, with the user's comments and order. The caller reads the
+// result again, so that a text whose tables are written in another way (inline, with dotted keys)
+// is an error and never a broken file.
 
 // readTOML reads a whole document.
 func readTOML(text []byte) (map[string]any, error) {

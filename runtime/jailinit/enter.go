@@ -3,9 +3,9 @@
 // checks from inside that every ring is in force, adds the protections that can only
 // be put up there, and then becomes the real program.
 //
-// This package is what both sides know: the orders. Package host is the host's
-// side, package guest the jail's. Packages guest and jailinit import next to
-// nothing, as every start waits for them.
+// This package has the orders, which both sides read. Package host is the host's side, package
+// guest the jail's. Package guest and this package import next to nothing, as every start waits for
+// them.
 //
 // # Orders
 //
@@ -89,8 +89,8 @@ type Orders struct {
 	// Umask is the process's file mode creation mask, which the step always sets: no delegate sets
 	// that of a further process by its description alone (umask(2)).
 	Umask uint32
-	// CPUs, if not 0, is on how many processors the process may run, so that
-	// what counts them sees what it can use. Seed picks which.
+	// CPUs, if not 0, is on how many processors the process may run: programs that count the
+	// processors then see the limit. Seed picks the processors.
 	CPUs, Seed uint32
 	// Landlock requests a Landlock domain.
 	Landlock Landlock
@@ -106,11 +106,12 @@ type Orders struct {
 	Init Init
 	// OwnEnv are variables for the step itself, which it does not pass on.
 	OwnEnv []string
-	// Without names checks that a test has taken the subject of away.
+	// Without names checks that are left out, since a test has removed what they check.
 	Without []string
-	// Guest reports that a kernel of the jail's own runs the step, behind a sandbox. What the host
-	// holds from outside cannot be seen there: control groups, their namespace, the OOM score. The
-	// user namespace is the guest's first one, and there is no Landlock.
+	// Guest reports that a kernel of the jail's own runs the step, behind a sandbox. The
+	// protections that the host holds from outside cannot be seen there: control groups, their
+	// namespace, the OOM score. The user namespace is the guest's first one, and there is no
+	// Landlock.
 	Guest bool
 	// Places are the mounts that the bundle has. A guest that adds a writable mount of its own is
 	// refused.

@@ -53,8 +53,8 @@ type CreateOptions struct {
 	Parts []string
 	// Image, if not nil, is the source of the mount at its place.
 	Image *bindsource.Image
-	// View is the name or id of a view of the first reviewed directory to go on in; without one of
-	// that name, a new one has it.
+	// View is the name or id of the view in which the first reviewed directory is continued. If
+	// there is no view of that name, a new view gets it.
 	View string
 	// Watch, if not nil, is notified of a jail that Create runs and waits for.
 	Watch Watcher
@@ -72,8 +72,8 @@ type Watcher interface {
 //
 // A refusal is a refusal.Error, or several joined. An ExitError is the exit status of the delegate,
 // which printed its error itself, or with Run that of the jail's program. Any other error is
-// agentjail's or the host's. After an error nothing is left of the jail; what could not be removed
-// is logged, and GC removes it.
+// agentjail's or the host's. After an error nothing is left of the jail. A failure to remove
+// something is logged, and GC tries again.
 //
 // The calling thread is changed for good: it must end with its goroutine.
 func (r *Runtime) Create(ctx context.Context, o CreateOptions) error {

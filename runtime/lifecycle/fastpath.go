@@ -131,8 +131,8 @@ func (r *Runtime) deleteWithoutDelegate(j *state.Brief, force bool) error {
 	return nil
 }
 
-// removeDelegateState removes what the delegate made. The control groups are first: they are known
-// only while the delegate's directory exists.
+// removeDelegateState removes the jail's control groups and the delegate's directory. The groups
+// are first: they are known only while that directory exists.
 func removeDelegateState(j *state.Brief) error {
 	if err := removeCgroups(j); err != nil {
 		return err

@@ -28,7 +28,8 @@ func (a *attempt) connectStdio() (err error) {
 	if !a.o.Run || a.o.Detach {
 		return nil
 	}
-	// When the delegate ends, the jail's first process becomes our child, so that it can be waited for.
+	// When the delegate ends, the jail's first process becomes our child, so that it can be waited
+	// for.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming a child subreaper: %w", err)
 	}
@@ -119,9 +120,9 @@ func (a *attempt) abandonContainer() {
 }
 
 // whileDelegateRuns does the work that no other step waits for, while the delegate works and this
-// process would only wait. It saves the report, begins the journal, and looks at a few jails, so
-// that crashes are cleaned up without a request. `agentjail gc` reports failures of that. The work
-// runs on another thread, in the host's mount namespace.
+// process would only wait. It saves the report, begins the journal, and reclaims a few dead jails.
+// `agentjail gc` reports the failures to reclaim. The work runs on another thread, in the host's
+// mount namespace.
 func (r *Runtime) whileDelegateRuns(ctx context.Context, j *state.Jail, rep *report.Report, identity journal.Created,
 	config []byte,
 ) <-chan error {

@@ -307,7 +307,8 @@ func (r *Runtime) Pass(id string, args []string) error {
 	switch verb {
 	case "pause":
 		if sandboxed && !j.Started {
-			// gVisor stops the guest kernel for good, and fails (runsc/container/container.go, Pause).
+			// gVisor stops the guest kernel for good, and fails (runsc/container/container.go,
+			// Pause).
 			return fmt.Errorf("container %q is not started: a sandbox cannot be paused before that", id)
 		}
 	case "kill":
@@ -395,9 +396,9 @@ func (r *Runtime) run(d *delegate.Runtime, j *state.Brief, args []string) (statu
 	return d.Run(args, t)
 }
 
-// deleteByDelegate has the delegate delete a jail. The helper ends first: it can be in a group
-// below one that the delegate removes. gVisor removes no group with another below it, so that of
-// the helper goes, too.
+// deleteByDelegate has the delegate delete a jail. The helper ends first: its control group can be
+// below a group that the delegate removes. gVisor removes no group that has another below it: for a
+// sandbox the helper's group is removed, too.
 func (r *Runtime) deleteByDelegate(d *delegate.Runtime, j *state.Brief, args []string) (status int, err error) {
 	end := helper.Kill
 	if sandboxOf(j) != "" {

@@ -21,7 +21,8 @@ func killOne(args []string) []string {
 // isKILL reports whether a `kill` is with SIGKILL.
 func isKILL(args []string) bool { return slices.Contains([]string{"9", "KILL"}, signalOf(args)) }
 
-// signalOf returns the signal in the arguments of a `kill`, the last one, without "SIG"; "" for none.
+// signalOf returns the signal in the arguments of a `kill`, the last one, without "SIG"; "" for
+// none.
 func signalOf(args []string) string {
 	if len(args) < 3 {
 		return ""

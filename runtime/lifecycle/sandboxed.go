@@ -27,8 +27,8 @@ import (
 )
 
 // The first process of some jails is a sandbox's (traits.Traits): the jail's own processes are
-// behind it, with a kernel of their own. What is checked from outside is then the sandbox, and what
-// is mounted and started has to be there before the delegate is called.
+// behind it, with a kernel of their own. The checks from outside then look at the sandbox. Mounts
+// and the init step have to be complete before the delegate is called.
 
 // sandboxOf names a jail's boundary; "" is that of the host's own kernel.
 func sandboxOf(j *state.Brief) string { return traits.Of(j.Delegate).Sandbox }
@@ -143,8 +143,8 @@ func (a *attempt) sandboxOptions() (o delegate.SandboxOptions) {
 	return o
 }
 
-// checkSandbox looks at a sandbox's first process. Its system call filter and no_new_privs are there
-// only when it has started the jail's program: inspect checks them.
+// checkSandbox looks at a sandbox's first process. Its system call filter and no_new_privs are
+// there only when it has started the jail's program: inspect checks them.
 func (a *attempt) checkSandbox(pid int) error {
 	if err := setPages(pid, a.ownPages); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (a *attempt) holder(pid int) (int, error) {
 // /proc/PID/ns. It sees no control groups, and its clocks are the guest kernel's.
 var sandboxKinds = []string{"user", "mnt", "pid", "net", "ipc", "uts"}
 
-// unlikeJail reports what of the sandbox's process is not the jail's, or "".
+// unlikeJail reports how the sandbox's process differs from the jail's record; "" if it does not.
 func (a *attempt) unlikeJail(pid int) string {
 	dir := "/proc/" + strconv.Itoa(pid)
 	for file, want := range map[string]string{"uid_map": idmap.Text(a.j.IDs.UIDs), "gid_map": idmap.Text(a.j.IDs.GIDs)} {
@@ -274,7 +274,7 @@ func tornRecord(j *state.Brief) bool {
 	return err == nil && !json.Valid(text)
 }
 
-// removeLeavings removes what a delegate has left beside its records.
+// removeLeavings removes files that a delegate has left beside its records.
 func removeLeavings(j *state.Brief) error {
 	for _, name := range traits.Of(j.Delegate).LeavesOf(j.ID) {
 		err := os.Remove(filepath.Join(filepath.Dir(j.DelegateState()), name))

@@ -251,8 +251,7 @@ func (r *Runtime) deleteUnknown(j *state.Brief, force bool) error {
 
 // deleteJail removes a jail that the delegate may have to end or to forget.
 func (r *Runtime) deleteJail(d *delegate.Runtime, j *state.Brief, args []string, force bool) error {
-	// The jail may have been made with the systemd driver while the engine's clean-up does not set
-	// that option.
+	// An engine's clean-up may lack the option for the systemd driver, by which the jail was made.
 	if j.SystemdCgroup && !r.Globals.SystemdCgroup {
 		args = append([]string{"--systemd-cgroup"}, args...)
 	}
@@ -278,7 +277,7 @@ func (r *Runtime) deleteJail(d *delegate.Runtime, j *state.Brief, args []string,
 	if _, serr := os.Lstat(j.DelegateState()); code != 0 && (serr == nil || j.InitAlive() && !force) {
 		return &ExitError{code} // it runs, or could not be removed
 	}
-	if err := j.EndInit(endPatience); err != nil { // one that the delegate does not know any more
+	if err := j.EndInit(endPatience); err != nil { // the delegate may have no record of it any more
 		return err
 	}
 	switch {

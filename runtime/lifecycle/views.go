@@ -17,7 +17,7 @@ func (r *Runtime) layers(p *policy.Policy) workspace.Store {
 }
 
 // endViews ends the views of a jail whose processes have ended. A view of an earlier boot stays as
-// it is: what it lacks cannot be known.
+// it is: which of its writes were lost is unknown.
 func (r *Runtime) endViews(j *state.Brief) error {
 	if len(j.Reviews) == 0 {
 		return nil

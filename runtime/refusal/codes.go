@@ -1,6 +1,6 @@
 package refusal
 
-// The codes. What comes before the dot is the part of the bundle, or the request, that is refused.
+// The codes. Before the dot is the part of the bundle, or the request, that is refused.
 const (
 	Spec       Code = "spec.invalid"
 	Root       Code = "root.place"

@@ -32,7 +32,7 @@ type Error struct {
 	// Why is the reason, in one line. Parts of it may come from a bundle: the caller that prints it
 	// makes it printable.
 	Why string `json:"why"`
-	// Remedy is what would let it through; "" where nothing should.
+	// Remedy is a change after which it is permitted; "" where there is none.
 	Remedy string `json:"remedy,omitempty"`
 }
 
@@ -41,7 +41,7 @@ func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Why: fmt.Sprintf(format, args...)}
 }
 
-// WithRemedy returns a copy that reports what would let it through, formatted as by fmt.Sprintf.
+// WithRemedy returns a copy with the remedy, formatted as by fmt.Sprintf.
 func (e *Error) WithRemedy(format string, args ...any) *Error {
 	c := *e
 	c.Remedy = fmt.Sprintf(format, args...)
@@ -76,7 +76,7 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool { return target == Err }
 
 // All lists the refusals that an error is made of, in order: an error may wrap several
-// (errors.Join). It is empty for an error that is none.
+// (errors.Join). It is empty for any other error.
 func All(err error) []*Error {
 	if err == nil {
 		return nil

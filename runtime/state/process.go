@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Process is one that was recorded, to be recognised later: by another process, whose PID
-// namespace may be another one, or after another boot. A process id alone is neither: it is used
-// again, and it means something else in each PID namespace (pid_namespaces(7)).
+// A Process is a record of a process, by which another process recognises it later, also from
+// another PID namespace or after another boot. A process id alone is not enough: it is used again,
+// and it means another process in each PID namespace (pid_namespaces(7)).
 type Process struct {
 	Pid   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot (proc_pid_stat(5), field 22)

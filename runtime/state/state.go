@@ -437,8 +437,9 @@ func (s Store) First(j *Brief, pid int, start uint64, mountNS uint32) error {
 	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d %d", pid, start, mountNS), 0o600)
 }
 
-// FirstAt is when the first process was recorded, which then waits for start: what the jail's layer
-// holds from before is agentjail's and the delegate's. It is the zero time where that is unknown.
+// FirstAt is the time at which the first process, which then waits for start, was recorded. Files
+// in the jail's layer from before are agentjail's and the delegate's. It is the zero time if
+// unknown.
 func (s Store) FirstAt(key string) time.Time {
 	fi, err := os.Lstat(filepath.Join(s.Dir(key), firstFile))
 	if err != nil {

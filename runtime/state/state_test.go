@@ -362,8 +362,8 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	}
 }
 
-// TestReclaimWaits: a process that reclaims a jail as the last waits for another that has the lock, and reclaims
-// what that one leaves.
+// TestReclaimWaits: a process that reclaims a jail as the last waits for another that has the lock,
+// and reclaims what that one leaves.
 func TestReclaimWaits(t *testing.T) {
 	s, dead, unlock := lockedAndDead(t)
 	var st unix.Stat_t

@@ -9,10 +9,10 @@ import (
 	"agentjail.dev/runtime/spec/traits"
 )
 
-// floors are flaws by which what a container or an image holds gets at the host
-// through the programs around a jail. Which delegate is chosen does not depend on
-// them: what they need is kept from those by hardening, or is the engine's own.
-// From the projects' advisories (moby, containerd, crun, runc on GitHub).
+// floors are flaws by which a container or an image attacks the host through the programs around a
+// jail. The choice of the delegate does not depend on them: hardening keeps their preconditions
+// from the delegate, or the flaw is in the engine itself. From the projects' advisories (moby,
+// containerd, crun, runc on GitHub).
 var floors = []flaw{
 	{
 		cve: "CVE-2026-41567", what: "docker cp of a compressed archive runs the container's xz or unpigz as host root", in: "dockerd", fixed: []string{"29.5.1"},
@@ -68,8 +68,7 @@ func Engines() []string {
 	return out
 }
 
-// JudgeEngine holds one of Engines, with this first line of its --version,
-// against the floors.
+// JudgeEngine compares one of Engines, with this first line of its --version, with the floors.
 func JudgeEngine(path, versionLine string, where Packages) Judgement {
 	return judgeEngine(path, versionLine, func(name string) *debPackage { return debianOwner(where, path, name) })
 }

@@ -35,14 +35,13 @@ func fail(remedy, format string, args ...any) Judgement {
 	return Judgement{Remedy: remedy, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Judge holds the delegate at path, with this first line of its --version,
-// against the tables.
+// Judge compares the delegate at path, with this first line of its --version, with the tables.
 func Judge(path, versionLine string, where Packages) Judgement {
 	return judge(path, versionLine, func(name string) *debPackage { return debianOwner(where, path, name) })
 }
 
-// judge holds one delegate's version against the tables. Its name is the one that it prints: the
-// file may have another.
+// judge compares a delegate's version with the tables. The delegate's name is taken from its
+// --version: the file may have another name.
 func judge(path, versionLine string, packageOf func(name string) *debPackage) Judgement {
 	name, r, text, known := Version(versionLine)
 	if !known {
@@ -72,9 +71,11 @@ func judge(path, versionLine string, packageOf func(name string) *debPackage) Ju
 	return fail(remedy, "%s: without upstream's fixes of %s%s", label, strings.Join(numbers, ", "), notes)
 }
 
-// divide returns the flaws of a program's release that are open, whether agentjail holds others, and
-// a note on those that it holds, begun by heldHow, and that the distribution has fixed.
-func divide(table []flaw, name string, r traits.Version, pkg *debPackage, heldHow string) (open []flaw, holds bool, notes string) {
+// divide returns the flaws of a program's release that are open, whether agentjail holds others,
+// and a note on those that it holds, begun by heldHow, and that the distribution has fixed.
+func divide(table []flaw, name string, r traits.Version, pkg *debPackage, heldHow string) (
+	open []flaw, holds bool, notes string,
+) {
 	var held, patched []string
 	for _, f := range table {
 		switch {

@@ -12,13 +12,12 @@ import (
 	"agentjail.dev/runtime/spec/rings"
 )
 
-// A final is the end of the step: what is taken from the process last, since the
-// step itself needs it, and the program that it becomes.
+// A final is the end of the step: the restrictions that come last, since the step itself could not
+// work under them, and the program that it becomes.
 //
-// Go's runtime maps memory and starts threads when it likes, and dies where a
-// resource limit refuses that. So all that these system calls take is there
-// before the first of them, and from then on nothing is allocated: not for a
-// message either, since a hard limit cannot be raised again.
+// Go's runtime maps memory and starts threads at any time, and dies if a resource limit refuses
+// that. So the arguments of these system calls are made before the first call, and nothing is
+// allocated from then on, not even for a message: a hard limit cannot be raised again.
 type final struct {
 	limits     []limit
 	filter     unix.SockFprog // of length 0: none
@@ -32,7 +31,7 @@ type final struct {
 // messageRoom is more than any message of a final takes beside the program's path.
 const messageRoom = 512
 
-// newFinal prepares all that run takes. argv has at least one entry.
+// newFinal prepares all that run needs. argv has at least one entry.
 func newFinal(o *jailinit.Orders, path string, argv, envv []string) (*final, error) {
 	f := &final{name: path, args: argv, env: envv, text: make([]byte, 0, len(path)+messageRoom)}
 	var err error

@@ -11,9 +11,9 @@ import (
 	"agentjail.dev/runtime/spec/rings"
 )
 
-// checks is what has to be in force before anything of the image runs. Each
-// reports what is wrong, or "". guest is the check in a kernel of the jail's own; nil where the
-// host holds the protection from outside.
+// checks are the protections that have to be in force before anything of the image runs. Each check
+// returns the fault, or "". guest is the check in a kernel of the jail's own; nil if the host holds
+// the protection from outside.
 var checks = []struct {
 	name       string
 	ring       rings.Ring
@@ -264,7 +264,7 @@ func files(*jailinit.Orders) string {
 		if err != nil || fd < 3 || fd == dir {
 			continue
 		}
-		// This program's own are close-on-exec; what a delegate left is not.
+		// This program's own files are close-on-exec; those that a delegate left open are not.
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if err == nil && flags&unix.FD_CLOEXEC == 0 {
 			target := make([]byte, 256)

@@ -16,9 +16,9 @@ import (
 // it, look into it or kill it: its program cannot be read, and the kernel keeps from the first
 // process what it has no handler for.
 //
-// What it does is for three ends. A program that is not the first process is ended by the signals
-// that it has no handler for. Processes whose parent has ended are waited for. And the jail ends
-// with the process that made it, however that ends: then the kernel closes the other end of LifeFD.
+// It has three purposes. A program that is not the first process is ended by signals for which it
+// has no handler. Processes whose parent has ended are waited for. And the jail ends with the
+// process that made it, for whatever reason: then the kernel closes the other end of LifeFD.
 type initial struct {
 	*final
 	signals chan os.Signal
@@ -57,8 +57,8 @@ func (f *final) stay(leads, bound bool) {
 	os.Exit(reap(child))
 }
 
-// pass passes a signal on to the program. What terminals send, they send to a whole group of
-// processes (termios(3)): a shell that waits for a command relies on it that the command gets the
+// pass passes a signal on to the program. Terminals send their signals to a whole group of
+// processes (termios(3)): a shell that waits for a command relies on the command getting the
 // signal, too.
 func (i *initial) pass(child int, s unix.Signal) {
 	switch s {

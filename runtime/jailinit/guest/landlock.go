@@ -83,7 +83,7 @@ func confine(o *jailinit.Orders) error {
 	return nil
 }
 
-// scopes are what a domain can keep inside, by the namespace that does the same.
+// scopes are the kinds of access that a domain can confine, by the namespace that does the same.
 var scopes = []struct {
 	namespace string
 	scope     uint64
@@ -92,10 +92,10 @@ var scopes = []struct {
 	{"net", unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET},
 }
 
-// scope is what the domain keeps inside: what no namespace that was seen to be other than the
-// host's keeps in the jail. Where one does, a scope would part processes that are to reach each
-// other: each process that a delegate starts has a domain of its own, also in containers that share
-// their namespaces.
+// scope returns the kinds of access that the domain confines: those that no namespace confines
+// which the step has seen to differ from the host's. Where a namespace does, a scope would separate
+// processes that are to reach each other: each process that a delegate starts has a domain of its
+// own, also in containers that share their namespaces.
 func scope(o *jailinit.Orders) (out uint64) {
 	seen := !slices.Contains(o.Without, "namespaces")
 	for _, s := range scopes {

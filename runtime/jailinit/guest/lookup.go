@@ -11,9 +11,8 @@ import (
 	"agentjail.dev/runtime/jailinit"
 )
 
-// lookup finds the program as runc does. The messages are those that engines
-// look for: Docker exits with 127 for one that is not there and with 126 for one
-// that cannot be run.
+// lookup finds the program as runc does. Engines look for these messages: Docker exits with 127 for
+// a program that is missing, and with 126 for a program that cannot be run.
 func lookup(name string) (path string, status int, why string) {
 	if strings.ContainsRune(name, '/') {
 		switch err := executable(name); {

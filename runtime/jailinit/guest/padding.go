@@ -52,8 +52,8 @@ func pad(o *jailinit.Orders) error {
 	return nil
 }
 
-// padding is a filter that takes at most free of the path's instructions, and
-// what it takes; nil where none is so small.
+// padding returns a filter that costs at most free of the path's instructions, and its cost. It
+// returns nil if every filter costs more.
 func padding(free int) (filter []byte, cost int) {
 	// The kernel puts three instructions in front, and a return becomes two.
 	const more = 3 + 2 + perFilter

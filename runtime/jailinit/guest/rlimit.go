@@ -16,9 +16,8 @@ type limit struct {
 
 const limitName = "resource limit "
 
-// limitsOf are the limits to be set. Without CAP_SYS_RESOURCE a hard limit can
-// only be lowered, so one that is lower already stays; but the one on core files
-// has to be what is ordered.
+// limitsOf returns the limits to be set. Without CAP_SYS_RESOURCE a hard limit can only be lowered:
+// a lower limit stays. The limit on core files has to be the ordered one.
 func limitsOf(ordered []jailinit.Rlimit) ([]limit, error) {
 	out := make([]limit, len(ordered))
 	for i, r := range ordered {

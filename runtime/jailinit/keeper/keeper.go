@@ -1,9 +1,7 @@
-// Package keeper is the process that outlives `agentjail sandbox`: it waits for that one's end,
-// however that comes, and then becomes the program that reclaims what it left. It is the program of
-// the init step, started outside of every jail, since it waits for as long as a jail runs and is to
-// take little.
-//
-// It imports next to nothing, as that program.
+// Package keeper is the process that outlives `agentjail sandbox`: it waits for that process's end,
+// for whatever reason, and then becomes the program that reclaims the jail. It is part of the init
+// step's program, but runs outside of every jail. It waits for as long as a jail runs, and is to
+// take little memory: it imports next to nothing.
 package keeper
 
 import (
@@ -12,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the program's first argument where it is to be this; the path and the arguments of the
+// Name is the program's first argument that selects the keeper. The path and the arguments of the
 // program that reclaims follow.
 const Name = "agentjail-keeper"
 

@@ -170,7 +170,7 @@ func Attach(text []byte, typ, attach uint32, name string, netns int, maps ...int
 	return link, nil
 }
 
-// Call is bpf(2). What attr names by its address must not move meanwhile.
+// Call is bpf(2). Memory whose address is in attr must not move meanwhile.
 func Call(command int, attr unsafe.Pointer, size uintptr) (int, error) {
 	r, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(command), uintptr(attr), size)
 	if errno != 0 {

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Runtime are the calls that the Go runtime makes in a process whose threads all may, and that
-// reads and writes what it has open. Threads and signals to them have rules of their own: see Begin
-// and OwnSignals.
+// Runtime are the calls that the Go runtime needs in a process that reads and writes its open
+// files. Making threads, and signals to them, have rules of their own: see Begin and OwnSignals.
 var Runtime = append([]uint32{
 	unix.SYS_READ, unix.SYS_FSTAT, unix.SYS_EVENTFD2, unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT,
 	unix.SYS_PPOLL,
@@ -56,7 +55,7 @@ func load(at uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
 }
 
-// A Filter is one that is being made.
+// A Filter is a filter that is being made.
 type Filter struct{ code []unix.SockFilter }
 
 // Begin begins a filter: it kills at calls of another architecture, and has threads made but no

@@ -57,7 +57,7 @@ func Of(pid string) ([]Group, error) {
 	return Parse(text), err
 }
 
-// Parse reads /proc/PID/cgroup: lines of ID:CONTROLLERS:PATH. What is none is left out.
+// Parse reads /proc/PID/cgroup: lines of ID:CONTROLLERS:PATH. Other lines are left out.
 func Parse(text string) []Group {
 	var out []Group
 	for line := range strings.Lines(text) {
@@ -105,8 +105,8 @@ func Procs(dir string) ([]int, error) {
 }
 
 // Read is the text of a group's file. Its errors are of package os. One that wraps
-// atomicfile.ErrTooLong comes with the first whole lines. It uses system calls: the first os.File of
-// a process sets up epoll.
+// atomicfile.ErrTooLong comes with the first whole lines. It uses system calls: the first os.File
+// of a process sets up epoll.
 func Read(dir, file string) (string, error) {
 	path := filepath.Join(dir, file)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

@@ -57,13 +57,12 @@ func (s *script) addBuffer(what string, nr uintptr, b []byte) {
 // atFDCWD is unix.AT_FDCWD as an argument.
 const atFDCWD = ^uintptr(99)
 
-// run has a child do it that shares our memory and has ended on return (clone(2),
-// CLONE_VFORK), so that no copy of this process is made. What has ended and is
-// not waited for still is a member of its namespaces: ended, if not nil, is
-// called at that time. Without a signal at its end a child is only waited for by
-// its number, also where something else in this process waits for all children
-// (wait(2), __WALL). Where this process is killed meanwhile, the child goes on to
-// its end, which nothing delays.
+// run has a child make the calls. The child shares our memory, so that no copy of this process is
+// made, and has ended on return (clone(2), CLONE_VFORK). Until it is waited for, an ended process
+// still is a member of its namespaces: ended, if not nil, is called at that time. A child that
+// sends no signal at its end is only waited for by its number, also if something else in this
+// process waits for all children (wait(2), __WALL). If this process is killed meanwhile, the child
+// goes on to its end, which nothing delays.
 func (s *script) run(flags uintptr, ended func(pid int) error) error {
 	defer s.pin.Unpin()
 	var first *call

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UserNSOf is UserNS for a namespace that the host's user uid makes. What users of a user namespace
-// take of what the kernel counts by user (inotify's watches and instances, pending signals, the
-// bytes of message queues, namespaces) counts in the namespace above for its maker as well, and so
-// on upwards (inc_ucount in kernel/ucount.c, inc_rlimit_ucounts). Made by the machine's root, all
-// of these namespaces share root's own counts there; made by a user of its own, each has counts of
-// its own.
+// UserNSOf is UserNS for a namespace that the host's user uid makes. The kernel counts some
+// resources by user: inotify's watches and instances, pending signals, the bytes of message queues,
+// namespaces. The use of them in a user namespace counts in the namespace above for its maker as
+// well, and so on upwards (inc_ucount in kernel/ucount.c, inc_rlimit_ucounts). Namespaces that the
+// machine's root makes all share root's counts there; a namespace that a user of its own makes has
+// its own counts.
 //
 // The child that makes it keeps all capabilities: kernels that allow the making
 // to privileged users only look at those (kernel.unprivileged_userns_clone,

@@ -263,8 +263,8 @@ func (c *Cmd) startInTime() (*Process, error) {
 	return p, nil
 }
 
-// movedTo reports what is wrong where a process is not in this time namespace. One
-// that has ended already is in none: what it left was made where exec put it.
+// movedTo returns an error if a process is not in this time namespace. A process that has ended is
+// in none, and is no error: it ran where exec put it.
 //
 // The kernel lets the parent of a vfork go on before it has moved the child (begin_new_exec:
 // exec_mmap, then exec_task_namespaces), so that it is looked for a while.

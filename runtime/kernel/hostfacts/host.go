@@ -81,7 +81,7 @@ var Rlimits = map[string]int{
 	"RLIMIT_STACK": unix.RLIMIT_STACK,
 }
 
-// Read gathers the facts. What cannot be read counts as absent.
+// Read gathers the facts. A fact that cannot be read counts as absent.
 func Read() Facts {
 	f := Facts{
 		Arch:     runtime.GOARCH,
@@ -89,9 +89,9 @@ func Read() Facts {
 		Cgroup:   readCgroup(),
 		Rootless: rootless.Inside(),
 		AppArmor: isY("/sys/module/apparmor/parameters/enabled"),
-		// The mount point is there if the kernel was booted with SELinux. What is in
-		// it must not be requested: a confined engine may not look (refpolicy's
-		// dockerd_t), and taking that for absence would drop the container's label.
+		// The mount point is there if the kernel was booted with SELinux. Its files are not read: a
+		// confined engine may not read them (refpolicy's dockerd_t), and a failure that counted as
+		// absence would drop the container's label.
 		SELinux:    exists("/sys/fs/selinux"),
 		TimeNS:     exists("/proc/self/ns/time"),
 		CgroupNS:   exists("/proc/self/ns/cgroup"),

@@ -20,7 +20,7 @@ const (
 
 // WithHigh is the mapping with users and groups from RangeSize on, each by a host id of the block,
 // which then stands for no lower one. used are lower ids that stay. Of more than MaxHigh, the first
-// count. A mapping of the engine's has what it has.
+// count. A mapping of the engine's stays as it is.
 func (m Map) WithHigh(high, used []uint32) Map {
 	var ids []uint32
 	for _, id := range high {

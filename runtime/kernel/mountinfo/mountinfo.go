@@ -1,7 +1,7 @@
 // Package mountinfo reads the kernel's table of mounts (proc_pid_mountinfo(5)).
 //
-// It is on the path of every start, and in the program that runs inside a jail: what is read stays
-// in the kernel's words, in one piece of memory, until a caller requests it.
+// It is on the path of every start, and in the program that runs inside a jail: the text stays in
+// the kernel's form, in one piece of memory, until a caller requests a part.
 // github.com/moby/sys/mountinfo splits and converts every field of every line.
 package mountinfo
 

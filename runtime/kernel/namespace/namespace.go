@@ -12,9 +12,8 @@ import (
 // ErrNone means that a path leads to a file that is no namespace.
 var ErrNone = errors.New("not a namespace")
 
-// Open opens the namespace at a path, which may be a file of /proc/PID/ns or one that a namespace
-// is mounted over (ip-netns(8)). What lies there is not waited for, as a pipe would be. Any other
-// file returns ErrNone.
+// Open opens the namespace at a path, which may be a file of /proc/PID/ns or a file over which a
+// namespace is mounted (ip-netns(8)). Any other file is ErrNone; Open does not wait for a pipe.
 func Open(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Kill kills the process that fd refers to and waits for its end, for as long as patience at most.
-// One that has ended is no error.
+// A process that has ended is no error.
 func Kill(fd int, patience time.Duration) error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
 		return fmt.Errorf("killing it: %w", err)

@@ -196,8 +196,8 @@ func EnterIn(ns *os.File) error {
 	return errors.New("unreachable")
 }
 
-// thisProgram returns the path of this program, with the name that it was called by where that leads
-// to it.
+// thisProgram returns the path of this program, with the name that it was called by where that
+// leads to it.
 func thisProgram() (string, error) {
 	path, err := exec.LookPath(os.Args[0])
 	if err == nil {

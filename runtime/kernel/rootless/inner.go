@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EndInner kills the processes in user namespaces that were made in this process's: of a jail for
-// which this one was made. A delegate that was killed may leave one that no record and no control
-// group has. Those that cannot be looked at are left out: init steps, which end with their maker.
+// EndInner kills the processes in user namespaces that were made in this process's own, which was
+// made for one jail. A delegate that was killed may leave a process that no record and no control
+// group names. Processes that cannot be looked at are left out: init steps, which end with their
+// maker.
 func EndInner() error {
 	if !Inside() {
 		return errors.New("not in a user namespace of a user's own")

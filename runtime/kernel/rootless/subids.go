@@ -73,7 +73,7 @@ func namesIn(path string) (map[string]bool, error) {
 	return names, err
 }
 
-// rangesIn returns the ranges of a user in a file, at most mostIDs ids. A line that is none is left
+// rangesIn returns the ranges of a user in a file, at most mostIDs ids. Other lines are left
 // out, as newuidmap(1) does.
 func rangesIn(path, name, id string) (out []idRange, err error) {
 	text, err := openat.Head(path, maxSubIDs)

@@ -7,9 +7,9 @@ import (
 )
 
 // AsOwner runs f with a user's ids on files (setfsuid(2)), and with that user's rights: the kernel
-// takes CAP_DAC_OVERRIDE and its like from a thread whose fsuid is not 0 (capabilities(7)). What f
-// makes belongs to the user from its first moment, so that no file has to change its owner
-// afterwards that another process could have exchanged meanwhile. f must stay on its thread.
+// takes CAP_DAC_OVERRIDE and its like from a thread whose fsuid is not 0 (capabilities(7)). Files
+// that f makes belong to the user from their first moment: no file has to change its owner
+// afterwards, when another process could have exchanged it. f must stay on its thread.
 //
 // In a user namespace that lacks an id, the thread keeps its own.
 func AsOwner(uid, gid uint32, f func() error) error {
@@ -25,7 +25,7 @@ func AsOwner(uid, gid uint32, f func() error) error {
 	return f()
 }
 
-// Owner is the user whom what this thread makes belongs to.
+// Owner is the user who owns the files that this thread makes.
 func Owner() uint32 {
 	uid, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, ^uintptr(0), 0, 0) // no id: it only returns the present one
 	return uint32(uid)

@@ -13,7 +13,7 @@ import (
 // errNoApproval means that names without a rule cannot be decided on in a jail.
 var errNoApproval = errors.New("in it no name can be approved (policy: network.approval = \"prompt\", for new jails)")
 
-// A Decider is who decides on a name.
+// A Decider is the person or the command that decides on a name.
 type Decider struct {
 	// Text names the person or the command, for the journal and the receipt.
 	Text string
@@ -74,8 +74,8 @@ func (n Networks) Waiting(key string) ([]network.Waiting, error) {
 	return mode.Waiting(n.Of(j))
 }
 
-// Attach attaches this process to a running jail as one that can decide. It fails for
-// a jail in which nothing can be decided.
+// Attach attaches this process to a running jail as a decider. It fails for a jail that has no
+// approval of names.
 func (n Networks) Attach(key string) (network.Attached, error) {
 	j, mode, err := n.approving(key)
 	if err != nil {
