@@ -35,20 +35,15 @@ func dockerImage(d *enginerecord.Docker, at string) string {
 }
 
 // readDocker reads Docker's record of a container. It returns nil for another engine's container,
-// and for a record that cannot be read.
+// and for a record that cannot be read. The record is in the directory of the files that dockerd
+// mounts in each container, wherever its data is.
 func readDocker(id string, s *specs.Spec) *enginerecord.Docker {
-	return enginerecord.ReadDocker(dockerRecord(id, s))
-}
-
-// dockerRecord returns the directory in which dockerd keeps a container's record: the files that
-// dockerd mounts in each container are there, wherever its data is.
-func dockerRecord(id string, s *specs.Spec) string {
 	for _, m := range s.Mounts {
 		dir := filepath.Dir(m.Source)
 		if filepath.IsAbs(dir) && filepath.Base(dir) == id && filepath.Base(filepath.Dir(dir)) == "containers" &&
 			slices.Contains([]string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"}, m.Destination) {
-			return dir
+			return enginerecord.ReadDocker(dir)
 		}
 	}
-	return ""
+	return nil
 }

@@ -425,7 +425,9 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 		}
 	}
 	warn(r.Store.Ledger().Remove(j.Key))
-	warn(r.endViews(j))
+	if len(j.Reviews) > 0 {
+		warn(workspace.Of(r.Store).End(j.Key))
+	}
 	r.book().Gone(j)
 	warn(r.registry().Unregister(r.Store.Dir(j.Key), j.Key))
 	if err := r.Store.Remove(j.Key); err != nil {

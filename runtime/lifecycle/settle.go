@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -201,16 +202,12 @@ func loose(mounts []mountinfo.Mount) []looseMount {
 // capTmpfs leaves the tmpfs at path hardly any room. Reconfiguration by fspick(2) keeps its files.
 func capTmpfs(path string) error {
 	fs, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
+	if err == nil {
+		defer unix.Close(fs)
+		err = errors.Join(unix.FsconfigSetString(fs, "size", "65536"), unix.FsconfigSetString(fs, "nr_inodes", "128"),
+			unix.FsconfigReconfigure(fs))
+	}
 	if err != nil {
-		return fmt.Errorf("capping %s: %w", path, err)
-	}
-	defer unix.Close(fs)
-	for _, o := range [][2]string{{"size", "65536"}, {"nr_inodes", "128"}} {
-		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
-			return fmt.Errorf("capping %s: %w", path, err)
-		}
-	}
-	if err := unix.FsconfigReconfigure(fs); err != nil {
 		return fmt.Errorf("capping %s: %w", path, err)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/workspace"
 )
 
 // openUserNS makes or opens the jail's user namespace.
@@ -40,13 +41,15 @@ func (a *attempt) stageRoot() error {
 	a.noteReviews()
 	// Staging takes mounts that lie in others out of the spec: the plan's indexes are true before.
 	j.Mounted, j.Copies = a.writableMounts(), a.currentCopies()
+	workspaces := workspace.Of(r.Store)
+	workspaces.Bounds = workspace.Bounds{Layers: j.Policy.Disk.Layers, Free: int64(j.Policy.Disk.Free)}
 	st, err := rootfs.Stage(rootfs.Request{
 		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: a.res.Plan, Sources: in.Sources, Rootfs: in.Root, Mounts: in.Engine.Mounts,
 		Rootless: in.Facts.Host.Rootless,
 		Needed:   r.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || in.Facts.Host.SELinux,
 		Single: procfiles.Single(own, machine), Sys: procfiles.Sys(own, machine), UserNS: a.userns.made(), Ledger: r.Store.Ledger(),
 		Key:        j.Key,
-		Workspaces: r.layers(&j.Policy), Jail: j.ID, Reviewed: a.o.View, Journal: j.Journal,
+		Workspaces: workspaces, Jail: j.ID, Reviewed: a.o.View, Journal: j.Journal,
 	})
 	if err != nil {
 		return err

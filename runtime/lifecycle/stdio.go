@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -67,12 +68,8 @@ func newNull() (*os.File, error) {
 	}
 	defer unix.Close(fs)
 	// A label counts as an inode or two (Linux 6.6, mm/shmem.c).
-	for _, o := range [][2]string{{"size", "4096"}, {"nr_inodes", "16"}, {"mode", "0700"}} {
-		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
-			return fail(err)
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
+	if err := errors.Join(unix.FsconfigSetString(fs, "size", "4096"), unix.FsconfigSetString(fs, "nr_inodes", "16"),
+		unix.FsconfigSetString(fs, "mode", "0700"), unix.FsconfigCreate(fs)); err != nil {
 		return fail(err)
 	}
 	dir, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)

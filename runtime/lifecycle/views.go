@@ -4,26 +4,9 @@ import (
 	"slices"
 
 	"agentjail.dev/runtime/spec/plan"
-	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 )
-
-// layers is the store of layers on disk, with policy's bounds for new ones.
-func (r *Runtime) layers(p *policy.Policy) workspace.Store {
-	s := workspace.Of(r.Store)
-	s.Bounds = workspace.Bounds{Layers: p.Disk.Layers, Free: int64(p.Disk.Free)}
-	return s
-}
-
-// endViews ends the views of a jail whose processes have ended. A view of an earlier boot stays as
-// it is: which of its writes were lost is unknown.
-func (r *Runtime) endViews(j *state.Brief) error {
-	if len(j.Reviews) == 0 {
-		return nil
-	}
-	return workspace.Of(r.Store).End(j.Key)
-}
 
 // Views returns the views that a sandbox of this id has left. A thread of Create reaches only the
 // host's mounts that its jail needs.

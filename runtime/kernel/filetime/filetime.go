@@ -41,16 +41,9 @@ func momentOfFile(dir string) (time.Time, error) {
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil { // its time is looked at
-		return time.Time{}, err
-	}
-	if err := unix.Fchmod(fd, 0o400); err != nil {
-		return time.Time{}, err
-	}
-	if err := unix.Fstat(fd, &st); err != nil {
-		return time.Time{}, err
-	}
-	return time.Unix(st.Ctim.Unix()), nil
+	// Its time is looked at before the change.
+	err = errors.Join(unix.Fstat(fd, &st), unix.Fchmod(fd, 0o400), unix.Fstat(fd, &st))
+	return time.Unix(st.Ctim.Unix()), err
 }
 
 // Booted returns when the machine booted, by the clock as it is now, as two bounds (nanoseconds

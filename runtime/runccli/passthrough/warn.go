@@ -46,11 +46,7 @@ func toLog(msg string, c call) bool {
 	now := time.Now().Format(time.RFC3339)
 	entry := fmt.Sprintf("time=%q level=warning msg=%q\n", now, msg)
 	if c.LogFormat == "json" {
-		text, err := json.Marshal(struct {
-			Level string `json:"level"`
-			Msg   string `json:"msg"`
-			Time  string `json:"time"`
-		}{"warning", msg, now})
+		text, err := json.Marshal(map[string]string{"level": "warning", "msg": msg, "time": now})
 		if err != nil {
 			return false
 		}
