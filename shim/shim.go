@@ -21,7 +21,7 @@ import (
 
 	"agentjail.dev/apparmor"
 	"agentjail.dev/runtime/kernel/atomicfile"
-	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/kernel/fork"
 )
 
 // runtimeName is the shim's name in containerd's configuration.
@@ -72,12 +72,12 @@ func Main(version string) {
 // prepare sets up the whole process.
 func prepare(c commandLine) error {
 	unix.Umask(0o022)
-	if err := lifecycle.CloseInherited(); err != nil {
+	if err := fork.CloseOnExec(); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
 	}
 	runc.Monitor = monitor{}
 	if !c.info && c.action != "start" {
-		lifecycle.SetReaper(children)
+		fork.Reaper = children
 		apparmor.Run = reaped
 	}
 	return nil

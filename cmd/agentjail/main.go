@@ -19,9 +19,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/thread"
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/runccli/passthrough"
 	"agentjail.dev/runtime/state"
@@ -53,7 +53,7 @@ func run(argv []string) error {
 	debug.SetGCPercent(400)
 	// Files of the state directory get the modes that are written in the code.
 	unix.Umask(0o022)
-	if err := lifecycle.CloseInherited(); err != nil {
+	if err := fork.CloseOnExec(); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
 	}
 	if global != nil { // so that a wrong verb, too, is reported where the caller looks

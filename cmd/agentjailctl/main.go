@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/facts/project"
-	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/workspace/apply"
 )
 
@@ -22,7 +22,7 @@ func main() {
 	}
 	// Files of the state directory get the modes that are written in the code.
 	unix.Umask(0o022)
-	err := lifecycle.CloseInherited()
+	err := fork.CloseOnExec()
 	if err == nil {
 		err = run(newApp(), os.Args)
 	}
