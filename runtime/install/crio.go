@@ -143,7 +143,7 @@ func (c *crioConf) render() ([]byte, error) {
 // otherHandlers refuses a name that another file of the configuration has, whose owner chose it.
 // A file that is read later wins, whatever the drop-in has.
 func otherHandlers(o Options) error {
-	return besideDropIn(o.DropIn, func(file string, c *crioConf) error {
+	return checkOtherFiles(o.DropIn, func(file string, c *crioConf) error {
 		for _, r := range o.Runtimes {
 			if h, ok := c.handlers()[r.Name]; ok && (readLater(file, o.DropIn) || h.Path != r.Path && !o.Force) {
 				return fmt.Errorf("%s has a runtime %s, which leads to %s: %w", file, r.Name, h.Path, errConflict)

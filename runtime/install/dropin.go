@@ -29,9 +29,9 @@ func (p *Plan) ownDropIn(engine string, dst any, render func() ([]byte, error)) 
 	return f, nil
 }
 
-// besideDropIn has look judge each other file that an engine reads with a drop-in: those of its
+// checkOtherFiles has look judge each other file that an engine reads with a drop-in: those of its
 // directory NAME.d, and NAME itself. C is what is read of them.
-func besideDropIn[C any](dropIn string, look func(file string, conf *C) error) error {
+func checkOtherFiles[C any](dropIn string, look func(file string, conf *C) error) error {
 	directory := filepath.Dir(dropIn)
 	files, err := filepath.Glob(filepath.Join(directory, "*.conf"))
 	if err != nil {

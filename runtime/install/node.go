@@ -82,7 +82,7 @@ type Machine struct {
 // register has the copy of the installer on the machine change containerd's configuration there,
 // and restarts containerd if that did, or if an earlier run did and failed to restart it.
 func (m Machine) register(verb string) error {
-	owed, err := m.owesRestart()
+	owed, err := m.restartPending()
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (m Machine) register(verb string) error {
 	}
 	// Before the change: whatever ends this process in between, the next run knows.
 	if len(m.Restart) > 0 && !owed {
-		if err := m.oweRestart(); err != nil {
+		if err := m.markRestart(); err != nil {
 			return err
 		}
 	}
@@ -100,7 +100,7 @@ func (m Machine) register(verb string) error {
 	after, aerr := m.configuration()
 	if err = errors.Join(err, aerr); err != nil {
 		if !owed && aerr == nil && before == after {
-			err = errors.Join(err, m.restarted()) // nothing is owed
+			err = errors.Join(err, m.clearRestart()) // nothing is owed
 		}
 		return err
 	}
@@ -115,7 +115,7 @@ func (m Machine) register(verb string) error {
 			return err
 		}
 	}
-	return m.restarted()
+	return m.clearRestart()
 }
 
 // run runs a program of the machine, with its file tree as root. A name without a slash is looked

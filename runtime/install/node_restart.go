@@ -41,9 +41,9 @@ func (m Machine) find(name string) (string, error) {
 // that restarts containerd, too.
 const owedDir, owedName = "/run", "agentjail-restart-owed"
 
-// owesRestart reports whether an earlier run has changed containerd's configuration, or was about
-// to, and not restarted it.
-func (m Machine) owesRestart() (bool, error) {
+// restartPending reports whether an earlier run has changed containerd's configuration, or was
+// about to, and not restarted it.
+func (m Machine) restartPending() (bool, error) {
 	fd, err := m.open(filepath.Join(owedDir, owedName), unix.O_PATH|unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
@@ -54,8 +54,8 @@ func (m Machine) owesRestart() (bool, error) {
 	return true, unix.Close(fd)
 }
 
-// oweRestart leaves the mark.
-func (m Machine) oweRestart() error {
+// markRestart makes the mark.
+func (m Machine) markRestart() error {
 	dir, err := m.directory(owedDir)
 	if err != nil {
 		return err
@@ -68,8 +68,8 @@ func (m Machine) oweRestart() error {
 	return unix.Close(fd)
 }
 
-// restarted removes the mark.
-func (m Machine) restarted() error {
+// clearRestart removes the mark.
+func (m Machine) clearRestart() error {
 	dir, err := m.open(owedDir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENOENT) {
 		return nil

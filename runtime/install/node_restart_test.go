@@ -115,7 +115,7 @@ func TestRestartOwed(t *testing.T) {
 	if err := m.register("uninstall"); err == nil {
 		t.Error("the installer failed, and the run did not")
 	}
-	if owed, err := m.owesRestart(); err != nil || owed {
+	if owed, err := m.restartPending(); err != nil || owed {
 		t.Errorf("owed: %v, %v", owed, err)
 	}
 }

@@ -117,7 +117,7 @@ func (c *podmanConf) render() ([]byte, error) {
 // otherDefaults refuses to name a default runtime where another file does: the main file, whose
 // owner chose it, or a drop-in that is read later and wins.
 func otherDefaults(o Options) error {
-	return besideDropIn(o.DropIn, func(file string, c *podmanConf) error {
+	return checkOtherFiles(o.DropIn, func(file string, c *podmanConf) error {
 		if r := c.Engine.Runtime; r != "" && r != o.Default && (readLater(file, o.DropIn) || !o.Force) {
 			return fmt.Errorf("%s names the default runtime %s: %w", file, r, errConflict)
 		}

@@ -28,7 +28,7 @@ func awaitProgram(pid int, dir string) {
 		// A process that runs the step has not ended. Its program is checked first, which costs a
 		// tenth, and again after its filters, which the step may have loaded meanwhile.
 		if !host.Runs(pid, dir) {
-			ended, filters := fate(pid)
+			ended, filters := processState(pid)
 			if ended || (filters >= 2 || ringfault.Ring(0)) && !host.Runs(pid, dir) {
 				return
 			}
@@ -42,8 +42,8 @@ func awaitProgram(pid int, dir string) {
 	}
 }
 
-// fate reports whether a process has ended, and how many system call filters it has.
-func fate(pid int) (ended bool, filters int) {
+// processState reports whether a process has ended, and how many system call filters it has.
+func processState(pid int) (ended bool, filters int) {
 	s, err := procstatus.Read(pid)
 	if err != nil {
 		return true, 0

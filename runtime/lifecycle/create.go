@@ -103,14 +103,14 @@ type attempt struct {
 	caps delegate.Caps
 	j    *state.Jail
 
-	in     *facts.Gathered // loadBundle
-	res    *harden.Result  // hardenSpec
-	rep    *report.Report  // hardenSpec
-	filter *cache.Filter   // hardenSpec
-	spec   *specs.Spec     // hardenSpec; changed by stageRoot and writeBundle
-	userns *userNS         // openUserNS; nil where the delegate makes it
-	staged *rootfs.Staged  // stageRoot
-	second []byte          // writeFilter: the filter that the init step loads
+	in          *facts.Gathered // loadBundle
+	res         *harden.Result  // hardenSpec
+	rep         *report.Report  // hardenSpec
+	filter      *cache.Filter   // hardenSpec
+	spec        *specs.Spec     // hardenSpec; changed by stageRoot and writeBundle
+	userns      *userNS         // openUserNS; nil where the delegate makes it
+	staged      *rootfs.Staged  // stageRoot
+	innerFilter []byte          // writeFilter: the filter that the init step loads
 	// keys are the jail's own, with the private parts, from hardenSpec to recordDecisions.
 	keys    credential.Issued
 	mode    modes.Mode    // prepareNetwork

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/jailinit"
@@ -15,6 +14,7 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp"
@@ -119,15 +119,13 @@ func hostNamespaces(f hostfacts.Facts) []jailinit.Namespace {
 		if kind == "time" && !f.TimeNS || kind == "cgroup" && !f.CgroupNS {
 			continue
 		}
-		var st unix.Stat_t
-		if unix.Stat("/proc/self/ns/"+kind, &st) == nil {
-			out = append(out, jailinit.Namespace{Name: kind, Host: st.Ino})
+		if inode, err := namespace.Inode(os.Getpid(), kind); err == nil {
+			out = append(out, jailinit.Namespace{Name: kind, Host: inode})
 		}
 	}
 	// An engine may itself be in another network than the host.
-	var st unix.Stat_t
-	if unix.Stat("/proc/1/ns/net", &st) == nil {
-		out = append(out, jailinit.Namespace{Name: "net", Host: st.Ino})
+	if inode, err := namespace.Inode(1, "net"); err == nil {
+		out = append(out, jailinit.Namespace{Name: "net", Host: inode})
 	}
 	return out
 }

@@ -61,12 +61,12 @@ func (r *Runtime) startInit(j *state.Brief) error {
 	return exitError(r.run(d, j, append(r.Globals.Args(), "start", j.ID)))
 }
 
-// startedBefore reports that a process does not wait to be started. A started one runs the init
+// wasStarted reports that a process does not wait to be started. A started one runs the init
 // step, or has both its filters. The delegate loads one at most on a waiting process, beside those
 // of this process, which it inherits.
-func startedBefore(pid int, root string) bool {
-	_, filters := fate(pid)
-	_, ours := fate(os.Getpid())
+func wasStarted(pid int, root string) bool {
+	_, filters := processState(pid)
+	_, ours := processState(os.Getpid())
 	return filters >= ours+2 || host.Runs(pid, root)
 }
 
@@ -80,7 +80,7 @@ func startWithoutDelegate(j *state.Brief, root string) (known bool, err error) {
 		if frozen(j.CgroupDirs) {
 			return errors.New("cannot start a container in the paused state") // runc's message
 		}
-		if startedBefore(j.InitPid, root) {
+		if wasStarted(j.InitPid, root) {
 			return delegate.ErrRuns
 		}
 		return nil

@@ -13,8 +13,8 @@ import (
 	"agentjail.dev/runtime/spec/credential"
 )
 
-// issuing is how long making a jail's keys may take.
-const issuing = 10 * time.Second
+// issueTimeout is how long making a jail's keys may take.
+const issueTimeout = 10 * time.Second
 
 // issue has the helper's program make a jail's own keys. The keys pass through pipes, and the
 // program keeps none of them.
@@ -28,7 +28,7 @@ func issue(ctx context.Context, o credential.Order) (credential.Issued, error) {
 	if err != nil {
 		return made, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, issuing)
+	ctx, cancel := context.WithTimeout(ctx, issueTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, credential.IssueVerb)
 	cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{"GOTRACEBACK=none"}, bytes.NewReader(order)

@@ -316,7 +316,7 @@ func (r *Runtime) Pass(id string, args []string) error {
 			return errors.New("container not running") // runc's message, which engines look for
 		}
 		if ownsProcesses(j.InitPid) {
-			args = killOne(args)
+			args = withoutAll(args)
 		}
 	case "ps":
 		if alive := j.InitAlive(); slices.Contains(args, "json") && (sandboxed || !alive && d.Traits().PsNeedsGroup) {

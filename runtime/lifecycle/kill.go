@@ -7,11 +7,11 @@ import (
 	"agentjail.dev/runtime/kernel/procstatus"
 )
 
-// killOne removes --all from a `kill` with SIGKILL: the first process of a process namespace takes
-// all others with it (pid_namespaces(7)). An engine that requested the host's processes wants all
-// to be killed, for which crun reads the jail's control group. A user's jail may have none, and
+// withoutAll removes --all from a `kill` with SIGKILL: the first process of a process namespace
+// takes all others with it (pid_namespaces(7)). An engine that requested the host's processes wants
+// all to be killed, for which crun reads the jail's control group. A user's jail may have none, and
 // crun then kills no process and reports no error.
-func killOne(args []string) []string {
+func withoutAll(args []string) []string {
 	if !isKILL(args) {
 		return args
 	}

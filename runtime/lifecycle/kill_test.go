@@ -16,7 +16,7 @@ func TestKillOne(t *testing.T) {
 		"kill --all id":         "kill --all id",
 		"kill id KILL":          "kill id KILL",
 	} {
-		if got := killOne(strings.Fields(args)); !slices.Equal(got, strings.Fields(want)) {
+		if got := withoutAll(strings.Fields(args)); !slices.Equal(got, strings.Fields(want)) {
 			t.Errorf("%s: got %q", args, got)
 		}
 	}

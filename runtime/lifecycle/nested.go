@@ -11,8 +11,8 @@ import (
 	"agentjail.dev/runtime/rootfs"
 )
 
-// leftOut returns the nested mounts that are not in the jail.
-func leftOut(nested []rootfs.Nested, mounts []mountinfo.Mount) []rootfs.Nested {
+// missingMounts returns the nested mounts that are not in the jail.
+func missingMounts(nested []rootfs.Nested, mounts []mountinfo.Mount) []rootfs.Nested {
 	if len(nested) == 0 {
 		return nil
 	}
@@ -26,9 +26,9 @@ func leftOut(nested []rootfs.Nested, mounts []mountinfo.Mount) []rootfs.Nested {
 	return out
 }
 
-// attachLeftOut attaches them, and reads the jail's mounts again. The first process has its working
+// attachMissing attaches them, and reads the jail's mounts again. The first process has its working
 // directory already: that must not be in a tree that a mount would cover.
-func attachLeftOut(pid int, missing []rootfs.Nested) ([]mountinfo.Mount, error) {
+func attachMissing(pid int, missing []rootfs.Nested) ([]mountinfo.Mount, error) {
 	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	if err != nil {
 		return nil, fmt.Errorf("the first process's working directory: %w", err)

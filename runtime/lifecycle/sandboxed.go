@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/jailinit"
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/observe/lostpaths"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/rootfs"
@@ -149,7 +149,7 @@ func (a *attempt) checkSandbox(pid int) error {
 	if err := setPages(pid, a.ownPages); err != nil {
 		return err
 	}
-	if why := a.unlikeJail(pid); why != "" {
+	if why := a.sandboxFault(pid); why != "" {
 		return refusal.New(refusal.Delegate, "the sandbox's process: %s", why)
 	}
 	return a.findHolder(pid)
@@ -174,7 +174,7 @@ func (a *attempt) findHolder(pid int) error {
 		if holder != 0 {
 			return a.rt.Store.Holder(&a.j.Brief, holder)
 		}
-		if ended, _ := fate(pid); ended || time.Now().After(deadline) {
+		if ended, _ := processState(pid); ended || time.Now().After(deadline) {
 			return refusal.New(refusal.Delegate, "no process of the sandbox has the protected paths, %s is one", a.j.Protected[0])
 		}
 	}
@@ -206,8 +206,8 @@ func (a *attempt) holder(pid int) (int, error) {
 // /proc/PID/ns. It sees no control groups, and its clocks are the guest kernel's.
 var sandboxKinds = []string{"user", "mnt", "pid", "net", "ipc", "uts"}
 
-// unlikeJail reports how the sandbox's process differs from the jail's record; "" if it does not.
-func (a *attempt) unlikeJail(pid int) string {
+// sandboxFault reports how the sandbox's process differs from the jail's record; "" if it does not.
+func (a *attempt) sandboxFault(pid int) string {
 	dir := "/proc/" + strconv.Itoa(pid)
 	for file, want := range map[string]string{"uid_map": idmap.Text(a.j.IDs.UIDs), "gid_map": idmap.Text(a.j.IDs.GIDs)} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
@@ -223,18 +223,18 @@ func (a *attempt) unlikeJail(pid int) string {
 		}
 	}
 	for _, n := range hostNamespaces(a.in.Facts.Host) {
-		var st unix.Stat_t
 		if !slices.Contains(sandboxKinds, n.Name) {
 			continue
 		}
-		if err := unix.Stat(filepath.Join(dir, "ns", n.Name), &st); err != nil {
+		inode, err := namespace.Inode(pid, n.Name)
+		if err != nil {
 			return err.Error()
 		}
-		if st.Ino == n.Host {
+		if inode == n.Host {
 			return "its " + n.Name + " namespace is the host's"
 		}
 	}
-	return outsideGroups(pid)
+	return groupFault(pid)
 }
 
 // sameMap compares the kernel's text of a map, with aligned columns, with ours.
@@ -242,9 +242,9 @@ func sameMap(kernel, ours string) bool {
 	return slices.Equal(strings.Fields(kernel), strings.Fields(ours))
 }
 
-// outsideGroups reports that a process is in this process's own control group, or the root's, of
+// groupFault reports that a process is in this process's own control group, or the root's, of
 // those that limit.
-func outsideGroups(pid int) string {
+func groupFault(pid int) string {
 	own, err := cgroups.Of("self")
 	if err != nil {
 		return err.Error()

@@ -106,8 +106,8 @@ func (a *attempt) checkMounts(pid int) ([]mountinfo.Mount, error) {
 	if err != nil {
 		return nil, err
 	}
-	if missing := leftOut(a.staged.Nested, mounts); len(missing) > 0 {
-		if mounts, err = attachLeftOut(pid, missing); err != nil {
+	if missing := missingMounts(a.staged.Nested, mounts); len(missing) > 0 {
+		if mounts, err = attachMissing(pid, missing); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +139,7 @@ func checkCwdInside(pid int, mounts []mountinfo.Mount) error {
 // settleMounts works in the waiting jail's mount namespace. It caps each tmpfs that the delegate
 // mounted without a size, and attaches the jail's synthetic files.
 func settleMounts(pid int, mounts []mountinfo.Mount, st *rootfs.Staged) error {
-	tighten := loose(mounts)
+	tighten := looseMounts(mounts)
 	if len(tighten) == 0 && len(st.Views) == 0 && !st.Attaches() {
 		return nil
 	}
@@ -167,7 +167,7 @@ type looseMount struct {
 	writable bool // and may stay so
 }
 
-// loose returns the mounts that a delegate makes by itself and restricts too little.
+// looseMounts returns the mounts that a delegate makes by itself and restricts too little.
 //
 // The first kind is each tmpfs that can be written to: the one that holds the control groups of
 // version 1, which is the jail's own in its user namespace, and masks. crun puts masks below a
@@ -179,7 +179,7 @@ type looseMount struct {
 // The second kind has lost the flags that the bundle requests, with crun 1.8: the read-only paths
 // of /proc, which it binds, and a pod's mqueue, which it cannot mount in a user namespace that it
 // joined.
-func loose(mounts []mountinfo.Mount) []looseMount {
+func looseMounts(mounts []mountinfo.Mount) []looseMount {
 	var out []looseMount
 	for i := range mounts {
 		m := &mounts[i]

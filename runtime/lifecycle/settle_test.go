@@ -32,7 +32,7 @@ func TestLoose(t *testing.T) {
 		"crun, version 2": {crun, []looseMount{{at: "/proc/sys"}, {at: "/proc/sys/dev"}, {at: "/dev/mqueue", writable: true}}},
 		"nothing":         {"", nil},
 	} {
-		if got := loose(parsed(t, c.text)); !slices.Equal(got, c.want) {
+		if got := looseMounts(parsed(t, c.text)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

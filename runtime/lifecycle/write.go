@@ -27,8 +27,8 @@ func (a *attempt) writeFilter() error {
 	if a.filter == nil || a.filter.Delegates != a.spec.Linux.Seccomp {
 		return errors.New("the inner filter is not that of the spec")
 	}
-	a.second = a.filter.Program
-	return atomicfile.WriteNew(filepath.Join(a.rt.Store.Dir(a.j.Key), state.FilterFile), a.second, 0o600)
+	a.innerFilter = a.filter.Program
+	return atomicfile.WriteNew(filepath.Join(a.rt.Store.Dir(a.j.Key), state.FilterFile), a.innerFilter, 0o600)
 }
 
 // prepareNetwork has the network's mode prepare the files that the delegate needs.
@@ -67,7 +67,7 @@ func (a *attempt) writeBundle() (err error) {
 	process := *spec.Process // the record keeps the process that the jail is to run
 	spec.Process = &process
 	a.files, err = r.throughEnter(j, initStep{
-		process: &process, host: a.in.Facts.Host, filter: a.second, linux: spec.Linux,
+		process: &process, host: a.in.Facts.Host, filter: a.innerFilter, linux: spec.Linux,
 		viewed: a.staged.Viewed(), loopback: a.mode.Terms(j.Network).OnlyLoopback,
 		places: a.staged.Places,
 	})

@@ -172,5 +172,5 @@ func makerAlive(key string) bool {
 		return true // nothing is known of it
 	}
 	_, st, err := StartTime(n)
-	return err == nil && !over(st)
+	return err == nil && !hasEnded(st)
 }

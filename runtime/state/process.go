@@ -44,7 +44,7 @@ func (p Process) Alive() bool {
 		return false
 	}
 	t, st, err := StartTime(p.Pid)
-	return err == nil && t == p.Start && !over(st)
+	return err == nil && t == p.Start && !hasEnded(st)
 }
 
 // Gone reports that the process has ended, or never was. For another PID namespace that is unknown,
@@ -76,8 +76,8 @@ func (p Process) Open() (fd int, err error) {
 	return fd, nil
 }
 
-// over reports whether a process with this state letter has ended (proc_pid_stat(5), field 3).
-func over(letter byte) bool { return letter == 'Z' || letter == 'X' }
+// hasEnded reports whether a process with this state letter has ended (proc_pid_stat(5), field 3).
+func hasEnded(letter byte) bool { return letter == 'Z' || letter == 'X' }
 
 // pidNS caches PIDNS.
 var pidNS atomic.Uint64

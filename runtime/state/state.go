@@ -377,7 +377,7 @@ func (s Store) Load(key string) (*Jail, error) {
 	if err := s.decode(key, func(record []byte) error { return json.Unmarshal(record, j) }); err != nil {
 		return nil, err
 	}
-	s.since(&j.Brief, key)
+	s.addChanges(&j.Brief, key)
 	var err error
 	j.Pinned, err = s.rules(&j.Policy.Network, key)
 	return j, err
@@ -386,10 +386,10 @@ func (s Store) Load(key string) (*Jail, error) {
 // Brief reads the part of a jail's record that every verb needs.
 func (s Store) Brief(key string) (*Brief, error) {
 	j := new(Brief)
-	if err := s.decode(key, func(record []byte) error { return json.Unmarshal(beginning(record), j) }); err != nil {
+	if err := s.decode(key, func(record []byte) error { return json.Unmarshal(briefPart(record), j) }); err != nil {
 		return nil, err
 	}
-	s.since(j, key)
+	s.addChanges(j, key)
 	return j, nil
 }
 
@@ -409,10 +409,10 @@ func (s Store) decode(key string, by func(record []byte) error) error {
 	return nil
 }
 
-// beginning returns the part of a record that is its Brief: the part before Policy, the first field
+// briefPart returns the part of a record that is its Brief: the part before Policy, the first field
 // of Jail's own. In a string the quotes would be escaped. This spares every verb the reading of the
 // rest, which takes some ten times as long.
-func beginning(record []byte) []byte {
+func briefPart(record []byte) []byte {
 	i := bytes.Index(record, []byte(`,"policy":{`))
 	if i < 0 {
 		return record
@@ -458,8 +458,8 @@ func (s Store) Holder(j *Brief, pid int) error {
 // MountsPid is the process whose mounts are the jail's.
 func (j *Brief) MountsPid() int { return cmp.Or(j.HolderPid, j.InitPid) }
 
-// since adds the changes since the record was written.
-func (s Store) since(j *Brief, key string) {
+// addChanges adds the changes since the record was written.
+func (s Store) addChanges(j *Brief, key string) {
 	j.Started = unix.Access(filepath.Join(s.Dir(key), startedFile), unix.F_OK) == nil
 	if j.Elsewhere() {
 		j.InitPid, j.InitStart = 0, 0 // here that is another process

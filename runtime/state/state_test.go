@@ -153,7 +153,7 @@ func TestBriefIsTheBeginning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if short := beginning(data); len(short) == len(data) || !json.Valid(short) {
+	if short := briefPart(data); len(short) == len(data) || !json.Valid(short) {
 		t.Errorf("of %d bytes Brief reads %d: %s", len(data), len(short), short)
 	}
 }

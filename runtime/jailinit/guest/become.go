@@ -36,11 +36,11 @@ func newFinal(o *jailinit.Orders, path string, argv, envv []string) (*final, err
 	f := &final{name: path, args: argv, env: envv, text: make([]byte, 0, len(path)+messageRoom)}
 	var err error
 	if f.limits, err = limitsOf(o.Rlimits); err != nil {
-		return nil, broken(rings.Resources, err.Error())
+		return nil, ringRefusal(rings.Resources, err.Error())
 	}
 	if len(o.Filter) > 0 {
 		if f.filter, err = program(o.Filter); err != nil {
-			return nil, broken(rings.Kernel, innerFilter+err.Error())
+			return nil, ringRefusal(rings.Kernel, innerFilter+err.Error())
 		}
 	}
 	if f.path, err = unix.BytePtrFromString(path); err != nil {
@@ -106,7 +106,7 @@ func (f *final) restrict() (at stage, i int, errno syscall.Errno) {
 		}
 	}
 	if f.filter.Len > 0 {
-		if errno := rawStack(&f.filter); errno != 0 {
+		if errno := rawAddFilter(&f.filter); errno != 0 {
 			return atFilter, 0, errno
 		}
 	}

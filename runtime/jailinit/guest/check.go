@@ -63,7 +63,7 @@ func ids(o *jailinit.Orders) string {
 		if err != nil {
 			return err.Error()
 		}
-		if squeeze(text) != m[1] {
+		if singleSpaced(text) != m[1] {
 			return m[0] + " is not the jail's mapping"
 		}
 	}

@@ -17,14 +17,14 @@ func program(filter []byte) (unix.SockFprog, error) {
 	return unix.SockFprog{Len: uint16(len(filter) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}, nil
 }
 
-// stack loads a further seccomp filter: of several, the kernel takes the
+// addFilter loads a further seccomp filter: of several, the kernel takes the
 // strictest answer (seccomp(2)).
-func stack(filter []byte) error {
+func addFilter(filter []byte) error {
 	prog, err := program(filter)
 	if err != nil {
 		return err
 	}
-	switch errno := rawStack(&prog); errno {
+	switch errno := rawAddFilter(&prog); errno {
 	case 0:
 		return nil
 	case noSpace:
@@ -34,12 +34,12 @@ func stack(filter []byte) error {
 	}
 }
 
-// rawStack loads a filter and allocates nothing. The flag is the one that engines
+// rawAddFilter loads a filter and allocates nothing. The flag is the one that engines
 // set; without one, runc and libseccomp leave out the processor's mitigation.
 // The entry calls have prctl (seccomp.EntryCalls), not seccomp(2).
 //
 //go:nosplit
-func rawStack(prog *unix.SockFprog) syscall.Errno {
+func rawAddFilter(prog *unix.SockFprog) syscall.Errno {
 	_, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(prog)))
 	return errno
 }

@@ -23,8 +23,8 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// broken is the refusal of a start where a protection of a ring cannot be had.
-func broken(ring rings.Ring, what string) error { return refusal(ring.String() + ": " + what) }
+// ringRefusal refuses a start since a protection of a ring is missing.
+func ringRefusal(ring rings.Ring, what string) error { return refusal(ring.String() + ": " + what) }
 
 // Main is the whole program. It does not return.
 func Main() {
@@ -36,7 +36,7 @@ func Main() {
 	o, err := orders()
 	failIf("the init step's orders", err)
 	failIf("refusing to start", check(o))
-	failIf("refusing to start", raise(o))
+	failIf("refusing to start", protect(o))
 	program := os.Args[1:]
 	if o.Guest {
 		program = program[1:] // behind the name of the orders
@@ -56,7 +56,7 @@ func Main() {
 	if status != 0 {
 		fail(status, why)
 	}
-	last, err := newFinal(o, path, program, handOn(os.Environ(), o.OwnEnv))
+	last, err := newFinal(o, path, program, withoutOwn(os.Environ(), o.OwnEnv))
 	failIf("refusing to start", err)
 	if o.Init.Stays {
 		last.stay(o.Init.Leads, !o.Guest)
@@ -64,8 +64,8 @@ func Main() {
 	last.become()
 }
 
-// handOn is the environment, which it changes, without one entry for each of the step's own.
-func handOn(env, own []string) []string {
+// withoutOwn is the environment, which it changes, without one entry for each of the step's own.
+func withoutOwn(env, own []string) []string {
 	for _, o := range own {
 		if i := slices.Index(env, o); i >= 0 {
 			env = slices.Delete(env, i, i+1)
@@ -127,24 +127,24 @@ func fileOrders(path string) (*jailinit.Orders, error) {
 	return o, err
 }
 
-// raise puts up the protections that only the process itself can, but for those of
+// protect puts up the protections that only the process itself can, but for those of
 // a final: they take away what the others and the step need.
-func raise(o *jailinit.Orders) error {
+func protect(o *jailinit.Orders) error {
 	runOn(o.CPUs, o.Seed)
 	unix.Umask(int(o.Umask))
 	if o.DenyWriteExecute {
 		if err := unix.Prctl(unix.PR_SET_MDWE, unix.PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0); err != nil {
-			return broken(rings.Access, "process.deny_write_execute: "+err.Error()+" (Linux 6.3 is needed)")
+			return ringRefusal(rings.Access, "process.deny_write_execute: "+err.Error()+" (Linux 6.3 is needed)")
 		}
 	}
 	if o.Landlock.Want {
 		if err := confine(o); err != nil {
-			return broken(rings.Access, "Landlock: "+err.Error())
+			return ringRefusal(rings.Access, "Landlock: "+err.Error())
 		}
 	}
 	if len(o.Filter) > 0 {
 		if err := pad(o); err != nil {
-			return broken(rings.Kernel, "padding of filters: "+err.Error())
+			return ringRefusal(rings.Kernel, "padding of filters: "+err.Error())
 		}
 	}
 	return nil

@@ -41,7 +41,7 @@ func pad(o *jailinit.Orders) error {
 		if p == nil {
 			return nil
 		}
-		switch err := stack(p); {
+		switch err := addFilter(p); {
 		case errors.Is(err, unix.ENOMEM): // the delegate's filter is longer: less is left
 			return nil
 		case err != nil:

@@ -7,9 +7,9 @@ import (
 
 func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// squeeze joins the words of every line by single spaces: the form in which the
+// singleSpaced joins the words of every line by single spaces: the form in which the
 // kernel's aligned columns are compared.
-func squeeze(s string) string {
+func singleSpaced(s string) string {
 	var b strings.Builder
 	for l := range strings.Lines(s) {
 		b.WriteString(strings.Join(strings.Fields(l), " "))

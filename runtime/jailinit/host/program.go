@@ -18,7 +18,7 @@ import (
 // program opens the step for a jail: a mount of its copy, attached nowhere and
 // gone with the last file of it.
 func program(dir, label string) (*os.File, error) {
-	copied, err := kept(dir, label, programMode)
+	copied, err := openCopy(dir, label, programMode)
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +46,9 @@ const programMode = 0o111
 // guestMode lets a sandbox read the copy, too: its own kernel runs the program.
 const guestMode = 0o555
 
-// kept opens the program's copy in dir, which is made when there is none of this version and label
-// yet.
-func kept(dir, label string, mode uint32) (*os.File, error) {
+// openCopy opens the program's copy in dir, which is made when there is none of this version and
+// label yet.
+func openCopy(dir, label string, mode uint32) (*os.File, error) {
 	path, err := Path()
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func copyOf(src *os.File, dir, label string, mode uint32) (*os.File, error) {
 		if !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
-		if err := keep(path, label, src, mode); err != nil {
+		if err := makeCopy(path, label, src, mode); err != nil {
 			return nil, err
 		}
 	}
@@ -122,8 +122,8 @@ func prune(dir, prefix string, age time.Duration) {
 	}
 }
 
-// keep makes the copy whole or not at all. A second caller finds the copy made.
-func keep(path, label string, src *os.File, mode uint32) error {
+// makeCopy makes the copy whole or not at all. A second caller finds the copy made.
+func makeCopy(path, label string, src *os.File, mode uint32) error {
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return err

@@ -44,7 +44,7 @@ func linkProgram(store, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return nil
 	}
-	copied, err := kept(store, "", guestMode)
+	copied, err := openCopy(store, "", guestMode)
 	if err != nil {
 		return err
 	}
