@@ -295,7 +295,7 @@ func workspaceApply(c *cli.Context) error {
 		}})
 	}
 	if c.Bool("json") {
-		err = errors.Join(err, printJSON(c, res))
+		err = errors.Join(err, printJSON(c, res.ToJSON()))
 	} else {
 		err = errors.Join(err, printApplied(c, res))
 	}

@@ -25,6 +25,7 @@ import (
 
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/runtime/workspace/review"
 )
@@ -55,6 +56,21 @@ type Result struct {
 	Conflicts []Problem `json:"conflicts,omitempty"` // with what the directory's owner did meanwhile
 	Kept      []Problem `json:"kept,omitempty"`      // what could not be taken back
 	Warnings  []string  `json:"warnings,omitempty"`
+}
+
+// ToJSON returns the result with its paths as pathname.ToJSON returns them: they need not be UTF-8.
+func (out Result) ToJSON() Result {
+	out.Applied = slices.Clone(out.Applied)
+	for i, at := range out.Applied {
+		out.Applied[i] = pathname.ToJSON(at)
+	}
+	for _, list := range []*[]Problem{&out.Left, &out.Conflicts, &out.Kept} {
+		*list = slices.Clone(*list)
+		for i, p := range *list {
+			(*list)[i].Path = pathname.ToJSON(p.Path)
+		}
+	}
+	return out
 }
 
 // ErrConflicts is wrapped by the error of an apply that conflicts prevented: the directory is as

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/callfilter"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/workspace/review"
 	"agentjail.dev/seccomp/bpf/filtertest"
 )
@@ -92,7 +93,8 @@ func TestImplied(t *testing.T) {
 	}
 }
 
-// TestNotUTF8: a program gets the path of a file whose name JSON does not have.
+// TestNotUTF8: a program gets the path of a file whose name JSON does not have, of a change and of
+// what an apply has done and left.
 func TestNotUTF8(t *testing.T) {
 	p := newPlace(t, nil)
 	p.write(t, p.merged, map[string]string{"bad\xff": "1"})
@@ -101,6 +103,19 @@ func TestNotUTF8(t *testing.T) {
 	var got []struct{ Bytes []byte }
 	must(t, json.Unmarshal(text, &got))
 	if len(got) != 1 || string(got[0].Bytes) != "bad\xff" {
+		t.Errorf("%s", text)
+	}
+	must(t, os.Symlink("/etc", p.merged+"/out\xff"))
+	p.own(t, p.merged)
+	p.unmount(t)
+	res, err := p.apply(t, Options{})
+	must(t, err)
+	text, err = json.Marshal(res.ToJSON())
+	must(t, err)
+	var done Result
+	must(t, json.Unmarshal(text, &done))
+	if len(done.Applied) != 1 || pathname.FromJSON(done.Applied[0]) != "bad\xff" || len(done.Left) != 1 ||
+		pathname.FromJSON(done.Left[0].Path) != "out\xff" || res.Applied[0] != "bad\xff" || res.Left[0].Path != "out\xff" {
 		t.Errorf("%s", text)
 	}
 }
