@@ -194,6 +194,7 @@ func (s Store) read(id string) (*Record, error) {
 	if r.ID != id {
 		return nil, fmt.Errorf("%s is the record of view %q", s.path(id, recordFile), r.ID)
 	}
+	r.Path = pathname.FromJSON(r.Path)
 	if r.State == Open && r.Boot != s.Boot {
 		r.State = Incomplete
 	}
@@ -226,7 +227,9 @@ func (s Store) Open(ref string) (*Record, error) {
 
 // save writes a record.
 func (s Store) save(r *Record) error {
-	data, err := json.Marshal(r)
+	text := *r
+	text.Path = pathname.ToJSON(r.Path)
+	data, err := json.Marshal(text)
 	if err != nil {
 		return err
 	}

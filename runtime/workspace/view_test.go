@@ -69,6 +69,18 @@ func write(t *testing.T, tree *os.File, name string) {
 	_ = unix.Close(fd)
 }
 
+// TestPathNotUTF8: the record has the path of a directory whose name JSON does not have.
+func TestPathNotUTF8(t *testing.T) {
+	s := Store{Dir: t.TempDir()}
+	r := &Record{ID: "one", Path: "/bad\xff", State: Ended}
+	if err := errors.Join(os.Mkdir(filepath.Join(s.Dir, r.ID), 0o700), s.save(r)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Open("one"); err != nil || got.Path != r.Path {
+		t.Errorf("%+v: %v", got, err)
+	}
+}
+
 // TestMountedTogether: all calls that mount an image at one time get one file system.
 func TestMountedTogether(t *testing.T) {
 	s, r, _, tree := begun(t, "")
