@@ -169,9 +169,8 @@ func copyToNode(o Machine) (changed bool, err error) {
 		changed = changed || did
 	}
 	for _, link := range o.Links {
-		buf := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(int(dir.Fd()), link, buf)
-		if err == nil && string(buf[:n]) == o.Names[0] {
+		target, err := openat.Readlink(int(dir.Fd()), link)
+		if err == nil && target == o.Names[0] {
 			continue
 		}
 		if err == nil || errors.Is(err, unix.EINVAL) {

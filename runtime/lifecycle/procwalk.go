@@ -23,12 +23,8 @@ func throughProc(root int, name string) (bool, error) {
 			return "", err
 		}
 		defer unix.Close(fd)
-		buf := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(fd, "", buf)
-		if err != nil {
-			return "", nil // not a link
-		}
-		return string(buf[:n]), nil
+		target, _ := openat.Readlink(fd, "") // "" for what is no link
+		return target, nil
 	})
 	if errors.Is(err, errProc) {
 		return true, nil

@@ -191,10 +191,9 @@ func (t tree) readlink(rel string) (string, error) {
 		return "", err
 	}
 	defer unix.Close(fd)
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", buf)
+	target, err := openat.Readlink(fd, "")
 	if err != nil {
 		return "", &os.PathError{Op: "readlink", Path: rel, Err: err}
 	}
-	return string(buf[:n]), nil
+	return target, nil
 }

@@ -108,10 +108,8 @@ func readlink(over []covered, path string) (target string, mounted bool, err err
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
 		return "", false, nil
 	}
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", buf)
-	if err != nil {
+	if target, err = openat.Readlink(fd, ""); err != nil {
 		return "", false, &os.PathError{Op: "readlink", Path: path, Err: err}
 	}
-	return string(buf[:n]), c.at != "/", nil
+	return target, c.at != "/", nil
 }

@@ -108,6 +108,14 @@ func Reopen(fd, flags int) (*os.File, error) {
 // Name returns the kernel's own path of a descriptor's file, which has no links.
 func Name(fd int) (string, error) { return os.Readlink(Proc(fd)) }
 
+// Readlink returns the target of a symbolic link in an open directory, or of the open link itself
+// for the name "".
+func Readlink(dir int, name string) (string, error) {
+	var target [unix.PathMax]byte
+	n, err := unix.Readlinkat(dir, name, target[:])
+	return string(target[:max(n, 0)]), err
+}
+
 // Resolve returns the kernel's own name of the file that a path leads to, as far as it exists.
 func Resolve(path string, how How) string {
 	rest := ""

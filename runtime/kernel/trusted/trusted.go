@@ -197,12 +197,10 @@ func (w *walker) step(name string) (target string, err error) {
 	if err := linkOwner(next, st); err != nil {
 		return "", err
 	}
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", buf)
-	if err != nil {
+	if target, err = openat.Readlink(fd, ""); err != nil {
 		return "", &os.PathError{Op: "readlink", Path: next, Err: err}
 	}
-	return string(buf[:n]), nil
+	return target, nil
 }
 
 // enter judges a file that was opened, and stands there.

@@ -10,9 +10,7 @@ package changes
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
-	"path"
 	"slices"
 	"time"
 
@@ -49,30 +47,32 @@ type Below func(path string) bool
 func list(ctx context.Context, layer *os.File, below Below, since time.Time) ([]Change, error) {
 	out := []Change{}
 	err := walk(ctx, int(layer.Fd()), func(e entry) error {
-		if e.later(since) {
-			out = append(out, e.change(below))
+		if later(&e, since) {
+			out = append(out, changeOf(&e, below))
 		}
 		return nil
 	})
 	return out, err
 }
 
+type entry = overlayfs.Entry
+
 // later reports whether a file was changed after a time. The time of a change (ctime, inode(7)) is
 // the kernel's, and no process sets it.
-func (e *entry) later(since time.Time) bool {
-	return time.Unix(e.st.Ctim.Unix()).After(since)
+func later(e *entry, since time.Time) bool {
+	return time.Unix(e.Stat.Ctim.Unix()).After(since)
 }
 
-// change is what the file in the layer does to the image.
-func (e *entry) change(below Below) Change {
+// changeOf returns what a file in the layer does to the image.
+func changeOf(e *entry, below Below) Change {
 	kind := Added
 	switch {
-	case overlayfs.IsWhiteout(&e.st):
+	case overlayfs.IsWhiteout(&e.Stat):
 		kind = Deleted
-	case below(e.path):
+	case below(e.Path):
 		kind = Changed
 	}
-	return Change{kind, "/" + e.path}
+	return Change{kind, "/" + e.Path}
 }
 
 // isOpaque reports whether a directory hides the content of the layers below.
@@ -131,60 +131,22 @@ func lookup(layer int, name string) (found, hidden bool) {
 	return false, hidden
 }
 
-// An entry is a file that walk has met.
-type entry struct {
-	path string // relative
-	dir  int    // its directory, open
-	st   unix.Stat_t
-}
-
-// walk calls do for each file below a directory, a directory before its content, in order of
-// names. Files that are removed meanwhile are left out.
+// walk calls do for each file below a directory (overlayfs.Walk). Files that are removed meanwhile
+// are left out.
 func walk(ctx context.Context, root int, do func(entry) error) error {
-	return walkDir(ctx, root, ".", do)
+	return overlayfs.Walk(ctx, root, ".", func(e entry, err error) error {
+		switch {
+		case err == nil:
+			return do(e)
+		case slices.ContainsFunc(gone, func(e error) bool { return errors.Is(err, e) }):
+			return nil
+		}
+		return err
+	})
 }
 
-func walkDir(ctx context.Context, root int, dir string, do func(entry) error) error {
-	fd, err := overlayfs.Beneath(root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if errors.Is(err, unix.ENAMETOOLONG) {
-		return &os.PathError{Op: "open", Path: dir, Err: err}
-	}
-	if err != nil {
-		return ctx.Err() // gone, or something else by now
-	}
-	f := os.NewFile(uintptr(fd), dir)
-	names, err := f.Readdirnames(-1)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ENOENT) {
-		f.Close()
-		return err
-	}
-	slices.Sort(names)
-	var dirs []string
-	for _, name := range names {
-		if err := ctx.Err(); err != nil {
-			f.Close()
-			return err
-		}
-		e := entry{path: path.Join(dir, name), dir: fd}
-		if unix.Fstatat(fd, name, &e.st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			continue
-		}
-		if err := do(e); err != nil {
-			f.Close()
-			return err
-		}
-		if e.st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			dirs = append(dirs, e.path)
-		}
-	}
-	f.Close() // however deep the jail has made its directories, one is open
-	for _, d := range dirs {
-		if err := walkDir(ctx, root, d, do); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// gone are the errors of what is removed, or is something else by now.
+var gone = []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.ESTALE, unix.EACCES, unix.EPERM}
 
 // ByOrigin reports by the attribute that overlayfs sets on a file copied from the image. It
 // reports fewer files than Layers: a file that was rewritten and renamed has no such attribute.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/overlayfs"
 )
 
@@ -49,27 +50,27 @@ var types = map[uint32]byte{
 }
 
 func (x *exporter) add(e entry) error {
-	typ, known := types[e.st.Mode&unix.S_IFMT]
+	typ, known := types[e.Stat.Mode&unix.S_IFMT]
 	if !known {
-		x.warn(e.path, "an archive has no sockets")
+		x.warn(e.Path, "an archive has no sockets")
 		return nil
 	}
 	h := &tar.Header{
-		Typeflag: typ, Name: e.path, Mode: int64(e.st.Mode & 0o7777), Format: tar.FormatPAX,
-		Uid: inside(x.ids.UIDInside, e.st.Uid), Gid: inside(x.ids.GIDInside, e.st.Gid),
-		ModTime: time.Unix(e.st.Mtim.Unix()).Truncate(time.Second),
+		Typeflag: typ, Name: e.Path, Mode: int64(e.Stat.Mode & 0o7777), Format: tar.FormatPAX,
+		Uid: inside(x.ids.UIDInside, e.Stat.Uid), Gid: inside(x.ids.GIDInside, e.Stat.Gid),
+		ModTime: time.Unix(e.Stat.Mtim.Unix()).Truncate(time.Second),
 	}
 	switch typ {
 	case tar.TypeDir:
 		h.Name += "/"
 	case tar.TypeSymlink:
-		target, err := readlink(e)
+		target, err := openat.Readlink(e.Dir, path.Base(e.Path))
 		if err != nil {
 			return nil // gone
 		}
 		h.Linkname = target
 	case tar.TypeChar, tar.TypeBlock:
-		h.Devmajor, h.Devminor = int64(unix.Major(e.st.Rdev)), int64(unix.Minor(e.st.Rdev))
+		h.Devmajor, h.Devminor = int64(unix.Major(e.Stat.Rdev)), int64(unix.Minor(e.Stat.Rdev))
 	case tar.TypeReg:
 		return x.addFile(e, h)
 	}
@@ -84,35 +85,26 @@ func inside(lookup func(uint32) (uint32, bool), id uint32) int {
 	return nobody
 }
 
-func readlink(e entry) (string, error) {
-	var buf [unix.PathMax]byte
-	n, err := unix.Readlinkat(e.dir, path.Base(e.path), buf[:])
-	if err != nil {
-		return "", err
-	}
-	return string(buf[:n]), nil
-}
-
 // addFile adds a regular file: the opened one, even if its name has changed.
 func (x *exporter) addFile(e entry, h *tar.Header) error {
-	if e.st.Nlink > 1 {
-		if first, ok := x.links[e.st.Ino]; ok {
+	if e.Stat.Nlink > 1 {
+		if first, ok := x.links[e.Stat.Ino]; ok {
 			h.Typeflag, h.Linkname = tar.TypeLink, first
 			return x.out.WriteHeader(h)
 		}
 	}
-	fd, err := overlayfs.Beneath(e.dir, path.Base(e.path), unix.O_RDONLY)
+	fd, err := overlayfs.Beneath(e.Dir, path.Base(e.Path), unix.O_RDONLY)
 	if err != nil {
 		return nil // gone
 	}
-	f := os.NewFile(uintptr(fd), e.path)
+	f := os.NewFile(uintptr(fd), e.Path)
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil // another by now
 	}
 	if st.Size-st.Blocks*512 > maxSparse {
-		x.warn(e.path, fmt.Sprintf("it has %d bytes, and %d on the disk", st.Size, st.Blocks*512))
+		x.warn(e.Path, fmt.Sprintf("it has %d bytes, and %d on the disk", st.Size, st.Blocks*512))
 		return nil
 	}
 	h.Size = st.Size
@@ -124,11 +116,11 @@ func (x *exporter) addFile(e entry, h *tar.Header) error {
 		return err
 	}
 	if st.Nlink > 1 {
-		x.links[st.Ino] = e.path
+		x.links[st.Ino] = e.Path
 	}
 	n, err := io.Copy(x.out, io.LimitReader(f, st.Size))
 	if err != nil {
-		return fmt.Errorf("%s: %w", e.path, err)
+		return fmt.Errorf("%s: %w", e.Path, err)
 	}
 	// The part that was cut off meanwhile.
 	_, err = io.CopyN(x.out, zeros{}, st.Size-n)

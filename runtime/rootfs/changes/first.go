@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,20 +32,15 @@ func First(ctx context.Context, layer *os.File, below Below, since time.Time, mo
 		found, rest := firstIn(int(layer.Fd()), dir, most-len(out))
 		more = more || rest
 		for _, e := range found {
-			if e.later(since) {
-				out = append(out, e.change(below))
+			if later(&e, since) {
+				out = append(out, changeOf(&e, below))
 			}
-			if e.st.Mode&unix.S_IFMT == unix.S_IFDIR {
-				dirs = append(dirs, e.path)
+			if e.IsDir() {
+				dirs = append(dirs, e.Path)
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Change) int {
-		if a.Path < b.Path {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	return out, more, nil
 }
 
@@ -62,8 +58,8 @@ func firstIn(root int, dir string, most int) (out []entry, more bool) {
 		names = names[:most]
 	}
 	for _, name := range names {
-		e := entry{path: path.Join(dir, name)}
-		if unix.Fstatat(fd, name, &e.st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		e := entry{Path: path.Join(dir, name)}
+		if unix.Fstatat(fd, name, &e.Stat, unix.AT_SYMLINK_NOFOLLOW) == nil {
 			out = append(out, e)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pathname"
 )
 
@@ -55,8 +56,7 @@ func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, l
 			dir, at = next, filepath.Join(at, name) // at holds no links, so that .. is its parent
 			continue
 		}
-		buf := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(next, "", buf)
+		target, err := openat.Readlink(next, "")
 		unix.Close(next)
 		if err != nil {
 			return fail(err)
@@ -64,7 +64,6 @@ func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, l
 		if links++; links > maxLinks {
 			return fail(unix.ELOOP)
 		}
-		target := string(buf[:n])
 		to := target
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(at, to)

@@ -192,33 +192,19 @@ func (b *baser) findOrigins() error {
 
 // coverTree notes the files in a directory that the view does not show.
 func (b *baser) coverTree(at string) error {
-	if err := b.ctx.Err(); err != nil || b.moved[at] || len(at) >= unix.PathMax {
-		return err
+	if b.moved[at] || len(at) >= unix.PathMax {
+		return nil
 	}
-	f, err := b.openDir(b.lower, at)
-	if err != nil || f == nil {
-		return err
-	}
-	defer f.Close()
-	list, err := f.ReadDir(-1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	var dirs []string
-	for _, e := range list {
-		name := path.Join(at, e.Name())
-		var st unix.Stat_t
-		if e.IsDir() {
-			dirs = append(dirs, name)
-		} else if unix.Fstatat(int(f.Fd()), e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-			b.covered[fileID{st.Dev, st.Ino}] = Base{Path: name, Ctime: unix.TimespecToNsec(st.Ctim)}
-		}
-	}
-	f.Close()
-	for _, d := range dirs {
-		if err := b.coverTree(d); err != nil {
+	return overlayfs.Walk(b.ctx, b.lower, at, func(e overlayfs.Entry, err error) error {
+		switch {
+		case isGone(err):
+		case err != nil:
 			return err
+		case !e.IsDir():
+			b.covered[fileID{e.Stat.Dev, e.Stat.Ino}] = Base{Path: e.Path, Ctime: unix.TimespecToNsec(e.Stat.Ctim)}
+		case b.moved[e.Path] || len(e.Path) >= unix.PathMax:
+			return fs.SkipDir
 		}
-	}
-	return nil
+		return nil
+	})
 }

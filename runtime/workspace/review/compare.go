@@ -2,12 +2,14 @@ package review
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/filetime"
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/kernel/printable"
 )
@@ -127,7 +130,7 @@ func (w *walker) same(c *Change, e *entry, actual *os.File) (bool, error) {
 	name := path.Base(c.Path)
 	switch c.Type {
 	case Link:
-		old, err := readlink(int(actual.Fd()), name)
+		old, err := openat.Readlink(int(actual.Fd()), name)
 		return err == nil && old == c.Target, nil
 	case File:
 		if c.Old.Size != c.New.Size {
@@ -287,53 +290,30 @@ func (w *walker) tree(at string) (t tree, err error) {
 // it without changing that.
 func Digest(root int, at string, see func(at string, st *unix.Stat_t)) (string, error) {
 	h := sha256.New()
-	var add func(rel string, counts bool) error
-	add = func(rel string, counts bool) error {
-		fd, err := overlayfs.Beneath(root, path.Join(at, rel), unix.O_RDONLY|unix.O_DIRECTORY)
+	shut := map[string]bool{} // directories whose content does not count
+	err := overlayfs.Walk(context.Background(), root, at, func(e overlayfs.Entry, err error) error {
 		if err != nil {
-			return &os.PathError{Op: "open", Path: path.Join(at, rel), Err: err}
-		}
-		f := os.NewFile(uintptr(fd), rel)
-		names, err := f.Readdirnames(-1)
-		if err != nil && !errors.Is(err, io.EOF) {
-			f.Close()
 			return err
 		}
-		slices.Sort(names)
-		var dirs []string
-		shut := map[string]bool{}
-		for _, name := range names {
-			p := path.Join(rel, name)
-			var st unix.Stat_t
-			if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-				f.Close()
-				return &os.PathError{Op: "stat", Path: path.Join(at, p), Err: err}
-			}
+		counts := !shut[path.Dir(e.Path)]
+		if counts {
+			h.Write([]byte(strings.TrimPrefix(e.Path, at+"/") + "\x00"))
 			var b [16]byte
-			binary.LittleEndian.PutUint64(b[:], st.Ino)
-			binary.LittleEndian.PutUint64(b[8:], uint64(unix.TimespecToNsec(st.Ctim)))
-			if counts {
-				h.Write([]byte(p + "\x00"))
-				h.Write(b[:])
-			}
-			if see != nil {
-				see(path.Join(at, p), &st)
-			}
-			if typeOf(st.Mode) == Dir {
-				shut[p] = st.Mode&0o500 != 0o500
-				if !shut[p] || see != nil {
-					dirs = append(dirs, p)
-				}
-			}
+			binary.LittleEndian.PutUint64(b[:], e.Stat.Ino)
+			binary.LittleEndian.PutUint64(b[8:], uint64(unix.TimespecToNsec(e.Stat.Ctim)))
+			h.Write(b[:])
 		}
-		f.Close()
-		for _, d := range dirs {
-			if err := add(d, counts && !shut[d]); err != nil {
-				return err
-			}
+		if see != nil {
+			see(e.Path, &e.Stat)
 		}
+		if !e.IsDir() || counts && e.Stat.Mode&0o500 == 0o500 {
+			return nil
+		}
+		if see == nil {
+			return fs.SkipDir
+		}
+		shut[e.Path] = true
 		return nil
-	}
-	err := add("", true)
+	})
 	return hex.EncodeToString(h.Sum(nil)), err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/kernel/printable"
 )
@@ -196,7 +197,7 @@ func (d *Differ) text(s side) (text, why string) {
 			return "", err.Error()
 		}
 		defer unix.Close(fd)
-		target, err := readlink(fd, "")
+		target, err := openat.Readlink(fd, "")
 		if err != nil {
 			return "", err.Error()
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/protect"
 )
@@ -115,10 +116,15 @@ func (w *walker) openDir(root int, at string) (*os.File, error) {
 	switch {
 	case err == nil:
 		return os.NewFile(uintptr(fd), at), nil
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+	case isGone(err):
 		return nil, nil
 	}
 	return nil, &os.PathError{Op: "open", Path: at, Err: err}
+}
+
+// isGone reports that there is no file, or another one than a directory.
+func isGone(err error) bool {
+	return slices.ContainsFunc([]error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // entries lists a directory of the view: the upper layer's names, and where they are not the same
@@ -243,7 +249,7 @@ func (w *walker) entry(e entry, actual *os.File) (*node, error) {
 	}
 	if c.Type == Link {
 		var err error
-		if c.Target, err = readlink(e.dir, name); err != nil {
+		if c.Target, err = openat.Readlink(e.dir, name); err != nil {
 			return nil, nil // gone meanwhile
 		}
 	}
@@ -285,13 +291,4 @@ func (w *walker) below(e *entry) *node {
 		n.moved = true
 	}
 	return &n
-}
-
-func readlink(dir int, name string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(dir, name, buf)
-	if err != nil {
-		return "", err
-	}
-	return string(buf[:n]), nil
 }
