@@ -2,8 +2,6 @@ package review
 
 import (
 	"context"
-	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -66,13 +64,9 @@ func (b *baser) walk(d node) error {
 	if err := b.ctx.Err(); err != nil {
 		return err
 	}
-	f, err := b.openDir(b.upper, d.at)
-	if err != nil || f == nil {
-		return err
-	}
-	defer f.Close()
-	list, err := f.ReadDir(-1)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ENOENT) {
+	list, closeAll, err := b.entries(node{at: d.at, upper: true})
+	defer closeAll()
+	if err != nil || len(list) == 0 {
 		return err
 	}
 	var lower *os.File
@@ -80,26 +74,23 @@ func (b *baser) walk(d node) error {
 		if lower, err = b.openDir(b.lower, d.low); err != nil {
 			return err
 		}
-		if lower != nil {
-			defer lower.Close()
-		}
+		defer lower.Close()
 	}
 	// The kernel marks each directory into which it moved a copied file.
-	impure := overlayfs.Attr(int(f.Fd()), "impure") != ""
+	impure := overlayfs.Attr(list[0].dir, "impure") != ""
 	var dirs []node
 	for _, e := range list {
-		at := path.Join(d.at, e.Name())
-		if len(at) >= unix.PathMax || strings.EqualFold(e.Name(), ".git") || b.left(at) {
+		name := path.Base(e.at)
+		if len(e.at) >= unix.PathMax || strings.EqualFold(name, ".git") || b.left(e.at) {
 			continue
 		}
-		if sub := b.entry(d, e, f, lower, impure); sub != nil {
+		e.low, e.merged = path.Join(d.low, name), d.merged
+		if sub := b.entry(&e, lower, impure); sub != nil {
 			dirs = append(dirs, *sub)
 		}
 	}
-	f.Close()
-	if lower != nil {
-		lower.Close()
-	}
+	closeAll()
+	lower.Close()
 	for _, sub := range dirs {
 		if err := b.walk(sub); err != nil {
 			return err
@@ -109,13 +100,13 @@ func (b *baser) walk(d node) error {
 }
 
 // entry notes the base of a name in a directory of the layer. It returns a directory to walk.
-func (b *baser) entry(d node, e fs.DirEntry, upper, lower *os.File, impure bool) *node {
-	at, low := path.Join(d.at, e.Name()), path.Join(d.low, e.Name())
+func (b *baser) entry(e *entry, lower *os.File, impure bool) *node {
+	at, low, name := e.at, e.low, path.Base(e.at)
 	var st unix.Stat_t
-	there := lower != nil && unix.Fstatat(int(lower.Fd()), e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil
-	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
-	if e.IsDir() {
-		n := b.below(&entry{node: node{at: at, low: low, merged: d.merged}, src: Source{true, at}, dir: int(upper.Fd())})
+	there := lower != nil && unix.Fstatat(int(lower.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	isDir := typeOf(st.Mode) == Dir
+	if typeOf(e.st.Mode) == Dir {
+		n := b.below(e)
 		if n.merged && n.low != low {
 			b.moved[n.low] = true
 		}
@@ -138,11 +129,11 @@ func (b *baser) entry(d node, e fs.DirEntry, upper, lower *os.File, impure bool)
 		b.out[at] = Base{Path: low}
 	case there:
 		b.cover(at, low, &st)
-	case e.Type()&fs.ModeCharDevice != 0: // a whiteout: both have removed it
+	case e.st.Mode&unix.S_IFMT == unix.S_IFCHR: // a whiteout: both have removed it
 	case b.had[at].Path != "":
 		b.out[at] = b.had[at]
 	case impure:
-		from, gone, ok := overlayfs.Origin(int(upper.Fd()), e.Name(), b.handles)
+		from, gone, ok := overlayfs.Origin(e.dir, name, b.handles)
 		if ok && !(gone && b.applied) {
 			if b.copied == nil {
 				b.copied = map[string]origin{}
