@@ -52,9 +52,8 @@ func makeFS(path string, size, files int64, owner string, more ...string) error 
 	if err != nil {
 		return err
 	}
-	args := append(slices.Clone(mkfsOptions), "-N", strconv.FormatInt(files, 10),
-		"-E", "nodiscard,lazy_itable_init=1,root_owner="+owner)
-	args = append(append(args, more...), path, strconv.FormatInt(size>>10, 10)+"k")
+	args := slices.Concat(mkfsOptions, []string{"-N", strconv.FormatInt(files, 10),
+		"-E", "nodiscard,lazy_itable_init=1,root_owner=" + owner}, more, []string{path, strconv.FormatInt(size>>10, 10) + "k"})
 	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("mkfs.ext4: %w: %s", err, bytes.TrimSpace(out))
 	}
@@ -186,15 +185,21 @@ func (s Store) reallocate(path string, size int64) error {
 }
 
 func (u use) allocateAll(image *os.File, size int64) error {
+	switch err := fallocate(image, size); err {
+	case nil:
+		return nil
+	case unix.ENOSPC:
+		return u.noRoom(filepath.Dir(image.Name()), size, 0)
+	default:
+		return fmt.Errorf("allocating %s: %w", image.Name(), err)
+	}
+}
+
+// fallocate allocates the blocks of a file (fallocate(2)).
+func fallocate(f *os.File, size int64) error {
 	for {
-		switch err := unix.Fallocate(int(image.Fd()), 0, 0, size); err {
-		case nil:
-			return nil
-		case unix.EINTR:
-		case unix.ENOSPC:
-			return u.noRoom(filepath.Dir(image.Name()), size, 0)
-		default:
-			return fmt.Errorf("allocating %s: %w", image.Name(), err)
+		if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != unix.EINTR {
+			return err
 		}
 	}
 }

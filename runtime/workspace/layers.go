@@ -57,9 +57,7 @@ func (s Store) OpenLayers(r *Record) (_ *Layers, err error) {
 // Close closes the layers.
 func (l *Layers) Close() {
 	for _, f := range []*os.File{l.Upper, l.Lower, l.tree, l.use} {
-		if f != nil {
-			f.Close()
-		}
+		f.Close()
 	}
 }
 

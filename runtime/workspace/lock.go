@@ -74,12 +74,8 @@ func (s Store) shared(r *Record) (*os.File, error) {
 }
 
 // exclusive takes a view's lock, if no jail has the view, no reader reads it, and no apply of it
-// was cut off.
-func (s Store) exclusive(r *Record) (*os.File, error) { return s.alone(r, false) }
-
-// alone is exclusive. With lost, the directory of the view is gone, and with it what an apply that
-// was cut off could be finished in.
-func (s Store) alone(r *Record, lost bool) (*os.File, error) {
+// was cut off. With lost, the directory of the view is gone, and no such apply can be finished.
+func (s Store) exclusive(r *Record, lost bool) (*os.File, error) {
 	use, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_EX)
 	switch {
 	case errors.Is(err, errBusy):

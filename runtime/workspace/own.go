@@ -1,11 +1,8 @@
 package workspace
 
 import (
-	"errors"
 	"fmt"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // bytesOfInode is how much of an image there is for each file in it.
@@ -23,12 +20,7 @@ func Fill(image *os.File, size int64, dir string, uid, gid uint32) error {
 		return err
 	}
 	// Afterwards: mkfs.ext4 zeroes what it needs empty by holes.
-	for {
-		err := unix.Fallocate(int(image.Fd()), 0, 0, size)
-		if !errors.Is(err, unix.EINTR) {
-			return os.NewSyscallError("fallocate", err)
-		}
-	}
+	return os.NewSyscallError("fallocate", fallocate(image, size))
 }
 
 // MountHome mounts the image in an open file, detached. No other call mounts the image until that

@@ -308,7 +308,7 @@ func (s Store) Discard(r *Record) error {
 	if err == nil {
 		dir.Close()
 	}
-	use, err := s.alone(r, errors.Is(err, os.ErrNotExist))
+	use, err := s.exclusive(r, errors.Is(err, os.ErrNotExist))
 	if err != nil {
 		return err
 	}
@@ -330,12 +330,10 @@ func (s Store) remove(id string) error {
 }
 
 // newID returns an id that no view has.
-func newID() (string, error) {
+func newID() string {
 	var b [6]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(b[:]), nil
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }
 
 // Held returns the number of bytes that the views' images take up on the disk.

@@ -51,9 +51,7 @@ func (s Store) Make(r *Record, dir *os.File) (err error) {
 		return err
 	}
 	defer lock.Close()
-	if r.ID, err = newID(); err != nil {
-		return err
-	}
+	r.ID = newID()
 	final := filepath.Join(s.Dir, r.ID)
 	part := Store{Dir: filepath.Join(s.Dir, newPrefix+r.ID), Boot: s.Boot}
 	if err := errors.Join(os.Mkdir(part.Dir, 0o700), os.Mkdir(filepath.Join(part.Dir, r.ID), 0o700)); err != nil {
@@ -148,7 +146,7 @@ func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err
 		return nil, nil, refusal.New(refusal.Workspace, "it is of %s, and this is another directory", r.Path).About("view %s",
 			r.ID).WithRemedy("another name")
 	}
-	use, err := s.exclusive(r)
+	use, err := s.exclusive(r, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -316,7 +314,7 @@ func (s Store) sweepOpen(exists func(key string) bool) error {
 		if r.State != Open || exists(r.Key) {
 			continue
 		}
-		use, err := s.exclusive(r)
+		use, err := s.exclusive(r, false)
 		if err != nil {
 			continue // it is read, or just begun
 		}

@@ -3,8 +3,6 @@
 package overlayfs
 
 import (
-	"errors"
-	"io"
 	"os"
 	"path"
 
@@ -19,6 +17,16 @@ func Beneath(dir int, name string, flags int) (int, error) {
 		flags |= unix.O_NONBLOCK | unix.O_NOCTTY // opening a jail's pipe must not block
 	}
 	return openat.Open(dir, name, openat.OneMount, flags|unix.O_NOFOLLOW)
+}
+
+// Stat returns the attributes of a file below a directory, without following links.
+func Stat(dir int, name string) (st unix.Stat_t, err error) {
+	fd, err := Beneath(dir, name, unix.O_PATH)
+	if err != nil {
+		return st, err
+	}
+	defer unix.Close(fd)
+	return st, unix.Fstat(fd, &st)
 }
 
 // IsWhiteout reports whether a file is the mark for a removed file ("whiteouts and opaque
@@ -97,7 +105,7 @@ func forgetIn(upper int, at string) (dirs []string, err error) {
 	f := os.NewFile(uintptr(fd), at)
 	defer f.Close()
 	list, err := f.ReadDir(-1)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil {
 		return nil, err
 	}
 	for _, e := range list {

@@ -107,14 +107,11 @@ func lookup(layer int, name string) (found, hidden bool) {
 		if i < len(name) && name[i] != '/' {
 			continue
 		}
-		fd, err := overlayfs.Beneath(layer, name[:i], unix.O_PATH)
+		st, err := overlayfs.Stat(layer, name[:i])
 		if err != nil {
 			return false, hidden
 		}
-		var st unix.Stat_t
-		err = unix.Fstat(fd, &st)
-		unix.Close(fd)
-		if err != nil || overlayfs.IsWhiteout(&st) {
+		if overlayfs.IsWhiteout(&st) {
 			return false, true
 		}
 		if i == len(name) {

@@ -93,16 +93,8 @@ func (v *View) remember(dir int, at, suffix string) {
 }
 
 func stateAt(dir int, at string) (review.State, bool) {
-	fd, err := overlayfs.Beneath(dir, at, unix.O_PATH)
-	if err != nil {
-		return review.State{}, false
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil {
-		return review.State{}, false
-	}
-	return review.StateOf(&st), true
+	st, err := overlayfs.Stat(dir, at)
+	return review.StateOf(&st), err == nil
 }
 
 // settle removes from the layer what the directory has now: the view shows the same, and the

@@ -3,7 +3,6 @@ package apply
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 
@@ -332,7 +331,7 @@ func (w *worker) removeAll(dir int, at string) error {
 	f := os.NewFile(uintptr(fd), at)
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil {
 		return err
 	}
 	for _, name := range names {

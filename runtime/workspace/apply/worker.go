@@ -4,7 +4,6 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"syscall"
@@ -209,7 +208,11 @@ func (w *worker) apply() (bool, error) {
 	if err := w.makeStaging(); err != nil { // what has its name is not of this plan
 		return false, errors.Join(err, unix.Unlinkat(w.journal, begunFile, 0))
 	}
-	failed, err := w.prepare()
+	failed, err := w.stage()
+	if err == nil {
+		crash.Step("apply")
+		err = w.sync()
+	}
 	if err != nil {
 		return false, errors.Join(err, w.abandon())
 	}
@@ -222,18 +225,6 @@ func (w *worker) apply() (bool, error) {
 		return false, errors.Join(err, w.abandon())
 	}
 	return w.finish(planFile)
-}
-
-func (w *worker) prepare() (map[string]string, error) {
-	failed, err := w.stage()
-	if err != nil {
-		return nil, err
-	}
-	crash.Step("apply")
-	if err := unix.Syncfs(w.dir); err != nil {
-		return nil, fmt.Errorf("writing to the disk: %w", err)
-	}
-	return failed, nil
 }
 
 // dropFailed drops operations that could not be prepared.
@@ -338,15 +329,10 @@ func journalState(journal int) string {
 }
 
 func readNames(dir int) ([]string, error) {
-	fd, err := openat.Open(dir, ".", openat.OneMount, unix.O_RDONLY|unix.O_DIRECTORY)
+	f, err := openat.File(dir, ".", openat.OneMount, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), ".")
 	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return names, err
+	return f.Readdirnames(-1)
 }

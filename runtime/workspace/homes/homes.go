@@ -4,6 +4,7 @@
 package homes
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -113,17 +114,33 @@ func (h Home) open(path string) (*os.File, error) {
 
 // busy is the error for a home that a jail has.
 func (h Home) busy(path string) error {
-	by := "another jail"
-	var last Home
-	if text, err := atomicfile.Read(about(path), maxAbout); err == nil && json.Unmarshal(text, &last) == nil && last.Jail != "" {
-		by = last.Jail
-	}
+	by := cmp.Or(described(path).Jail, "another jail")
 	return fmt.Errorf("%s has the home of %s for %s (remedy: wait for its end, or --home empty)", by, h.Program, h.Project)
 }
 
 const maxAbout = 16 << 10
 
 func about(path string) string { return path + ".json" }
+
+// described returns what describe recorded of the home at a path, a zero Home where that cannot be
+// read.
+func described(path string) Home {
+	var h Home
+	if text, err := atomicfile.Read(about(path), maxAbout); err != nil || json.Unmarshal(text, &h) != nil {
+		return Home{}
+	}
+	return h
+}
+
+// List returns the homes below a directory, by the paths of their files.
+func List(dir string) (map[string]Home, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.ext4"))
+	out := make(map[string]Home, len(files))
+	for _, path := range files {
+		out[path] = described(path)
+	}
+	return out, err
+}
 
 // describe records what the home is, for people and for busy.
 func (h Home) describe(path string) error {

@@ -88,19 +88,13 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 
 // isDir reports whether the directory has a directory at a path.
 func (w *walker) isDir(at string) bool {
-	fd, err := overlayfs.Beneath(w.lower, at, unix.O_PATH|unix.O_DIRECTORY)
-	if err == nil {
-		unix.Close(fd)
-	}
-	return err == nil
+	st, err := overlayfs.Stat(w.lower, at)
+	return err == nil && typeOf(st.Mode) == Dir
 }
 
 // exists reports whether the directory has a file at a path.
 func (w *walker) exists(at string) bool {
-	fd, err := overlayfs.Beneath(w.lower, at, unix.O_PATH)
-	if err == nil {
-		unix.Close(fd)
-	}
+	_, err := overlayfs.Stat(w.lower, at)
 	return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR)
 }
 
@@ -113,16 +107,11 @@ func (w *walker) changedSince() string {
 
 // unchanged reports whether a part of a renamed directory is as it was.
 func (w *walker) unchanged(e *entry, sub *node) bool {
-	if !e.src.Upper || sub == nil {
+	if !e.src.Upper || sub == nil || !sub.merged {
 		return !e.src.Upper
 	}
-	var st unix.Stat_t
-	fd, err := overlayfs.Beneath(w.lower, sub.low, unix.O_PATH)
-	if !sub.merged || err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	return unix.Fstat(fd, &st) == nil && typeOf(st.Mode) == Dir && st.Mode&0o777 == e.st.Mode&0o777
+	st, err := overlayfs.Stat(w.lower, sub.low)
+	return err == nil && typeOf(st.Mode) == Dir && st.Mode&0o777 == e.st.Mode&0o777
 }
 
 // same compares two files of one type by content.
@@ -215,15 +204,9 @@ func (w *walker) removed(at string) error {
 	if w.left(at) || strings.EqualFold(path.Base(at), ".git") {
 		return nil
 	}
-	fd, err := overlayfs.Beneath(w.lower, at, unix.O_PATH)
+	st, err := overlayfs.Stat(w.lower, at)
 	if err != nil {
 		return nil //nolint:nilerr // gone, or a mount, which the view does not have
-	}
-	var st unix.Stat_t
-	err = unix.Fstat(fd, &st)
-	unix.Close(fd)
-	if err != nil {
-		return err
 	}
 	c := &Change{Kind: Deleted, Path: at, Type: typeOf(st.Mode), Old: StateOf(&st)}
 	late := w.later(at, c.Old.Ctime)
@@ -253,7 +236,7 @@ func (w *walker) removedContent(at string) error {
 	}
 	names, err := f.Readdirnames(-1)
 	f.Close()
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil {
 		return err
 	}
 	slices.Sort(names)

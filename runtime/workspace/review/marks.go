@@ -2,6 +2,7 @@ package review
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -233,10 +234,5 @@ func leadsOut(at, target string) bool {
 
 // Has reports whether a change has a mark.
 func (c *Change) Has(kind string) bool {
-	for _, m := range c.Marks {
-		if m.Kind == kind {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Marks, func(m Mark) bool { return m.Kind == kind })
 }

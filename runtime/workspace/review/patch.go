@@ -2,7 +2,6 @@ package review
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -79,7 +78,7 @@ func (d *Differ) removal(ctx context.Context, at string, was side) error {
 	f := os.NewFile(uintptr(fd), at)
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil {
 		return err
 	}
 	slices.Sort(names)
@@ -109,12 +108,10 @@ func gitMode(mode uint32) string {
 
 // pair writes the difference of two files of one type.
 func (d *Differ) pair(at string, was, is side) error {
-	if t := typeOf(was.mode | is.mode); was.there && typeOf(was.mode) == Dir || is.there && typeOf(is.mode) == Dir ||
-		t == Special && !was.there {
-		return nil
-	}
-	if was.there && typeOf(was.mode) == Special {
-		return nil
+	for _, s := range []side{was, is} {
+		if t := typeOf(s.mode); s.there && (t == Dir || t == Special) {
+			return nil
+		}
 	}
 	var head strings.Builder
 	from, to := d.name("a/", at), d.name("b/", at)
@@ -130,17 +127,14 @@ func (d *Differ) pair(at string, was, is side) error {
 	case gitMode(was.mode) != gitMode(is.mode):
 		fmt.Fprintf(&head, "old mode %s\nnew mode %s\n", gitMode(was.mode), gitMode(is.mode))
 	}
-	var texts [2]string
-	for i, s := range []side{was, is} {
-		var why string
-		if texts[i], why = d.text(s); why != "" {
-			if !d.Patch {
-				_, err := fmt.Fprintf(d.Out, "%s(%s)\n", head.String(), why)
-				return err
-			}
-			d.Left(at, why)
-			return nil
-		}
+	texts, why := d.texts(was, is)
+	if why != "" && !d.Patch {
+		_, err := fmt.Fprintf(d.Out, "%s(%s)\n", head.String(), why)
+		return err
+	}
+	if why != "" {
+		d.Left(at, why)
+		return nil
 	}
 	body := udiff.Unified(labels[0], labels[1], texts[0], texts[1])
 	if body == "" && was.there && is.there && gitMode(was.mode) == gitMode(is.mode) {
@@ -179,6 +173,16 @@ func (d *Differ) name(prefix, at string) string {
 	return b.String()
 }
 
+// texts reads both sides, or returns why one has no lines.
+func (d *Differ) texts(was, is side) (texts [2]string, why string) {
+	for i, s := range []side{was, is} {
+		if texts[i], why = d.text(s); why != "" {
+			break
+		}
+	}
+	return texts, why
+}
+
 // text reads a file whose lines can be compared, or returns why it is none.
 func (d *Differ) text(s side) (text, why string) {
 	if !s.there {
@@ -197,11 +201,10 @@ func (d *Differ) text(s side) (text, why string) {
 			return "", err.Error()
 		}
 		defer unix.Close(fd)
-		target, err := openat.Readlink(fd, "")
-		if err != nil {
+		if text, err = openat.Readlink(fd, ""); err != nil {
 			return "", err.Error()
 		}
-		return target, ""
+		return text, ""
 	}
 	fd, err := overlayfs.Beneath(int(root.Fd()), s.src.Path, unix.O_RDONLY)
 	if err != nil {
@@ -235,12 +238,9 @@ func (d *Differ) Lines(c *Change) (added, removed int, ok bool) {
 		src: Source{Path: c.Path},
 	}
 	is := side{there: c.Kind != Deleted && (c.Type == File || c.Type == Link), mode: c.New.Mode, src: c.Source, link: c.Target}
-	var texts [2]string
-	for i, s := range []side{was, is} {
-		var why string
-		if texts[i], why = d.text(s); why != "" {
-			return 0, 0, false
-		}
+	texts, why := d.texts(was, is)
+	if why != "" {
+		return 0, 0, false
 	}
 	for _, e := range udiff.Lines(texts[0], texts[1]) {
 		removed += lines(texts[0][e.Start:e.End])

@@ -146,10 +146,8 @@ var order = []string{Protected, Out, Never, Run, SetID, Name, Executable}
 
 // rank is a change's place in a list: by its marks.
 func rank(c *Change) int {
-	for i, kind := range order {
-		if c.Has(kind) {
-			return i
-		}
+	if i := slices.IndexFunc(order, c.Has); i >= 0 {
+		return i
 	}
 	return len(order)
 }

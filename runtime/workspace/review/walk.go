@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
@@ -144,7 +143,7 @@ func (w *walker) entries(d node) (list []entry, closeAll func(), err error) {
 		}
 		open = append(open, f)
 		names, err := f.Readdirnames(-1)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ENOENT) {
+		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 		marked := upper && overlayfs.Attr(int(f.Fd()), "opaque") == "x"
@@ -154,6 +153,9 @@ func (w *walker) entries(d node) (list []entry, closeAll func(), err error) {
 			}
 			known[name] = true
 			e := entry{node: node{at: path.Join(d.at, name), moved: d.moved}, src: Source{upper, path.Join(at, name)}, dir: int(f.Fd())}
+			if d.merged {
+				e.low, e.merged = path.Join(d.low, name), true
+			}
 			if unix.Fstatat(e.dir, name, &e.st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 				continue // gone meanwhile
 			}
@@ -170,12 +172,6 @@ func (w *walker) entries(d node) (list []entry, closeAll func(), err error) {
 	if err == nil && d.merged && d.low != d.at {
 		err = add(w.lower, d.low, false)
 	}
-	for i := range list {
-		e := &list[i]
-		if d.merged {
-			e.low, e.merged = path.Join(d.low, path.Base(e.at)), true
-		}
-	}
 	slices.SortFunc(list, func(a, b entry) int { return strings.Compare(a.at, b.at) })
 	return list, closeAll, err
 }
@@ -187,7 +183,7 @@ func (w *walker) gone(d node, list []entry, actual *os.File) error {
 		has[path.Base(e.at)] = true // a whiteout was reported
 	}
 	names, err := actual.Readdirnames(-1)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil {
 		return err
 	}
 	slices.Sort(names)
