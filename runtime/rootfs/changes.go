@@ -25,14 +25,10 @@ func (s *stager) cloneChanges() (*os.File, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	fd, err := cloneTree(dir, false, &unix.MountAttr{
+	return cloneTree(int(dir.Fd()), "", false, &unix.MountAttr{
 		Attr_set:    unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC,
 		Propagation: unix.MS_PRIVATE,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), changesPoint), nil
 }
 
 // AttachChanges attaches a jail's changes below its state directory, in the mount

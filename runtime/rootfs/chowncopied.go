@@ -11,22 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/idmap"
-	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/overlayfs"
 )
 
-// maxAdopt bounds how many files chownForeign examines: one takes about two microseconds, and a
+// maxScanned bounds how many files chownForeign examines: one takes about two microseconds, and a
 // jail may have made a million.
-const maxAdopt = 2048
+const maxScanned = 2048
 
-// adopter looks for files that belong to none of the jail's ids.
-type adopter struct {
+// ownerScan looks for files that belong to none of the jail's ids.
+type ownerScan struct {
 	// changes is the layer, which has nothing but the jail's changes; root is the
 	// overlay over it. Owners are changed in the overlay: it keeps copies of them.
 	changes, root int
 	ids           idmap.Map
 	queue         []string // directories to look into, the shallow ones first
 	left          int      // files that may still be looked at
-	adopted       int
+	chowned       int
 	incomplete    bool
 }
 
@@ -113,29 +113,24 @@ func sinceBoot() time.Duration {
 // system. The checks and the chown use the open descriptor: whatever the jail renames meanwhile,
 // the file is one of its own layer. chown(2) removes set-id bits and file capabilities. complete
 // reports that all files were examined.
-func chownForeign(changes, root *os.File, ids idmap.Map) (adopted int, complete bool, err error) {
-	a := &adopter{changes: int(changes.Fd()), root: int(root.Fd()), ids: ids, queue: []string{"."}, left: maxAdopt}
-	if err := a.look("."); err != nil {
-		return a.adopted, false, err
+func chownForeign(changes, root *os.File, ids idmap.Map) (chowned int, complete bool, err error) {
+	a := &ownerScan{changes: int(changes.Fd()), root: int(root.Fd()), ids: ids, queue: []string{"."}, left: maxScanned}
+	if err := a.chown("."); err != nil {
+		return a.chowned, false, err
 	}
 	for len(a.queue) > 0 && a.left > 0 {
 		dir := a.queue[0]
 		a.queue = a.queue[1:]
-		if err := a.list(dir); err != nil {
-			return a.adopted, false, err
+		if err := a.scan(dir); err != nil {
+			return a.chowned, false, err
 		}
 	}
-	return a.adopted, len(a.queue) == 0 && a.left > 0 && !a.incomplete, nil
+	return a.chowned, len(a.queue) == 0 && a.left > 0 && !a.incomplete, nil
 }
 
-// beneath opens a file below a directory, without following links.
-func beneath(dir int, path string, flags int) (int, error) {
-	return openat.Open(dir, path, openat.OneMount, flags|unix.O_NOFOLLOW)
-}
-
-// list examines the entries of a directory of the changes.
-func (a *adopter) list(dir string) error {
-	fd, err := beneath(a.changes, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+// scan examines the entries of a directory of the changes.
+func (a *ownerScan) scan(dir string) error {
+	fd, err := overlayfs.Beneath(a.changes, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		a.incomplete = true // the jail has moved it
 		return nil
@@ -155,7 +150,7 @@ func (a *adopter) list(dir string) error {
 				continue
 			}
 			if _, _, foreign := a.owner(&st); foreign {
-				if err := a.look(path); err != nil {
+				if err := a.chown(path); err != nil {
 					return err
 				}
 			}
@@ -170,9 +165,9 @@ func (a *adopter) list(dir string) error {
 	return nil
 }
 
-// look changes the owner of one file of the overlay, if the file belongs to an engine's ids.
-func (a *adopter) look(path string) error {
-	fd, err := beneath(a.root, path, unix.O_PATH)
+// chown changes the owner of one file of the overlay, if the file belongs to an engine's ids.
+func (a *ownerScan) chown(path string) error {
+	fd, err := overlayfs.Beneath(a.root, path, unix.O_PATH)
 	if err != nil {
 		a.incomplete = true
 		return nil
@@ -189,14 +184,14 @@ func (a *adopter) look(path string) error {
 	if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
 		return fmt.Errorf("changing the owner of a file that was put into the jail: %w", err)
 	}
-	a.adopted++
+	a.chowned++
 	return nil
 }
 
 // owner reports whether a file belongs to an engine's ids and not to the jail's, and returns its
 // new owner: -1 where it stays. Devices stay: no process can open them, and overlayfs marks
 // removed files by them.
-func (a *adopter) owner(st *unix.Stat_t) (uid, gid int, foreign bool) {
+func (a *ownerScan) owner(st *unix.Stat_t) (uid, gid int, foreign bool) {
 	if t := st.Mode & unix.S_IFMT; t == unix.S_IFCHR || t == unix.S_IFBLK {
 		return -1, -1, false
 	}

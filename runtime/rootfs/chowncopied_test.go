@@ -77,12 +77,12 @@ func TestAdoptBound(t *testing.T) {
 		image := t.TempDir()
 		put(t, image, "tmp/:0:1777", "in/")
 		r := request(t, image)
-		r.Plan.Root.Inodes = 2 * maxAdopt
+		r.Plan.Root.Inodes = 2 * maxScanned
 		st := staged(t, r)
 		root := r.Spec.Root.Path
 		as(t, base, base, func() {
 			must(t, os.MkdirAll(root+"/tmp/deep", 0o755))
-			for i := range maxAdopt {
+			for i := range maxScanned {
 				must(t, unix.Mkdir(fmt.Sprintf("%s/tmp/deep/%d", root, i), 0o755))
 			}
 		})

@@ -88,12 +88,11 @@ func (s *stager) mountEngineImage(b plan.Bind, i engineImage, at string) error {
 		return err
 	}
 	defer root.Close()
-	fd, err := openat.Open(int(root.Fd()), filepath.Join(".", i.inside), openat.InRootNoLinks, unix.O_PATH|unix.O_NOFOLLOW)
+	part, err := openat.Open(int(root.Fd()), filepath.Join(".", i.inside), openat.InRootNoLinks, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return fmt.Errorf("%s: %w", i.inside, err)
 	}
-	part := os.NewFile(uintptr(fd), i.inside)
-	defer part.Close()
+	defer unix.Close(part)
 	attr := unix.MountAttr{
 		Attr_set:    unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
 		Propagation: unix.MS_PRIVATE,
@@ -101,12 +100,12 @@ func (s *stager) mountEngineImage(b plan.Bind, i engineImage, at string) error {
 	if b.NoExec {
 		attr.Attr_set |= unix.MOUNT_ATTR_NOEXEC
 	}
-	tree, err := cloneTree(part, false, &attr)
+	tree, err := cloneTree(part, "", false, &attr)
 	if err != nil {
 		return err
 	}
 	s.binds[b.Index].Close()
-	s.binds[b.Index] = os.NewFile(uintptr(tree), b.Source)
+	s.binds[b.Index] = tree
 	return nil
 }
 

@@ -74,15 +74,14 @@ func (v *viewMaker) copyInside() error {
 // directory of the jail's views is written to, and only where such a file exists.
 func RewriteInside(dev uint64, text []byte, inJail func(func() error) error) error {
 	var dir *os.File
-	err := inJail(func() error {
-		fd, err := unix.OpenTree(unix.AT_FDCWD, plan.DenialsDir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+	err := inJail(func() (err error) {
+		dir, err = cloneTree(unix.AT_FDCWD, plan.DenialsDir, false, nil)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", plan.DenialsDir, err)
 		}
-		dir = os.NewFile(uintptr(fd), plan.DenialsDir)
 		return nil
 	})
 	if err != nil || dir == nil {

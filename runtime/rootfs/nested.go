@@ -64,12 +64,18 @@ func (s *stager) canNest(i int) bool {
 
 // copied reports whether mount i mounts a copy of a file.
 func (s *stager) copied(i int) bool {
-	for _, b := range s.Plan.Binds {
-		if b.Index == i {
-			return b.Copy
+	b := s.bind(i)
+	return b != nil && b.Copy
+}
+
+// bind returns the plan of mount i, nil where that is no bind mount.
+func (s *stager) bind(i int) *plan.Bind {
+	for k := range s.Plan.Binds {
+		if s.Plan.Binds[k].Index == i {
+			return &s.Plan.Binds[k]
 		}
 	}
-	return false
+	return nil
 }
 
 // createMountpoints creates the mount points in writable bind mounts, as the directory's owner.
@@ -116,12 +122,8 @@ func (s *stager) createInHostTree() error {
 }
 
 func (s *stager) readOnly(i int) bool {
-	for _, b := range s.Plan.Binds {
-		if b.Index == i {
-			return b.ReadOnly || b.Storage == plan.StorageThrowAway // no mount point is made in its directory
-		}
-	}
-	return false
+	b := s.bind(i)
+	return b != nil && (b.ReadOnly || b.Storage == plan.StorageThrowAway) // no mount point is made in its directory
 }
 
 func (s *stager) isFile(i int) bool {
@@ -176,7 +178,7 @@ func (s *stager) mountNestedOne(i int) error {
 		}
 	}
 	attr := attributes(m.Options)
-	tree, err := openTree(from, attr)
+	tree, err := cloneTree(unix.AT_FDCWD, from, true, &attr)
 	if err != nil {
 		return err
 	}
@@ -200,21 +202,6 @@ func outerOptions(options []string) []string {
 	return out
 }
 
-// openTree clones the tree at a path of the stager's own, with the mounts below it, and sets its
-// attributes.
-func openTree(path string, attr unix.MountAttr) (*os.File, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, path,
-		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
-	if err != nil {
-		return nil, fmt.Errorf("cloning the mount: %w", err)
-	}
-	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("setting mount attributes: %w", err)
-	}
-	return os.NewFile(uintptr(fd), path), nil
-}
-
 // A Nested is a mount that was made in a bind mount before the delegate bound
 // that.
 type Nested struct {
@@ -228,16 +215,10 @@ type Nested struct {
 // jail's mount namespace; the calling thread is in the stager's.
 func AttachNested(missing []Nested, inJail func(func() error) error) error {
 	trees := make([]*os.File, len(missing))
-	defer func() {
-		for _, t := range trees {
-			if t != nil {
-				t.Close()
-			}
-		}
-	}()
+	defer closeAll(trees)
 	for i, n := range missing {
 		var err error
-		if trees[i], err = openTree(n.from, n.attr); err != nil {
+		if trees[i], err = cloneTree(unix.AT_FDCWD, n.from, true, &n.attr); err != nil {
 			return fmt.Errorf("mount at %s: %w", n.Place, err)
 		}
 	}

@@ -212,7 +212,7 @@ func pathLimits() protect.Limits {
 // protectPaths makes the mounts for the found paths, for AttachProtected.
 func (s *stager) protectPaths() error {
 	g := &protector{stager: s, dir: filepath.Join(s.layer, ownDir)}
-	defer g.close()
+	defer func() { _ = g.own.Close() }() // an error where there is none
 	for i := range s.protected {
 		p := &s.protected[i]
 		p.Place = s.places[p.Mount]
@@ -250,12 +250,6 @@ type protector struct {
 	copies, trees int
 	copied        int   // bytes
 	files         int64 // that the tmpfs can have
-}
-
-func (g *protector) close() {
-	if g.own != nil {
-		g.own.Close()
-	}
 }
 
 // Names on the tmpfs.
@@ -339,7 +333,8 @@ func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 	if link && !p.Link {
 		return errChanged
 	}
-	tree, err := -1, error(nil)
+	var tree *os.File
+	var err error
 	switch {
 	case p.Treatment == protect.Private, p.Treatment == protect.Placeholder && p.Copy:
 		if p.Copy {
@@ -350,7 +345,7 @@ func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 		}
 		if g.copied += len(p.Text); g.copied > maxCopies || int64(g.copies*filesPerCopy) >= g.files/2 {
 			p.Treatment = protect.ReadOnly
-			tree, err = readOnlyTree(at, "")
+			tree, err = readOnlyTree(int(at.Fd()), "")
 			break
 		}
 		tree, err = g.privateCopy(p)
@@ -361,47 +356,37 @@ func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 		}
 		tree, err = g.privateTree(name)
 	default:
-		tree, err = readOnlyTree(at, "")
+		tree, err = readOnlyTree(int(at.Fd()), "")
 	}
 	if err != nil {
 		return err
 	}
-	g.attach = append(g.attach, attachment{to, os.NewFile(uintptr(tree), to), st.Dev, st.Ino})
+	g.attach = append(g.attach, attachment{to, tree, st.Dev, st.Ino})
 	return nil
 }
 
-// readOnlyTree clones the tree at a path below an open file, read-only.
-func readOnlyTree(f *os.File, name string) (int, error) {
-	tree, err := unix.OpenTree(int(f.Fd()), name,
-		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
-	if err != nil {
-		return -1, fmt.Errorf("cloning the mount: %w", err)
-	}
-	attr := unix.MountAttr{
+// readOnlyTree is cloneTree of a tree that is then read-only, with all mounts in it.
+func readOnlyTree(dir int, name string) (*os.File, error) {
+	return cloneTree(dir, name, true, &unix.MountAttr{
 		Attr_set:    unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
 		Propagation: unix.MS_PRIVATE,
-	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
-		unix.Close(tree)
-		return -1, fmt.Errorf("making it read-only: %w", err)
-	}
-	return tree, nil
+	})
 }
 
 // privateTree clones something of the tmpfs, read-only.
-func (g *protector) privateTree(name string) (int, error) {
+func (g *protector) privateTree(name string) (*os.File, error) {
 	if err := g.tmpfs(); err != nil {
-		return -1, err
+		return nil, err
 	}
-	return readOnlyTree(g.own, name)
+	return readOnlyTree(int(g.own.Fd()), name)
 }
 
 // privateCopy makes a copy of a file that the jail may change. git writes its config to a new
 // file beside the old one and renames it, which cannot be done over a mount. So the mount is of a
 // symbolic link, which git resolves before it does that (resolve_symlink in its lockfile.c).
-func (g *protector) privateCopy(p *protect.Path) (int, error) {
+func (g *protector) privateCopy(p *protect.Path) (*os.File, error) {
 	if err := g.tmpfs(); err != nil {
-		return -1, err
+		return nil, err
 	}
 	n := strconv.Itoa(g.copies)
 	g.copies++
@@ -409,20 +394,20 @@ func (g *protector) privateCopy(p *protect.Path) (int, error) {
 	dir, link := path.Join(copiesDir, n), "link."+n
 	file := path.Join(dir, path.Base(p.Rel))
 	if err := mkdir(g.own, dir, 0o755); err != nil {
-		return -1, err
+		return nil, err
 	}
 	if err := write(g.own, file, ownConfig(p.Text), p.Mode); err != nil {
-		return -1, err
+		return nil, err
 	}
 	for _, name := range []string{dir, file} {
 		// EINVAL: a user's namespace does not have the owner's id.
 		if err := unix.Fchownat(int(g.own.Fd()), name, int(p.UID), int(p.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil &&
 			err != unix.EINVAL {
-			return -1, fmt.Errorf("changing the copy's owner: %w", err)
+			return nil, fmt.Errorf("changing the copy's owner: %w", err)
 		}
 	}
 	if err := unix.Symlinkat(path.Join(ownPlace, file), int(g.own.Fd()), link); err != nil {
-		return -1, &os.PathError{Op: "symlink", Path: link, Err: err}
+		return nil, &os.PathError{Op: "symlink", Path: link, Err: err}
 	}
 	return g.privateTree(link)
 }
@@ -458,13 +443,12 @@ func (g *protector) mountPins(view *os.File, o protect.Options, pins []string) e
 	if err := unix.Fstatat(int(g.own.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
-	fd, err := readOnlyTree(view, "")
+	tree, err := readOnlyTree(int(view.Fd()), "")
 	if err != nil {
 		return err
 	}
-	tree := os.NewFile(uintptr(fd), name)
 	defer tree.Close()
-	if err := unix.MoveMount(fd, "", int(g.own.Fd()), name, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if err := unix.MoveMount(int(tree.Fd()), "", int(g.own.Fd()), name, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("attaching the clone for pins: %w", err)
 	}
 	for _, rel := range pins { // the deepest first: paths below are covered then
@@ -480,17 +464,17 @@ func (g *protector) mountPins(view *os.File, o protect.Options, pins []string) e
 	if err := g.maskDir(tree); err != nil {
 		return err
 	}
-	fd, err = unix.OpenTree(int(tree.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	pinned, err := cloneTree(int(tree.Fd()), "", true, nil)
 	if err != nil {
-		return fmt.Errorf("cloning the pins: %w", err)
+		return err
 	}
 	for range 2 { // the cover, then the clone: the delegate need not copy them
 		if err := unix.Unmount(filepath.Join(g.dir, name), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			unix.Close(fd)
+			pinned.Close()
 			return fmt.Errorf("detaching the pins: %w", err)
 		}
 	}
-	g.attach = append(g.attach, attachment{path.Join(ownPlace, name), os.NewFile(uintptr(fd), name), st.Dev, st.Ino})
+	g.attach = append(g.attach, attachment{path.Join(ownPlace, name), pinned, st.Dev, st.Ino})
 	return nil
 }
 
@@ -500,8 +484,8 @@ func (g *protector) maskDir(at *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(empty)
-	return unix.MoveMount(empty, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	defer empty.Close()
+	return unix.MoveMount(int(empty.Fd()), "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
 // AttachProtected mounts the protection of paths, in the mount namespace and below the root of

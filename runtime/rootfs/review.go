@@ -30,11 +30,8 @@ func (s *stager) makeReview(b plan.Bind, src *bindsource.Source) (*os.File, erro
 		return nil, errors.New("a view's owner is mapped")
 	}
 	var lower *os.File
-	err := s.idmapped(func(a *unix.MountAttr) error {
-		fd, err := cloneTree(src.File, false, a)
-		if err == nil {
-			lower = os.NewFile(uintptr(fd), b.Source)
-		}
+	err := s.idmapped(func(a *unix.MountAttr) (err error) {
+		lower, err = cloneTree(int(src.File.Fd()), "", false, a)
 		return err
 	}, uids, gids, unix.MOUNT_ATTR_RDONLY)
 	if err != nil {

@@ -43,9 +43,7 @@ func (s *stager) cloneLayers() (err error) {
 }
 
 func (s *stager) closeLower() {
-	for _, f := range s.lower {
-		f.Close()
-	}
+	closeAll(s.lower)
 	s.lower = nil
 }
 
@@ -60,14 +58,10 @@ func (s *stager) cloneMapped(dir string) (*os.File, error) {
 		return nil, err
 	}
 	defer parent.Close()
-	fd, err := cloneTree(parent, false, &unix.MountAttr{
+	return cloneTree(int(parent.Fd()), "", false, &unix.MountAttr{
 		Attr_set:    unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
 		Propagation: unix.MS_PRIVATE, Userns_fd: uint64(ns.Fd()),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), dir), nil
 }
 
 // unlessUnsupported drops the errors of a kernel or file system that has no

@@ -138,12 +138,12 @@ func clone(t *testing.T, s *stager) *os.File {
 	parent, err := OpenDir(s.layers.parent)
 	must(t, err)
 	defer parent.Close()
-	fd, err := cloneTree(parent, false, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY, Userns_fd: uint64(ns.Fd())})
+	tree, err := cloneTree(int(parent.Fd()), "", false, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY, Userns_fd: uint64(ns.Fd())})
 	if unlessUnsupported(err) == nil && err != nil {
 		t.Skipf("the %s file system of %s cannot be idmapped here", FSName(parent), s.layers.parent)
 	}
 	must(t, err)
-	return os.NewFile(uintptr(fd), "layers")
+	return tree
 }
 
 // TestEngineOverlay goes the whole way with an overlay whose names mountinfo

@@ -172,11 +172,10 @@ func Stage(r Request) (_ *Staged, err error) {
 			return nil, fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	fd, err := unix.OpenTree(unix.AT_FDCWD, s.root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	root, err := cloneTree(unix.AT_FDCWD, s.root, false, nil)
 	if err != nil {
-		return nil, fmt.Errorf("cloning the jail's root: %w", err)
+		return nil, fmt.Errorf("the jail's root: %w", err)
 	}
-	root := os.NewFile(uintptr(fd), s.root)
 	if err := limitEngineView(root, s.Plan.Root); err != nil {
 		root.Close()
 		return nil, err
@@ -240,9 +239,7 @@ type stager struct {
 
 func (s *stager) close() {
 	s.closeLower()
-	if s.disk != nil {
-		s.disk.Close()
-	}
+	s.disk.Close()
 	for _, f := range s.binds {
 		f.Close()
 	}
@@ -444,13 +441,14 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(ns.Fd())
 	}
-	mnt, err := cloneTree(src.File, !b.NonRecursive, &attr)
+	from := int(src.File.Fd())
+	tree, err := cloneTree(from, "", !b.NonRecursive, &attr)
 	if err != nil && !b.NonRecursive && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
 		// Something mounted below cannot be idmapped (proc, a network share):
 		// take the directory alone.
-		if flat, ferr := cloneTree(src.File, false, &attr); ferr == nil {
+		if flat, ferr := cloneTree(from, "", false, &attr); ferr == nil {
 			s.notes = append(s.notes, fmt.Sprintf("bind mount of %s is without what is mounted below it: that cannot be idmapped", b.Source))
-			mnt, err = flat, nil
+			tree, err = flat, nil
 		}
 	}
 	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && (src.OwnOfPod() || b.ReadOnly) {
@@ -460,18 +458,15 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 		// for a read-only mount this is safe on any file system.
 		attr.Attr_set &^= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = 0
-		if plain, perr := cloneTree(src.File, !b.NonRecursive, &attr); perr == nil {
+		if plain, perr := cloneTree(from, "", !b.NonRecursive, &attr); perr == nil {
 			s.notes = append(s.notes, fmt.Sprintf("mount of %s: its owners show as user 65534, since its file system (%s) cannot be idmapped on this kernel", b.Source, FSName(src.File)))
-			mnt, err = plain, nil
+			tree, err = plain, nil
 		}
 	}
 	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 {
 		return nil, fmt.Errorf("the %s file system cannot map owners on this kernel (mount_setattr(2)): remedy: move the directory to ext4, xfs, btrfs or tmpfs, use a volume of the engine's, or mount it read-only, which shows what everybody on the host may read", FSName(src.File))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(mnt), b.Source), nil
+	return tree, err
 }
 
 // nobody is the overflow id, which owns no file (Documentation/admin-guide/sysctl/fs.rst,

@@ -11,25 +11,32 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 )
 
-// cloneTree returns a detached clone of the mount at f (open_tree(2)), with attributes set on it
-// (mount_setattr(2)). It works on the open file, so that the judged and the mounted tree are the
-// same.
-func cloneTree(f *os.File, recursive bool, attr *unix.MountAttr) (int, error) {
-	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH)
-	set := uint(unix.AT_EMPTY_PATH)
+// cloneTree returns a detached clone of the tree at a name below an open directory, or for "" of the
+// open file itself, so that the judged and the mounted tree are the same (open_tree(2)). It sets
+// attributes on the clone, unless attr is nil (mount_setattr(2)).
+func cloneTree(dir int, name string, recursive bool, attr *unix.MountAttr) (*os.File, error) {
+	flags := uint(unix.AT_EMPTY_PATH)
 	if recursive {
 		flags |= unix.AT_RECURSIVE
-		set |= unix.AT_RECURSIVE
 	}
-	fd, err := unix.OpenTree(int(f.Fd()), "", flags)
+	fd, err := unix.OpenTree(dir, name, flags|unix.AT_SYMLINK_NOFOLLOW|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return -1, fmt.Errorf("cloning the mount: %w", err)
+		return nil, fmt.Errorf("cloning the mount: %w", err)
 	}
-	if err := unix.MountSetattr(fd, "", set, attr); err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("setting mount attributes: %w", err)
+	if attr != nil {
+		if err := unix.MountSetattr(fd, "", flags, attr); err != nil {
+			unix.Close(fd)
+			return nil, fmt.Errorf("setting mount attributes: %w", err)
+		}
 	}
-	return fd, nil
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// closeAll closes files, of which some may be nil.
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
 }
 
 // fsNames are the file systems that users meet, by statfs(2)'s magic number.

@@ -94,11 +94,11 @@ func (v *viewMaker) clone() (views []View, err error) {
 		return nil, fmt.Errorf("making it read-only: %w", err)
 	}
 	for _, t := range v.toView {
-		fd, err := unix.OpenTree(int(v.dir.Fd()), t.name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		tree, err := cloneTree(int(v.dir.Fd()), t.name, false, nil)
 		if err != nil {
-			return views, fmt.Errorf("%s: cloning: %w", t.path, err)
+			return views, fmt.Errorf("%s: %w", t.path, err)
 		}
-		views = append(views, View{Path: t.path, Tree: os.NewFile(uintptr(fd), t.path)})
+		views = append(views, View{Path: t.path, Tree: tree})
 	}
 	return views, nil
 }
@@ -294,23 +294,13 @@ func openCovered(root int, path string, dev uint64) (int, error) {
 // alone: views are on the file system dev.
 func RewriteViews(dev uint64, files []procfiles.File, inJail func(func() error) error) error {
 	trees := make([]*os.File, len(files))
-	defer func() {
-		for _, t := range trees {
-			if t != nil {
-				t.Close()
-			}
-		}
-	}()
-	err := inJail(func() error {
+	defer closeAll(trees)
+	err := inJail(func() (err error) {
 		for i, f := range files {
-			fd, err := unix.OpenTree(unix.AT_FDCWD, f.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
-			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
-				continue
-			}
-			if err != nil {
+			trees[i], err = cloneTree(unix.AT_FDCWD, f.Path, false, nil)
+			if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
 				return fmt.Errorf("view %s: %w", f.Path, err)
 			}
-			trees[i] = os.NewFile(uintptr(fd), f.Path)
 		}
 		return nil
 	})

@@ -142,19 +142,15 @@ const cpuDir = "/sys/devices/system/cpu/"
 // Single are the views that are mounted one by one: over the kernel's own files,
 // and over those in the jail's /sys that change with its limits.
 func Single(j Jail, h Host) []File {
-	return []File{
+	return append(Sized(j, h), []File{
 		{"/proc/cgroups", cgroups(h)},
-		{"/proc/cpuinfo", cpuinfo(j, h)},
 		{"/proc/loadavg", loadavg},
-		{"/proc/meminfo", meminfo(j)},
-		{"/proc/stat", stat(j)},
 		{"/proc/swaps", swaps},
 		{"/proc/sys/kernel/random/boot_id", j.BootID + "\n"},
 		{"/proc/tty/drivers", drivers},
 		{"/proc/version", version(h)},
 		{"/proc/vmstat", vmstat},
-		{cpuDir + "online", list(j.CPUs)},
-	}
+	}...)
 }
 
 // Sized are the files that change with the jail's limits, those of /sys among
