@@ -86,7 +86,7 @@ func (t tree) statx(rel string) (st unix.Statx_t, err error) {
 		return st, err
 	}
 	defer unix.Close(fd)
-	return st, unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
+	return statx(fd, "", unix.AT_EMPTY_PATH)
 }
 
 // read returns a regular file's text, up to max bytes of it; more is an error.

@@ -50,7 +50,7 @@ func (s *search) gitAt(work, name string) error {
 	if t.typ == unix.DT_DIR {
 		return s.gitDir(t.end, work)
 	}
-	if !s.left(gitFile, t.end) {
+	if !s.unprotected(gitFile, t.end) {
 		if err := s.keep(t.end, t.typ, gitFile); err != nil {
 			return err
 		}
@@ -73,12 +73,12 @@ func (s *search) way(dir, p string, e *Entry) (t trail, err error) {
 		return t, err
 	}
 	for _, l := range t.links {
-		if !s.left(e, l) {
+		if !s.unprotected(e, l) {
 			s.add(Path{Rel: l, Treatment: ReadOnly, Link: true, Why: e.Why})
 		}
 	}
 	for _, d := range t.through {
-		if !s.left(e, d) {
+		if !s.unprotected(e, d) {
 			s.add(Path{Rel: d, Treatment: Placeholder, Dir: true, Why: e.Why})
 		}
 	}
@@ -97,7 +97,7 @@ func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error)
 			Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: true,
 			Git: true,
 		})
-	case t.end != "" && !t.there && (absent || t.dangling) && !s.left(e, t.end):
+	case t.end != "" && !t.there && (absent || t.dangling) && !s.unprotected(e, t.end):
 		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Copy: e.Copy, Why: e.Why})
 	}
 	return t, nil
@@ -401,7 +401,7 @@ func Settings(dir string, homes map[string]string) []string {
 
 // tooLong refuses settings that are not read to their end.
 func (r *reading) tooLong(rel string) error {
-	if r.left(&Entry{Path: ".git/config"}, rel) {
+	if r.unprotected(&Entry{Path: ".git/config"}, rel) {
 		return nil
 	}
 	return refusal.New(refusal.BindSearch, "%s has more than %d bytes, includes more than %d files or names more than %d paths: programs that it has git run cannot be protected",

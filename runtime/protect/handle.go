@@ -24,7 +24,7 @@ func handleOf(dir int) string {
 
 // openUp opens the directory that a placeholder was made in, wherever it is now;
 // -1 where it is gone, or this process may not open handles (CAP_DAC_READ_SEARCH).
-func (m *CreatedPlaceholder) openUp() int {
+func (m *placeholder) openUp() int {
 	kind, text, ok := strings.Cut(m.Up, ":")
 	typ, err1 := strconv.ParseInt(kind, 10, 32)
 	id, err2 := hex.DecodeString(text)

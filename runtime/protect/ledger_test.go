@@ -202,11 +202,11 @@ func TestSweptText(t *testing.T) {
 	for text, want := range map[string]string{"": "main.go", ".": "main.go", ".\n": "main.go", "..": "commondir main.go", ".\n\n": "commondir main.go"} {
 		l := newLedger(t)
 		dir, _ := plant(t, "main.go")
-		m := CreatedPlaceholder{Path: filepath.Join(dir, "commondir"), Text: ".\n"}
+		m := placeholder{Path: filepath.Join(dir, "commondir"), Text: ".\n"}
 		if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.write("jail", &ledgerRecord{Made: []CreatedPlaceholder{m}, Since: time.Now().UnixNano()}); err != nil {
+		if err := l.write("jail", &ledgerRecord{Made: []placeholder{m}, Since: time.Now().UnixNano()}); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(m.Path, []byte(text), 0o644); err != nil {
@@ -258,7 +258,7 @@ func TestPlaceholdersOwner(t *testing.T) {
 func TestStaleAccount(t *testing.T) {
 	l := newLedger(t)
 	dir, root := plant(t, "main.go")
-	a := &ledgerRecord{Made: []CreatedPlaceholder{{Path: filepath.Join(dir, ".vscode"), Dir: true}}, Since: 1}
+	a := &ledgerRecord{Made: []placeholder{{Path: filepath.Join(dir, ".vscode"), Dir: true}}, Since: 1}
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

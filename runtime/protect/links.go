@@ -206,7 +206,7 @@ func (s *search) hold(dir, p string, e *Entry, absent bool) error {
 	if path.IsAbs(dir) && !path.IsAbs(p) {
 		p = path.Join(dir, p)
 	}
-	if s.left(e, below(dir, p)) {
+	if s.unprotected(e, below(dir, p)) {
 		return nil
 	}
 	t, err := s.follow(dir, p)
@@ -216,7 +216,7 @@ func (s *search) hold(dir, p string, e *Entry, absent bool) error {
 	for _, l := range t.links {
 		s.add(Path{Rel: l, Treatment: ReadOnly, Link: true, Why: e.Why})
 	}
-	if s.left(e, t.end) {
+	if s.unprotected(e, t.end) {
 		return nil
 	}
 	for _, d := range t.through {
@@ -239,8 +239,8 @@ func (s *search) hold(dir, p string, e *Entry, absent bool) error {
 	return nil
 }
 
-// left reports whether policy leaves a path of the tree to jails.
-func (s *search) left(e *Entry, rel string) bool {
+// unprotected reports whether policy leaves a path of the tree to jails.
+func (s *search) unprotected(e *Entry, rel string) bool {
 	return unprotected(s.o.Unprotect, e, s.onHost(rel))
 }
 

@@ -48,7 +48,7 @@ func markerOf(text string) string {
 }
 
 // text is the content of a placeholder's file.
-func (m *CreatedPlaceholder) text() string {
+func (m *placeholder) text() string {
 	if t, ok := markers[m.Text]; ok {
 		return t
 	}
@@ -109,42 +109,38 @@ func (t tree) few(rel string) (names []string, ok bool) {
 
 // stand plans markers that keep bare directories in place; in another ledger's placeholder the
 // marker is a stake. foreign are those placeholders: the last of the ledgers removes them.
-func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]CreatedPlaceholder) (stakes,
-	foreign []CreatedPlaceholder,
+func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]placeholder) (stakes,
+	foreign []placeholder,
 ) {
 	for _, d := range bare {
 		at := path.Join(source, d.rel)
-		m := CreatedPlaceholder{Path: at, Dir: true}
+		m := placeholder{Path: at, Dir: true}
 		st, err := t.statx(d.rel)
 		if err != nil {
 			continue
 		}
-		m.note(&st)
-		if _, ours := known[m.identity()]; ours {
+		m.identity = identityOf(&st)
+		if _, ours := known[m.identity]; ours {
 			continue
 		}
 		if d.marker == "" {
-			stakes = append(stakes, CreatedPlaceholder{Path: path.Join(at, marker), Text: markerStood})
+			stakes = append(stakes, placeholder{Path: path.Join(at, marker), Text: markerStood})
 			continue
 		}
 		st, err = t.statx(path.Join(d.rel, marker))
 		if err != nil {
 			continue
 		}
-		mark := CreatedPlaceholder{}
-		mark.note(&st)
-		if _, ours := known[mark.identity()]; ours {
+		if _, ours := known[identityOf(&st)]; ours {
 			continue
 		}
-		stakes = append(stakes, CreatedPlaceholder{Path: path.Join(at, stake+l.name()), Dir: true})
+		stakes = append(stakes, placeholder{Path: path.Join(at, stake+l.name()), Dir: true})
 		if d.marker == markerStood {
 			continue
 		}
 		foreign = append(foreign, m)
 		if st, err := t.statx(path.Dir(d.rel)); err == nil && d.marker == markerBoth {
-			up := CreatedPlaceholder{Path: path.Dir(at), Dir: true}
-			up.note(&st)
-			foreign = append(foreign, up)
+			foreign = append(foreign, placeholder{Path: path.Dir(at), Dir: true, identity: identityOf(&st)})
 		}
 	}
 	return stakes, foreign
@@ -152,7 +148,7 @@ func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]
 
 // optional reports that a jail is protected without the placeholder: it only keeps programs of
 // the host from removing an existing directory.
-func (m *CreatedPlaceholder) optional() bool {
+func (m *placeholder) optional() bool {
 	return m.Text == markerStood || strings.HasPrefix(path.Base(m.Path), stake)
 }
 

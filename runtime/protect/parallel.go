@@ -10,27 +10,27 @@ import (
 const readers = 2
 
 // parallel calls f for each number below n, on at most readers threads.
-func parallel(n int, f func(worker, i int)) {
+func parallel(n int, f func(i int)) {
 	workers := min(readers, n, runtime.GOMAXPROCS(0))
 	var next atomic.Int64
-	work := func(worker int) {
+	work := func() {
 		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-			f(worker, i)
+			f(i)
 		}
 	}
 	var others sync.WaitGroup
 	panicked := make(chan any, readers)
-	for w := 1; w < workers; w++ {
+	for range workers - 1 {
 		others.Go(func() {
 			defer func() {
 				if p := recover(); p != nil {
 					panicked <- p
 				}
 			}()
-			work(w)
+			work()
 		})
 	}
-	work(0)
+	work()
 	others.Wait()
 	select {
 	case p := <-panicked:

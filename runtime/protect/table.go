@@ -309,14 +309,24 @@ func Within(p string, unprotect []string) (e *Entry, at string) {
 	parts := strings.Split(strings.Trim(path.Clean(p), "/"), "/")
 	for i := range parts {
 		at = "/" + strings.Join(parts[:i+1], "/")
-		if e = match(at); e == nil {
-			e = matchRepository(parts[:i+1])
-		}
-		if e != nil && !unprotected(unprotect, e, at) {
+		if e = entryOf(at, parts[:i+1], unprotect); e != nil {
 			return e, at
 		}
 	}
 	return nil, ""
+}
+
+// entryOf finds the entry that protects a path of the host, which has the last of these parts; nil
+// for none, or for one that policy leaves to jails.
+func entryOf(at string, parts, unprotect []string) *Entry {
+	e := match(at)
+	if e == nil {
+		e = matchRepository(parts)
+	}
+	if e == nil || unprotected(unprotect, e, at) {
+		return nil
+	}
+	return e
 }
 
 // Inside finds the entry that protects a path below a directory of the host, or that the path lies
@@ -326,11 +336,7 @@ func Inside(dir, rel string, unprotect []string) *Entry {
 	at := dir
 	for i, name := range parts {
 		at += "/" + name
-		e := match(at)
-		if e == nil {
-			e = matchRepository(parts[:i+1])
-		}
-		if e != nil && !unprotected(unprotect, e, at) {
+		if e := entryOf(at, parts[:i+1], unprotect); e != nil {
 			return e
 		}
 		if slices.Contains(rebuilt, fold(name)) {
@@ -402,11 +408,6 @@ func CheckHide(list []string) error {
 
 // IsHidden reports whether a name is to be covered.
 func IsHidden(patterns []string, name string) bool {
-	return len(patterns) > 0 && hidden(patterns, name)
-}
-
-// hidden reports whether a name is to be covered.
-func hidden(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, _ := path.Match(fold(p), fold(name))
 		return ok
