@@ -169,6 +169,20 @@ func (b *bench) subject(d delegate, k kind, id string, change func(*specs.Spec))
 	return b.subjectOf(b.root, d, k, id, change)
 }
 
+// lives makes subjects of kinds over each delegate, each with the life of Docker's container.
+func (b *bench) lives(kinds ...withChange) (out []*subject, err error) {
+	for _, d := range b.found {
+		for _, k := range kinds {
+			s, err := b.subject(d, k.kind, b.captured.id, k.change)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
 // subjectOf makes one of another image.
 func (b *bench) subjectOf(root *rootfs, d delegate, k kind, id string, change func(*specs.Spec)) (*subject, error) {
 	b.made++
@@ -182,14 +196,7 @@ func (b *bench) subjectOf(root *rootfs, d delegate, k kind, id string, change fu
 		s.trace = dir + ".trace"
 		s.global = append(s.global, "--trace", s.trace)
 	}
-	if k == jailedNames {
-		policy, err := namesPolicy()
-		if err != nil {
-			return nil, err
-		}
-		s.global = append(s.global, "--config", policy)
-	}
-	if policy, err := diskPolicy(k); err != nil {
+	if policy, err := policyOf(k); err != nil {
 		return nil, err
 	} else if policy != "" {
 		s.global = append(s.global, "--config", policy)

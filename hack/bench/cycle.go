@@ -80,15 +80,9 @@ const row = 5
 // a start after a rest meets (see rest), and what a subject hides behind waiting it hides no more.
 func (b *bench) unrested(ctx context.Context) error {
 	return reaping(func() error {
-		var subjects []*subject
-		for _, d := range b.found {
-			for _, k := range []kind{bareDocker, jailedDocker} {
-				s, err := b.subject(d, k, b.captured.id, nil)
-				if err != nil {
-					return err
-				}
-				subjects = append(subjects, s)
-			}
+		subjects, err := b.lives(withChange{kind: bareDocker}, withChange{kind: jailedDocker})
+		if err != nil {
+			return err
 		}
 		return b.interleave(ctx, "unrested", b.rounds, subjects, func(s *subject) (sum sample, err error) {
 			if _, err = s.lifecycle(); err != nil { // the one that had a rest

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -43,15 +44,9 @@ func (b *bench) disk(ctx context.Context) error {
 	}
 	mounted := withWork(repo)
 	return reaping(func() error {
-		var subjects []*subject
-		for _, d := range b.found {
-			for _, k := range []withChange{{jailedDocker, nil}, {jailedDisk, nil}, {jailedDirect, mounted}, {jailedView, mounted}} {
-				s, err := b.subject(d, k.kind, b.captured.id, k.change)
-				if err != nil {
-					return err
-				}
-				subjects = append(subjects, s)
-			}
+		subjects, err := b.lives(withChange{jailedDocker, nil}, withChange{jailedDisk, nil}, withChange{jailedDirect, mounted}, withChange{jailedView, mounted})
+		if err != nil {
+			return err
 		}
 		if err := b.interleave(ctx, "disk", b.rounds, subjects, (*subject).lifecycle); err != nil {
 			return err
@@ -90,11 +85,12 @@ func (b *bench) repository(name string) (string, error) {
 	})
 }
 
-// diskPolicy writes the policy of a kind of subject; "" for one that needs none.
-func diskPolicy(k kind) (string, error) {
+// policyOf writes the policy of a kind of subject; "" for one that needs none.
+func policyOf(k kind) (string, error) {
 	text, ok := map[kind]string{
-		jailedDisk: "root.backing = \"disk\"\n",
-		jailedView: "workspace.review = [\"/**\"]\n",
+		jailedDisk:  "root.backing = \"disk\"\n",
+		jailedView:  "workspace.review = [\"/**\"]\n",
+		jailedNames: fmt.Sprintf("[network]\nmode = \"names\"\nallow = [\"%s:%d,%d,%d\"]\n", serverName, greetsPort, givesPort, takesPort),
 	}[k]
 	if !ok {
 		return "", nil
@@ -103,6 +99,6 @@ func diskPolicy(k kind) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(bin, fmt.Sprintf("disk-%d.toml", len(k)))
+	path := filepath.Join(bin, strings.ReplaceAll(string(k), " ", "-")+".toml")
 	return path, os.WriteFile(path, []byte(text), 0o644)
 }

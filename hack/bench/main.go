@@ -27,7 +27,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
 	}
-	os.Exit(run(o))
+	if err := o.measure(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
 }
 
 // parse reads a command line.
@@ -75,15 +78,6 @@ func (o options) has(measure string) bool {
 	return slices.Contains(strings.Split(o.only, ","), measure)
 }
 
-func run(o options) int {
-	err := o.measure()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		return 1
-	}
-	return 0
-}
-
 // measure measures, or reads what an earlier run measured, and prints the results. Those from
 // before an error are printed too.
 func (o options) measure() error {
@@ -99,14 +93,9 @@ func (o options) measure() error {
 		return o.printAll(&res)
 	}
 	b := &bench{options: o, res: &results{Date: time.Now().UTC(), Rounds: o.rounds, DockerRounds: o.dockerRounds, Crowd: o.crowdSize}}
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		<-interrupted
-		cancel() // the measuring stops at the next subject
-	}()
-	err := b.all(ctx)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := b.all(ctx) // an interrupt stops it at the next subject
 	if cerr := b.close(); err == nil {
 		err = cerr
 	}

@@ -95,9 +95,7 @@ func (b *bench) idleOnce(d delegate, k kind) (_ map[string]float64, err error) {
 	}
 	var subjects []*subject
 	defer func() {
-		for _, s := range subjects {
-			err = errors.Join(err, s.call(&sample{}, "delete", "--force", s.id))
-		}
+		err = errors.Join(err, deleteAll(subjects))
 	}()
 	var pids []int
 	for range idleCount {
@@ -106,14 +104,11 @@ func (b *bench) idleOnce(d delegate, k kind) (_ map[string]float64, err error) {
 		if err != nil {
 			return nil, err
 		}
-		pid, err := s.create(&sample{})
+		pid, err := s.begin()
 		if err != nil {
 			return nil, err
 		}
 		subjects = append(subjects, s)
-		if err := s.call(&sample{}, "start", s.id); err != nil {
-			return nil, err
-		}
 		pids = append(pids, pid)
 		if as == jailedNames {
 			helper, err := s.helper()

@@ -13,7 +13,6 @@ import (
 
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/state"
-	"agentjail.dev/tests/engine"
 )
 
 // A network by name.
@@ -33,17 +32,6 @@ var namesPairs = []pair{
 	{"throughput", "one connection, by name against an engine's network", side{kind: jailedNames}, side{kind: overVeth}, nil, 0},
 }
 
-// namesPolicy writes the policy of a jail with a network by name.
-func namesPolicy() (string, error) {
-	bin, err := engine.BinDir()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(bin, "names.toml")
-	text := fmt.Sprintf("[network]\nmode = \"names\"\nallow = [\"%s:%d,%d,%d\"]\n", serverName, greetsPort, givesPort, takesPort)
-	return path, os.WriteFile(path, []byte(text), 0o644)
-}
-
 // names measures lives of a jail with a network by name against those of one without a network, and
 // what lies idle of both.
 func (b *bench) names(ctx context.Context) error {
@@ -51,15 +39,9 @@ func (b *bench) names(ctx context.Context) error {
 		return err
 	}
 	return reaping(func() error {
-		var subjects []*subject
-		for _, d := range b.found {
-			for _, k := range []kind{jailedDocker, jailedNames} {
-				s, err := b.subject(d, k, b.captured.id, nil)
-				if err != nil {
-					return err
-				}
-				subjects = append(subjects, s)
-			}
+		subjects, err := b.lives(withChange{kind: jailedDocker}, withChange{kind: jailedNames})
+		if err != nil {
+			return err
 		}
 		if err := b.interleave(ctx, "names", b.rounds, subjects, func(s *subject) (sample, error) {
 			defer reapHelpers()
@@ -106,9 +88,7 @@ func (b *bench) connections(ctx context.Context) error {
 		return inLab(func(l *lab) (err error) {
 			var subjects []*subject
 			defer func() {
-				for _, s := range subjects {
-					_ = s.call(&sample{}, "delete", "--force", s.id)
-				}
+				_ = deleteAll(subjects)
 				reapHelpers()
 			}()
 			for _, k := range []kind{overVeth, jailedNames} {
@@ -125,13 +105,10 @@ func (b *bench) connections(ctx context.Context) error {
 				if err := os.WriteFile(filepath.Join(s.bundle, "merged/etc/resolv.conf"), []byte(resolvConf), 0o644); err != nil {
 					return err
 				}
-				if _, err := s.create(&sample{}); err != nil {
+				if _, err := s.begin(); err != nil {
 					return err
 				}
 				subjects = append(subjects, s)
-				if err := s.call(&sample{}, "start", s.id); err != nil {
-					return err
-				}
 			}
 			for _, m := range []struct{ measure, unit string }{{"connections", "µs"}, {"throughput", "MB/s"}} {
 				if err := b.steadyRounds(ctx, m.measure, m.unit, min(b.rounds, connectionRounds), subjects, func(s *subject) ([]reading, error) {

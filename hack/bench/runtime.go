@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,8 +50,7 @@ type sample struct {
 
 // cmd prepares a call. Its errors go to a file: a pipe would be held open by the container.
 func (s *subject) cmd(stderr *os.File, args ...string) *exec.Cmd {
-	all := append(append([]string{}, s.global...), args...)
-	cmd := exec.Command(s.bin, all...)
+	cmd := exec.Command(s.bin, slices.Concat(s.global, args)...)
 	cmd.Stderr = stderr
 	return cmd
 }
@@ -93,6 +93,26 @@ func (s *subject) create(out *sample) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
+// begin makes the container and starts it, outside of any measurement. It returns the container's
+// first process.
+func (s *subject) begin() (pid int, err error) {
+	if pid, err = s.create(&sample{}); err != nil {
+		return 0, err
+	}
+	if err = s.call(&sample{}, "start", s.id); err != nil {
+		_ = deleteAll([]*subject{s})
+	}
+	return pid, err
+}
+
+// deleteAll removes the containers of subjects.
+func deleteAll(subjects []*subject) (err error) {
+	for _, s := range subjects {
+		err = errors.Join(err, s.call(&sample{}, "delete", "--force", s.id))
+	}
+	return err
+}
+
 // lifecycle runs the bundle once: create, start, wait for its end, delete.
 func (s *subject) lifecycle() (out sample, err error) {
 	if s.whole != nil {
@@ -104,7 +124,7 @@ func (s *subject) lifecycle() (out sample, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = s.call(&sample{}, "delete", "--force", s.id)
+			_ = deleteAll([]*subject{s})
 		}
 	}()
 	if err := s.call(&out, "start", s.id); err != nil {

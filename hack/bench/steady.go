@@ -51,11 +51,7 @@ func (b *bench) runningChanged(root *rootfs, cpus string, kinds []withChange, f 
 	defer func() { b.root = own }()
 	return reaping(func() error {
 		var subjects []*subject
-		defer func() {
-			for _, s := range subjects {
-				_ = s.call(&sample{}, "delete", "--force", s.id)
-			}
-		}()
+		defer func() { _ = deleteAll(subjects) }()
 		for _, d := range b.found {
 			for _, k := range kinds {
 				id := fmt.Sprintf("bench-steady-%d", b.made)
@@ -72,13 +68,10 @@ func (b *bench) runningChanged(root *rootfs, cpus string, kinds []withChange, f 
 				if err != nil {
 					return err
 				}
-				if _, err := s.create(&sample{}); err != nil {
+				if _, err := s.begin(); err != nil {
 					return err
 				}
 				subjects = append(subjects, s)
-				if err := s.call(&sample{}, "start", s.id); err != nil {
-					return err
-				}
 			}
 		}
 		return f(subjects)

@@ -48,9 +48,7 @@ func paint(s style, text string) string {
 	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
 }
 
-func say(format string, args ...any) {
-	fmt.Println("\n" + paint(heading, fmt.Sprintf(format, args...)))
-}
+func say(text string) { fmt.Println("\n" + paint(heading, text)) }
 
 // prompt shows a command as it would be typed.
 func prompt(command string) { fmt.Println("  " + paint(typed, "$ "+command)) }

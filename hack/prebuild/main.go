@@ -52,13 +52,10 @@ func virtualMachines() error {
 func timed(what string, do func() error) error {
 	start := time.Now()
 	err := do()
-	fmt.Printf("prebuild: %s: %v, %v\n", what, time.Since(start).Round(time.Second), errOr(err, "made"))
-	return err
-}
-
-func errOr(err error, otherwise string) any {
+	became := "made"
 	if err != nil {
-		return err
+		became = err.Error()
 	}
-	return otherwise
+	fmt.Printf("prebuild: %s: %v, %s\n", what, time.Since(start).Round(time.Second), became)
+	return err
 }

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -154,11 +155,11 @@ func stateOf(proc, pid string) string {
 		return "gone"
 	}
 	// The name may hold anything, so fields count from its closing parenthesis.
-	_, rest, ok := cutLast(string(text), ") ")
-	if err != nil || !ok || rest == "" {
+	end := bytes.LastIndex(text, []byte(") "))
+	if err != nil || end < 0 || len(text) < end+3 {
 		return "unknown"
 	}
-	return rest[:1]
+	return string(text[end+2])
 }
 
 // switchesOf is the process' count of context switches, of both kinds (proc_pid_status(5)).
@@ -169,12 +170,4 @@ func switchesOf(proc, pid string) string {
 	}
 	_, counts, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
 	return counts
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }

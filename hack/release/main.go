@@ -92,7 +92,10 @@ func run(ctx context.Context, o options) error {
 	}
 	defer os.RemoveAll(work)
 	// What is there already is replaced when all is made.
-	fresh, err := os.MkdirTemp(filepath.Dir(mkdirFor(o.out)), ".release-")
+	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+		return err
+	}
+	fresh, err := os.MkdirTemp(filepath.Dir(o.out), ".release-")
 	if err != nil {
 		return err
 	}
@@ -105,12 +108,6 @@ func run(ctx context.Context, o options) error {
 	}
 	fmt.Printf("release: %s is in %s\n", r.version, o.out)
 	return nil
-}
-
-// mkdirFor makes the directory that path is to be in, and returns path.
-func mkdirFor(path string) string {
-	_ = os.MkdirAll(filepath.Dir(path), 0o755) // what follows fails where it is missing
-	return path
 }
 
 // makeAll makes every kind for every architecture in the directory out.

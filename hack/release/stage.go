@@ -49,9 +49,9 @@ const (
 )
 
 // add puts a file into the tree.
-func (t *tree) add(path string, text []byte, mode fs.FileMode) error {
-	t.entries = append(t.entries, entry{path: path, mode: mode})
-	return t.write(path, text, mode)
+func (t *tree) add(path string, text []byte) error {
+	t.entries = append(t.entries, entry{path: path, mode: 0o644})
+	return t.write(path, text, 0o644)
 }
 
 func (t *tree) write(path string, text []byte, mode fs.FileMode) error {
@@ -99,12 +99,12 @@ func (r *release) stage(ctx context.Context, arch, dir string) (*tree, error) {
 
 func (r *release) addManuals(t *tree) error {
 	for name, text := range manPages(r.help, r.others, r.version, r.time) {
-		if err := t.add(manDir+name+".gz", compressed(text), 0o644); err != nil {
+		if err := t.add(manDir+name+".gz", compressed(text)); err != nil {
 			return err
 		}
 	}
 	config := strings.TrimSuffix(manDir, section+"/") + configSection + "/" + configPage + "." + configSection + ".gz"
-	if err := t.add(config, compressed(configManual(r.version, r.time)), 0o644); err != nil {
+	if err := t.add(config, compressed(configManual(r.version, r.time))); err != nil {
 		return err
 	}
 	for _, alias := range []string{"agentjailctl", "agentjail-net"} {
@@ -115,13 +115,13 @@ func (r *release) addManuals(t *tree) error {
 
 func (r *release) addCompletions(t *tree) error {
 	for name, text := range r.shells {
-		if err := t.add("/usr/share/"+name, text, 0o644); err != nil {
+		if err := t.add("/usr/share/"+name, text); err != nil {
 			return err
 		}
 		// zsh looks elsewhere where it is not Debian's.
 		if dir, ok := strings.CutPrefix(name, "zsh/vendor-completions/"); ok {
 			t.entries[len(t.entries)-1].only = "deb"
-			if err := t.add("/usr/share/zsh/site-functions/"+dir, text, 0o644); err != nil {
+			if err := t.add("/usr/share/zsh/site-functions/"+dir, text); err != nil {
 				return err
 			}
 			t.entries[len(t.entries)-1].only = "rpm"
@@ -132,7 +132,7 @@ func (r *release) addCompletions(t *tree) error {
 
 // addPolicy adds the default policy and the suggested kernel settings.
 func (r *release) addPolicy(t *tree) error {
-	if err := t.add("/etc/agentjail/config.toml", defaultConfig(), 0o644); err != nil {
+	if err := t.add("/etc/agentjail/config.toml", defaultConfig()); err != nil {
 		return err
 	}
 	t.entries[len(t.entries)-1].config = true
@@ -140,7 +140,7 @@ func (r *release) addPolicy(t *tree) error {
 	if err != nil {
 		return err
 	}
-	return t.add(shareDir+"sysctl.d/90-agentjail.conf", text, 0o644)
+	return t.add(shareDir+"sysctl.d/90-agentjail.conf", text)
 }
 
 // addModules adds what security modules load: the texts that agentjail loads itself, by the
@@ -151,11 +151,11 @@ func (r *release) addModules(t *tree) error {
 		if err != nil {
 			return err
 		}
-		if err := t.add(shareDir+"apparmor/"+abi, []byte(text), 0o644); err != nil {
+		if err := t.add(shareDir+"apparmor/"+abi, []byte(text)); err != nil {
 			return err
 		}
 	}
-	return t.add(shareDir+"selinux/agentjail.cil", selinux.Module, 0o644)
+	return t.add(shareDir+"selinux/agentjail.cil", selinux.Module)
 }
 
 // addUnits adds the systemd units, of which none is enabled, and the users that they need.
@@ -172,7 +172,7 @@ func (r *release) addUnits(t *tree) error {
 			}
 			text = bytes.ReplaceAll(text, []byte("/usr/local/bin/"), []byte(binDir))
 			name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-			if err := t.add(strings.ReplaceAll(place, "NAME", name), text, 0o644); err != nil {
+			if err := t.add(strings.ReplaceAll(place, "NAME", name), text); err != nil {
 				return err
 			}
 		}
@@ -191,7 +191,7 @@ func (r *release) addDocs(t *tree) error {
 			name += ".gz"
 			text = compressed(text)
 		}
-		if err := t.add(docDir+name, text, 0o644); err != nil {
+		if err := t.add(docDir+name, text); err != nil {
 			return err
 		}
 	}
@@ -208,7 +208,7 @@ func (r *release) addDocs(t *tree) error {
 		if err != nil {
 			return err
 		}
-		return t.add(docDir+rel, text, 0o644)
+		return t.add(docDir+rel, text)
 	})
 }
 
@@ -219,20 +219,20 @@ func addLicences(t *tree, deps []licensed, root string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.add(docDir+"licences/agentjail/LICENSE.gz", compressed(own), 0o644); err != nil {
+	if err := t.add(docDir+"licences/agentjail/LICENSE.gz", compressed(own)); err != nil {
 		return err
 	}
 	for _, d := range deps {
 		for name, text := range d.texts {
-			if err := t.add(docDir+"licences/"+d.path+"/"+name+".gz", compressed(text), 0o644); err != nil {
+			if err := t.add(docDir+"licences/"+d.path+"/"+name+".gz", compressed(text)); err != nil {
 				return err
 			}
 		}
 	}
-	if err := t.add(docDir+"sbom.spdx.json.gz", compressed(t.sbom), 0o644); err != nil {
+	if err := t.add(docDir+"sbom.spdx.json.gz", compressed(t.sbom)); err != nil {
 		return err
 	}
-	return t.add(docDir+"copyright", copyright(deps), 0o644)
+	return t.add(docDir+"copyright", copyright(deps))
 }
 
 // compressed is a text as gzip -9n writes it: without a name or a time.

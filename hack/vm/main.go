@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
 )
 
 // options are the command line's.
@@ -100,7 +102,7 @@ func runAll(ctx context.Context, o options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root: it makes disks with files of other owners")
 	}
-	root, err := moduleRoot()
+	root, err := engine.ModuleRoot()
 	if err != nil {
 		return err
 	}
@@ -253,18 +255,4 @@ func lockDir(dir string) (*os.File, error) {
 // logf prints a progress line.
 func logf(format string, args ...any) {
 	fmt.Printf("vm: "+format+"\n", args...)
-}
-
-// moduleRoot returns the directory of agentjail's module, above the working directory.
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for d := dir; d != "/"; d = filepath.Dir(d) {
-		if text, err := os.ReadFile(filepath.Join(d, "go.mod")); err == nil && strings.HasPrefix(string(text), "module agentjail.dev\n") {
-			return d, nil
-		}
-	}
-	return "", fmt.Errorf("%s is not inside agentjail's module", dir)
 }

@@ -260,8 +260,8 @@ var e2eDocker = []string{
 // e2eRunc are those that go over this distribution's runc as well.
 var e2eRunc = []string{"TestJail", "TestRunTerminal"}
 
-func tests(pkg string, limit time.Duration, args ...string) step {
-	return step{name: strings.ReplaceAll(pkg, "/", "-"), limit: limit, pkg: pkg, args: args}
+func tests(pkg string, limit time.Duration) step {
+	return step{name: strings.ReplaceAll(pkg, "/", "-"), limit: limit, pkg: pkg}
 }
 
 // prebuilt are the programs that tests build for themselves where there is a Go tool: package,

@@ -11,9 +11,9 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 )
 
-// cloneTree returns a detached clone of the tree at a name below an open directory, or for "" of the
-// open file itself, so that the judged and the mounted tree are the same (open_tree(2)). It sets
-// attributes on the clone, unless attr is nil (mount_setattr(2)).
+// cloneTree returns a detached clone of the tree at a name below an open directory, or with the
+// name "" of the open file itself, so that the judged and the mounted tree are the same
+// (open_tree(2)). It sets attributes on the clone, unless attr is nil (mount_setattr(2)).
 func cloneTree(dir int, name string, recursive bool, attr *unix.MountAttr) (*os.File, error) {
 	flags := uint(unix.AT_EMPTY_PATH)
 	if recursive {

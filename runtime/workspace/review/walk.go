@@ -123,7 +123,8 @@ func (w *walker) openDir(root int, at string) (*os.File, error) {
 
 // isGone reports that there is no file, or another one than a directory.
 func isGone(err error) bool {
-	return slices.ContainsFunc([]error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV}, func(e error) bool { return errors.Is(err, e) })
+	return slices.ContainsFunc([]error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV},
+		func(e error) bool { return errors.Is(err, e) })
 }
 
 // entries lists a directory of the view: the upper layer's names, and where they are not the same
