@@ -18,7 +18,7 @@ type Layers struct {
 	// Live reports that a jail may have the view: Upper can change, and must not be changed.
 	Live bool
 
-	tree, use *os.File
+	tree, lock *os.File
 }
 
 // OpenLayers opens the layers of a view, also while a jail has it: then Upper is the live one. The
@@ -31,7 +31,7 @@ func (s Store) OpenLayers(r *Record) (_ *Layers, err error) {
 			l.Close()
 		}
 	}()
-	if l.use, err = s.shared(r); err != nil {
+	if l.lock, err = s.shared(r); err != nil {
 		return nil, err
 	}
 	if l.Lower, err = openDirectory(r); err != nil {
@@ -56,7 +56,7 @@ func (s Store) OpenLayers(r *Record) (_ *Layers, err error) {
 
 // Close closes the layers.
 func (l *Layers) Close() {
-	for _, f := range []*os.File{l.Upper, l.Lower, l.tree, l.use} {
+	for _, f := range []*os.File{l.Upper, l.Lower, l.tree, l.lock} {
 		f.Close()
 	}
 }

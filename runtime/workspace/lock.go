@@ -12,10 +12,10 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// Of one upper directory the kernel makes a second overlay, with undefined results: with index=off
-// it only logs it (overlayfs.rst, "Sharing and copying layers"). So a view has a lock for the whole
-// life of its jail's mount, which no crash leaves behind: the image's loop device. While a mount
-// exists, wherever it is, the device is bound to the image (LO_FLAGS_AUTOCLEAR, loop(4)).
+// The kernel mounts a second overlay with the same upper directory, with undefined results: with
+// index=off it only logs that (overlayfs.rst, "Sharing and copying layers"). So a view has a lock for
+// the whole life of its jail's mount, which no crash leaves behind: the image's loop device. While a
+// mount exists, wherever it is, the device is bound to the image (LO_FLAGS_AUTOCLEAR, loop(4)).
 //
 // A reader mounts the image, too. It holds the directory's shared lock meanwhile (flock(2)): under
 // the exclusive lock, a bound device is a jail's.
@@ -66,17 +66,17 @@ func poll(done func() (bool, error)) error {
 
 // shared takes a view's lock for a reader.
 func (s Store) shared(r *Record) (*os.File, error) {
-	use, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_SH)
+	lock, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_SH)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("view %s: %w", r.ID, ErrNotFound)
 	}
-	return use, err
+	return lock, err
 }
 
 // exclusive takes a view's lock, if no jail has the view, no reader reads it, and no apply of it
 // was cut off. With lost, the directory of the view is gone, and no such apply can be finished.
 func (s Store) exclusive(r *Record, lost bool) (*os.File, error) {
-	use, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_EX)
+	lock, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_EX)
 	switch {
 	case errors.Is(err, errBusy):
 		return nil, refusal.New(refusal.Workspace, "another command reads or applies it").About("view %s",
@@ -87,15 +87,15 @@ func (s Store) exclusive(r *Record, lost bool) (*os.File, error) {
 		return nil, err
 	}
 	if _, err := os.Lstat(s.Journal(r)); err == nil && !lost {
-		use.Close()
+		lock.Close()
 		return nil, refusal.New(refusal.Workspace, "an apply of it was cut off").About("view %s", r.ID).
 			WithRemedy("agentjail gc, which finishes or undoes it")
 	}
 	if err := s.unmounted(r); err != nil {
-		use.Close()
+		lock.Close()
 		return nil, err
 	}
-	return use, nil
+	return lock, nil
 }
 
 // unmounted waits until no mount of a view's image is left.

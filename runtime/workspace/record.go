@@ -308,11 +308,11 @@ func (s Store) Discard(r *Record) error {
 	if err == nil {
 		dir.Close()
 	}
-	use, err := s.exclusive(r, errors.Is(err, os.ErrNotExist))
+	lock, err := s.exclusive(r, errors.Is(err, os.ErrNotExist))
 	if err != nil {
 		return err
 	}
-	defer use.Close()
+	defer lock.Close()
 	return s.remove(r.ID)
 }
 

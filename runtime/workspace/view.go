@@ -141,18 +141,18 @@ func (r *Record) layout(tree *os.File) error {
 
 // Begin opens a view for a jail, and returns its image's file system, detached, for `upper` and
 // `work` of an overlay, and a lock that the caller closes once the overlay is mounted.
-func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err error) {
+func (s Store) Begin(r *Record, dir *os.File) (_, _ *os.File, err error) {
 	if !r.Of(dir) {
 		return nil, nil, refusal.New(refusal.Workspace, "it is of %s, and this is another directory", r.Path).About("view %s",
 			r.ID).WithRemedy("another name")
 	}
-	use, err := s.exclusive(r, false)
+	lock, err := s.exclusive(r, false)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {
-			use.Close()
+			lock.Close()
 		}
 	}()
 	had, err := s.read(r.ID)
@@ -171,7 +171,8 @@ func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err
 	if err := s.reallocate(s.path(r.ID, imageFile), r.Size); err != nil {
 		return nil, nil, err
 	}
-	if tree, err = mountImage(s.path(r.ID, imageFile), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
+	tree, err := mountImage(s.path(r.ID, imageFile), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
@@ -188,7 +189,7 @@ func (s Store) Begin(r *Record, dir *os.File) (tree *os.File, lock *os.File, err
 		return nil, nil, err
 	}
 	crash.Point("workspace.open")
-	return tree, use, nil
+	return tree, lock, nil
 }
 
 // mark is what a volatile overlay leaves in its work directory (overlayfs.rst, "Volatile mount").
@@ -314,14 +315,14 @@ func (s Store) sweepOpen(exists func(key string) bool) error {
 		if r.State != Open || exists(r.Key) {
 			continue
 		}
-		use, err := s.exclusive(r, false)
+		lock, err := s.exclusive(r, false)
 		if err != nil {
 			continue // it is read, or just begun
 		}
 		if now, err := s.read(r.ID); err == nil && now.State == Open && !exists(now.Key) {
 			errs = append(errs, s.end(now))
 		}
-		use.Close()
+		lock.Close()
 	}
 	return errors.Join(errs...)
 }

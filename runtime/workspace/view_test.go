@@ -81,6 +81,21 @@ func TestPathNotUTF8(t *testing.T) {
 	}
 }
 
+// TestBeginFails: nothing of a view stays mounted that a jail could not begin with.
+func TestBeginFails(t *testing.T) {
+	s, r, lower, tree := begun(t, "")
+	if err := unix.Unlinkat(int(tree.Fd()), upperDir, unix.AT_REMOVEDIR); err != nil {
+		t.Fatal(err)
+	}
+	tree.Close()
+	if _, _, err := s.Begin(r, lower); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("%v", err)
+	}
+	if err := s.unmounted(r); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestMountedTogether: all calls that mount an image at one time get one file system.
 func TestMountedTogether(t *testing.T) {
 	s, r, _, tree := begun(t, "")
