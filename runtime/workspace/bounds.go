@@ -22,17 +22,17 @@ type Bounds struct {
 	Free int64
 }
 
-// A use is what a layer is for, in refusals.
-type use struct{ about, remedy string }
+// A purpose is that of a layer, in refusals.
+type purpose struct{ about, remedy string }
 
 var (
-	aView = use{"a view", "`agentjail workspace discard` views that are not needed, or policy: workspace.size"}
-	aHome = use{"a home", "--home empty, or a smaller home.size in a preset of your own"}
-	aRoot = use{"the root's layer", `policy: a smaller root.disk, or root.backing = "memory"`}
+	aView = purpose{"a view", "`agentjail workspace discard` views that are not needed, or policy: workspace.size"}
+	aHome = purpose{"a home", "--home empty, or a smaller home.size in a preset of your own"}
+	aRoot = purpose{"the root's layer", `policy: a smaller root.disk, or root.backing = "memory"`}
 )
 
 // room refuses a layer that the disk has no room for.
-func (b Bounds) room(dir string, size int64, u use) error {
+func (b Bounds) room(dir string, size int64, u purpose) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
@@ -48,7 +48,7 @@ func (b Bounds) room(dir string, size int64, u use) error {
 	return nil
 }
 
-func (u use) noRoom(dir string, size, free int64) error {
+func (u purpose) noRoom(dir string, size, free int64) error {
 	return refusal.New(refusal.Workspace, "%s has %d MiB free, and the layer takes %d MiB", dir, free>>20,
 		size>>20).About("%s", u.about).
 		WithRemedy("%s", u.remedy)
@@ -56,7 +56,7 @@ func (u use) noRoom(dir string, size, free int64) error {
 
 // admit refuses a new layer beyond the bounds. Until the result is closed, no other is admitted on
 // this machine.
-func (s Store) admit(size int64, u use) (*os.File, error) {
+func (s Store) admit(size int64, u purpose) (*os.File, error) {
 	lock, err := s.Bounds.device(u)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (b Bounds) Home(dir string, size int64) error { return b.room(dir, size, aH
 
 // device refuses one more loop device than jails may have. Until the result is closed, no other
 // call of device on this machine returns.
-func (b Bounds) device(u use) (*os.File, error) {
+func (b Bounds) device(u purpose) (*os.File, error) {
 	if err := checkLoop(); err != nil {
 		return nil, fmt.Errorf("%s: %w", u.about, err)
 	}

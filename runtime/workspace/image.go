@@ -72,8 +72,8 @@ func findMkfs() (string, error) {
 	return mkfs, nil
 }
 
-// template returns an image with these directories of root's alone, which is made once. Its name
-// has all that it is made of: another release's is another.
+// template returns an image with these directories, which only root enters. It is made once: its
+// name has the size, and a hash of the options and directories, which may change with a release.
 func (s Store) template(kind string, size, files int64, options, dirs []string) (*os.File, error) {
 	of := sha256.Sum256(fmt.Append(nil, mkfsOptions, options, dirs))
 	base := filepath.Join(s.Dir, fmt.Sprintf(".template-%s%d-%d", kind, size, files))
@@ -139,9 +139,8 @@ func fillTemplate(made *os.File, size, files int64, options, dirs []string) erro
 	return errors.Join(made.Truncate(size), makeFS(made.Name(), size, files, "0:0", options...), made.Sync())
 }
 
-// allocate makes an image of a view at a path, with all of its blocks: on a sparse one, writes
-// would succeed that a full disk of the host's then loses. The directories of an overlay are in it.
-// The template's directory is the store's.
+// allocate makes an image of a view at a path, with all of its blocks: with a sparse image, a full
+// disk of the host's would lose writes that have succeeded. It has the directories of an overlay.
 func (s Store) allocate(path string, size, files int64) error {
 	from, err := s.template("view-", size, files, journaled(size), []string{upperDir, workDir})
 	if err != nil {
@@ -156,7 +155,7 @@ func (s Store) allocate(path string, size, files int64) error {
 }
 
 // allocate makes a new file an image with the files of a template.
-func (u use) allocate(image, template *os.File, size int64) error {
+func (u purpose) allocate(image, template *os.File, size int64) error {
 	noCopyOnWrite(image)
 	if err := u.allocateAll(image, size); err != nil {
 		return err
@@ -184,7 +183,7 @@ func (s Store) reallocate(path string, size int64) error {
 	return aView.allocateAll(image, size)
 }
 
-func (u use) allocateAll(image *os.File, size int64) error {
+func (u purpose) allocateAll(image *os.File, size int64) error {
 	switch err := fallocate(image, size); err {
 	case nil:
 		return nil
@@ -349,16 +348,16 @@ func bind(image *os.File, name string) (*os.File, error) {
 	return nil, errors.New("binding a loop device: others were faster 64 times")
 }
 
-// mountImage mounts an image, detached. An image that is mounted already has the same file system
-// then, with the same content at any time.
+// mountImage mounts an image, detached. Further mounts of an image are of the same file system, with
+// the same content at any time.
 func mountImage(path string, attr int) (*os.File, error) {
 	image, err := os.OpenFile(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer image.Close()
-	// Of two devices of one image each would have a file system of its own. The lock is of another
-	// description than the device's, which lives on.
+	// Two devices of one image would be two file systems. This lock ends with the call: the device
+	// keeps another opening of the image (flock(2)).
 	lock, err := lockPath(path, unix.LOCK_EX)
 	if err != nil {
 		return nil, err

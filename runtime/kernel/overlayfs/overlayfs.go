@@ -26,7 +26,8 @@ func Stat(dir int, name string) (st unix.Stat_t, err error) {
 		return st, err
 	}
 	defer unix.Close(fd)
-	return st, unix.Fstat(fd, &st)
+	err = unix.Fstat(fd, &st)
+	return st, err
 }
 
 // IsWhiteout reports whether a file is the mark for a removed file ("whiteouts and opaque

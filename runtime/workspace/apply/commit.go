@@ -72,9 +72,9 @@ func (w *worker) isStaged(op *Op) bool {
 	return there && st.Ino == op.New.Ino
 }
 
-// came reports whether what came out of the directory is what was to come. A rename changes the
-// ctime alone.
-func (w *worker) came(op *Op) bool {
+// isReviewed reports whether the file that was moved out of the directory is the one that the review
+// found. A rename changes the ctime alone.
+func (w *worker) isReviewed(op *Op) bool {
 	st, there := state(w.staging, op.At)
 	if !there || st.Ino != op.Old.Ino {
 		return false
@@ -123,7 +123,7 @@ func (w *worker) replace(op *Op, parent int, name string) error {
 		}
 		crash.Step("apply")
 	}
-	if now, there := state(parent, name); there && now.Ino == op.New.Ino && !w.came(op) {
+	if now, there := state(parent, name); there && now.Ino == op.New.Ino && !w.isReviewed(op) {
 		if err := w.rename(w.staging, op.At, parent, name, unix.RENAME_EXCHANGE); err != nil {
 			return fmt.Errorf("putting back what another process made: %w", err)
 		}
@@ -142,7 +142,7 @@ func (w *worker) remove(op *Op, parent int, name string) error {
 		}
 		crash.Step("apply")
 	}
-	if !w.came(op) {
+	if !w.isReviewed(op) {
 		if err := w.rename(w.staging, op.At, parent, name, unix.RENAME_NOREPLACE); err != nil {
 			return fmt.Errorf("putting back what another process made: %w", err)
 		}
@@ -269,7 +269,7 @@ func (w *worker) clean(at string) error {
 			crash.Step("apply")
 		}
 		op := known[name]
-		if at != begunFile && op != nil && !w.isStaged(op) && (at == undoneFile || !w.came(op)) {
+		if at != begunFile && op != nil && !w.isStaged(op) && (at == undoneFile || !w.isReviewed(op)) {
 			w.kept[op.Path] = "another file was in its place: it is kept as " + path.Join(w.plan.Staging, name)
 			continue
 		}

@@ -154,21 +154,21 @@ func turn(o Op) int {
 
 // take adds a change to the plan, and reports whether it did.
 func (p *planner) take(c *review.Change) bool {
-	if why := p.leaves(c); why != "" {
+	if why := p.excludedBy(c); why != "" {
 		if !p.out[path.Dir(c.Path)] {
 			p.left = append(p.left, Problem{c.Path, why})
 		}
-		p.leave(c)
+		p.exclude(c)
 		return false
 	}
 	up := path.Dir(c.Path)
 	if p.out[up] { // its directory is not made
-		p.leave(c)
+		p.exclude(c)
 		return false
 	}
 	if c.Conflict != "" {
 		p.conflicts = append(p.conflicts, Problem{c.Path, c.Conflict})
-		p.leave(c)
+		p.exclude(c)
 		return false
 	}
 	if c.Kind == review.Deleted {
@@ -206,9 +206,9 @@ func (p *planner) take(c *review.Change) bool {
 	return true
 }
 
-// leave leaves a change out, and with it what needs it: a directory whose mode alone is not changed
+// exclude leaves a change out, and with it what needs it: a directory whose mode alone is not changed
 // is there.
-func (p *planner) leave(c *review.Change) {
+func (p *planner) exclude(c *review.Change) {
 	if c.Kind != review.Mode {
 		p.out[c.Path] = true
 	}
@@ -220,8 +220,8 @@ func (p *planner) op(o Op) (at string) {
 	return o.At
 }
 
-// leaves returns why the options leave a change out; "" where they do not.
-func (p *planner) leaves(c *review.Change) string {
+// excludedBy returns why the options leave a change out; "" where they do not.
+func (p *planner) excludedBy(c *review.Change) string {
 	switch {
 	case c.Has(review.Never):
 		return c.Marks[slices.IndexFunc(c.Marks, func(m review.Mark) bool { return m.Kind == review.Never })].Why

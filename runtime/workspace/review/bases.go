@@ -31,7 +31,7 @@ func Bases(ctx context.Context, upper, directory *os.File, had map[string]Base, 
 		return nil, &os.PathError{Op: "open", Path: directory.Name(), Err: err}
 	}
 	defer unix.Close(handles)
-	b := &baser{
+	b := &baseFinder{
 		walker: walker{ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd())}, handles: handles,
 		had: had, out: map[string]Base{}, covered: map[fileID]Base{}, moved: map[string]bool{}, applied: applied,
 	}
@@ -43,7 +43,7 @@ func Bases(ctx context.Context, upper, directory *os.File, had map[string]Base, 
 
 type fileID struct{ dev, ino uint64 }
 
-type baser struct {
+type baseFinder struct {
 	walker
 	handles  int // the directory, readable: files are opened by their handles with it
 	had, out map[string]Base
@@ -60,7 +60,7 @@ type origin struct {
 	gone bool
 }
 
-func (b *baser) walk(d node) error {
+func (b *baseFinder) walk(d node) error {
 	if err := b.ctx.Err(); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (b *baser) walk(d node) error {
 	var dirs []node
 	for _, e := range list {
 		name := path.Base(e.at)
-		if len(e.at) >= unix.PathMax || strings.EqualFold(name, ".git") || b.left(e.at) {
+		if len(e.at) >= unix.PathMax || strings.EqualFold(name, ".git") || b.leftOut(e.at) {
 			continue
 		}
 		e.low, e.merged = path.Join(d.low, name), d.merged
@@ -100,7 +100,7 @@ func (b *baser) walk(d node) error {
 }
 
 // entry notes the base of a name in a directory of the layer. It returns a directory to walk.
-func (b *baser) entry(e *entry, lower *os.File, impure bool) *node {
+func (b *baseFinder) entry(e *entry, lower *os.File, impure bool) *node {
 	at, low, name := e.at, e.low, path.Base(e.at)
 	var st unix.Stat_t
 	there := lower != nil && unix.Fstatat(int(lower.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
@@ -144,7 +144,7 @@ func (b *baser) entry(e *entry, lower *os.File, impure bool) *node {
 	return nil
 }
 
-func (b *baser) cover(at, low string, st *unix.Stat_t) {
+func (b *baseFinder) cover(at, low string, st *unix.Stat_t) {
 	base := Base{Path: low, Ctime: unix.TimespecToNsec(st.Ctim)}
 	b.covered[fileID{st.Dev, st.Ino}] = base
 	if had, ok := b.had[at]; ok && had.Path == low {
@@ -155,7 +155,7 @@ func (b *baser) cover(at, low string, st *unix.Stat_t) {
 
 // findOrigins notes the bases of copied files that the jail has moved: each is at a path that the
 // view does not show, else the owner has moved or removed it.
-func (b *baser) findOrigins() error {
+func (b *baseFinder) findOrigins() error {
 	if len(b.copied) == 0 {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (b *baser) findOrigins() error {
 }
 
 // coverTree notes the files in a directory that the view does not show.
-func (b *baser) coverTree(at string) error {
+func (b *baseFinder) coverTree(at string) error {
 	if b.moved[at] || len(at) >= unix.PathMax {
 		return nil
 	}

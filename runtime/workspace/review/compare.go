@@ -201,7 +201,7 @@ func (w *walker) later(at string, ctime int64) bool {
 // removed reports that the view does not have a file of the directory. A directory with files that
 // no apply touches stays, and what else is in it is removed.
 func (w *walker) removed(at string) error {
-	if w.left(at) || strings.EqualFold(path.Base(at), ".git") {
+	if w.leftOut(at) || strings.EqualFold(path.Base(at), ".git") {
 		return nil
 	}
 	st, err := overlayfs.Stat(w.lower, at)
@@ -258,7 +258,7 @@ type tree struct {
 
 func (w *walker) tree(at string) (t tree, err error) {
 	t.digest, err = Digest(w.lower, at, func(p string, st *unix.Stat_t) {
-		t.left = t.left || w.left(p) || strings.EqualFold(path.Base(p), ".git")
+		t.left = t.left || w.leftOut(p) || strings.EqualFold(path.Base(p), ".git")
 		t.later = t.later || w.later(p, unix.TimespecToNsec(st.Ctim))
 		if t.guard == "" && w.guard(p) != "" {
 			t.guard = p

@@ -177,8 +177,8 @@ func (w *walker) join() {
 	}
 }
 
-// left reports whether a name is in no comparison.
-func (w *walker) left(at string) bool {
+// leftOut reports whether a name is in no comparison.
+func (w *walker) leftOut(at string) bool {
 	name := path.Base(at)
 	return protect.IsHidden(w.o.Hide, name) || strings.HasPrefix(at, StagingPrefix)
 }

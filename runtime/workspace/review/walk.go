@@ -202,7 +202,7 @@ func (w *walker) gone(d node, list []entry, actual *os.File) error {
 // entry compares one name of the view. It returns a directory that is to be compared further.
 func (w *walker) entry(e entry, actual *os.File) (*node, error) {
 	name := path.Base(e.at)
-	if w.left(e.at) {
+	if w.leftOut(e.at) {
 		if e.src.Upper {
 			w.out.Skipped = append(w.out.Skipped, e.at)
 		}
