@@ -19,10 +19,9 @@ import (
 	"agentjail.dev/runtime/kernel/pathname"
 )
 
-// Ledger is the record of placeholders: mount points that were made in mounted
-// directories for paths that were not there. It is written before the first of
-// them is made, and outlives a boot as they do. Several jails may stand on one
-// placeholder; the last one's end removes it.
+// Ledger is the record of placeholders: mount points that were made in mounted directories for paths
+// that were not there. It is written before the first of them is made, and outlives a boot as they
+// do. Several jails may have one placeholder; it is removed with the last of them.
 type Ledger struct {
 	Dir string // mode 0700
 	// Boot and Store identify the jails of a record: a machine's containers may share the
@@ -43,7 +42,7 @@ type ledgerRecord struct {
 	Store string `json:"store,omitempty"`
 }
 
-// beforeLock is for tests: it stands for another jail that has the ledger first.
+// beforeLock is for tests: there another jail takes the ledger first.
 var beforeLock = func() {}
 
 // lock keeps other calls from the ledger.
@@ -350,8 +349,8 @@ func withParents(paths []Path) map[string]bool {
 	return out
 }
 
-// Remove deletes a jail's record and removes the placeholders that no other jail
-// stands on, unless they are something else by now.
+// Remove deletes a jail's record and removes the placeholders that no other jail has, unless they
+// are something else by now.
 func (l Ledger) Remove(key string) error {
 	if _, err := os.Lstat(l.file(key)); errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -17,7 +17,7 @@ import (
 // empty gets one as well.
 const marker = ".gitignore"
 
-// Kinds of markers, as Made.Text has them.
+// Kinds of markers, as placeholder.Text has them.
 const (
 	markerMade  = "marker: made"
 	markerBoth  = "marker: made with its parent"
@@ -55,9 +55,9 @@ func (m *placeholder) text() string {
 	return m.Text
 }
 
-// stake begins the name of an empty directory in another ledger's placeholder, so
-// that this one's jails keep standing on it when the other's have ended. git does
-// not show empty directories.
+// stake begins the name of an empty directory that this ledger makes in another ledger's
+// placeholder: a directory that is not empty is not removed with the other ledger's last jail. git
+// does not show empty directories.
 const stake = ".agentjail."
 
 // bareDir is a directory that is there and holds nothing, or a marker.

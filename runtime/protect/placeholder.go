@@ -53,8 +53,7 @@ func statx(dir int, name string, flags int) (st unix.Statx_t, err error) {
 // before a moment that was read earlier (clock_gettime(2), CLOCK_REALTIME_COARSE).
 const clockSlack = 50 * time.Millisecond
 
-// afterMkdir is for tests: it stands for another user of the directory who acts between two
-// steps.
+// afterMkdir is for tests: there another user of the directory acts between two steps.
 var afterMkdir = func(name string) {}
 
 // make makes a placeholder as the user that its directory belongs to, and records its identity.

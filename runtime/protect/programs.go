@@ -176,7 +176,8 @@ const ext = "ext::"
 // A word is a path that a setting may name.
 type word struct {
 	path string
-	// sure reports that it is run or read if it is there, and make that it would be if it came.
+	// sure reports that the file is run or read if it exists, and make that it would be once it was
+	// created.
 	sure, make bool
 }
 
@@ -247,9 +248,9 @@ var scripts = []string{".sh", ".bash", ".zsh", ".py", ".pl", ".rb", ".js", ".mjs
 const maxWords = 2000
 
 // commandWords lists the words of a shell's command that may be paths: whole ones in quotes, and
-// each run of characters that paths are made of, whatever quotes are around it. A word that stands
-// where a program does, or after an interpreter or an option, is taken for a path by itself;
-// another one only if it reports it.
+// each run of characters that paths are made of, whatever quotes are around it. A word in the place
+// of a program, or after an interpreter or an option, is taken for a path; any other word only if it
+// is the path of an executable file.
 func commandWords(line string) []word {
 	var out []word
 	var w strings.Builder
@@ -328,7 +329,7 @@ func (r *reading) holdNamed(from string, w word, n naming, e *Entry) error {
 	return r.hold(from, w.path, e, true)
 }
 
-// executable reports whether a file has a bit that reports it.
+// executable reports whether a file has an execute bit.
 func (s *search) executable(rel string) bool {
 	st, err := s.stat(rel)
 	return err == nil && st.Mode&0o111 != 0

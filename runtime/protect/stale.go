@@ -53,7 +53,7 @@ const (
 	maxReflog   = 64 << 10
 )
 
-// A Stale is a file that git could not replace.
+// A Stale is what git could not replace in a work tree.
 type Stale struct {
 	// Files are tracked protected files of which the index has another version.
 	Files []string

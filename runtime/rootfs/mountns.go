@@ -27,10 +27,10 @@ var systemDirs = []string{
 	"/var/lib", "/var/tmp",
 }
 
-// leaveOut keeps in the thread's mount namespace only the needed mounts of the host: those on the
+// keepMounts keeps in the thread's mount namespace only the needed mounts of the host: those on the
 // way to system directories and to the paths. Where the kernel does not let mounts be left out,
 // as in a user's own namespaces, all stay.
-func leaveOut(needed []string) error {
+func keepMounts(needed []string) error {
 	at := "/" // for a working directory that was removed
 	var cwd [unix.PathMax]byte
 	if n, err := unix.Getcwd(cwd[:]); err == nil {

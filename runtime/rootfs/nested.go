@@ -281,24 +281,24 @@ func attributes(options []string) unix.MountAttr {
 	return attr
 }
 
-// accessTimes adds when a mount's files get a new time of access; of several options that say it,
-// the last counts (mount(8)). The delegate could not change it: what a mount has is locked in the
-// jail's user namespace (mount_namespaces(7)).
+// accessTimes adds when a mount's files get a new time of access; the last of several such options
+// counts (mount(8)). The delegate could not change it: the flags of a mount are locked in the jail's
+// user namespace (mount_namespaces(7)).
 func accessTimes(attr *unix.MountAttr, options []string) {
-	when, dirs, given := uint64(0), uint64(0), false
+	when, dirs, set := uint64(0), uint64(0), false
 	for _, o := range options {
 		switch o {
 		case "noatime", "rnoatime":
-			when, given = unix.MOUNT_ATTR_NOATIME, true
+			when, set = unix.MOUNT_ATTR_NOATIME, true
 		case "relatime", "rrelatime":
-			when, given = unix.MOUNT_ATTR_RELATIME, true
+			when, set = unix.MOUNT_ATTR_RELATIME, true
 		case "strictatime", "rstrictatime":
-			when, given = unix.MOUNT_ATTR_STRICTATIME, true
+			when, set = unix.MOUNT_ATTR_STRICTATIME, true
 		case "nodiratime", "rnodiratime":
 			dirs = unix.MOUNT_ATTR_NODIRATIME
 		}
 	}
-	if given {
+	if set {
 		attr.Attr_clr |= unix.MOUNT_ATTR__ATIME | unix.MOUNT_ATTR_NODIRATIME
 	}
 	attr.Attr_set |= when | dirs

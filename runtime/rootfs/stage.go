@@ -153,7 +153,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"preparing the root's layer on disk", s.makeDisk},
 		{"looking for protected paths", s.findProtected},
 		{"entering a mount namespace", isolate},
-		{"leaving out other containers' mounts", s.leaveOut},
+		{"leaving out other containers' mounts", s.keepNeeded},
 		{"preparing the ephemeral layer", s.makeLayer},
 		{"preparing the root file system", s.makeRoot},
 		{"adjusting the image's programs", s.adjustPrograms},
@@ -206,11 +206,11 @@ func isolate() error {
 	return nil
 }
 
-func (s *stager) leaveOut() error {
+func (s *stager) keepNeeded() error {
 	if s.AllMounts {
 		return nil
 	}
-	return leaveOut(append(slices.Concat(s.Needed, s.layers.trees()), s.Dir))
+	return keepMounts(append(slices.Concat(s.Needed, s.layers.trees()), s.Dir))
 }
 
 type stager struct {
