@@ -100,10 +100,10 @@ func (v *viewMaker) openCopies() (err error) {
 	if err := unix.Mkdir(at, 0o755); err != nil {
 		return &os.PathError{Op: "mkdir", Path: at, Err: err}
 	}
-	opts := fmt.Sprintf("%smode=0755,size=%d,nr_inodes=%d", v.label, min(copiesSize, int64(v.Plan.Tmpfs.Size)),
+	opts := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", min(copiesSize, int64(v.Plan.Tmpfs.Size)),
 		min(copiesFiles, v.Plan.Tmpfs.Inodes))
-	if err := unix.Mount(mountSource, at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, opts); err != nil {
-		return fmt.Errorf("mounting a tmpfs with %s: %w", opts, err)
+	if err := v.mount("tmpfs", at, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, opts); err != nil {
+		return err
 	}
 	v.copies, err = OpenDir(at)
 	return err

@@ -114,10 +114,6 @@ func (s *stager) mountLayers(dir string, names []string, at string) error {
 	if len(names) == 1 { // an overlay without an upper layer has two
 		return unix.Mount(filepath.Join(dir, names[0]), at, "", unix.MS_BIND, "")
 	}
-	label, err := contextOption(s.Spec)
-	if err != nil {
-		return err
-	}
 	lower, err := s.shorten(dir, names)
 	if err != nil {
 		return err
@@ -126,12 +122,9 @@ func (s *stager) mountLayers(dir string, names []string, at string) error {
 		_ = unix.Chdir("/")
 		_ = os.RemoveAll(filepath.Join(s.layer, linksDir))
 	}()
-	opts := label + "index=off,metacopy=off,lowerdir=" + strings.Join(lower, ":")
-	if len(opts) >= os.Getpagesize() {
-		return fmt.Errorf("it has %d layers, more than a mount can name", len(names))
-	}
-	if err := unix.Mount(mountSource, at, "overlay", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, opts); err != nil {
-		return fmt.Errorf("mounting the layers as overlay (Linux 5.19 and later map its owners): %w", err)
+	opts := "index=off,metacopy=off,lowerdir=" + strings.Join(lower, ":")
+	if err := s.mount("overlay", at, unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, opts); err != nil {
+		return fmt.Errorf("its layers, whose owners Linux 5.19 and later map: %w", err)
 	}
 	return nil
 }

@@ -311,18 +311,11 @@ func (s *stager) nestedTmpfs(i int) (string, error) {
 	if err := os.Mkdir(at, 0o711); err != nil {
 		return "", err
 	}
-	label, err := contextOption(s.Spec)
-	if err != nil {
-		return "", err
-	}
 	data, err := s.tmpfsData(s.Spec.Mounts[i])
 	if err != nil {
 		return "", err
 	}
-	if err := unix.Mount(mountSource, at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, label+data); err != nil {
-		return "", fmt.Errorf("mounting a tmpfs with %s: %w", data, err)
-	}
-	return at, nil
+	return at, s.mount("tmpfs", at, unix.MS_NOSUID|unix.MS_NODEV, data)
 }
 
 // createMountpointInTmpfs creates the mount point of mount i in the tmpfs of mount k, for

@@ -265,10 +265,6 @@ func (g *protector) tmpfs() error {
 	if g.own != nil {
 		return nil
 	}
-	label, err := contextOption(g.Spec)
-	if err != nil {
-		return err
-	}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		return err
 	}
@@ -277,9 +273,10 @@ func (g *protector) tmpfs() error {
 		size, files = min(size, int64(t.Size)), min(files, t.Inodes)
 	}
 	g.files = files
-	opts := fmt.Sprintf("%smode=0755,size=%d,nr_inodes=%d", label, size, files)
-	if err := unix.Mount(mountSource, g.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, opts); err != nil {
-		return fmt.Errorf("mounting a tmpfs: %w", err)
+	opts := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, files)
+	err := g.mount("tmpfs", g.dir, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, opts)
+	if err != nil {
+		return err
 	}
 	if g.own, err = OpenDir(g.dir); err != nil {
 		return err

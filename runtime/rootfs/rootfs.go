@@ -149,10 +149,6 @@ func (s *stager) mountOverlay(dir, extra string) error {
 		return fmt.Errorf("entering the layers: %w", err)
 	}
 	defer func() { _ = unix.Chdir("/") }()
-	label, err := contextOption(s.Spec)
-	if err != nil {
-		return err
-	}
 	lower, err := s.shorten(dir, names)
 	if err != nil {
 		return err
@@ -169,12 +165,9 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	if s.Plan.Root.OnDisk() {
 		extra += ",volatile" // no file of it is read after the machine's end: fsync(2) need not wait
 	}
-	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + Upper + ",workdir=../work"
-	if len(opts) >= os.Getpagesize() {
-		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))
-	}
-	if err := unix.Mount(mountSource, s.root, "overlay", ringfault.MountFlags(unix.MS_NOSUID|unix.MS_NODEV), opts); err != nil {
-		return fmt.Errorf("mounting the layers as overlay: %w", err)
+	opts := "index=off," + extra + ",lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + Upper + ",workdir=../work"
+	if err := s.mount("overlay", s.root, ringfault.MountFlags(unix.MS_NOSUID|unix.MS_NODEV), opts); err != nil {
+		return err
 	}
 	if err := unix.Stat(s.root, &st); err != nil {
 		return err
@@ -192,6 +185,21 @@ func Notable(dir string) bool {
 		return false
 	}
 	return unix.Lremovexattr(dir, name) == nil
+}
+
+// mount mounts a file system for the jail, with the engine's SELinux label on its files.
+func (r *Request) mount(kind, at string, flags uintptr, options string) error {
+	label, err := contextOption(r.Spec)
+	if err != nil {
+		return err
+	}
+	if options = label + options; len(options) >= os.Getpagesize() {
+		return fmt.Errorf("the image has more layers than a mount can name: its options have %d bytes", len(options))
+	}
+	if err := unix.Mount(mountSource, at, kind, flags, options); err != nil {
+		return fmt.Errorf("mounting %s with %s: %w", kind, options, err)
+	}
+	return nil
 }
 
 // contextOption returns the mount option that sets the engine's SELinux label on every file of

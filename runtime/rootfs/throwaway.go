@@ -58,21 +58,17 @@ func (s *stager) mountThrowAway(b plan.Bind, at string) error {
 	if err := unix.Chmod(filepath.Join(dir, upper), mode); err != nil {
 		return err
 	}
-	label, err := contextOption(s.Spec)
-	if err != nil {
-		return err
-	}
 	// Short names keep the places on the host out of the jail's mount table.
 	if err := unix.Chdir(dir); err != nil {
 		return err
 	}
 	defer func() { _ = unix.Chdir("/") }()
-	opts := label + "index=off,metacopy=off,lowerdir=" + low + ",upperdir=" + upper + ",workdir=" + work
+	opts := "index=off,metacopy=off,lowerdir=" + low + ",upperdir=" + upper + ",workdir=" + work
 	if s.Rootless {
 		opts += ",userxattr"
 	}
-	if err := unix.Mount(mountSource, at, "overlay", unix.MS_NOSUID|unix.MS_NODEV, opts); err != nil {
-		return fmt.Errorf("mounting it under a layer (remedy: mount it without :O, to read or to write): %w", err)
+	if err := s.mount("overlay", at, unix.MS_NOSUID|unix.MS_NODEV, opts); err != nil {
+		return fmt.Errorf("a layer over it (remedy: mount it without :O, to read or to write): %w", err)
 	}
 	mounted, err := OpenDir(at)
 	if err != nil {

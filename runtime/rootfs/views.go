@@ -40,8 +40,6 @@ type viewMaker struct {
 	// trusts and inside are what addTrust and addInside have mounted.
 	trusts []trust
 	inside bool
-	// label is the mount option of an SELinux label; "" where there is none.
-	label string
 	// copies is the file system of the copies that the jail may write to; nil for none.
 	copies *os.File
 	// toView are the files that are to be views; bind mounts of the spec show the others.
@@ -50,19 +48,15 @@ type viewMaker struct {
 
 // makeViews writes the jail's synthetic files, and adds mounts for them to the spec where a spec
 // can mount them.
-func (s *stager) makeViews() error {
-	label, err := contextOption(s.Spec)
-	if err != nil {
-		return err
-	}
-	v := &viewMaker{Request: &s.Request, at: filepath.Join(s.layer, viewsDir), trusts: s.trusts, inside: s.inside, label: label}
+func (s *stager) makeViews() (err error) {
+	v := &viewMaker{Request: &s.Request, at: filepath.Join(s.layer, viewsDir), trusts: s.trusts, inside: s.inside}
 	// The thread has its own mask since it has its own mount namespace.
 	defer unix.Umask(unix.Umask(0))
 	if err := unix.Mkdir(v.at, 0o755); err != nil {
 		return &os.PathError{Op: "mkdir", Path: v.at, Err: err}
 	}
-	if err := unix.Mount(mountSource, v.at, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, label+viewsOptions); err != nil {
-		return fmt.Errorf("mounting a tmpfs: %w", err)
+	if err := v.mount("tmpfs", v.at, unix.MS_NOSUID|unix.MS_NOEXEC, viewsOptions); err != nil {
+		return err
 	}
 	if v.dir, err = OpenDir(v.at); err != nil {
 		return err
@@ -218,7 +212,7 @@ var standardNodes = []struct {
 // half of the host's memory, would show in the jail's mount table with every mount of a node.
 // SELinux hosts keep the host's nodes, which have labels of their own.
 func (v *viewMaker) makeDevices() error {
-	if v.label != "" || v.Rootless { // a user cannot make nodes (mknod(2))
+	if v.Rootless || v.Spec.Linux != nil && v.Spec.Linux.MountLabel != "" { // a user cannot make nodes (mknod(2))
 		return nil
 	}
 	for _, n := range standardNodes {
