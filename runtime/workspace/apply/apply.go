@@ -102,7 +102,7 @@ func Preview(r *review.Review, chosen []*review.Change, live bool, o Options) *R
 	return planned(plan, left, conflicts)
 }
 
-func planned(plan *Plan, left, conflicts []Problem) *Result {
+func planned(plan *applyPlan, left, conflicts []Problem) *Result {
 	out := &Result{Applied: []string{}, Left: left, Conflicts: conflicts}
 	for _, op := range plan.Ops {
 		out.Applied = append(out.Applied, op.Path)
@@ -181,7 +181,7 @@ func (v *View) recoverJournal(ctx context.Context) (out *Result, done, pending b
 	if at == "" {
 		return out, false, true, v.removeJournal()
 	}
-	plan := &Plan{Staging: review.StagingPrefix + v.ID, UID: v.UID, GID: v.GID}
+	plan := &applyPlan{Staging: review.StagingPrefix + v.ID, UID: v.UID, GID: v.GID}
 	if at != begunFile {
 		plan, err = v.readPlan()
 		if errors.Is(err, os.ErrNotExist) { // all but the journal's removal was done
@@ -204,7 +204,7 @@ func isPending(journal string) bool {
 }
 
 // work has a worker process do a plan, or what the journal has of it, and records the outcome.
-func (v *View) work(ctx context.Context, plan *Plan) (result, error) {
+func (v *View) work(ctx context.Context, plan *applyPlan) (result, error) {
 	res, err := v.worker(ctx, plan)
 	if err != nil {
 		return res, err // the journal stays, for the next call
@@ -226,7 +226,7 @@ func (v *View) work(ctx context.Context, plan *Plan) (result, error) {
 	return res, nil
 }
 
-func (v *View) worker(ctx context.Context, plan *Plan) (res result, err error) {
+func (v *View) worker(ctx context.Context, plan *applyPlan) (res result, err error) {
 	journal, err := os.OpenFile(v.Journal, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return res, fmt.Errorf("opening the journal: %w", err)
@@ -281,7 +281,7 @@ func (v *View) unfinished() (bool, error) {
 }
 
 // memory is a plan in a file without a name.
-func memory(plan *Plan) (*os.File, error) {
+func memory(plan *applyPlan) (*os.File, error) {
 	fd, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
@@ -298,7 +298,7 @@ func memory(plan *Plan) (*os.File, error) {
 }
 
 // readPlan reads the plan of the journal.
-func (v *View) readPlan() (*Plan, error) {
+func (v *View) readPlan() (*applyPlan, error) {
 	journal, err := os.Open(v.Journal)
 	if err != nil {
 		return nil, err
@@ -309,7 +309,7 @@ func (v *View) readPlan() (*Plan, error) {
 		return nil, fmt.Errorf("reading the journal: %w", err)
 	}
 	defer f.Close()
-	plan := new(Plan)
+	plan := new(applyPlan)
 	if err := gob.NewDecoder(f).Decode(plan); err != nil {
 		return nil, fmt.Errorf("reading the journal: %w", err)
 	}

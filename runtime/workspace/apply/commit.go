@@ -34,7 +34,7 @@ func (w *worker) commit() error {
 	return nil
 }
 
-func (w *worker) do(op *Op) error {
+func (w *worker) do(op *operation) error {
 	if op.By != "" {
 		for p := range w.failed {
 			if pathname.Within(p, op.By) {
@@ -67,14 +67,14 @@ func (w *worker) do(op *Op) error {
 }
 
 // isStaged reports whether the staged file of an operation is still in the staging directory.
-func (w *worker) isStaged(op *Op) bool {
+func (w *worker) isStaged(op *operation) bool {
 	st, there := state(w.staging, op.At)
 	return there && st.Ino == op.New.Ino
 }
 
 // isReviewed reports whether the file that was moved out of the directory is the one that the review
 // found. A rename changes the ctime alone.
-func (w *worker) isReviewed(op *Op) bool {
+func (w *worker) isReviewed(op *operation) bool {
 	st, there := state(w.staging, op.At)
 	if !there || st.Ino != op.Old.Ino {
 		return false
@@ -87,14 +87,14 @@ func (w *worker) isReviewed(op *Op) bool {
 }
 
 // isOld reports whether the directory has what the review found.
-func isOld(op *Op, now review.State) bool {
+func isOld(op *operation, now review.State) bool {
 	if op.OldTree != "" {
 		return now.Ino == op.Old.Ino && now.Mode == op.Old.Mode // what is in it is compared afterwards
 	}
 	return now == op.Old
 }
 
-func (w *worker) add(op *Op, parent int, name string) error {
+func (w *worker) add(op *operation, parent int, name string) error {
 	if w.isStaged(op) {
 		if err := w.rename(w.staging, op.At, parent, name, unix.RENAME_NOREPLACE); err != nil {
 			return asConflict(err)
@@ -105,7 +105,7 @@ func (w *worker) add(op *Op, parent int, name string) error {
 }
 
 // finishDir sets a new directory's mode. To be moved, it has to be writable.
-func (w *worker) finishDir(op *Op, parent int, name string) error {
+func (w *worker) finishDir(op *operation, parent int, name string) error {
 	now, there := state(parent, name)
 	if !op.Dir || !there || now.Ino != op.New.Ino || now.Mode&0o777 == op.Mode {
 		return nil
@@ -113,7 +113,7 @@ func (w *worker) finishDir(op *Op, parent int, name string) error {
 	return w.chmod(parent, name, op.Mode)
 }
 
-func (w *worker) replace(op *Op, parent int, name string) error {
+func (w *worker) replace(op *operation, parent int, name string) error {
 	if w.isStaged(op) {
 		if now, there := state(parent, name); !there || !isOld(op, now) {
 			return errConflict
@@ -132,7 +132,7 @@ func (w *worker) replace(op *Op, parent int, name string) error {
 	return w.finishDir(op, parent, name)
 }
 
-func (w *worker) remove(op *Op, parent int, name string) error {
+func (w *worker) remove(op *operation, parent int, name string) error {
 	if _, there := state(w.staging, op.At); !there {
 		if now, there := state(parent, name); !there || !isOld(op, now) {
 			return errConflict
@@ -197,7 +197,7 @@ func (w *worker) undo() {
 	}
 }
 
-func (w *worker) takeBack(op *Op) error {
+func (w *worker) takeBack(op *operation) error {
 	parent, name, err := w.parent(op.Path)
 	if err != nil {
 		_, there := state(w.staging, op.At)
@@ -230,7 +230,7 @@ func (w *worker) takeBack(op *Op) error {
 }
 
 // untouched reports whether what was applied is as it was staged.
-func (w *worker) untouched(op *Op, parent int, name string, now review.State) bool {
+func (w *worker) untouched(op *operation, parent int, name string, now review.State) bool {
 	if op.Dir {
 		tree, err := review.Digest(parent, name, nil)
 		return err == nil && tree == op.Tree
@@ -239,7 +239,7 @@ func (w *worker) untouched(op *Op, parent int, name string, now review.State) bo
 }
 
 // putBack moves what was in the directory back to its place.
-func (w *worker) putBack(op *Op, parent int, name string, flags uint) error {
+func (w *worker) putBack(op *operation, parent int, name string, flags uint) error {
 	if err := w.rename(w.staging, op.At, parent, name, flags); err != nil {
 		return fmt.Errorf("%w: it is kept as %s", err, path.Join(w.plan.Staging, op.At))
 	}
@@ -260,7 +260,7 @@ func (w *worker) clean(at string) error {
 	if err != nil {
 		return err
 	}
-	known := map[string]*Op{}
+	known := map[string]*operation{}
 	for i := range w.plan.Ops {
 		known[w.plan.Ops[i].At] = &w.plan.Ops[i]
 	}

@@ -22,8 +22,8 @@ const (
 	chmod   = "mode"
 )
 
-// An Op changes one path of the directory, in one step.
-type Op struct {
+// An operation changes one path of the directory, in one step.
+type operation struct {
 	Do   string
 	Path string
 	At   string // the name in the staging directory
@@ -39,8 +39,8 @@ type Op struct {
 	Settle bool
 }
 
-// An Item is a file to be staged.
-type Item struct {
+// A stagedItem is a file to be staged.
+type stagedItem struct {
 	At     string // below the staging directory
 	Path   string
 	Type   string
@@ -52,13 +52,13 @@ type Item struct {
 	Shut bool
 }
 
-// A Plan is what one apply does: the content of the journal.
-type Plan struct {
+// An applyPlan is what one apply does: the content of the journal.
+type applyPlan struct {
 	Staging  string // the staging directory's name
 	UID, GID uint32
 	Each     bool
-	Items    []Item
-	Ops      []Op
+	Items    []stagedItem
+	Ops      []operation
 	// Units are directories of the layer that are not merged with those of the same path, and of
 	// which nothing remains to be applied.
 	Units []string
@@ -90,7 +90,7 @@ type planner struct {
 	o         Options
 	review    *review.Review
 	live      bool
-	plan      *Plan
+	plan      *applyPlan
 	staged    map[string]string // by path: the place of a directory to be made
 	shut      map[string]bool   // directories that their owner cannot search
 	shutFiles int
@@ -102,9 +102,9 @@ type planner struct {
 
 // newPlan plans what to do for the chosen changes. left is what the options leave out, conflicts
 // what the directory's owner did meanwhile.
-func newPlan(r *review.Review, chosen []*review.Change, live bool, o Options) (plan *Plan, left, conflicts []Problem) {
+func newPlan(r *review.Review, chosen []*review.Change, live bool, o Options) (plan *applyPlan, left, conflicts []Problem) {
 	p := &planner{
-		o: o, review: r, live: live, plan: &Plan{Each: o.Each, Live: live}, staged: map[string]string{}, shut: map[string]bool{},
+		o: o, review: r, live: live, plan: &applyPlan{Each: o.Each, Live: live}, staged: map[string]string{}, shut: map[string]bool{},
 		out: map[string]bool{},
 	}
 	for _, c := range r.Changes {
@@ -125,7 +125,7 @@ func newPlan(r *review.Review, chosen []*review.Change, live bool, o Options) (p
 		applied[c] = p.take(c)
 	}
 	// A directory is opened before what is in it is done, and shut afterwards.
-	slices.SortStableFunc(p.plan.Ops, func(a, b Op) int {
+	slices.SortStableFunc(p.plan.Ops, func(a, b operation) int {
 		if n := cmp.Compare(turn(a), turn(b)); n != 0 || turn(a) != shuts {
 			return n
 		}
@@ -141,7 +141,7 @@ const opens, within, shuts = -1, 0, 1
 
 // turn is an operation's: of modes of directories, that of one whose owner cannot change files in
 // it before, or afterwards.
-func turn(o Op) int {
+func turn(o operation) int {
 	const all = 0o300
 	switch {
 	case o.Do != chmod || !o.Dir:
@@ -172,14 +172,14 @@ func (p *planner) take(c *review.Change) bool {
 		return false
 	}
 	if c.Kind == review.Deleted {
-		p.op(Op{Do: remove, Path: c.Path, Old: c.Old, OldTree: c.Tree, By: c.By})
+		p.op(operation{Do: remove, Path: c.Path, Old: c.Old, OldTree: c.Tree, By: c.By})
 		return true
 	}
 	if c.Kind == review.Mode {
-		p.op(Op{Do: chmod, Path: c.Path, Old: c.Old, Mode: c.New.Mode & 0o777, Dir: c.Type == review.Dir})
+		p.op(operation{Do: chmod, Path: c.Path, Old: c.Old, Mode: c.New.Mode & 0o777, Dir: c.Type == review.Dir})
 		return true
 	}
-	item := Item{
+	item := stagedItem{
 		Path: c.Path, Type: c.Type, Mode: c.New.Mode & 0o777, Target: c.Target, Source: c.Source, State: c.New,
 		Shut: c.Type == review.File && (c.New.Mode&0o400 == 0 || p.shutDir(c.Source)),
 	}
@@ -193,7 +193,7 @@ func (p *planner) take(c *review.Change) bool {
 	if in := p.staged[up]; in != "" {
 		item.At = path.Join(in, path.Base(c.Path))
 	} else {
-		op := Op{Do: add, Path: c.Path, Mode: item.Mode, Dir: c.Type == review.Dir}
+		op := operation{Do: add, Path: c.Path, Mode: item.Mode, Dir: c.Type == review.Dir}
 		if c.Old.Ino != 0 {
 			op.Do, op.Old, op.OldTree = replace, c.Old, c.Tree
 		}
@@ -214,7 +214,7 @@ func (p *planner) exclude(c *review.Change) {
 	}
 }
 
-func (p *planner) op(o Op) (at string) {
+func (p *planner) op(o operation) (at string) {
 	o.At = strconv.Itoa(len(p.plan.Ops))
 	p.plan.Ops = append(p.plan.Ops, o)
 	return o.At
@@ -278,7 +278,7 @@ func (p *planner) moved(applied map[*review.Change]bool) {
 		if p.live {
 			why = "the running jail sees it as " + printable.Line(to, 0) + " (remedy: apply it when the jail has ended)"
 		}
-		p.plan.Ops = slices.DeleteFunc(p.plan.Ops, func(o Op) bool {
+		p.plan.Ops = slices.DeleteFunc(p.plan.Ops, func(o operation) bool {
 			hit := pathname.Within(o.Path, from) || o.Do != add && pathname.Within(from, o.Path)
 			if hit && o.Do == remove {
 				p.left = append(p.left, Problem{o.Path, why})
@@ -327,7 +327,7 @@ func (p *planner) trim() {
 	for _, o := range p.plan.Ops {
 		has[o.At] = true
 	}
-	var items []Item
+	var items []stagedItem
 	for _, i := range p.plan.Items {
 		if top, _, _ := strings.Cut(i.At, "/"); has[top] {
 			items = append(items, i)

@@ -62,7 +62,7 @@ func (v *View) record(res result) error {
 
 // rebase forgets the bases that a plan has changed itself. What a jail still has in its layer is
 // based on what was applied.
-func (v *View) rebase(plan *Plan) {
+func (v *View) rebase(plan *applyPlan) {
 	done := map[string]bool{}
 	for i := range plan.Ops {
 		if op := &plan.Ops[i]; isDone(op, int(v.Directory.Fd())) {
@@ -99,7 +99,7 @@ func stateAt(dir int, at string) (review.State, bool) {
 
 // settle removes from the layer what the directory has now: the view shows the same, and the
 // directory's later changes with it.
-func (v *View) settle(plan *Plan) error {
+func (v *View) settle(plan *applyPlan) error {
 	upper, dir := int(v.Upper.Fd()), int(v.Directory.Fd())
 	var open []string // paths that are not as the plan left them
 	for i := range plan.Ops {
@@ -132,7 +132,7 @@ func (v *View) settle(plan *Plan) error {
 }
 
 // isDone reports whether the directory has what an operation left.
-func isDone(op *Op, dir int) bool {
+func isDone(op *operation, dir int) bool {
 	now, there := stateAt(dir, op.Path)
 	switch op.Do {
 	case remove:

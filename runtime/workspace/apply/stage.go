@@ -38,7 +38,7 @@ func (w *worker) openStaging() (err error) {
 // Items that a change of the view or a missing right prevents are returned.
 func (w *worker) stage() (map[string]string, error) {
 	failed := map[string]string{}
-	var dirs []Item
+	var dirs []stagedItem
 	for i, item := range w.plan.Items {
 		if i%1000 == 0 {
 			crash.Step("apply")
@@ -80,7 +80,7 @@ func (w *worker) stage() (map[string]string, error) {
 }
 
 // identify records what was staged for an operation.
-func (w *worker) identify(op *Op) error {
+func (w *worker) identify(op *operation) error {
 	if op.Do != add && op.Do != replace {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (w *worker) identify(op *Op) error {
 	return err
 }
 
-func (w *worker) stageItem(i int, item Item) error {
+func (w *worker) stageItem(i int, item stagedItem) error {
 	switch item.Type {
 	case review.Dir:
 		return unix.Mkdirat(w.staging, item.At, 0o700)
@@ -172,7 +172,7 @@ func (d *dirCache) close() {
 }
 
 // open opens the content of an item.
-func (w *worker) open(i int, item Item) (fd int, st unix.Stat_t, err error) {
+func (w *worker) open(i int, item stagedItem) (fd int, st unix.Stat_t, err error) {
 	if item.Shut {
 		shut, ok := w.shut[i]
 		if !ok {

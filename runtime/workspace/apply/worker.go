@@ -48,7 +48,7 @@ type result struct {
 // worker applies a plan as the directory's owner.
 type worker struct {
 	dir, upper, journal, staging int
-	plan                         *Plan
+	plan                         *applyPlan
 	shut                         map[int]int // by item: opened before the privileges were dropped
 	failed, kept                 map[string]string
 	warnings                     []string
@@ -76,7 +76,7 @@ func Work() int {
 func work() (r result, err error) {
 	w := &worker{dir: dirFD, upper: upperFD, journal: journalFD, staging: -1, failed: map[string]string{}, kept: map[string]string{}}
 	in := os.NewFile(planFD, "plan")
-	w.plan = new(Plan)
+	w.plan = new(applyPlan)
 	if err := gob.NewDecoder(in).Decode(w.plan); err != nil {
 		return r, fmt.Errorf("reading the plan: %w", err)
 	}
@@ -242,7 +242,7 @@ func (w *worker) dropFailed() {
 		op.Settle = op.Settle && !incomplete(op.Path)
 	}
 	w.plan.Units = slices.DeleteFunc(w.plan.Units, incomplete)
-	w.plan.Ops = slices.DeleteFunc(w.plan.Ops, func(op Op) bool {
+	w.plan.Ops = slices.DeleteFunc(w.plan.Ops, func(op operation) bool {
 		return (op.Do == add || op.Do == replace) && op.New.Ino == 0
 	})
 }
