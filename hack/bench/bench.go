@@ -75,7 +75,7 @@ func (b *bench) all(ctx context.Context) error {
 	}
 	// Other work on the machine should disturb little; everything measured inherits this alike.
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20); err != nil {
-		b.say("cannot be run before other processes (setpriority: %v): numbers will be noisier", err)
+		b.logf("cannot be run before other processes (setpriority: %v): numbers will be noisier", err)
 	}
 	if err := b.prepare(ctx); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (b *bench) take(ctx context.Context) error {
 			continue
 		}
 		if err := m.take(b, ctx); err != nil {
-			b.say("%s: %v", m.name, err)
+			b.logf("%s: %v", m.name, err)
 			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
 		}
 	}
@@ -122,8 +122,8 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		runtimes[dockerName("bare", d)] = engine.Runtime{Path: d.path}
 		runtimes[dockerName("agentjail", d)] = engine.Runtime{Path: d.agentjail}
 	}
-	b.say("starting a Docker of its own")
-	if b.e, err = engine.Start(engine.Options{Runtimes: runtimes, Log: b.say}); err != nil {
+	b.logf("starting a Docker of its own")
+	if b.e, err = engine.Start(engine.Options{Runtimes: runtimes, Log: b.logf}); err != nil {
 		return err
 	}
 	if err := b.e.ImportBusybox(); err != nil {
@@ -160,7 +160,7 @@ func (b *bench) close() error {
 	return errors.Join(append(errs, engine.RemoveBuilt())...)
 }
 
-func (b *bench) say(format string, args ...any) {
+func (b *bench) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
 }
 
@@ -210,7 +210,7 @@ func (b *bench) subjectOf(root *rootfs, d delegate, k kind, id string, change fu
 func (b *bench) interleave(ctx context.Context, measure string, rounds int, subjects []*subject, take func(*subject) (sample, error)) error {
 	random := rand.New(rand.NewPCG(2, 3))
 	samples := map[*subject][]sample{}
-	b.say("%s: %d rounds of %d subjects", measure, rounds, len(subjects))
+	b.logf("%s: %d rounds of %d subjects", measure, rounds, len(subjects))
 	for round := range warmup + rounds {
 		if round == warmup {
 			for _, s := range subjects {

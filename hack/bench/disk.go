@@ -90,7 +90,7 @@ func policyOf(k kind) (string, error) {
 	text, ok := map[kind]string{
 		jailedDisk:  "root.backing = \"disk\"\n",
 		jailedView:  "workspace.review = [\"/**\"]\n",
-		jailedNames: fmt.Sprintf("[network]\nmode = \"names\"\nallow = [\"%s:%d,%d,%d\"]\n", serverName, greetsPort, givesPort, takesPort),
+		jailedNames: fmt.Sprintf("[network]\nmode = \"names\"\nallow = [\"%s:%d,%d,%d\"]\n", serverName, greetPort, sendPort, receivePort),
 	}[k]
 	if !ok {
 		return "", nil

@@ -55,7 +55,7 @@ func (b *bench) ctrRuns(ctx context.Context) (err error) {
 		}
 	}()
 	for _, tool := range []string{"", "containerd"} {
-		c, err := startContainerd(tool, shim, b.say)
+		c, err := startContainerd(tool, shim, b.logf)
 		if err != nil {
 			b.res.leftOut("a containerd", err)
 			continue
@@ -92,8 +92,8 @@ func (b *bench) ctrRuns(ctx context.Context) (err error) {
 }
 
 // startContainerd starts the distribution's or one of hack/tools.
-func startContainerd(tool, shim string, say func(string, ...any)) (*engine.Containerd, error) {
-	o := engine.ContainerdOptions{Shims: []string{shim}, Log: say}
+func startContainerd(tool, shim string, logf func(string, ...any)) (*engine.Containerd, error) {
+	o := engine.ContainerdOptions{Shims: []string{shim}, Log: logf}
 	if tool != "" {
 		var err error
 		if o.Binary, err = engine.Tool(tool); err != nil {

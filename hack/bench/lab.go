@@ -18,12 +18,12 @@ import (
 
 // What the lab's servers are, for hosts in it. Nothing of it is seen outside.
 const (
-	serverName = "bench.example.test"
-	serverAddr = "5.5.5.10"
-	resolvConf = "nameserver " + serverAddr + "\n"
-	greetsPort = 7001 // sends a byte and waits for the end
-	givesPort  = 7002 // sends as long as the client reads
-	takesPort  = 7003 // reads to the end, and reports how much it was
+	serverName  = "bench.example.test"
+	serverAddr  = "5.5.5.10"
+	resolvConf  = "nameserver " + serverAddr + "\n"
+	greetPort   = 7001 // sends a byte and waits for the end
+	sendPort    = 7002 // sends as long as the client reads
+	receivePort = 7003 // reads to the end, and reports how much it was
 )
 
 // A lab is a host in a network namespace of its own, with a way to servers in another, and a
@@ -110,11 +110,11 @@ func serve() error {
 		return env.Address(q, 60, netip.MustParseAddr(serverAddr)), q.Name.String() == serverName+"."
 	})
 	for port, serve := range map[int]func(net.Conn){
-		greetsPort: func(c net.Conn) {
+		greetPort: func(c net.Conn) {
 			_, _ = c.Write([]byte{1})
 			_, _ = io.Copy(io.Discard, c)
 		},
-		givesPort: func(c net.Conn) {
+		sendPort: func(c net.Conn) {
 			buf := make([]byte, 256<<10)
 			for {
 				if _, err := c.Write(buf); err != nil {
@@ -122,7 +122,7 @@ func serve() error {
 				}
 			}
 		},
-		takesPort: func(c net.Conn) {
+		receivePort: func(c net.Conn) {
 			n, _ := io.CopyBuffer(io.Discard, struct{ io.Reader }{c}, make([]byte, 256<<10))
 			_, _ = c.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
 		},

@@ -67,7 +67,7 @@ func (b *bench) parallel(ctx context.Context) error {
 			}
 		}
 		random := rand.New(rand.NewPCG(2, 3))
-		b.say("parallel: %d rounds of %d subjects", parallelRounds, len(teams))
+		b.logf("parallel: %d rounds of %d subjects", parallelRounds, len(teams))
 		for range parallelRounds {
 			for _, i := range random.Perm(len(teams)) {
 				start := time.Now()
@@ -132,7 +132,7 @@ func (b *bench) crowd(ctx context.Context) error {
 // crowdOf is crowd over one delegate.
 func (b *bench) crowdOf(ctx context.Context, d delegate) error {
 	for _, k := range []kind{bareDocker, jailedDocker} {
-		b.say("crowd: %d containers, %s, %s", b.crowdSize, d.name, k)
+		b.logf("crowd: %d containers, %s, %s", b.crowdSize, d.name, k)
 		var starts []float64
 		stop, err := b.idle(ctx, d, k, b.crowdSize, func(s sample) { starts = append(starts, ms(s.wall)) })
 		if serr := stop(); err == nil {

@@ -59,7 +59,7 @@ func (b *bench) idleContainers(ctx context.Context) error {
 func (b *bench) idleOf(ctx context.Context, measure string, kinds []kind) error {
 	d := b.newest()[0]
 	of := map[kind]map[string][]float64{}
-	b.say("%s: %d rounds of %d containers over %s", measure, memoryRounds, idleCount, d.name)
+	b.logf("%s: %d rounds of %d containers over %s", measure, memoryRounds, idleCount, d.name)
 	for round := range 1 + memoryRounds {
 		for _, k := range kinds {
 			if ctx.Err() != nil {
@@ -185,7 +185,7 @@ func (b *bench) shims(ctx context.Context) (err error) {
 		return err
 	}
 	for _, tool := range []string{"", "containerd"} {
-		c, err := startContainerd(tool, shim, b.say)
+		c, err := startContainerd(tool, shim, b.logf)
 		if err != nil {
 			b.res.leftOut("a containerd", err)
 			continue

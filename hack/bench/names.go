@@ -115,7 +115,7 @@ func (b *bench) connections(ctx context.Context) error {
 					if m.measure == "connections" {
 						time.Sleep(helperPause)
 					}
-					out, err := b.output(s, dialPath, "-group", m.measure, "-host", serverName, "-ports", fmt.Sprintf("%d:%d:%d", greetsPort, givesPort, takesPort))
+					out, err := b.output(s, dialPath, "-group", m.measure, "-host", serverName, "-ports", fmt.Sprintf("%d:%d:%d", greetPort, sendPort, receivePort))
 					if err != nil {
 						return nil, err
 					}

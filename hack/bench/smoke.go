@@ -28,7 +28,7 @@ func (b *bench) smoke(ctx context.Context) error {
 			return err
 		}
 		for _, line := range bad {
-			b.say("%s", line)
+			b.logf("%s", line)
 		}
 	}
 	return fmt.Errorf("too slow, twice: %s", bad[0])

@@ -118,8 +118,8 @@ func (b *bench) output(s *subject, args ...string) (string, error) {
 	stuck.Stop()
 	text, rerr := os.ReadFile(files[0].Name())
 	if err != nil {
-		said, _ := os.ReadFile(files[1].Name())
-		return "", fmt.Errorf("%s: %s: %w: %s%s", s.name, strings.Join(args, " "), err, text, said)
+		errs, _ := os.ReadFile(files[1].Name())
+		return "", fmt.Errorf("%s: %s: %w: %s%s", s.name, strings.Join(args, " "), err, text, errs)
 	}
 	return string(text), rerr
 }
@@ -148,7 +148,7 @@ func readings(text string) ([]reading, error) {
 // results.
 func (b *bench) steadyRounds(ctx context.Context, measure, unit string, rounds int, subjects []*subject, take func(*subject) ([]reading, error)) error {
 	random := rand.New(rand.NewPCG(4, 5))
-	b.say("%s: %d rounds of %d subjects", measure, rounds, len(subjects))
+	b.logf("%s: %d rounds of %d subjects", measure, rounds, len(subjects))
 	of := map[*subject][]*measured{} // in the order of the readings
 	for round := range 1 + rounds {
 		for _, i := range random.Perm(len(subjects)) {

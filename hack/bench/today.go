@@ -77,8 +77,8 @@ func (t *todays) docker(ctx context.Context) error {
 		}
 	}
 	edition := engine.Editions["29"]
-	t.say("starting Docker 29")
-	e, err := engine.Start(engine.Options{Edition: &edition, Runtimes: runtimes, Log: t.say})
+	t.logf("starting Docker 29")
+	e, err := engine.Start(engine.Options{Edition: &edition, Runtimes: runtimes, Log: t.logf})
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (t *todays) containerd(ctx context.Context) error {
 		return err
 	}
 	c, err := engine.StartContainerd(engine.ContainerdOptions{
-		Binary: binary, Shims: []string{dir}, CRI: true, Log: t.say, Config: func(c *engine.Containerd) string { return t.criConfig(c) },
+		Binary: binary, Shims: []string{dir}, CRI: true, Log: t.logf, Config: func(c *engine.Containerd) string { return t.criConfig(c) },
 	})
 	if err != nil {
 		return err

@@ -206,7 +206,7 @@ func (b *bench) applyViews(ctx context.Context) (err error) {
 		return took[plainCopy].run("sh", "-c", `cp -a "$1" "$2" && sync -f "$2"`, "sh", from, copied)
 	}
 	rounds := min(b.rounds, applyRounds)
-	b.say("apply: %d rounds", rounds)
+	b.logf("apply: %d rounds", rounds)
 	for range rounds {
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -53,7 +53,7 @@ const jail = "--runtime=" + engine.Name
 
 // check: what this machine has for each ring.
 func (d demo) check() error {
-	say("1. Can this machine hold each ring? Tried, not guessed from versions.")
+	heading("1. Can this machine hold each ring? Tried, not guessed from versions.")
 	prompt("agentjail check")
 	out, err := exec.Command(d.runtime, "check", "-v").CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
@@ -76,7 +76,7 @@ func (d demo) check() error {
 // refusal: what a program sees that is refused something, and what explains it. The README shows
 // these lines.
 func (d demo) refusal() error {
-	say("2. A refusal, and its explanation.")
+	heading("2. A refusal, and its explanation.")
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (d demo) refusal() error {
 
 // useful: work on a directory of the developer's.
 func (d demo) useful() error {
-	say("3. Useful work. The project belongs to uid 1000; what the jail's root makes there belongs to 1000 too.")
+	heading("3. Useful work. The project belongs to uid 1000; what the jail's root makes there belongs to 1000 too.")
 	dir := filepath.Join(d.Dir, "project")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -162,7 +162,7 @@ var generous = []string{"--cap-add", "SYS_ADMIN", "--cap-add", "DAC_READ_SEARCH"
 
 // hostile: the same attempts, with the same generous options, under runc and in a jail.
 func (d demo) hostile() error {
-	say("4. Hostile work, with options that give a container nearly everything. Under runc they do; a jail starts without.")
+	heading("4. Hostile work, with options that give a container nearly everything. Under runc they do; a jail starts without.")
 	args := append(append([]string{"run", "--rm"}, generous...), "--runtime=RUNTIME", engine.Busybox, "probe", "attempts")
 	for _, t := range tries {
 		args = append(args, t.name)
@@ -220,7 +220,7 @@ func (d demo) hostile() error {
 
 // limits: what the agent can use up.
 func (d demo) limits() error {
-	say("5. Greedy work: processes, memory and disk end at policy's limits; rm -rf / costs the jail only its own files.")
+	heading("5. Greedy work: processes, memory and disk end at policy's limits; rm -rf / costs the jail only its own files.")
 	for _, c := range []struct {
 		args []string
 		ends string // what the jail's answer has in it
@@ -245,7 +245,7 @@ func (d demo) limits() error {
 
 // report: a running jail, looked at from outside.
 func (d demo) report() error {
-	say("6. --privileged makes a plain jail, and the report lists what was denied. The jail as the kernel sees it, ring by ring:")
+	heading("6. --privileged makes a plain jail, and the report lists what was denied. The jail as the kernel sees it, ring by ring:")
 	r := d.run("run", "-d", "--privileged", "--pid=host", "--network=host", jail, engine.Busybox, "sleep", "3600")
 	id := strings.TrimSpace(r.Stdout)
 	if r.Code != 0 {

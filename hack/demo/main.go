@@ -54,7 +54,7 @@ func show(binary string) error {
 	}()
 	runtime, err := install(binary)
 	if err == nil {
-		say("Starting a Docker of its own, beside whatever runs on this machine.")
+		heading("Starting a Docker of its own, beside whatever runs on this machine.")
 		var started *engine.Engine
 		started, err = engine.Start(engine.Options{
 			Runtimes: map[string]engine.Runtime{engine.Name: {Path: runtime}},
@@ -71,7 +71,7 @@ func show(binary string) error {
 		err = cerr
 	}
 	if err == nil {
-		say("Everything held, and everything is removed again. To use agentjail with this machine's own Docker:")
+		heading("Everything held, and everything is removed again. To use agentjail with this machine's own Docker:")
 		fmt.Println("  " + paint(typed, "sudo agentjail install docker"))
 	}
 	return err

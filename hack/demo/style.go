@@ -13,7 +13,7 @@ import (
 type style string
 
 const (
-	heading style = "1"
+	bold    style = "1"
 	typed   style = "36"
 	good    style = "32"
 	missing style = "33"
@@ -48,7 +48,8 @@ func paint(s style, text string) string {
 	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
 }
 
-func say(text string) { fmt.Println("\n" + paint(heading, text)) }
+// heading shows what comes.
+func heading(text string) { fmt.Println("\n" + paint(bold, text)) }
 
 // prompt shows a command as it would be typed.
 func prompt(command string) { fmt.Println("  " + paint(typed, "$ "+command)) }

@@ -137,24 +137,26 @@ func (l *lab) engines() (dockerWhy, podmanWhy string) {
 // subjects are the boundaries, the weakest first.
 func (l *lab) subjects() []subject {
 	dockerWhy, podmanWhy := l.engines()
-	named := func(command func(context.Context, ...string) *exec.Cmd, before ...string) func(context.Context, string, ...string) *exec.Cmd {
-		return func(ctx context.Context, token string, args ...string) *exec.Cmd {
-			all := append([]string{"run", "--rm", "--network=none", "--name=b" + token}, before...)
-			return command(ctx, append(append(all, image), args...)...)
+	fromEngine := func(name, why string, command func(context.Context, ...string) *exec.Cmd, remove []string, options ...string) subject {
+		run := slices.Concat([]string{"run", "--rm", "--network=none"}, options)
+		return subject{
+			name: name, client: true, why: why,
+			command: func(ctx context.Context, token string, args ...string) *exec.Cmd {
+				return command(ctx, slices.Concat(run, []string{"--name=b" + token, image}, args)...)
+			},
+			beside: func(ctx context.Context, token string, args ...string) *exec.Cmd {
+				return command(ctx, slices.Concat([]string{"exec", "b" + token}, args)...)
+			},
+			stop: func(token string) {
+				_ = command(context.Background(), slices.Concat(remove, []string{"b" + token})...).Run()
+			},
 		}
 	}
 	docker := func(ctx context.Context, args ...string) *exec.Cmd { return l.docker.Command(ctx, args...) }
 	podman := func(ctx context.Context, args ...string) *exec.Cmd {
 		return l.podman.Inside(ctx, append([]string{"podman"}, args...)...)
 	}
-	dockerBeside := func(ctx context.Context, token string, args ...string) *exec.Cmd {
-		return docker(ctx, append([]string{"exec", "b" + token}, args...)...)
-	}
-	podmanBeside := func(ctx context.Context, token string, args ...string) *exec.Cmd {
-		return podman(ctx, append([]string{"exec", "b" + token}, args...)...)
-	}
-	dockerStop := func(token string) { _ = docker(context.Background(), "rm", "-f", "b"+token).Run() }
-	podmanStop := func(token string) { _ = podman(context.Background(), "rm", "-f", "-t0", "b"+token).Run() }
+	remove := []string{"rm", "-f"}
 	return []subject{
 		{name: "chroot", bare: true, command: func(ctx context.Context, _ string, args ...string) *exec.Cmd {
 			return exec.CommandContext(ctx, "chroot", append([]string{l.root}, args...)...)
@@ -167,11 +169,11 @@ func (l *lab) subjects() []subject {
 		}},
 		l.oci("runc", found("runc"), nil),
 		l.oci("crun", found("crun"), nil),
-		{name: "Docker", client: true, why: dockerWhy, command: named(docker), beside: dockerBeside, stop: dockerStop},
-		{name: "Podman", client: true, why: podmanWhy, command: named(podman), beside: podmanBeside, stop: podmanStop},
+		fromEngine("Docker", dockerWhy, docker, remove),
+		fromEngine("Podman", podmanWhy, podman, append(remove, "-t0")),
 		l.jail("agentjail", found("runc")),
 		l.jail("agentjail, crun", found("crun")),
-		{name: "agentjail, Docker", client: true, why: dockerWhy, command: named(docker, "--runtime=agentjail"), beside: dockerBeside, stop: dockerStop},
+		fromEngine("agentjail, Docker", dockerWhy, docker, remove, "--runtime=agentjail"),
 		l.oci("gVisor alone", l.runsc, []string{"--platform=systrap", "--network=none", "--overlay2=none", "--gofer-network-namespace=new"}),
 		l.jail("agentjail, gVisor", l.runsc),
 	}

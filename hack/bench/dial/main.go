@@ -19,16 +19,16 @@ func main() {
 	ports := flag.String("ports", "", "three ports: where a byte comes, where data comes, and where data goes, as `A:B:C`")
 	group := flag.String("group", "connections", "connections or throughput")
 	flag.Parse()
-	var greets, gives, takes string
-	if _, err := fmt.Sscanf(*ports, "%4s:%4s:%4s", &greets, &gives, &takes); err != nil {
+	var greet, send, receive string
+	if _, err := fmt.Sscanf(*ports, "%4s:%4s:%4s", &greet, &send, &receive); err != nil {
 		fmt.Fprintln(os.Stderr, "dial: -ports:", err)
 		os.Exit(2)
 	}
 	var err error
 	if *group == "throughput" {
-		err = throughput(*host, gives, takes)
+		err = throughput(*host, send, receive)
 	} else {
-		err = connections(*host, greets, *count)
+		err = connections(*host, greet, *count)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "dial:", err)
@@ -68,8 +68,8 @@ func connections(host, port string, n int) error {
 const period = 500 * time.Millisecond
 
 // throughput reports how much one connection carries, in each direction.
-func throughput(host, gives, takes string) error {
-	c, err := net.Dial("tcp4", net.JoinHostPort(host, gives))
+func throughput(host, send, receive string) error {
+	c, err := net.Dial("tcp4", net.JoinHostPort(host, send))
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func throughput(host, gives, takes string) error {
 	}
 	fmt.Printf("%.1f\tto the container\n", float64(sum)/1e6/time.Since(start).Seconds())
 	c.Close()
-	if c, err = net.Dial("tcp4", net.JoinHostPort(host, takes)); err != nil {
+	if c, err = net.Dial("tcp4", net.JoinHostPort(host, receive)); err != nil {
 		return err
 	}
 	defer c.Close()
