@@ -19,9 +19,9 @@ import (
 	"agentjail.dev/runtime/kernel/pathname"
 )
 
-// Ledger is the record of placeholders: mount points that were made in mounted directories for paths
-// that were not there. It is written before the first of them is made, and outlives a boot as they
-// do. Several jails may have one placeholder; it is removed with the last of them.
+// Ledger is the record of placeholders: mount points that were made in mounted directories for
+// paths that were not there. It is written before the first of them is made, and outlives a boot as
+// they do. Several jails may have one placeholder; it is removed with the last of them.
 type Ledger struct {
 	Dir string // mode 0700
 	// Boot and Store identify the jails of a record: a machine's containers may share the

@@ -249,8 +249,8 @@ const maxWords = 2000
 
 // commandWords lists the words of a shell's command that may be paths: whole ones in quotes, and
 // each run of characters that paths are made of, whatever quotes are around it. A word in the place
-// of a program, or after an interpreter or an option, is taken for a path; any other word only if it
-// is the path of an executable file.
+// of a program, or after an interpreter or an option, is taken for a path; any other word only if
+// it is the path of an executable file.
 func commandWords(line string) []word {
 	var out []word
 	var w strings.Builder

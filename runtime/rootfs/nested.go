@@ -282,8 +282,8 @@ func attributes(options []string) unix.MountAttr {
 }
 
 // accessTimes adds when a mount's files get a new time of access; the last of several such options
-// counts (mount(8)). The delegate could not change it: the flags of a mount are locked in the jail's
-// user namespace (mount_namespaces(7)).
+// counts (mount(8)). The delegate could not change it: the flags of a mount are locked in the
+// jail's user namespace (mount_namespaces(7)).
 func accessTimes(attr *unix.MountAttr, options []string) {
 	when, dirs, set := uint64(0), uint64(0), false
 	for _, o := range options {

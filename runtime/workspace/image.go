@@ -348,8 +348,8 @@ func bind(image *os.File, name string) (*os.File, error) {
 	return nil, errors.New("binding a loop device: others were faster 64 times")
 }
 
-// mountImage mounts an image, detached. Further mounts of an image are of the same file system, with
-// the same content at any time.
+// mountImage mounts an image, detached. Further mounts of an image are of the same file system,
+// with the same content at any time.
 func mountImage(path string, attr int) (*os.File, error) {
 	image, err := os.OpenFile(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 )
 
 // The kernel mounts a second overlay with the same upper directory, with undefined results: with
-// index=off it only logs that (overlayfs.rst, "Sharing and copying layers"). So a view has a lock for
-// the whole life of its jail's mount, which no crash leaves behind: the image's loop device. While a
-// mount exists, wherever it is, the device is bound to the image (LO_FLAGS_AUTOCLEAR, loop(4)).
+// index=off it only logs that (overlayfs.rst, "Sharing and copying layers"). So a view has a lock
+// for the whole life of its jail's mount, which no crash leaves behind: the image's loop device.
+// While a mount exists, wherever it is, the device is bound to the image (LO_FLAGS_AUTOCLEAR,
+// loop(4)).
 //
 // A reader mounts the image, too. It holds the directory's shared lock meanwhile (flock(2)): under
 // the exclusive lock, a bound device is a jail's.

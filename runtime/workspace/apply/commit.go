@@ -72,8 +72,8 @@ func (w *worker) isStaged(op *operation) bool {
 	return there && st.Ino == op.New.Ino
 }
 
-// isReviewed reports whether the file that was moved out of the directory is the one that the review
-// found. A rename changes the ctime alone.
+// isReviewed reports whether the file that was moved out of the directory is the one that the
+// review found. A rename changes the ctime alone.
 func (w *worker) isReviewed(op *operation) bool {
 	st, there := state(w.staging, op.At)
 	if !there || st.Ino != op.Old.Ino {

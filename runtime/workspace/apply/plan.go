@@ -206,8 +206,8 @@ func (p *planner) take(c *review.Change) bool {
 	return true
 }
 
-// exclude leaves a change out, and with it what needs it: a directory whose mode alone is not changed
-// is there.
+// exclude leaves a change out, and with it what needs it: a directory whose mode alone is not
+// changed is there.
 func (p *planner) exclude(c *review.Change) {
 	if c.Kind != review.Mode {
 		p.out[c.Path] = true
