@@ -101,15 +101,12 @@ func readlink(over []covered, path string) (target string, mounted bool, err err
 		return "", false, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return "", false, &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+	target, err = openat.Readlink(fd, "")
+	switch err {
+	case nil:
+		return target, c.at != "/", nil
+	case unix.ENOENT: // no link (readlink(2))
 		return "", false, nil
 	}
-	if target, err = openat.Readlink(fd, ""); err != nil {
-		return "", false, &os.PathError{Op: "readlink", Path: path, Err: err}
-	}
-	return target, c.at != "/", nil
+	return "", false, &os.PathError{Op: "readlink", Path: path, Err: err}
 }

@@ -128,12 +128,7 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	names := s.layers.names
 	upper := filepath.Join(s.layer, "upper")
 	var st unix.Stat_t
-	if err := unix.Lstat(filepath.Join(dir, names[0]), &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		err = unix.Stat(filepath.Join(dir, names[0]), &st)
-		if err != nil {
-			return fmt.Errorf("layer %s: %w", names[0], err)
-		}
-	} else if err != nil {
+	if err := unix.Stat(filepath.Join(dir, names[0]), &st); err != nil {
 		return fmt.Errorf("layer %s: %w", names[0], err)
 	}
 	// The root directory itself: its owner shows already mapped.

@@ -15,21 +15,7 @@ import (
 // TestBounds: a layer beyond the number of policy's, and one that leaves less free than policy has, are refused by name with nothing made,
 // be it a view's, a home's or a root's.
 func TestBounds(t *testing.T) {
-	if err := CheckHost(); err != nil {
-		t.Skip(err)
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount")
-	}
-	base, err := os.MkdirTemp("/var/tmp", "agentjail-bounds-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(base)
-	s := Store{Dir: filepath.Join(base, "w")}
-	if err := s.CheckDisk(); err != nil {
-		t.Skip(err)
-	}
+	s := diskStore(t)
 	before, err := BoundDevices()
 	if err != nil {
 		t.Fatal(err)
@@ -93,21 +79,7 @@ func TestBounds(t *testing.T) {
 
 // TestThrowAwayEnds: the blocks of a root's layer are free again with its mount, and no file of it has had a name.
 func TestThrowAwayEnds(t *testing.T) {
-	if err := CheckHost(); err != nil {
-		t.Skip(err)
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount")
-	}
-	base, err := os.MkdirTemp("/var/tmp", "agentjail-ends-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(base)
-	s := Store{Dir: filepath.Join(base, "w")}
-	if err := s.CheckDisk(); err != nil {
-		t.Skip(err)
-	}
+	s := diskStore(t)
 	tree, err := s.ThrowAway(64<<20, 1000, mountFlags)
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,22 @@ func newStore(t *testing.T) Store {
 	return Store{Dir: t.TempDir(), Boot: "this"}
 }
 
+// diskStore is newStore on a disk, which a temporary directory need not be on.
+func diskStore(t *testing.T) Store {
+	t.Helper()
+	s := newStore(t)
+	base, err := os.MkdirTemp("/var/tmp", "agentjail-store-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	s.Dir = filepath.Join(base, "w")
+	if err := s.CheckDisk(); err != nil {
+		t.Skip(err)
+	}
+	return s
+}
+
 // viewTemplate is the template of a view, and its path.
 func viewTemplate(s Store) (path string, err error) {
 	f, err := s.template("view-", size, 1000, journaled(size), []string{upperDir, workDir})

@@ -25,13 +25,7 @@ const size = MinSize
 // begun makes a store with a view of a directory, and opens it for a jail.
 func begun(t *testing.T, name string) (Store, *Record, *os.File, *os.File) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root mounts a layer")
-	}
-	if err := CheckHost(); err != nil {
-		t.Skip(err)
-	}
-	dir := t.TempDir()
+	s, dir := newStore(t), t.TempDir()
 	if err := errors.Join(os.Chown(dir, 1000, 1001), os.Chmod(dir, 0o750), os.WriteFile(filepath.Join(dir, "old"), []byte("old"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +34,6 @@ func begun(t *testing.T, name string) (Store, *Record, *os.File, *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lower.Close() })
-	s := Store{Dir: filepath.Join(t.TempDir(), "workspaces"), Boot: "this"}
 	r := &Record{Name: name, At: "/w", Jail: "j", Key: "k-j", Size: size, Files: 1000}
 	if err := s.Make(r, lower); err != nil {
 		t.Fatal(err)

@@ -48,20 +48,27 @@ func tangle(t testing.TB, r *rand.Rand, top string, steps int) {
 	}
 }
 
+// tangled makes a view of a tangled directory, in which a jail has tangled as well.
+func tangled(t *testing.T, r *rand.Rand) *place {
+	t.Helper()
+	p := newPlace(t, nil)
+	tangle(t, r, p.dir, 60)
+	p.own(t, p.dir)
+	p.unmount(t)
+	p.settled(t)
+	p.mount(t)
+	tangle(t, r, p.merged, 40)
+	p.own(t, p.merged)
+	return p
+}
+
 // TestPiecemeal: whatever a jail does, and in whatever order its changes are applied one by one, an
 // apply never changes what the view shows, and in the end the directory is as the view.
 func TestPiecemeal(t *testing.T) {
 	for seed := range seeds(253, 1136, 1340) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 28))
-			p := newPlace(t, nil)
-			tangle(t, r, p.dir, 60)
-			p.own(t, p.dir)
-			p.unmount(t)
-			p.settled(t)
-			p.mount(t)
-			tangle(t, r, p.merged, 40)
-			p.own(t, p.merged)
+			p := tangled(t, r)
 			view, began := list(t, p.merged), list(t, p.dir)
 			p.unmount(t)
 			for range 30 {
@@ -98,14 +105,7 @@ func TestDiscardPiecemeal(t *testing.T) {
 	for seed := range seeds(122) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 29))
-			p := newPlace(t, nil)
-			tangle(t, r, p.dir, 60)
-			p.own(t, p.dir)
-			p.unmount(t)
-			p.settled(t)
-			p.mount(t)
-			tangle(t, r, p.merged, 40)
-			p.own(t, p.merged)
+			p := tangled(t, r)
 			dir := list(t, p.dir)
 			for range 10 {
 				view := list(t, p.merged)

@@ -13,30 +13,43 @@ import (
 	"agentjail.dev/runtime/workspace"
 )
 
-// TestStore: a recorded view is reviewed while a jail has it, and applied; an apply that was cut
-// off is undone before the view is used for anything else.
-func TestStore(t *testing.T) {
+// begun makes a store with a view of a directory with these files, and begins it for a jail that
+// writes others.
+func begun(t *testing.T, old, written []string) (s workspace.Store, r *workspace.Record, dir string, lower, tree *os.File) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount")
 	}
 	if err := workspace.CheckHost(); err != nil {
 		t.Skip(err)
 	}
-	dir := t.TempDir()
-	must(t, errors.Join(os.WriteFile(dir+"/old", []byte("old"), 0o644), os.Chown(dir, uid, gid), os.Chown(dir+"/old", uid, gid)))
+	dir = t.TempDir()
+	for _, f := range old {
+		must(t, errors.Join(os.WriteFile(dir+"/"+f, []byte("old"), 0o644), os.Chown(dir+"/"+f, uid, gid)))
+	}
+	must(t, os.Chown(dir, uid, gid))
 	lower, err := os.Open(dir)
 	must(t, err)
-	defer lower.Close()
-	s := workspace.Store{Dir: t.TempDir() + "/workspaces", Boot: "this"}
-	r := &workspace.Record{At: "/w", Jail: "j", Key: "k-j", Size: workspace.MinSize, Files: 1000}
+	t.Cleanup(func() { lower.Close() })
+	s = workspace.Store{Dir: t.TempDir() + "/workspaces", Boot: "this"}
+	r = &workspace.Record{At: "/w", Jail: "j", Key: "k-j", Size: workspace.MinSize, Files: 1000}
 	must(t, s.Make(r, lower))
 	tree, lock, err := s.Begin(r, lower)
 	must(t, err)
 	lock.Close()
-	fd, err := unix.Openat(int(tree.Fd()), "upper/new", unix.O_CREAT|unix.O_WRONLY, 0o600)
-	must(t, err)
-	_, err = unix.Write(fd, []byte("new"))
-	must(t, errors.Join(err, unix.Fchown(fd, uid, gid), unix.Close(fd)))
+	for _, f := range written {
+		fd, err := unix.Openat(int(tree.Fd()), "upper/"+f, unix.O_CREAT|unix.O_WRONLY, 0o644)
+		must(t, err)
+		_, err = unix.Write(fd, []byte("new"))
+		must(t, errors.Join(err, unix.Fchown(fd, uid, gid), unix.Close(fd)))
+	}
+	return s, r, dir, lower, tree
+}
+
+// TestStore: a recorded view is reviewed while a jail has it, and applied; an apply that was cut
+// off is undone before the view is used for anything else.
+func TestStore(t *testing.T) {
+	s, r, dir, lower, tree := begun(t, []string{"old"}, []string{"new"})
 	v, err := Open(s, r)
 	must(t, err)
 	if got, err := v.Review(t.Context(), r, nil); err != nil || !v.Live || changes(got) != "A new" {
@@ -93,12 +106,6 @@ func TestStore(t *testing.T) {
 // whether it is still wrong, was set right while a jail had the view or after its end, or is so in
 // another boot.
 func TestClockSetBack(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount")
-	}
-	if err := workspace.CheckHost(); err != nil {
-		t.Skip(err)
-	}
 	// The clock of now is the one that was set back: the record has that of a view that began with
 	// another.
 	for name, change := range map[string]func(*workspace.Store, *workspace.Record){
@@ -111,32 +118,13 @@ func TestClockSetBack(t *testing.T) {
 		"put right between two looks": func(*workspace.Store, *workspace.Record) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			for _, f := range []string{"edited", "kept"} {
-				must(t, errors.Join(os.WriteFile(dir+"/"+f, []byte("old"), 0o644), os.Chown(dir+"/"+f, uid, gid)))
-			}
-			must(t, os.Chown(dir, uid, gid))
-			lower, err := os.Open(dir)
-			must(t, err)
-			defer lower.Close()
-			s := workspace.Store{Dir: t.TempDir() + "/workspaces", Boot: "this"}
-			r := &workspace.Record{At: "/w", Jail: "j", Key: "k-j", Size: workspace.MinSize, Files: 1000}
-			must(t, s.Make(r, lower))
-			tree, lock, err := s.Begin(r, lower)
-			must(t, err)
-			lock.Close()
-			for _, f := range []string{"edited", "kept"} {
-				fd, err := unix.Openat(int(tree.Fd()), "upper/"+f, unix.O_CREAT|unix.O_WRONLY, 0o644)
-				must(t, err)
-				_, err = unix.Write(fd, []byte("agent"))
-				must(t, errors.Join(err, unix.Fchown(fd, uid, gid), unix.Close(fd)))
-			}
+			files := []string{"edited", "kept"}
+			s, r, dir, _, tree := begun(t, files, files)
 			tree.Close()
 			must(t, s.End("k-j"))
 			must(t, os.WriteFile(dir+"/edited", []byte("owner"), 0o644))
-			if r, err = s.Open(r.ID); err != nil {
-				t.Fatal(err)
-			}
+			r, err := s.Open(r.ID)
+			must(t, err)
 			r.Since += int64(time.Hour)
 			change(&s, r)
 			v, err := Open(s, r)
