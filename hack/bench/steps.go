@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 )
 
 // A step is a part of agentjail's way, with the median of what it took.
@@ -53,6 +52,3 @@ func readTrace(path string) ([]step, error) {
 	}
 	return out, nil
 }
-
-// ownStep reports whether the delegate has no part in a step.
-func ownStep(name string) bool { return !strings.HasPrefix(name, "delegate ") }

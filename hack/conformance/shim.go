@@ -37,7 +37,11 @@ func shimSuite(ctx context.Context, o *options, version string) ([]unit, error) 
 		return nil, fmt.Errorf("not there: git clone https://github.com/containerd/shimtest %s, or name the directory that holds it (CONFORMANCE_DIR)", from)
 	}
 	dir := workDir("shimtest")
-	steps := [][]string{{"rm", "-rf", dir}, {"mkdir", "-p", filepath.Dir(dir)}, {"cp", "-rL", from, dir}, append([]string{"go", "-C", dir, "mod", "edit"}, requires(shimModules)...), {"env", "GOFLAGS=-mod=mod", "make", "-C", dir, "build"}}
+	edit := []string{"go", "-C", dir, "mod", "edit"}
+	for _, m := range shimModules {
+		edit = append(edit, "-require="+m)
+	}
+	steps := [][]string{{"rm", "-rf", dir}, {"mkdir", "-p", filepath.Dir(dir)}, {"cp", "-rL", from, dir}, edit, {"env", "GOFLAGS=-mod=mod", "make", "-C", dir, "build"}}
 	if olderSpec(version) {
 		steps = slices.Insert(steps, 3, []string{"sed", "-i", `s/specs\.Version,/"1.0.2",/`, filepath.Join(dir, "helpers.go")})
 	}
@@ -73,14 +77,6 @@ func shimSuite(ctx context.Context, o *options, version string) ([]unit, error) 
 		env := []string{"PATH=" + named + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 		return command(ctx, dir, log, env, "_output/shimtest.test", "-test.v", "-test.skip=^TestShim$/./^Stress$", "-shimtest.config="+file)
 	}, read: func(log string) (results, error) { return readGoTest(log, "shimtest") }}}, nil
-}
-
-func requires(modules []string) []string {
-	var out []string
-	for _, m := range modules {
-		out = append(out, "-require="+m)
-	}
-	return out
 }
 
 // shimPaths are the shims by subject.

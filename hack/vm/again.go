@@ -16,7 +16,7 @@ import (
 //
 // boot runs the machine, and makeDisks makes its disks anew.
 func (m machine) runSteps(o options, steps []step, boot, makeDisks func() error) ([]result, error) {
-	if err := emptyDir(o.out); err != nil {
+	if err := errors.Join(os.RemoveAll(o.out), os.MkdirAll(o.out, 0o755)); err != nil {
 		return nil, err
 	}
 	booted := boot()
@@ -60,14 +60,6 @@ func reached(results []result) int {
 		}
 	}
 	return len(results)
-}
-
-// emptyDir makes a directory, or empties it.
-func emptyDir(dir string) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	return os.MkdirAll(dir, 0o755)
 }
 
 // saveConsole keeps a console in out, beside those of earlier boots of this run.

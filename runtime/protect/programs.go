@@ -320,17 +320,13 @@ func (r *reading) holdNamed(from string, w word, n naming, e *Entry) error {
 			return nil // an argument: no directory is run
 		}
 	case t.there:
-		if run && !w.sure && !r.executable(t.end) {
-			return nil
+		if run && !w.sure {
+			if st, err := r.stat(t.end); err != nil || st.Mode&0o111 == 0 {
+				return nil
+			}
 		}
 	case !w.make:
 		return nil
 	}
 	return r.hold(from, w.path, e, true)
-}
-
-// executable reports whether a file has an execute bit.
-func (s *search) executable(rel string) bool {
-	st, err := s.stat(rel)
-	return err == nil && st.Mode&0o111 != 0
 }

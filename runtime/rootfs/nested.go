@@ -91,7 +91,8 @@ func (s *stager) createMountpoints() error {
 			continue
 		}
 		rel := strings.TrimPrefix(s.places[i], s.places[k]+"/")
-		if err := createMountpoint(s.Sources[k], rel, s.isFile(i)); err != nil {
+		src := s.Sources[k]
+		if err := thread.AsOwner(src.UID, src.GID, func() error { return makeBelow(src.File, rel, s.isFile(i)) }); err != nil {
 			return fmt.Errorf("mount point %s: %w", s.Spec.Mounts[i].Destination, err)
 		}
 	}
@@ -377,14 +378,8 @@ func (s *stager) tmpfsData(m specs.Mount) (string, error) {
 	return strings.Join(append(data, fmt.Sprintf("uid=%d,gid=%d", u, g)), ","), nil
 }
 
-// createMountpoint creates rel below a source's directory, unless it exists, with the rights of
-// the directory's owner (thread.AsOwner). No symbolic link is followed. If another file is in the
-// way, the later mount fails.
-func createMountpoint(src *bindsource.Source, rel string, file bool) error {
-	return thread.AsOwner(src.UID, src.GID, func() error { return makeBelow(src.File, rel, file) })
-}
-
-// makeBelow makes rel below a directory with the thread's own rights.
+// makeBelow makes rel below a directory, unless it exists, with the thread's own rights. No
+// symbolic link is followed. If another file is in the way, the later mount fails.
 func makeBelow(top *os.File, rel string, file bool) error {
 	dir, err := unix.FcntlInt(top.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

@@ -434,12 +434,8 @@ func mountDevice(device *os.File, attr int, flags ...string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	keepBlocks(device)
-	return os.NewFile(uintptr(mnt), device.Name()), nil
-}
-
-// keepBlocks keeps ext4 from zeroing short unwritten extents by holes in the image
-// (Documentation/ABI/testing/sysfs-fs-ext4, extent_max_zeroout_kb).
-func keepBlocks(device *os.File) {
+	// ext4 would zero short unwritten extents by holes in the image
+	// (Documentation/ABI/testing/sysfs-fs-ext4, extent_max_zeroout_kb).
 	_ = os.WriteFile("/sys/fs/ext4/"+filepath.Base(device.Name())+"/extent_max_zeroout_kb", []byte("0"), 0)
+	return os.NewFile(uintptr(mnt), device.Name()), nil
 }
