@@ -52,8 +52,10 @@ func makeFS(path string, size, files int64, owner string, more ...string) error 
 	if err != nil {
 		return err
 	}
-	args := slices.Concat(mkfsOptions, []string{"-N", strconv.FormatInt(files, 10),
-		"-E", "nodiscard,lazy_itable_init=1,root_owner=" + owner}, more, []string{path, strconv.FormatInt(size>>10, 10) + "k"})
+	args := slices.Concat(mkfsOptions, []string{
+		"-N", strconv.FormatInt(files, 10),
+		"-E", "nodiscard,lazy_itable_init=1,root_owner=" + owner,
+	}, more, []string{path, strconv.FormatInt(size>>10, 10) + "k"})
 	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("mkfs.ext4: %w: %s", err, bytes.TrimSpace(out))
 	}
