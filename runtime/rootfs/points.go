@@ -102,11 +102,11 @@ func readlink(over []covered, path string) (target string, mounted bool, err err
 	}
 	defer unix.Close(fd)
 	target, err = openat.Readlink(fd, "")
-	switch err {
-	case nil:
-		return target, c.at != "/", nil
-	case unix.ENOENT: // no link (readlink(2))
+	if errors.Is(err, unix.ENOENT) { // no link (readlink(2))
 		return "", false, nil
 	}
-	return "", false, &os.PathError{Op: "readlink", Path: path, Err: err}
+	if err != nil {
+		return "", false, &os.PathError{Op: "readlink", Path: path, Err: err}
+	}
+	return target, c.at != "/", nil
 }

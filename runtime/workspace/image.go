@@ -186,14 +186,14 @@ func (s Store) reallocate(path string, size int64) error {
 }
 
 func (u purpose) allocateAll(image *os.File, size int64) error {
-	switch err := fallocate(image, size); err {
-	case nil:
-		return nil
-	case unix.ENOSPC:
+	err := fallocate(image, size)
+	if errors.Is(err, unix.ENOSPC) {
 		return u.noRoom(filepath.Dir(image.Name()), size, 0)
-	default:
+	}
+	if err != nil {
 		return fmt.Errorf("allocating %s: %w", image.Name(), err)
 	}
+	return nil
 }
 
 // fallocate allocates the blocks of a file (fallocate(2)).
