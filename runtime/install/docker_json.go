@@ -106,15 +106,14 @@ const (
 // runtimes finds the object of the runtimes. null is as good as none (Docker 20.10 crashes on it).
 func (d *document) runtimes() (object, bool, error) {
 	top := d.top()
-	v := top.find(keyRuntimes)
-	if v == nil || string(text(v)) == "null" {
+	i := top.index(keyRuntimes)
+	if i < 0 || string(text(&top.Members[i].Value)) == "null" {
 		return object{}, false, nil
 	}
-	o, ok := v.Value.(*hujson.Object)
+	o, ok := top.Members[i].Value.Value.(*hujson.Object)
 	if !ok {
 		return object{}, false, fmt.Errorf("%q is not an object", keyRuntimes)
 	}
-	i := slices.IndexFunc(top.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == keyRuntimes })
 	return object{o, top.memberIndent(i)}, true, unique(o)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -100,12 +101,15 @@ type object struct {
 	indent string
 }
 
+// index returns the position of a member, below 0 where there is none.
+func (o object) index(name string) int {
+	return slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == name })
+}
+
 // find returns the value of a member, nil where there is none.
 func (o object) find(name string) *hujson.Value {
-	for i := range o.Members {
-		if nameOf(o.Members[i]) == name {
-			return &o.Members[i].Value
-		}
+	if i := o.index(name); i >= 0 {
+		return &o.Members[i].Value
 	}
 	return nil
 }
@@ -190,11 +194,9 @@ func put(o object, l layout, name string, render func(l layout, indent string) h
 	if n > 0 && !bytes.Contains(hujson.Value{Value: o.Object}.Pack(), []byte("\n")) {
 		l.newline, l.unit = "", "" // an object on one line stays there
 	}
-	for i := range o.Members {
-		if nameOf(o.Members[i]) == name {
-			o.Members[i].Value.Value = render(l, o.memberIndent(i))
-			return
-		}
+	if i := o.index(name); i >= 0 {
+		o.Members[i].Value.Value = render(l, o.memberIndent(i))
+		return
 	}
 	if n == 0 {
 		*o.Object = *l.wrap(o.indent, l.member(name, render(l, o.indent+l.unit)))
@@ -219,17 +221,15 @@ func put(o object, l layout, name string, render func(l layout, indent string) h
 
 // remove takes a member out of the object. An object that becomes empty is written "{}".
 func remove(o object, name string) {
-	for i := range o.Members {
-		if nameOf(o.Members[i]) != name {
-			continue
-		}
-		if i == 0 && len(o.Members) > 1 {
-			o.Members[1].Name.BeforeExtra = o.Members[0].Name.BeforeExtra
-		}
-		o.Members = append(o.Members[:i], o.Members[i+1:]...)
-		if len(o.Members) == 0 {
-			o.AfterExtra = nil
-		}
+	i := o.index(name)
+	if i < 0 {
 		return
+	}
+	if i == 0 && len(o.Members) > 1 {
+		o.Members[1].Name.BeforeExtra = o.Members[0].Name.BeforeExtra
+	}
+	o.Members = slices.Delete(o.Members, i, i+1)
+	if len(o.Members) == 0 {
+		o.AfterExtra = nil
 	}
 }

@@ -39,6 +39,8 @@ type Engine interface {
 	// plan adds to p what has to change. Its options are complete and their programs may be run by
 	// root.
 	plan(p *Plan) error
+	// registered lists the runtimes in the files of the engine that p reads.
+	registered(p *Plan) ([]Runtime, error)
 }
 
 // Runtime is one name under which an engine shall know a program.

@@ -28,6 +28,9 @@ func (node) Name() string         { return "node" }
 func (node) Title() string        { return "the node" }
 func (node) reserved(string) bool { return false }
 
+// registered is empty: the copy on the node lists its own.
+func (node) registered(*Plan) ([]Runtime, error) { return nil, nil }
+
 func (node) Defaults() Options { return Options{Machine: Machine{To: "/usr/local/bin"}} }
 
 // plan changes no file itself: the copy on the node does.

@@ -13,13 +13,9 @@ import (
 // directory dir, as NewPlan writes them. It reads the files that o, or the engine's defaults, name.
 // An entry that another program wrote or changed is not listed.
 func Registered(e Engine, o Options, dir string) ([]Runtime, error) {
-	l, ok := e.(lister)
-	if !ok {
-		return nil, nil // what is registered elsewhere is taken out there
-	}
 	o.Shim = cmp.Or(o.Shim, filepath.Join(dir, ShimName))
 	p := &Plan{options: o.or(e.Defaults()), live: noDaemon{}}
-	all, err := l.registered(p)
+	all, err := e.registered(p)
 	if err != nil {
 		return nil, err
 	}
@@ -29,11 +25,6 @@ func Registered(e Engine, o Options, dir string) ([]Runtime, error) {
 	})
 	slices.SortFunc(all, func(a, b Runtime) int { return strings.Compare(a.Name, b.Name) })
 	return slices.Compact(all), nil
-}
-
-// lister is an engine whose files report what is registered.
-type lister interface {
-	registered(p *Plan) ([]Runtime, error)
 }
 
 func (docker) registered(p *Plan) ([]Runtime, error) {

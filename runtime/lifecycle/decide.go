@@ -107,15 +107,14 @@ func (a *attempt) hardenSpec() error {
 // recordDecisions puts the decisions into the jail's record, which writeBundle saves.
 func (a *attempt) recordDecisions() error {
 	j, spec, binds := a.j, a.spec, a.res.Plan.Binds
+	dir := a.rt.Store.Dir(j.Key)
 	if a.res.Plan.Authority != "" {
-		if err := atomicfile.Write(filepath.Join(a.rt.Store.Dir(j.Key), credential.AuthorityFile), a.keys.AuthorityPair,
-			0o600); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, credential.AuthorityFile), a.keys.AuthorityPair, 0o600); err != nil {
 			return fmt.Errorf("the jail's certificate authority: %w", err)
 		}
 	}
 	if a.res.Plan.KnownHosts != "" {
-		if err := atomicfile.Write(filepath.Join(a.rt.Store.Dir(j.Key), credential.HostKeyFile), a.keys.HostKeyPrivate,
-			0o600); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, credential.HostKeyFile), a.keys.HostKeyPrivate, 0o600); err != nil {
 			return fmt.Errorf("the jail's key for ssh: %w", err)
 		}
 	}

@@ -82,12 +82,6 @@ func read(args []string) call {
 	return c
 }
 
-// makes are the verbs that make a container.
-var makes = []string{"create", "run", "restore"}
-
-// loud reports whether the call gets a warning.
-func (c call) loud() bool { return slices.Contains(makes, c.Verb) }
-
 // warning returns the text of the warning.
 func (c call) warning() string {
 	return fmt.Sprintf("agentjail: passthrough: nothing is hardened, this container is no jail (%s %s)", c.Verb, c.ID)
@@ -148,7 +142,7 @@ func (c call) delegate(policyName string) (*delegate.Runtime, error) {
 		return nil, err
 	}
 	d, err := delegate.Choose(p.Delegate, store.Root)
-	if err == nil && c.loud() {
+	if err == nil && slices.Contains([]string{"create", "run", "restore"}, c.Verb) { // which make a container
 		warn(c.warning(), c)
 	}
 	return d, err
