@@ -1,12 +1,9 @@
 package seal
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // A bound is the maximum of each number of a setting.
@@ -72,17 +69,9 @@ func (d sysctlDir) within(b bound) error {
 
 // numbers reads a setting; nil for a setting that the kernel does not have.
 func (d sysctlDir) numbers(b bound) ([]uint64, error) {
-	fd, err := unix.Openat(d.fd, b.path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	var text string
-	if err == nil {
-		text, err = readSysctl(fd)
-		unix.Close(fd)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read net/%s: %w", b.path, err)
+	text, exists, err := d.read(b.path)
+	if !exists {
+		return nil, err
 	}
 	fields := strings.Fields(text)
 	if len(fields) != len(b.most) {

@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -78,9 +79,10 @@ func (c *conn) links() (lo Link, others []Link, err error) {
 		if len(body) < unix.SizeofIfInfomsg {
 			return errors.New("malformed link")
 		}
-		l := Link{Index: int(int32(nativeU32(body[4:]))), Up: nativeU32(body[8:])&unix.IFF_UP != 0}
-		name, _ := find(attributes(body[unix.SizeofIfInfomsg:]), unix.IFLA_IFNAME)
-		l.Name = cString(name)
+		l := Link{
+			Index: int(int32(nativeU32(body[4:]))), Up: nativeU32(body[8:])&unix.IFF_UP != 0,
+			Name: unix.ByteSliceToString(attributes(body[unix.SizeofIfInfomsg:]).get(unix.IFLA_IFNAME)),
+		}
 		if l.Index == loopback {
 			lo = l
 		} else {
@@ -128,10 +130,7 @@ type address struct {
 
 // foreign reports whether the address must not be in a sealed namespace.
 func (a address) foreign() bool {
-	if a.link != loopback {
-		return true
-	}
-	return !slices.Contains(loAddresses, a.prefix)
+	return a.link != loopback || !slices.Contains(loAddresses, a.prefix)
 }
 
 // addresses reads all IPv4 and IPv6 addresses.
@@ -143,11 +142,11 @@ func (c *conn) addresses() ([]address, error) {
 			return errors.New("malformed address")
 		}
 		attrs := attributes(body[unix.SizeofIfAddrmsg:])
-		raw, ok := find(attrs, unix.IFA_LOCAL)
-		if !ok {
-			raw, _ = find(attrs, unix.IFA_ADDRESS)
+		raw := attrs.get(unix.IFA_LOCAL)
+		if raw == nil {
+			raw = attrs.get(unix.IFA_ADDRESS)
 		}
-		a := address{link: int(nativeU32(body[4:])), body: append([]byte(nil), body...)}
+		a := address{link: int(nativeU32(body[4:])), body: bytes.Clone(body)}
 		if ip, ok := netip.AddrFromSlice(raw); ok {
 			a.prefix = netip.PrefixFrom(ip, int(body[1]))
 		}
@@ -188,17 +187,12 @@ func (c *conn) routes(family uint8) ([]route, error) {
 			return nil
 		}
 		attrs := attributes(body[unix.SizeofRtMsg:])
-		r := route{table: uint32(body[4]), kind: body[7], body: append([]byte(nil), body...)}
-		if t, ok := find(attrs, unix.RTA_TABLE); ok {
+		r := route{table: uint32(body[4]), kind: body[7], oif: int(nativeU32(attrs.get(unix.RTA_OIF))), body: bytes.Clone(body)}
+		if t := attrs.get(unix.RTA_TABLE); t != nil {
 			r.table = nativeU32(t)
 		}
-		if o, ok := find(attrs, unix.RTA_OIF); ok {
-			r.oif = int(nativeU32(o))
-		}
-		if d, ok := find(attrs, unix.RTA_DST); ok {
-			if ip, ok := netip.AddrFromSlice(d); ok {
-				r.dst = netip.PrefixFrom(ip, int(body[1]))
-			}
+		if ip, ok := netip.AddrFromSlice(attrs.get(unix.RTA_DST)); ok {
+			r.dst = netip.PrefixFrom(ip, int(body[1]))
 		}
 		out = append(out, r)
 		return nil

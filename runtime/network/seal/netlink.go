@@ -93,10 +93,12 @@ type attribute struct {
 	data []byte
 }
 
+// attributeList is a list of received attributes.
+type attributeList []attribute
+
 // attributes splits b into attributes. Malformed data at the end is ignored: the kernel sends none,
 // and each caller checks for the attributes that it needs.
-func attributes(b []byte) []attribute {
-	var out []attribute
+func attributes(b []byte) (out attributeList) {
 	for len(b) >= unix.SizeofNlAttr {
 		n := int(binary.NativeEndian.Uint16(b))
 		if n < unix.SizeofNlAttr || n > len(b) {
@@ -111,14 +113,14 @@ func attributes(b []byte) []attribute {
 	return out
 }
 
-// find returns the first attribute of type typ.
-func find(attrs []attribute, typ uint16) ([]byte, bool) {
-	for _, a := range attrs {
+// get returns the first attribute of a type; nil for none.
+func (l attributeList) get(typ uint16) []byte {
+	for _, a := range l {
 		if a.typ == typ {
-			return a.data, true
+			return a.data
 		}
 	}
-	return nil, false
+	return nil
 }
 
 func nativeU32(b []byte) uint32 {
@@ -135,16 +137,6 @@ func bigU32(b []byte) uint32 {
 	return binary.BigEndian.Uint32(b)
 }
 
-// cString cuts the terminating NUL off.
-func cString(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
-}
-
 // conn is a netlink socket. It stays in the network namespace in which it was opened.
 type conn struct {
 	fd  int
@@ -153,7 +145,7 @@ type conn struct {
 	in  []byte
 }
 
-// dial opens a netlink socket of the given protocol (unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER) in
+// dial opens a netlink socket of a protocol (unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER) in
 // the thread's network namespace.
 func dial(protocol int) (*conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
@@ -246,8 +238,8 @@ func ackError(h unix.NlMsghdr, body []byte) error {
 	if skip > len(body) {
 		return err
 	}
-	if msg, ok := find(attributes(body[skip:]), unix.NLMSGERR_ATTR_MSG); ok {
-		return fmt.Errorf("%w (%s)", err, cString(msg))
+	if msg := attributes(body[skip:]).get(unix.NLMSGERR_ATTR_MSG); msg != nil {
+		return fmt.Errorf("%w (%s)", err, unix.ByteSliceToString(msg))
 	}
 	return err
 }

@@ -18,16 +18,30 @@ func inNamespace(netns *os.File, f func() error) error {
 	if err := checkForeign(netns); err != nil {
 		return err
 	}
-	err := thread.Own(func() error { return enter(netns, f) })
-	runtime.KeepAlive(netns)
-	return err
+	return Join(netns, f)
 }
 
-func enter(netns *os.File, f func() error) error {
-	if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("join network namespace %s: %w", netns.Name(), err)
-	}
-	return f()
+// Join is inNamespace for any network namespace.
+func Join(netns *os.File, f func() error) error {
+	defer runtime.KeepAlive(netns)
+	return thread.Own(func() error {
+		if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("joining network namespace %s: %w", netns.Name(), err)
+		}
+		return f()
+	})
+}
+
+// Make makes a network namespace, which exists as long as the file or a process in it.
+func Make() (netns *os.File, err error) {
+	err = thread.Own(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("making a network namespace: %w", err)
+		}
+		netns, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	return netns, err
 }
 
 // errOwnNamespace prevents sealing the host.

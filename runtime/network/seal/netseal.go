@@ -63,13 +63,7 @@ type Report struct {
 func (r Report) Missing() []network.Finding { return missing(r.Protections) }
 
 func missing(protections []network.Finding) []network.Finding {
-	var out []network.Finding
-	for _, f := range protections {
-		if !f.OK {
-			out = append(out, f)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(protections), func(f network.Finding) bool { return f.OK })
 }
 
 func (r *Report) protection(name, detail string, err error) {
@@ -127,7 +121,7 @@ func (r *Report) seal(families bool) error {
 	} else {
 		r.protection(SealRules6, noIPv6, nil)
 	}
-	r.protection(SealFilter, "", sealFilter())
+	r.protection(SealFilter, "", sealedTable().load())
 	r.protection(SealWaiting, "", ceilingSealed.bound())
 	r.protection(SealResolver, "", c.sealResolver())
 	lo, links, err := c.links()
@@ -164,7 +158,7 @@ func sealSysctls(links []Link) error {
 	defer d.close()
 	settings := slices.Concat(sysctls4, sysctls6)
 	for _, l := range links {
-		settings = append(settings, linkSysctls(l)...)
+		settings = append(settings, sysctl{"ipv6/conf/" + l.Name + "/disable_ipv6", "1"})
 	}
 	var errs []error
 	for _, s := range settings {

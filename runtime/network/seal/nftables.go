@@ -229,15 +229,10 @@ func (e nftExpr) encode(m *message) {
 // decodeExpr is the inverse of encode. It returns false for all that encode does not write.
 func decodeExpr(b []byte) (nftExpr, bool) {
 	attrs := attributes(b)
-	name, _ := find(attrs, unix.NFTA_EXPR_NAME)
-	data, _ := find(attrs, unix.NFTA_EXPR_DATA)
-	e := nftExpr{kind: cString(name)}
-	var in map[uint16][]byte
-	number := func(typ uint16) uint32 { return bigU32(in[typ]) }
-	in = map[uint16][]byte{}
-	for _, a := range attributes(data) {
-		in[a.typ] = a.data
-	}
+	in := attributes(attrs.get(unix.NFTA_EXPR_DATA))
+	number := func(typ uint16) uint32 { return bigU32(in.get(typ)) }
+	value := func(typ uint16) []byte { return attributes(in.get(typ)).get(unix.NFTA_DATA_VALUE) }
+	e := nftExpr{kind: unix.ByteSliceToString(attrs.get(unix.NFTA_EXPR_NAME))}
 	switch e.kind {
 	case "meta":
 		e.key = number(unix.NFTA_META_KEY)
@@ -253,53 +248,43 @@ func decodeExpr(b []byte) (nftExpr, bool) {
 		}
 		return e, base == unix.NFT_PAYLOAD_NETWORK_HEADER || e.key != 0
 	case "cmp":
-		e.data, _ = find(attributes(in[unix.NFTA_CMP_DATA]), unix.NFTA_DATA_VALUE)
-		e.key = number(unix.NFTA_CMP_OP)
+		e.data, e.key = value(unix.NFTA_CMP_DATA), number(unix.NFTA_CMP_OP)
 		return e, number(unix.NFTA_CMP_SREG) == unix.NFT_REG_1
 	case "bitwise":
-		e.data, _ = find(attributes(in[unix.NFTA_BITWISE_MASK]), unix.NFTA_DATA_VALUE)
-		xor, _ := find(attributes(in[unix.NFTA_BITWISE_XOR]), unix.NFTA_DATA_VALUE)
+		e.data = value(unix.NFTA_BITWISE_MASK)
 		const operation = 6 // NFTA_BITWISE_OP; absent, or 0 for mask and xor
 		return e, number(operation) == 0 && number(unix.NFTA_BITWISE_SREG) == unix.NFT_REG_1 &&
 			number(unix.NFTA_BITWISE_DREG) == unix.NFT_REG_1 &&
-			int(number(unix.NFTA_BITWISE_LEN)) == len(e.data) && bytes.Equal(xor, make([]byte, len(e.data)))
+			int(number(unix.NFTA_BITWISE_LEN)) == len(e.data) && bytes.Equal(value(unix.NFTA_BITWISE_XOR), make([]byte, len(e.data)))
 	case "redir":
 		high, flags := number(unix.NFTA_REDIR_REG_PROTO_MAX), number(unix.NFTA_REDIR_FLAGS)
 		return e, number(unix.NFTA_REDIR_REG_PROTO_MIN) == unix.NFT_REG_1 && (high == 0 || high == unix.NFT_REG_1) &&
 			flags&^unix.NF_NAT_RANGE_PROTO_SPECIFIED == 0
 	case "reject":
 		e.key = number(unix.NFTA_REJECT_TYPE)
-		_, ok := in[unix.NFTA_REJECT_TYPE]
-		code := in[unix.NFTA_REJECT_ICMP_CODE]
-		return e, ok && (e.key == unix.NFT_REJECT_TCP_RST || bytes.Equal(code, []byte{icmpPortUnreachable}))
+		return e, in.get(unix.NFTA_REJECT_TYPE) != nil &&
+			(e.key == unix.NFT_REJECT_TCP_RST || bytes.Equal(in.get(unix.NFTA_REJECT_ICMP_CODE), []byte{icmpPortUnreachable}))
 	case "dynset":
-		e.set, e.key = cString(in[unix.NFTA_DYNSET_SET_NAME]), number(unix.NFTA_DYNSET_OP)
-		_, data := in[unix.NFTA_DYNSET_SREG_DATA]
-		_, expr := in[unix.NFTA_DYNSET_EXPR]
+		e.set, e.key = unix.ByteSliceToString(in.get(unix.NFTA_DYNSET_SET_NAME)), number(unix.NFTA_DYNSET_OP)
+		e.timeout = milliseconds(in.get(unix.NFTA_DYNSET_TIMEOUT))
 		const exprs = 10 // NFTA_DYNSET_EXPRESSIONS
-		more := len(in[exprs]) > 0
-		e.timeout = milliseconds(in[unix.NFTA_DYNSET_TIMEOUT])
-		return e, number(unix.NFTA_DYNSET_SREG_KEY) == unix.NFT_REG_1 && number(unix.NFTA_DYNSET_FLAGS) == 0 && !data && !expr && !more
+		more := in.get(unix.NFTA_DYNSET_SREG_DATA) != nil || in.get(unix.NFTA_DYNSET_EXPR) != nil || len(in.get(exprs)) > 0
+		return e, number(unix.NFTA_DYNSET_SREG_KEY) == unix.NFT_REG_1 && number(unix.NFTA_DYNSET_FLAGS) == 0 && !more
 	case "lookup":
-		e.set, e.key = cString(in[unix.NFTA_LOOKUP_SET]), number(unix.NFTA_LOOKUP_FLAGS)
-		_, mapped := in[unix.NFTA_LOOKUP_DREG]
-		return e, number(unix.NFTA_LOOKUP_SREG) == unix.NFT_REG_1 && !mapped
+		e.set, e.key = unix.ByteSliceToString(in.get(unix.NFTA_LOOKUP_SET)), number(unix.NFTA_LOOKUP_FLAGS)
+		return e, number(unix.NFTA_LOOKUP_SREG) == unix.NFT_REG_1 && in.get(unix.NFTA_LOOKUP_DREG) == nil
 	case "immediate":
 		if number(unix.NFTA_IMMEDIATE_DREG) == unix.NFT_REG_1 {
-			value, ok := find(attributes(in[unix.NFTA_IMMEDIATE_DATA]), unix.NFTA_DATA_VALUE)
-			e.data = value
-			return e, ok
+			e.data = value(unix.NFTA_IMMEDIATE_DATA)
+			return e, e.data != nil
 		}
-		verdict, ok := find(attributes(in[unix.NFTA_IMMEDIATE_DATA]), unix.NFTA_DATA_VERDICT)
-		code, ok2 := find(attributes(verdict), unix.NFTA_VERDICT_CODE)
+		verdict := attributes(in.get(unix.NFTA_IMMEDIATE_DATA)).get(unix.NFTA_DATA_VERDICT)
+		code := attributes(verdict).get(unix.NFTA_VERDICT_CODE)
 		e.verdict = bigU32(code)
-		return e, ok && ok2 && number(unix.NFTA_IMMEDIATE_DREG) == unix.NFT_REG_VERDICT
+		return e, code != nil && number(unix.NFTA_IMMEDIATE_DREG) == unix.NFT_REG_VERDICT
 	}
 	return e, false
 }
-
-// sealFilter loads the seal's table.
-func sealFilter() error { return sealedTable().load() }
 
 // load loads the table in one transaction. It replaces any table of the same name.
 func (t *chainTable) load() error {
@@ -395,9 +380,6 @@ func (c *conn) transaction(msgs []message) error {
 	return failed
 }
 
-// verifyFilter reads the seal's table back.
-func verifyFilter() error { return sealedTable().verified() }
-
 // verified reads the table back.
 func (t *chainTable) verified() error {
 	c, err := dial(unix.NETLINK_NETFILTER)
@@ -447,21 +429,19 @@ func (t *chainTable) verifySets(c *conn) error {
 	get.attrString(unix.NFTA_SET_TABLE, t.name)
 	err := c.dump(get, maxNft, func() { have = nil }, func(body []byte) error {
 		attrs := nftAttributes(body)
-		if table, _ := find(attrs, unix.NFTA_SET_TABLE); cString(table) != t.name {
+		if unix.ByteSliceToString(attrs.get(unix.NFTA_SET_TABLE)) != t.name {
 			return nil
 		}
-		value := func(typ uint16) []byte {
-			b, _ := find(attrs, typ)
-			return b
+		s := nftSet{
+			name:      unix.ByteSliceToString(attrs.get(unix.NFTA_SET_NAME)),
+			keyLength: bigU32(attrs.get(unix.NFTA_SET_KEY_LEN)),
+			size:      bigU32(attributes(attrs.get(unix.NFTA_SET_DESC)).get(unix.NFTA_SET_DESC_SIZE)),
+			timeout:   milliseconds(attrs.get(unix.NFTA_SET_TIMEOUT)),
+			sweep:     time.Duration(bigU32(attrs.get(unix.NFTA_SET_GC_INTERVAL))) * time.Millisecond,
 		}
-		s := nftSet{name: cString(value(unix.NFTA_SET_NAME)), keyLength: bigU32(value(unix.NFTA_SET_KEY_LEN))}
-		if bigU32(value(unix.NFTA_SET_FLAGS)) != setFlags {
+		if bigU32(attrs.get(unix.NFTA_SET_FLAGS)) != setFlags {
 			return fmt.Errorf("set %s of %s is not agentjail's", s.name, t)
 		}
-		size, _ := find(attributes(value(unix.NFTA_SET_DESC)), unix.NFTA_SET_DESC_SIZE)
-		s.size = bigU32(size)
-		s.timeout = milliseconds(value(unix.NFTA_SET_TIMEOUT))
-		s.sweep = time.Duration(bigU32(value(unix.NFTA_SET_GC_INTERVAL))) * time.Millisecond
 		have = append(have, s)
 		return nil
 	})
@@ -482,9 +462,8 @@ func (t *chainTable) verifyActive(c *conn) error {
 	get := t.message(unix.NFT_MSG_GETTABLE, 0)
 	err := c.dump(get, maxNft, func() { flags = nil }, func(body []byte) error {
 		attrs := nftAttributes(body)
-		if name, _ := find(attrs, unix.NFTA_TABLE_NAME); cString(name) == t.name {
-			f, _ := find(attrs, unix.NFTA_TABLE_FLAGS)
-			flags = append(flags, bigU32(f))
+		if unix.ByteSliceToString(attrs.get(unix.NFTA_TABLE_NAME)) == t.name {
+			flags = append(flags, bigU32(attrs.get(unix.NFTA_TABLE_FLAGS)))
 		}
 		return nil
 	})
@@ -506,20 +485,20 @@ func (t *chainTable) readChains(c *conn) (map[string]*nftChain, error) {
 	get := t.message(unix.NFT_MSG_GETCHAIN, 0)
 	err := c.dump(get, maxNft, func() { clear(have) }, func(body []byte) error {
 		attrs := nftAttributes(body)
-		table, _ := find(attrs, unix.NFTA_CHAIN_TABLE)
-		if cString(table) != t.name {
+		if unix.ByteSliceToString(attrs.get(unix.NFTA_CHAIN_TABLE)) != t.name {
 			return nil
 		}
-		name, _ := find(attrs, unix.NFTA_CHAIN_NAME)
-		ch := &nftChain{name: cString(name), policy: ^uint32(0)}
-		if policy, ok := find(attrs, unix.NFTA_CHAIN_POLICY); ok { // else it has no hook
+		hook := attributes(attrs.get(unix.NFTA_CHAIN_HOOK))
+		ch := &nftChain{
+			name:     unix.ByteSliceToString(attrs.get(unix.NFTA_CHAIN_NAME)),
+			kind:     unix.ByteSliceToString(attrs.get(unix.NFTA_CHAIN_TYPE)),
+			policy:   ^uint32(0),
+			hook:     bigU32(hook.get(unix.NFTA_HOOK_HOOKNUM)),
+			priority: int32(bigU32(hook.get(unix.NFTA_HOOK_PRIORITY))),
+		}
+		if policy := attrs.get(unix.NFTA_CHAIN_POLICY); policy != nil { // else it has no hook
 			ch.policy = bigU32(policy)
 		}
-		kind, _ := find(attrs, unix.NFTA_CHAIN_TYPE)
-		hook, _ := find(attrs, unix.NFTA_CHAIN_HOOK)
-		number, _ := find(attributes(hook), unix.NFTA_HOOK_HOOKNUM)
-		priority, _ := find(attributes(hook), unix.NFTA_HOOK_PRIORITY)
-		ch.kind, ch.hook, ch.priority = cString(kind), bigU32(number), int32(bigU32(priority))
 		have[ch.name] = ch
 		return nil
 	})
@@ -540,15 +519,12 @@ func (t *chainTable) readRules(c *conn, have map[string]*nftChain) error {
 	}
 	err := c.dump(get, maxNft, reset, func(body []byte) error {
 		attrs := nftAttributes(body)
-		table, _ := find(attrs, unix.NFTA_RULE_TABLE)
-		name, _ := find(attrs, unix.NFTA_RULE_CHAIN)
-		ch := have[cString(name)]
-		if cString(table) != t.name || ch == nil {
+		ch := have[unix.ByteSliceToString(attrs.get(unix.NFTA_RULE_CHAIN))]
+		if unix.ByteSliceToString(attrs.get(unix.NFTA_RULE_TABLE)) != t.name || ch == nil {
 			return nil
 		}
-		exprs, _ := find(attrs, unix.NFTA_RULE_EXPRESSIONS)
 		var r nftRule
-		for _, a := range attributes(exprs) {
+		for _, a := range attributes(attrs.get(unix.NFTA_RULE_EXPRESSIONS)) {
 			e, ok := decodeExpr(a.data)
 			if !ok {
 				return fmt.Errorf("chain %s has a rule that is not agentjail's", ch.name)
@@ -573,7 +549,7 @@ func milliseconds(b []byte) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(b)) * time.Millisecond
 }
 
-func nftAttributes(body []byte) []attribute {
+func nftAttributes(body []byte) attributeList {
 	const header = 4 // struct nfgenmsg
 	if len(body) < header {
 		return nil

@@ -168,7 +168,7 @@ var protections = []struct {
 	},
 	{
 		name:   "filter alone",
-		before: func(t testing.TB, l *lab) { sealPart(t, l.jail, func(*conn) error { return sealFilter() }) },
+		before: func(t testing.TB, l *lab) { sealPart(t, l.jail, func(*conn) error { return sealedTable().load() }) },
 		open:   func(bool) bool { return false },
 	},
 	{

@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func parseRule(body []byte) (rule, error) {
 		case unix.FRA_TABLE:
 			r.table = nativeU32(a.data)
 		case unix.FRA_IIFNAME:
-			r.iif = cString(a.data)
+			r.iif = unix.ByteSliceToString(a.data)
 		case unix.FRA_DST:
 			ip, ok := netip.AddrFromSlice(a.data)
 			if !ok {
@@ -123,7 +124,7 @@ func (c *conn) rules(family uint8) (parsed []rule, raw [][]byte, err error) {
 			return err
 		}
 		parsed = append(parsed, r)
-		raw = append(raw, append([]byte(nil), body...))
+		raw = append(raw, bytes.Clone(body))
 		return nil
 	})
 	return parsed, raw, err

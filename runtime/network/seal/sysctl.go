@@ -83,22 +83,27 @@ func (d sysctlDir) set(s sysctl) error {
 
 // check returns an error if the setting has another value.
 func (d sysctlDir) check(s sysctl) error {
-	fd, err := unix.Openat(d.fd, s.path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
+	have, exists, err := d.read(s.path)
+	if exists && have != s.value {
+		return fmt.Errorf("net/%s is %s, not %s", s.path, have, s.value)
 	}
-	var have string
+	return err
+}
+
+// read reads a setting; exists is false for a setting that the kernel does not have.
+func (d sysctlDir) read(path string) (value string, exists bool, err error) {
+	fd, err := unix.Openat(d.fd, path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return "", false, nil
+	}
 	if err == nil {
-		have, err = readSysctl(fd)
+		value, err = readSysctl(fd)
 		unix.Close(fd)
 	}
 	if err != nil {
-		return fmt.Errorf("read net/%s: %w", s.path, err)
+		return "", false, fmt.Errorf("read net/%s: %w", path, err)
 	}
-	if have != s.value {
-		return fmt.Errorf("net/%s is %s, not %s", s.path, have, s.value)
-	}
-	return nil
+	return value, true, nil
 }
 
 func readSysctl(fd int) (string, error) {
@@ -108,11 +113,6 @@ func readSysctl(fd int) (string, error) {
 		return "", err
 	}
 	return string(bytes.TrimSpace(b[:n])), nil
-}
-
-// linkSysctls turns IPv6 off on an interface that is there already.
-func linkSysctls(l Link) []sysctl {
-	return []sysctl{{"ipv6/conf/" + l.Name + "/disable_ipv6", "1"}}
 }
 
 // Set makes settings of a network namespace, by their names below net (ipv4.tcp_syncookies). A

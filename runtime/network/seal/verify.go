@@ -52,7 +52,7 @@ func verify() ([]network.Finding, error) {
 	if ipv6 {
 		rules6 = finding(SealRules6, "", c.verifyRules(unix.AF_INET6))
 	}
-	filter := finding(SealFilter, "", verifyFilter())
+	filter := finding(SealFilter, "", sealedTable().verified())
 	return []network.Finding{
 		verifyLoopback(lo, addrs),
 		verifyLinks(links, addrs, filter.OK && rules4.OK && rules6.OK),

@@ -322,10 +322,10 @@ func (s *space) elements(t *testing.T, set string) (out [][]byte) {
 		m.attrString(unix.NFTA_SET_ELEM_LIST_TABLE, table.name)
 		m.attrString(unix.NFTA_SET_ELEM_LIST_SET, set)
 		return c.dump(m, maxNft, func() { out = nil }, func(body []byte) error {
-			list, _ := find(nftAttributes(body), unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+			list := nftAttributes(body).get(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 			for _, a := range attributes(list) {
-				key, _ := find(attributes(a.data), unix.NFTA_SET_ELEM_KEY)
-				value, _ := find(attributes(key), unix.NFTA_DATA_VALUE)
+				key := attributes(a.data).get(unix.NFTA_SET_ELEM_KEY)
+				value := attributes(key).get(unix.NFTA_DATA_VALUE)
 				out = append(out, bytes.Clone(value))
 			}
 			return nil
