@@ -18,7 +18,7 @@ import (
 // Approve sends a decision on a name that no rule has to the helper of a running jail. It returns
 // how many connections that ended.
 func (Mode) Approve(j network.Jail, v network.Approval) (ended int, err error) {
-	if err := serving(j); err != nil {
+	if err := checkServing(j); err != nil {
 		return 0, err
 	}
 	a, err := request(j.Dir, helperproto.Request{Verb: helperproto.Decide, Decision: &v}, controlTime)
@@ -27,7 +27,7 @@ func (Mode) Approve(j network.Jail, v network.Approval) (ended int, err error) {
 
 // Waiting returns what waits for a decision in a running jail.
 func (Mode) Waiting(j network.Jail) ([]network.Waiting, error) {
-	if err := serving(j); err != nil {
+	if err := checkServing(j); err != nil {
 		return nil, err
 	}
 	a, err := request(j.Dir, helperproto.Request{Verb: helperproto.Waiting}, controlTime)
@@ -42,15 +42,15 @@ func (Mode) Waiting(j network.Jail) ([]network.Waiting, error) {
 	return a.Waiting, nil
 }
 
-// serving returns an error if a jail's helper cannot be sent a request.
-func serving(j network.Jail) error {
+// checkServing returns an error if a jail's helper cannot be sent a request.
+func checkServing(j network.Jail) error {
 	h, err := helper.Load(j.Dir)
 	switch {
 	case err != nil:
 		return err
 	case !j.Started:
 		return errors.New("the jail is not started")
-	case h == nil || h.Answer == "" || !h.Alive() || confined(h.Pid) != "":
+	case !serves(h):
 		return network.ErrNoHelper
 	}
 	return nil
@@ -59,33 +59,20 @@ func serving(j network.Jail) error {
 // Attach attaches this process to the helper of a running jail, as one that can decide, until the
 // result is closed. Without it the helper refuses a name that no rule has at once.
 func (Mode) Attach(j network.Jail) (network.Attached, error) {
-	if err := serving(j); err != nil {
+	if err := checkServing(j); err != nil {
 		return nil, err
 	}
 	return attach(j.Dir)
 }
 
 func attach(dir string) (*attached, error) {
-	c, err := dialControl(dir)
+	c, err := send(dir, helperproto.Request{Verb: helperproto.Attach}, controlTime)
 	if err != nil {
 		return nil, err
 	}
 	w := &attached{conn: c, lines: bufio.NewReaderSize(c, helperproto.MaxLine)}
-	text, err := json.Marshal(helperproto.Request{Verb: helperproto.Attach})
-	if err == nil {
-		err = c.SetDeadline(time.Now().Add(controlTime))
-	}
-	if err == nil {
-		_, err = c.Write(text)
-	}
-	if err == nil {
-		err = c.CloseWrite()
-	}
 	var a helperproto.Answer
-	if err == nil {
-		err = w.read(&a)
-	}
-	if err == nil && a.Error != "" {
+	if err = w.read(&a); err == nil && a.Error != "" {
 		err = errors.New(a.Error)
 	}
 	if err == nil {

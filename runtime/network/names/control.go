@@ -73,31 +73,42 @@ func dialControl(dir string) (*net.UnixConn, error) {
 	return net.DialUnix("unix", nil, &net.UnixAddr{Name: controlAddr(d), Net: "unix"})
 }
 
-// request sends a request to a jail's helper and returns the answer. After patience has passed, the
-// helper ignores the request.
-func request(dir string, r helperproto.Request, patience time.Duration) (helperproto.Answer, error) {
-	var a helperproto.Answer
+// send sends a request to a jail's helper and returns the connection, from which the answer can be
+// read until patience has passed. After that the helper ignores the request.
+func send(dir string, r helperproto.Request, patience time.Duration) (*net.UnixConn, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
-		return a, err
+		return nil, err
 	}
 	if len(data) > helperproto.MaxRequest {
-		return a, fmt.Errorf("the rules have more than %d bytes", helperproto.MaxRequest)
+		return nil, fmt.Errorf("the rules have more than %d bytes", helperproto.MaxRequest)
 	}
 	c, err := dialControl(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = c.SetDeadline(time.Now().Add(patience))
+	if err == nil {
+		_, err = c.Write(data)
+	}
+	if err == nil {
+		err = c.CloseWrite()
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// request sends a request to a jail's helper and returns the answer.
+func request(dir string, r helperproto.Request, patience time.Duration) (helperproto.Answer, error) {
+	var a helperproto.Answer
+	c, err := send(dir, r, patience)
 	if err != nil {
 		return a, err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		return a, err
-	}
-	if _, err := c.Write(data); err != nil {
-		return a, err
-	}
-	if err := c.CloseWrite(); err != nil {
-		return a, err
-	}
 	text, err := atomicfile.ReadAll(c, maxAnswer)
 	if err != nil {
 		return a, err
@@ -120,11 +131,11 @@ func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	if err != nil {
 		return network.Changed{}, err
 	}
-	switch serves := h != nil && h.Answer != "" && h.Alive() && confined(h.Pid) == ""; {
-	case !serves && !j.Started:
-		return network.Changed{}, nil
-	case !serves:
-		return network.Changed{}, network.ErrNoHelper
+	if !serves(h) {
+		if j.Started {
+			err = network.ErrNoHelper
+		}
+		return network.Changed{}, err
 	}
 	a, err := request(j.Dir, helperproto.Request{Verb: helperproto.Rules, Allow: r.Allow, Deny: r.Deny}, controlTime)
 	if err != nil {
@@ -157,7 +168,7 @@ func (Mode) Restart(j network.Jail, force bool) ([]report.Change, error) {
 		return nil, err
 	}
 	// A helper without an answer was left by a start that was killed.
-	if h != nil && h.Answer != "" && h.Alive() && confined(h.Pid) == "" && !force {
+	if serves(h) && !force {
 		return nil, fmt.Errorf("its helper, process %d, has not ended (remedy: --force, which ends it, and with it the jail's connections)", h.Pid)
 	}
 	if !j.Started {

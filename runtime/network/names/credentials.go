@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/credential/secret"
@@ -45,8 +46,12 @@ func fetchCredentials(r network.Rules) ([]helperproto.Credential, error) {
 		if !c.Own() {
 			continue // none of its hosts was allowed when the jail was made, whose processes have no placeholder of it
 		}
-		value, err := inOwnThread(c.Fetch)
-		if err != nil {
+		var value secret.Value
+		// On a thread in the process's own namespaces: the caller's may be in a jail's.
+		if err := thread.Own(func() (err error) {
+			value, err = c.Fetch()
+			return err
+		}); err != nil {
 			return nil, fmt.Errorf("credentials.%s: %w", name, err)
 		}
 		if c.ForSSH() {
@@ -71,18 +76,6 @@ func fetchCredentials(r network.Rules) ([]helperproto.Credential, error) {
 		})
 	}
 	return out, nil
-}
-
-// inOwnThread runs a function on a thread in the process's own namespaces: the caller's thread may
-// be in a jail's.
-func inOwnThread(f func() (secret.Value, error)) (v secret.Value, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		v, err = f()
-	}()
-	<-done
-	return v, err
 }
 
 // endpoint returns a name with its port.

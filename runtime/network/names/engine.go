@@ -18,7 +18,6 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/mountinfo"
-	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/network"
@@ -85,21 +84,9 @@ func whereFrom(j network.Jail) (*os.File, error) {
 		return nil, err
 	}
 	if j.Decision.Hook != nil {
-		return freshNetns()
+		return seal.Make()
 	}
 	return outside(j)
-}
-
-// freshNetns makes a network namespace, which exists as long as the file or a process in it.
-func freshNetns() (f *os.File, err error) {
-	err = thread.Own(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("making the helper's network namespace: %w", err)
-		}
-		f, err = os.Open("/proc/thread-self/ns/net")
-		return err
-	})
-	return f, err
 }
 
 // requestEngineNetwork runs the engine's hook, which adds the engine's network to the helper's

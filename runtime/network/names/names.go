@@ -111,8 +111,8 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	if err != nil {
 		return out, err
 	}
-	// A confined helper that answered has its work already: start is called again.
-	if r != nil && r.Answer != "" && r.Alive() && confined(r.Pid) == "" {
+	// A serving helper has its work already: start is called again.
+	if serves(r) {
 		return none.Seal(j, seal.SealByName)
 	}
 	s := helperStart{jail: j, helper: r}
@@ -315,16 +315,17 @@ func redirected(j network.Jail, got helperproto.Arrival) network.Finding {
 	ns, err := j.Open()
 	if err == nil {
 		defer ns.Close()
-		t := seal.Target{Range: netrules.Pool, Port: got.Port}
-		for _, m := range got.Moved {
-			t.Services = append(t.Services, seal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
-		}
-		err = seal.VerifyRedirect(ns, t)
+		err = seal.VerifyRedirect(ns, seal.Target{Range: netrules.Pool, Port: got.Port, Services: got.Moved})
 	}
 	if f.OK = err == nil; err != nil {
 		f.Detail = err.Error()
 	}
 	return f
+}
+
+// serves reports whether a helper has its work, lives, and is confined.
+func serves(r *helper.Record) bool {
+	return r != nil && r.Answer != "" && r.Alive() && confined(r.Pid) == ""
 }
 
 // confined returns the fault in a helper's confinement, as read from the kernel, or "".

@@ -5,10 +5,8 @@ import (
 	"hash/fnv"
 	"os"
 
-	"golang.org/x/sys/unix"
-
-	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/spec/network"
 )
 
@@ -35,12 +33,7 @@ func ports(j network.Jail) (p helperproto.Ports, err error) {
 		err = read()
 	} else {
 		defer from.Close()
-		err = thread.Own(func() error {
-			if err := unix.Setns(int(from.Fd()), unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			return read()
-		})
+		err = seal.Join(from, read)
 	}
 	if err == nil {
 		_, err = fmt.Sscan(string(text), &p.First, &p.Last)

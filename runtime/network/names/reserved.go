@@ -3,7 +3,6 @@ package names
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/network/names/decisions"
 	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/spec/netrules"
@@ -37,23 +37,19 @@ func openReserved(dir string) (*os.File, error) {
 // readReserved returns the number below which a jail's helpers may have assigned every address; 0
 // if no helper has assigned any.
 func readReserved(dir string) (int, error) {
-	f, err := os.OpenFile(filepath.Join(dir, helperproto.ReservedFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	text, err := atomicfile.Read(filepath.Join(dir, helperproto.ReservedFile), maxReserved)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxReserved+1))
-	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w (remedy: start the jail anew)", err)
 	}
 	reserved := 0
 	for line := range strings.Lines(string(text)) {
 		n, err := strconv.Atoi(strings.TrimSuffix(line, "\n"))
-		if err != nil || n <= 0 || n > netrules.PoolSize || len(text) > maxReserved {
-			return 0, fmt.Errorf("%s was not written by a helper: no address is known to be new (remedy: start the jail anew)", f.Name())
+		if err != nil || n <= 0 || n > netrules.PoolSize {
+			return 0, fmt.Errorf("%s was not written by a helper: no address is known to be new (remedy: start the jail anew)",
+				helperproto.ReservedFile)
 		}
 		reserved = max(reserved, n)
 	}

@@ -38,10 +38,11 @@ type Target struct {
 	Services []Service
 }
 
-// A Service is a port of 127.0.0.1 that is redirected to another port there.
+// A Service is a port of 127.0.0.1 that is redirected to the port At there.
 type Service struct {
-	Protocol uint8 // TCP's number, or UDP's
-	Port, At uint16
+	Protocol uint8  `json:"protocol"` // TCP's number, or UDP's
+	Port     uint16 `json:"port"`
+	At       uint16 `json:"at"`
 }
 
 // rule returns the rule for a service.

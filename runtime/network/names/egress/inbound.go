@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/names/decisions"
 	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/network/names/internal/jailsock"
+	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/spec/publish"
 )
 
@@ -136,25 +136,18 @@ func (in *inbound) asArrived(c *net.TCPConn) (e publish.Entry, rule string, ok b
 // socket belongs to the namespace of the thread that makes it, and joining a namespace needs
 // capabilities that the helper is about to drop.
 func socketsInside(netns *os.File) (chan<- socketRequest, error) {
-	ask, joined := make(chan socketRequest), make(chan error)
+	requests, joined := make(chan socketRequest), make(chan error, 1)
 	go func() {
-		_ = thread.Own(func() error {
-			err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET)
-			joined <- err
-			if err != nil {
-				return err
-			}
-			for w := range ask {
+		joined <- seal.Join(netns, func() error {
+			joined <- nil
+			for w := range requests {
 				fd, err := unix.Socket(w.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 				w.got <- socketReply{fd, err}
 			}
 			return nil
 		})
 	}()
-	if err := <-joined; err != nil {
-		return nil, fmt.Errorf("joining the jail's network namespace: %w", err)
-	}
-	return ask, nil
+	return requests, <-joined
 }
 
 // serve accepts connections from outside. The bounds of the jail's own connections include them.

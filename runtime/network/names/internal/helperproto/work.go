@@ -5,6 +5,7 @@ package helperproto
 import (
 	"net/netip"
 
+	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/spec/credential/secret"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/publish"
@@ -197,14 +198,5 @@ type Arrival struct {
 	Port uint16 `json:"port,omitempty"`
 	// Moved are the services of 127.0.0.1 whose port a program of the jail had taken when a new
 	// helper was started.
-	Moved []Moved `json:"moved,omitempty"`
-}
-
-// Moved is a service of the helper that listens at another port of 127.0.0.1 than programs use.
-type Moved struct {
-	// Protocol is the number of TCP or UDP.
-	Protocol uint8 `json:"protocol"`
-	// Port is the port that programs use, and At the port where the helper listens.
-	Port uint16 `json:"port"`
-	At   uint16 `json:"at"`
+	Moved []seal.Service `json:"moved,omitempty"`
 }

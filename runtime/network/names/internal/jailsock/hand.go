@@ -37,7 +37,7 @@ func (s *Sockets) Descriptors() (fds []int, what helperproto.Sockets, err error)
 	return fds, what, nil
 }
 
-// CountDescriptors returns how many descriptors Hand returns.
+// CountDescriptors returns how many descriptors Descriptors returns.
 func CountDescriptors(what helperproto.Sockets) int {
 	n := services + what.In
 	for _, has := range []bool{what.Link, what.Raw} {
@@ -50,7 +50,7 @@ func CountDescriptors(what helperproto.Sockets) int {
 
 const services = 4 // sockets of services
 
-// FromDescriptors is the inverse of Hand. It takes ownership of the descriptors.
+// FromDescriptors is the inverse of Descriptors. It takes ownership of the descriptors.
 func FromDescriptors(fds []int, what helperproto.Sockets) (_ *Sockets, err error) {
 	s := newSockets()
 	defer func() {
@@ -100,7 +100,7 @@ func FromDescriptors(fds []int, what helperproto.Sockets) (_ *Sockets, err error
 		s.raw = next()
 	}
 	for _, m := range what.Arrival.Moved {
-		s.moved = append(s.moved, movedSocket{Moved: m})
+		s.moved = append(s.moved, movedSocket{Service: m})
 	}
 	return s, nil
 }

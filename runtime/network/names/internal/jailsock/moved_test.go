@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/seal"
 )
 
 // TestMoved: if a program of the jail has taken a service's port, requests to the service still
@@ -29,11 +30,7 @@ func TestMoved(t *testing.T) {
 }
 
 func movedBy(t *testing.T, w way, at string) {
-	netns, err := freshNetns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer netns.Close()
+	netns := freshNetns(t)
 	taken, err := takenPorts(netns, at)
 	for _, c := range taken {
 		defer c.Close()
@@ -44,7 +41,7 @@ func movedBy(t *testing.T, w way, at string) {
 	made := newSockets()
 	defer made.Close()
 	made.Arrival.Way = w.name
-	err = join(netns, func() error {
+	err = seal.Join(netns, func() error {
 		if err := made.listen(); err != nil {
 			return err
 		}
@@ -57,7 +54,7 @@ func movedBy(t *testing.T, w way, at string) {
 		// As the only way, the cause is still in the error.
 		only = w.name
 		defer func() { only = "" }()
-		if err := join(netns, func() error { return made.accept(netns, func() ([]uint16, error) { return []uint16{443}, nil }) }); !errors.Is(err, unix.EADDRINUSE) {
+		if err := seal.Join(netns, func() error { return made.accept(netns, func() ([]uint16, error) { return []uint16{443}, nil }) }); !errors.Is(err, unix.EADDRINUSE) {
 			t.Errorf("by this way alone: %v", err)
 		}
 		return
@@ -68,9 +65,7 @@ func movedBy(t *testing.T, w way, at string) {
 	if len(made.moved) != 4 {
 		t.Fatalf("moved: %+v", made.moved)
 	}
-	for _, m := range made.moved {
-		made.Arrival.Moved = append(made.Arrival.Moved, m.Moved)
-	}
+	made.Arrival.Moved = made.services()
 	s := handed(t, made)
 	made.Close() // the helper's are its own
 	defer s.Close()
@@ -98,7 +93,7 @@ func movedBy(t *testing.T, w way, at string) {
 			}
 		}()
 	}
-	err = join(netns, func() error {
+	err = seal.Join(netns, func() error {
 		for address, want := range map[string]string{
 			"127.0.0.1:53": "the helper", "127.0.0.1:1080": "the helper", "127.0.0.1:3128": "the helper", "127.64.0.1:53": "the helper",
 			"127.0.0.1:8000": "the program",
@@ -161,7 +156,7 @@ func heard(network, address string) (string, error) {
 // takenPorts are sockets of a program in a network namespace, at the services' ports and another
 // one.
 func takenPorts(netns *os.File, at string) (taken []io.Closer, err error) {
-	err = join(netns, func() error {
+	err = seal.Join(netns, func() error {
 		c, err := net.ListenPacket("udp4", net.JoinHostPort(at, "53"))
 		if err != nil {
 			return err

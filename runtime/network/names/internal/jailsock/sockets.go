@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/seal"
 )
 
 // Sockets are a helper's sockets in a jail's network namespace. They stay in that namespace,
@@ -38,7 +39,7 @@ type Sockets struct {
 // movedSocket is a socket that is not at its usual port of 127.0.0.1, since a program of the jail
 // took the port before a new helper started.
 type movedSocket struct {
-	helperproto.Moved
+	seal.Service
 	socket syscall.Conn
 }
 
@@ -46,7 +47,7 @@ type movedSocket struct {
 // privileges of that way. ports returns the ports of the rules, for ways that need them.
 func Open(netns *os.File, ports func() ([]uint16, error)) (*Sockets, error) {
 	s := newSockets()
-	err := join(netns, func() error {
+	err := seal.Join(netns, func() error {
 		if err := s.listen(); err != nil {
 			return err
 		}
@@ -144,7 +145,15 @@ func (s *Sockets) listenTCP(port uint16) (l *net.TCPListener, err error) {
 }
 
 func (s *Sockets) move(protocol uint8, port, at uint16, socket syscall.Conn) {
-	s.moved = append(s.moved, movedSocket{helperproto.Moved{Protocol: protocol, Port: port, At: at}, socket})
+	s.moved = append(s.moved, movedSocket{seal.Service{Protocol: protocol, Port: port, At: at}, socket})
+}
+
+// services returns the services that have moved.
+func (s *Sockets) services() (out []seal.Service) {
+	for _, m := range s.moved {
+		out = append(out, m.Service)
+	}
+	return out
 }
 
 // tries is how many ports are tried besides the kernel's choice, all of which a jail may have

@@ -57,9 +57,7 @@ func (s *Sockets) accept(netns *os.File, named ports) error {
 			if s.Arrival.Way = w.name; missed != nil {
 				s.Arrival.Why = missed.Error()
 			}
-			for _, m := range s.moved {
-				s.Arrival.Moved = append(s.Arrival.Moved, m.Moved)
-			}
+			s.Arrival.Moved = s.services()
 			return nil
 		}
 		s.closeWay()
@@ -87,16 +85,6 @@ func (s *Sockets) closeWay() {
 		}
 	}
 	s.In, s.link, s.raw, s.Arrival = nil, -1, -1, helperproto.Arrival{}
-}
-
-// join calls f on a new thread in the network namespace. The thread ends with f.
-func join(netns *os.File, f func() error) error {
-	return thread.Own(func() error {
-		if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("joining the jail's network namespace: %w", err)
-		}
-		return f()
-	})
 }
 
 // listenOne makes one listener on 127.0.0.1 of the jail, at a port of the kernel's choice.
@@ -129,10 +117,7 @@ func (s *Sockets) byRedirect(netns *os.File, _ ports) error {
 		return err
 	}
 	port := portOf(s.In[0])
-	t := seal.Target{Range: netrules.Pool, Port: port}
-	for _, m := range s.moved {
-		t.Services = append(t.Services, seal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
-	}
+	t := seal.Target{Range: netrules.Pool, Port: port, Services: s.services()}
 	// On a thread outside the namespace, which would otherwise be taken for the host's.
 	if err := thread.Own(func() error { return seal.Redirect(netns, t) }); err != nil {
 		return err
@@ -233,28 +218,18 @@ func original(c *net.TCPConn) (at netip.AddrPort, err error) {
 
 // Probe tries the ways in a network namespace of its own.
 func Probe() (helperproto.Arrival, error) {
-	netns, err := freshNetns()
+	netns, err := seal.Make()
 	if err != nil {
 		return helperproto.Arrival{}, err
 	}
 	defer netns.Close()
 	s := newSockets()
 	defer s.Close()
-	err = join(netns, func() error { return s.accept(netns, func() ([]uint16, error) { return []uint16{443}, nil }) })
-	return s.Arrival, err
-}
-
-// freshNetns makes a network namespace with lo up, which exists as long as the file.
-func freshNetns() (netns *os.File, err error) {
-	err = thread.Own(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("making a network namespace: %w", err)
-		}
+	err = seal.Join(netns, func() error {
 		if err := seal.RaiseLoopback(); err != nil {
 			return fmt.Errorf("setting lo up: %w", err)
 		}
-		netns, err = os.Open("/proc/thread-self/ns/net")
-		return err
+		return s.accept(netns, func() ([]uint16, error) { return []uint16{443}, nil })
 	})
-	return netns, err
+	return s.Arrival, err
 }

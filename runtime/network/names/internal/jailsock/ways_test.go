@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/network/names/internal/helperproto"
+	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/spec/publish"
 )
 
@@ -29,13 +30,9 @@ func TestTaken(t *testing.T) {
 }
 
 func taken(t *testing.T, w way) error {
-	netns, err := freshNetns()
-	if err != nil {
-		return err
-	}
-	defer netns.Close()
+	netns := freshNetns(t)
 	var own *net.TCPListener // the jail's own server
-	err = join(netns, func() (err error) {
+	err := seal.Join(netns, func() (err error) {
 		own, err = ListenTCP("0.0.0.0:8000")
 		return err
 	})
@@ -46,14 +43,14 @@ func taken(t *testing.T, w way) error {
 	s := newSockets()
 	defer s.Close()
 	s.Arrival.Way = w.name
-	if err := join(netns, func() error { return w.accept(s, netns, func() ([]uint16, error) { return []uint16{22, 443}, nil }) }); err != nil {
+	if err := seal.Join(netns, func() error { return w.accept(s, netns, func() ([]uint16, error) { return []uint16{22, 443}, nil }) }); err != nil {
 		return err
 	}
 	to := []string{"127.64.0.1:22", "127.127.255.254:443"}
 	if w.name != helperproto.Listeners {
 		to = append(to, "127.64.0.1:8000")
 	}
-	return join(netns, func() error {
+	return seal.Join(netns, func() error {
 		for _, to := range to {
 			l := s.In[0]
 			if strings.HasSuffix(to, ":443") {
@@ -88,6 +85,20 @@ func taken(t *testing.T, w way) error {
 		}
 		return nil
 	})
+}
+
+// freshNetns makes a network namespace with lo up.
+func freshNetns(t *testing.T) *os.File {
+	t.Helper()
+	netns, err := seal.Make()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { netns.Close() })
+	if err := seal.Join(netns, seal.RaiseLoopback); err != nil {
+		t.Fatal(err)
+	}
+	return netns
 }
 
 // unanswered sends something by UDP and returns what it learns of it.
@@ -128,12 +139,8 @@ func TestDivertPorts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
 	}
-	netns, err := freshNetns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer netns.Close()
-	err = join(netns, func() error {
+	netns := freshNetns(t)
+	err := seal.Join(netns, func() error {
 		l, err := ListenTCP("127.0.0.1:0")
 		if err != nil {
 			return err
