@@ -7,6 +7,7 @@ package decisions
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,15 +102,7 @@ func (r *Reader) Next() ([]Event, error) {
 		}
 		out = append(out, events...)
 	}
-	slices.SortStableFunc(out, func(a, b Event) int {
-		switch {
-		case a.Seq < b.Seq:
-			return -1
-		case a.Seq > b.Seq:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	return out, nil
 }
 

@@ -83,7 +83,7 @@ func (p *addrPool) note() bool {
 }
 
 // pin pins further exact names. A name that has an address keeps it. A pinned name stays pinned, so
-// that no other name gets its address. Add returns false if there are more than MaxExact names.
+// that no other name gets its address. It returns false if there are more than maxExact names.
 func (p *addrPool) pin(exact []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +164,7 @@ func (p *addrPool) name(addr netip.Addr) (string, bool) {
 	return "", false
 }
 
-// hold keeps a name from being forgotten until Release is called as often. It returns false for a
+// hold keeps a name from being forgotten until release is called as often. It returns false for a
 // name that is not known (any more): a connection to it has no name.
 func (p *addrPool) hold(name string) bool {
 	p.mu.Lock()
@@ -178,7 +178,7 @@ func (p *addrPool) hold(name string) bool {
 	return true
 }
 
-// release undoes one Hold.
+// release undoes one hold.
 func (p *addrPool) release(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -95,10 +96,7 @@ const (
 // answers reports whether a name that the rules do not allow gets an address nevertheless: it was
 // approved, or it can wait for a decision. Otherwise it returns the reason.
 func (a *approvals) answers(name string, rules *netrules.Set) (ok bool, reason string) {
-	if a == nil {
-		return false, noRule
-	}
-	if rules.Named(name) {
+	if a == nil || rules.Named(name) {
 		return false, noRule
 	}
 	a.mu.Lock()
@@ -390,10 +388,7 @@ func (a *approvals) listed() (out []network.Waiting) {
 		}
 	}
 	slices.SortFunc(out, func(x, y network.Waiting) int {
-		if x.Left != y.Left {
-			return x.Left - y.Left
-		}
-		return strings.Compare(x.Name, y.Name)
+		return cmp.Or(x.Left-y.Left, strings.Compare(x.Name, y.Name))
 	})
 	return out
 }

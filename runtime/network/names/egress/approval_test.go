@@ -337,7 +337,7 @@ func TestApprovedFlow(t *testing.T) {
 		t.Error("neither would be ended without the approval: the test shows nothing")
 	}
 	f.approved = by
-	if why := f.lost(s.set.now()); why != "" {
+	if why := f.lost(s.set.Load()); why != "" {
 		t.Errorf("lost at once: %q", why)
 	}
 	if why := f.lost(rulesOf(t, nil, []string{"*.example.test"})); !strings.Contains(why, "denied by") {
@@ -347,7 +347,7 @@ func TestApprovedFlow(t *testing.T) {
 	if _, _, err := s.handleRequest(helperproto.Request{Verb: helperproto.Decide, Decision: &v}); err != nil {
 		t.Fatal(err)
 	}
-	if why := f.lost(s.set.now()); why == "" {
+	if why := f.lost(s.set.Load()); why == "" {
 		t.Error("a decision that was withdrawn")
 	}
 	if got := f.event(decisions.Connect, allowed).Rule; got != "approved: a.example.test:443" {

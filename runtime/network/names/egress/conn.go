@@ -113,7 +113,7 @@ func (f *flow) serve() {
 // judged returns the verdict on the flow's name and port. If no rule has the name, it waits for a
 // decision.
 func (f *flow) judged() netrules.Verdict {
-	rules := f.s.set.now()
+	rules := f.s.set.Load()
 	v := rules.Match(f.name, f.port)
 	if v.OK || f.s.approvals == nil || rules.Named(f.name) {
 		return v
@@ -171,7 +171,8 @@ func (f *flow) tls() {
 	}
 	if err != nil {
 		f.head.done()
-		f.alert(err)
+		f.refuse(err.Error(), "")
+		f.deny(wire.AccessDenied()) // clients then report "access denied"
 		return
 	}
 	if f.client.SetReadDeadline(time.Time{}) != nil {
@@ -187,14 +188,6 @@ func (f *flow) tls() {
 	}
 	defer hangUp(up)
 	f.relay(up, h.Raw)
-}
-
-// alert refuses with a TLS alert: clients then report "access denied".
-func (f *flow) alert(err error) {
-	f.refuse(err.Error(), "")
-	_ = f.client.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = f.client.Write(wire.AccessDenied())
-	linger(f.client)
 }
 
 // linger ends a connection so that the client reads the last data: unread data of the client's
@@ -223,7 +216,7 @@ func (f *flow) dial() *net.TCPConn {
 	var addr netip.Addr
 	addrs, err := f.targets()
 	if err == nil {
-		up, addr, err = f.s.resolver.dial(f.s.set.now(), addrs, f.port, f.rule)
+		up, addr, err = f.s.resolver.dial(f.s.set.Load(), addrs, f.port, f.rule)
 	}
 	if err != nil {
 		remedy := ""

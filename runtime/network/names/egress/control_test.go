@@ -219,7 +219,7 @@ func TestChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, _, err := s.handleRequest(helperproto.Request{Verb: helperproto.State}); err != nil || a.Digest != both.Digest() {
-		t.Errorf("rules that no session has received: %+v, %v; in force are %q", a, err, s.set.now().Entries())
+		t.Errorf("rules that no session has received: %+v, %v; in force are %q", a, err, s.set.Load().Entries())
 	}
 	if name, ok := s.pool.name(b); !ok || name != "b.example.test" {
 		t.Errorf("%v is %q's now", b, name)

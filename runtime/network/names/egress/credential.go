@@ -84,7 +84,7 @@ func authorities() (*x509.CertPool, error) {
 // rules allow it.
 func (s *server) routed(name string) string {
 	host, ok := strings.CutSuffix(name, credential.RouteSuffix)
-	if !ok || len(s.credentials.byHost[host]) == 0 || !s.set.match(host, credential.Port).OK {
+	if !ok || len(s.credentials.byHost[host]) == 0 || !s.set.Load().Match(host, credential.Port).OK {
 		return ""
 	}
 	return host

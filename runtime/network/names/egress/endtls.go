@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"slices"
 	"sync"
@@ -61,12 +60,8 @@ func (a *authority) certificate(host string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, err
-	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+		Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(leafLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
@@ -88,12 +83,7 @@ func (c *credentials) ends(host string, port uint16) bool {
 	if c.own == nil || port != portHTTPS {
 		return false
 	}
-	for _, o := range c.byHost[host] {
-		if o.End {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.byHost[host], func(o *helperproto.Credential) bool { return o.End })
 }
 
 // Protocols inside TLS (RFC 7301).

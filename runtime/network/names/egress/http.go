@@ -75,7 +75,7 @@ func (x *exchange) Write(b []byte) (int, error) {
 }
 
 // agreed waits for the server's answer to a request that requests another protocol.
-func (x *exchange) agreed() (bool, error) { return <-x.switched, nil }
+func (x *exchange) agreed() bool { return <-x.switched }
 
 // respond copies the responses.
 func (x *exchange) respond() {
@@ -159,7 +159,5 @@ func (x *exchange) refuse(why error) {
 		_ = x.up.SetReadDeadline(time.Now().Add(helloTime))
 		<-x.done
 	}
-	_ = x.f.client.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = x.f.client.Write(http1.Refusal(why))
-	linger(x.f.client)
+	x.f.deny(http1.Refusal(why))
 }

@@ -13,7 +13,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"time"
 
 	"agentjail.dev/runtime/spec/credential"
@@ -56,13 +55,9 @@ func makeAuthority(hosts []string) (cert string, pair []byte, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("a certificate authority: %w", err)
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return "", nil, fmt.Errorf("a certificate authority: %w", err)
-	}
 	now := time.Now()
 	c := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "agentjail, of this jail alone"},
+		Subject:   pkix.Name{CommonName: "agentjail, of this jail alone"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(authorityLife),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 		PermittedDNSDomainsCritical: true, PermittedDNSDomains: hosts,

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"agentjail.dev/runtime/network/names/internal/helperproto"
@@ -16,19 +15,6 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/runtime/spec/network"
 )
-
-// live has the rules in force.
-type live struct{ set atomic.Pointer[netrules.Set] }
-
-func newLive(set *netrules.Set) *live {
-	l := new(live)
-	l.set.Store(set)
-	return l
-}
-
-func (l *live) now() *netrules.Set                                { return l.set.Load() }
-func (l *live) match(name string, port uint16) netrules.Verdict   { return l.now().Match(name, port) }
-func (l *live) matchAddr(a netip.Addr, p uint16) netrules.Verdict { return l.now().MatchAddr(a, p) }
 
 // flows are the connections that a rule has allowed. The rules change while the lock is held, so
 // that each connection is either in the table or judged by the new rules.
@@ -63,7 +49,7 @@ func (f *flow) verdict(set *netrules.Set) netrules.Verdict {
 // enter adds an allowed connection to the table, unless the rules have changed since.
 func (f *flow) enter() bool {
 	f.s.flows.mu.Lock()
-	f.under = f.s.set.now()
+	f.under = f.s.set.Load()
 	v := f.verdict(f.under)
 	if v.OK {
 		f.rule = v.Rule
@@ -94,7 +80,7 @@ func (f *flow) gone() string {
 func (f *flow) connected(up *net.TCPConn, addr netip.Addr) bool {
 	f.s.flows.mu.Lock()
 	f.up, f.addr = up, addr
-	if set := f.s.set.now(); f.revokedReason == "" && set != f.under {
+	if set := f.s.set.Load(); f.revokedReason == "" && set != f.under {
 		f.revokedReason = f.lost(set)
 	}
 	why := f.revokedReason
@@ -128,7 +114,7 @@ func (f *flow) lost(set *netrules.Set) string {
 // record are those that the former and the new rules both allow (lifecycle.ReloadNetwork). The
 // function undelivered then applies the same rules.
 func (s *server) handleRequest(r helperproto.Request) (a helperproto.Answer, undelivered func(), err error) {
-	former := s.set.now()
+	former := s.set.Load()
 	switch r.Verb {
 	case helperproto.State:
 		return helperproto.Answer{Digest: former.Digest()}, func() {}, nil
@@ -156,7 +142,7 @@ func (s *server) decide(v *network.Approval) (a helperproto.Answer, err error) {
 	if v == nil {
 		return a, errors.New("there is no decision")
 	}
-	if err := s.approvals.decide(*v, s.set.now()); err != nil {
+	if err := s.approvals.decide(*v, s.set.Load()); err != nil {
 		return a, err
 	}
 	if v.Allow && v.For > 0 {
@@ -184,9 +170,9 @@ func (s *server) revoke(next *netrules.Set) int {
 	var ended []*flow
 	s.flows.mu.Lock()
 	if next != nil {
-		s.set.set.Store(next)
+		s.set.Store(next)
 	}
-	set := s.set.now()
+	set := s.set.Load()
 	for f := range s.flows.m {
 		if f.revokedReason != "" {
 			continue

@@ -83,7 +83,7 @@ func (f *flow) aim(t wire.Target) error {
 		f.name = name
 		v = f.judgedLater()
 	default:
-		f.name, f.literal, v = t.Addr.String(), t.Addr, f.s.set.matchAddr(t.Addr, t.Port)
+		f.name, f.literal, v = t.Addr.String(), t.Addr, f.s.set.Load().MatchAddr(t.Addr, t.Port)
 	}
 	if !v.OK {
 		f.refuse(v.Reason, v.Remedy)
@@ -111,7 +111,7 @@ func (f *flow) granted(answer []byte) {
 	f.serve()
 }
 
-// deny sends a refusal to a proxy's client.
+// deny sends a refusal to the client, as the last data.
 func (f *flow) deny(answer []byte) {
 	_ = f.client.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = f.client.Write(answer)

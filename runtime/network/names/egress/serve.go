@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"agentjail.dev/runtime/network/names/internal/helperproto"
@@ -25,7 +27,7 @@ const (
 
 // server serves a jail.
 type server struct {
-	set      *live
+	set      atomic.Pointer[netrules.Set] // the rules in force
 	flows    flows
 	served   []uint16 // ports at which connections arrive; nil is all
 	pool     *addrPool
@@ -49,22 +51,17 @@ func newServer(w *helperproto.Work, c *credentials, e *events, rt *routes) (*ser
 	slots := make(chan struct{}, maxConns)
 	out := &outbound{ports: w.Ports, crowded: func() bool { return len(slots) > fewConns }}
 	s := &server{
-		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()),
+		flows:    flows{m: map[*flow]struct{}{}},
+		pool:     newAddrPool(slices.Concat(w.Pinned, set.Exact())), // names that had an address before keep it
 		resolver: newResolver(w, rt, out), events: e,
 		rate: newBucket(connBurst, perSecond()), queries: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(),
 		credentials: c,
 	}
+	s.set.Store(set)
 	if w.Approval {
 		s.approvals = newApprovals(w.Search)
 	}
 	return s, nil
-}
-
-// addresses returns the addresses of the exact names. Names that had an address before keep it.
-func addresses(pinned, exact []string) *addrPool {
-	p := newAddrPool(pinned)
-	p.pin(exact)
-	return p
 }
 
 // name returns the address that stands for an allowed name in this jail, for the name service.
@@ -72,7 +69,7 @@ func (s *server) name(name string) (netip.Addr, bool) {
 	if s.routed(name) != "" {
 		return s.pool.addr(name)
 	}
-	if rules := s.set.now(); !rules.Allowed(name) {
+	if rules := s.set.Load(); !rules.Allowed(name) {
 		if ok, reason := s.approvals.answers(name, rules); !ok {
 			s.events.refusedName(name, reason, "network.allow in the policy")
 			return netip.Addr{}, false

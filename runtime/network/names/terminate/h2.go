@@ -1,7 +1,6 @@
 package terminate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -348,10 +347,10 @@ func (w *strippingWriter) strip() {
 // bufferPool is the pool of buffers for copying response bodies.
 type bufferPool struct{}
 
-var free = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, copyBuffer)) }}
+var free = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
 
 // Get returns a buffer.
-func (bufferPool) Get() []byte { return free.Get().(*bytes.Buffer).Bytes()[:copyBuffer] }
+func (bufferPool) Get() []byte { return free.Get().(*[copyBuffer]byte)[:] }
 
 // Put returns a buffer to the pool.
-func (bufferPool) Put(b []byte) { free.Put(bytes.NewBuffer(b[:copyBuffer])) }
+func (bufferPool) Put(b []byte) { free.Put((*[copyBuffer]byte)(b)) }

@@ -108,9 +108,10 @@ func (r *Reader) judge(h *Head) (*Request, error) {
 	if q.host, err = r.authority(host); err != nil {
 		return nil, err
 	}
-	if err := q.framing(h); err != nil {
+	if q.length, q.chunked, err = h.framing(); err != nil {
 		return nil, err
 	}
+	q.length = max(0, q.length)
 	return q, r.connection(q, h)
 }
 
@@ -182,30 +183,28 @@ func (r *Reader) authority(text string) (string, error) {
 	return own, nil
 }
 
-// framing determines the body's length (RFC 9112 6).
-func (q *Request) framing(h *Head) error {
+// framing returns how the body ends (RFC 9112 6.3): after length bytes, or -1 if no field limits
+// it.
+func (h *Head) framing() (length int64, chunked bool, err error) {
 	te, chunked, err := h.Get("transfer-encoding")
 	if err != nil {
-		return err
+		return 0, false, err
 	}
-	cl, length, err := h.Get("content-length")
-	if err != nil {
-		return err
-	}
+	cl, limited, err := h.Get("content-length")
 	switch {
-	case chunked && length:
-		return malformed("Content-Length and Transfer-Encoding in one request")
+	case err != nil:
+		return 0, false, err
+	case chunked && limited:
+		return 0, false, malformed("Content-Length together with Transfer-Encoding")
 	case chunked && (!strings.EqualFold(te, "chunked") || h.Minor == 0):
-		return malformed("a Transfer-Encoding other than chunked of HTTP/1.1")
-	case chunked:
-		q.chunked = true
-	case length:
-		if cl == "" || len(cl) > 18 || strings.Trim(cl, "0123456789") != "" {
-			return malformed("a Content-Length that is no number")
-		}
-		q.length, err = strconv.ParseInt(cl, 10, 64)
+		return 0, false, malformed("a Transfer-Encoding other than chunked of HTTP/1.1")
+	case !limited:
+		return -1, chunked, nil
+	case cl == "" || len(cl) > 18 || strings.Trim(cl, "0123456789") != "":
+		return 0, false, malformed("a Content-Length that is no number")
 	}
-	return err
+	length, err = strconv.ParseInt(cl, 10, 64)
+	return length, false, err
 }
 
 // connection keeps the fields for the server, and the known fields for the connection.
@@ -443,16 +442,14 @@ func printable(r rune) rune {
 }
 
 // Copy reads requests from a client until the client closes, and sends the allowed ones to a
-// server. judged, if not nil, is called with each request before it is sent, and may refuse it.
+// server. judge is called with each request before it is sent, and may refuse it.
 // After a request with an upgrade Copy calls switched, which reports whether the server answered
 // 101 (Status). If so, all later bytes are copied unchanged; otherwise Copy returns as if the
 // client had closed. An *Error means that a request was refused: only the part before the fault was
 // sent.
-func Copy(server io.Writer, client io.Reader, name string, port uint16, judged func(*Request) error,
-	switched func() (bool, error),
-) error {
+func Copy(server io.Writer, client io.Reader, name string, port uint16, judge func(*Request) error, switched func() bool) error {
 	r, m := NewReader(client, name, port), &merger{w: server}
-	err := r.requests(m, judged, switched)
+	err := r.requests(m, judge, switched)
 	if ferr := m.flush(); ferr != nil {
 		return fmt.Errorf("sending requests: %w", ferr)
 	}
@@ -460,7 +457,7 @@ func Copy(server io.Writer, client io.Reader, name string, port uint16, judged f
 }
 
 // requests is the loop of Copy.
-func (r *Reader) requests(m *merger, judged func(*Request) error, switched func() (bool, error)) error {
+func (r *Reader) requests(m *merger, judge func(*Request) error, switched func() bool) error {
 	for {
 		if err := m.until(r.r, "\r\n\r\n"); err != nil {
 			return fmt.Errorf("sending requests: %w", err)
@@ -472,10 +469,8 @@ func (r *Reader) requests(m *merger, judged func(*Request) error, switched func(
 		if err != nil {
 			return err
 		}
-		if judged != nil {
-			if err := judged(q); err != nil {
-				return err
-			}
+		if err := judge(q); err != nil {
+			return err
 		}
 		if _, err := m.Write(q.head()); err != nil {
 			return fmt.Errorf("sending a request's head: %w", err)
@@ -489,9 +484,8 @@ func (r *Reader) requests(m *merger, judged func(*Request) error, switched func(
 		if err := m.flush(); err != nil {
 			return fmt.Errorf("sending a request's head: %w", err)
 		}
-		ok, err := switched()
-		if err != nil || !ok {
-			return err
+		if !switched() {
+			return nil
 		}
 		if _, err := r.r.WriteTo(m.w); err != nil { // by its own buffer too
 			return fmt.Errorf("copying after an upgrade: %w", err)

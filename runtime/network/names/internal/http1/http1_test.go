@@ -14,9 +14,11 @@ import (
 // run copies what a client sends, and returns what the server gets.
 func run(text string, port uint16, switched bool) (string, error) {
 	var out bytes.Buffer
-	err := Copy(&out, iotest.OneByteReader(strings.NewReader(text)), "a.example", port, nil, func() (bool, error) { return switched, nil })
+	err := Copy(&out, iotest.OneByteReader(strings.NewReader(text)), "a.example", port, anyRequest, func() bool { return switched })
 	return out.String(), err
 }
+
+func anyRequest(*Request) error { return nil }
 
 func crlf(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 
@@ -231,7 +233,7 @@ func FuzzCopy(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		var out bytes.Buffer
 		judged := 0
-		err := Copy(&out, strings.NewReader(in), "a.example", 80, func(*Request) error { judged++; return nil }, func() (bool, error) { return false, nil })
+		err := Copy(&out, strings.NewReader(in), "a.example", 80, func(*Request) error { judged++; return nil }, func() bool { return false })
 		r := bufio.NewReader(&out)
 		n := 0
 		for ; ; n++ {

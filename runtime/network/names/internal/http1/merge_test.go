@@ -27,7 +27,7 @@ func TestChunks(t *testing.T) {
 	const head = "Host: a.example\r\ntransfer-encoding: chunked\r\n\r\n"
 	chunks := strings.Repeat("1\r\nx\r\n", parts) + "0\r\n\r\n"
 	requests := func(in string) func(io.Writer) error {
-		return func(w io.Writer) error { return Copy(w, strings.NewReader(in), "a.example", 80, nil, nil) }
+		return func(w io.Writer) error { return Copy(w, strings.NewReader(in), "a.example", 80, anyRequest, nil) }
 	}
 	for _, c := range []struct {
 		what, want string
@@ -75,7 +75,7 @@ func TestPrompt(t *testing.T) {
 		what, head string
 		copy       func(io.Writer, io.Reader) error
 	}{
-		{"a request", request, func(w io.Writer, r io.Reader) error { return Copy(w, r, "a.example", 80, nil, nil) }},
+		{"a request", request, func(w io.Writer, r io.Reader) error { return Copy(w, r, "a.example", 80, anyRequest, nil) }},
 		{"an answer", answer, func(w io.Writer, from io.Reader) error {
 			r := bufio.NewReader(from)
 			p, err := ReadResponse(r, "GET")
@@ -123,7 +123,7 @@ func TestMergedError(t *testing.T) {
 		"POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\nwrong",
 		"POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1\r\nx\r\n", 2000),
 	} {
-		if err := Copy(out, strings.NewReader(text), "a.example", 80, nil, nil); !errors.Is(err, gone) {
+		if err := Copy(out, strings.NewReader(text), "a.example", 80, anyRequest, nil); !errors.Is(err, gone) {
 			t.Errorf("%.60q: %v", text, err)
 		}
 	}

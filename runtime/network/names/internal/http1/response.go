@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -30,7 +29,7 @@ func ReadResponse(r *bufio.Reader, method string) (*Response, error) {
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	p := &Response{length: -1}
+	p := &Response{}
 	if p.Code, err = status(text + " "); err != nil {
 		return nil, err
 	}
@@ -42,7 +41,7 @@ func ReadResponse(r *bufio.Reader, method string) (*Response, error) {
 		return nil, unreadable(err)
 	}
 	p.none = method == "HEAD" || p.Code < 200 || p.Code == 204 || p.Code == 304
-	if err := p.framing(h); err != nil {
+	if p.length, p.chunked, err = h.framing(); err != nil {
 		return nil, unreadable(err)
 	}
 	p.Last = h.Minor == 0 || p.length < 0 && !p.chunked && !p.none
@@ -64,29 +63,6 @@ func ReadResponse(r *bufio.Reader, method string) (*Response, error) {
 
 // unreadable hides an Error, which is reserved for requests.
 func unreadable(err error) error { return fmt.Errorf("a response that cannot be read: %v", err) }
-
-// framing determines the body's length (RFC 9112 6.3).
-func (p *Response) framing(h *Head) error {
-	te, chunked, err := h.Get("transfer-encoding")
-	if err != nil {
-		return err
-	}
-	cl, length, err := h.Get("content-length")
-	switch {
-	case err != nil:
-		return err
-	case chunked && (length || !strings.EqualFold(te, "chunked") || h.Minor == 0):
-		return malformed("a Transfer-Encoding other than chunked alone")
-	case chunked:
-		p.chunked = true
-	case length:
-		if cl == "" || len(cl) > 18 || strings.Trim(cl, "0123456789") != "" {
-			return malformed("a Content-Length that is no number")
-		}
-		p.length, err = strconv.ParseInt(cl, 10, 64)
-	}
-	return err
-}
 
 // Strip drops the fields, and the reason phrase, for which found returns true. It returns their
 // number.
