@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/rootless"
 )
@@ -58,6 +59,20 @@ func Open(path string) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: w.at, Err: err}
 	}
 	return os.NewFile(uintptr(fd), w.at), nil
+}
+
+// Read reads a file as Open opens it, of at most max bytes.
+func Read(path string, max int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := atomicfile.ReadAll(f, max)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return data, nil
 }
 
 // Check is Open for those who need the answer only.

@@ -123,12 +123,22 @@ func mountOf(fd int) (string, error) {
 // administrator may have done so. The oldest mount of a file system that has
 // the directory counts as its real place.
 func (ms *Mounts) elsewhere(id, path string) (string, error) {
-	for own := range ms.all {
-		if own.ID == id && pathname.Within(path, own.Point) {
-			return ms.realPlace(own, filepath.Join(own.Root, strings.TrimPrefix(path, own.Point)), path), nil
+	own, inside, err := ms.onMount(id, path)
+	if own == nil {
+		return "", err
+	}
+	return ms.realPlace(own, inside, path), nil
+}
+
+// onMount returns the mount of an id that shows a path, and the path in its file system; nil where
+// the mounts do not show it.
+func (ms *Mounts) onMount(id, path string) (own *mountinfo.Mount, inside string, err error) {
+	for m := range ms.all {
+		if m.ID == id && pathname.Within(path, m.Point) {
+			return m, filepath.Join(m.Root, strings.TrimPrefix(path, m.Point)), nil
 		}
 	}
-	return "", ms.err
+	return nil, "", ms.err
 }
 
 // realPlace is where a mount's directory inside is found through the oldest mount.

@@ -70,13 +70,8 @@ func (s *Source) SetImage(root string, e Engine) error {
 // inside is the path of an open file in its file system; "" where the mounts do not show it.
 func (ms *Mounts) inside(fd int, path string) (string, error) {
 	id, err := mountOf(fd)
-	if err != nil {
-		return "", err
+	if err == nil {
+		_, path, err = ms.onMount(id, path)
 	}
-	for m := range ms.all {
-		if m.ID == id && pathname.Within(path, m.Point) {
-			return filepath.Join(m.Root, strings.TrimPrefix(path, m.Point)), nil
-		}
-	}
-	return "", ms.err
+	return path, err
 }

@@ -1,6 +1,8 @@
 package bindsource
 
 import (
+	"slices"
+
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/policy"
@@ -39,12 +41,7 @@ func (f Fact) EnginesVolume() bool { return f.Role == Volume && f.engines() }
 // Allowed reports whether policy names the source: the host's owner accepts what the jail does
 // there.
 func Allowed(f Fact, b policy.Binds) bool {
-	for _, a := range b.Allow {
-		if pathname.Within(f.Path, a) && f.Link == "" {
-			return true
-		}
-	}
-	return false
+	return f.Link == "" && slices.ContainsFunc(b.Allow, func(dir string) bool { return pathname.Within(f.Path, dir) })
 }
 
 // rootRefusal reports why a writable source of root's may not be mounted. With

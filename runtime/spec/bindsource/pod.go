@@ -125,12 +125,7 @@ func isSandboxFile(path, id string) bool {
 		return false
 	}
 	_, below, ok := strings.Cut(path, sandboxes+id+"/")
-	for _, name := range sandboxFiles {
-		if ok && below == name {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(sandboxFiles, below)
 }
 
 // OwnOfPod reports whether a source lies in the pod's own directory, and is not a directory of
@@ -172,15 +167,8 @@ func podRefusal(f Fact, readOnly bool) (why, remedy string) {
 	if f.OwnOfPod() { // the kubelet's directory is mounted from somewhere else, or staged
 		return "", ""
 	}
-	for _, root := range []string{KubeletRoot(f.Also), KubeletRoot(f.Path)} {
-		if root != "" && (pathname.Within(f.Also, root) || pathname.Within(root, f.Also)) {
-			return "an engine keeps its containers in " + root, ofStorage
-		}
-	}
-	for _, s := range storage {
-		if pathname.Within(f.Also, s) || pathname.Within(s, f.Also) {
-			return "an engine keeps its containers in " + s, ofStorage
-		}
+	if dir := overlapping(f.Also, append([]string{KubeletRoot(f.Also), KubeletRoot(f.Path)}, storage...)); dir != "" {
+		return "an engine keeps its containers in " + dir, ofStorage
 	}
 	return forbiddenOfUsers(f.Also, readOnly)
 }

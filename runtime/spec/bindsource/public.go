@@ -168,15 +168,8 @@ func (s *Source) setPublic(t *trail) {
 
 // publicEnd reports whether a public place may really be at a path.
 func publicEnd(path string) bool {
-	if publicPlaceOf(path) != nil || system(path) {
-		return true
-	}
-	for _, end := range publicEnds {
-		if pathname.Within(path, end) {
-			return true
-		}
-	}
-	return false
+	return publicPlaceOf(path) != nil || system(path) ||
+		slices.ContainsFunc(publicEnds, func(end string) bool { return pathname.Within(path, end) })
 }
 
 // publicText reads and judges a file's text.

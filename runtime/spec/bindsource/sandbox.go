@@ -8,7 +8,6 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/trusted"
 )
@@ -27,7 +26,7 @@ func Sandboxes(s *specs.Spec, dirs []string) []string {
 	if pod == "" {
 		return nil
 	}
-	dirs = append(dirs[:len(dirs):len(dirs)], storage...)
+	dirs = slices.Concat(dirs, storage)
 	var out []string
 	for _, m := range s.Mounts {
 		dir, id := sandboxOf(m.Source, dirs)
@@ -79,17 +78,9 @@ func sandboxOf(path string, dirs []string) (dir, id string) {
 
 // podOfSandbox is the pod of a sandbox, or "".
 func podOfSandbox(dir string) string {
-	f, err := trusted.Open(filepath.Join(dir, "config.json"))
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	text, err := atomicfile.ReadAll(f, maxSandboxConfig)
-	if err != nil {
-		return ""
-	}
+	text, err := trusted.Read(filepath.Join(dir, "config.json"), maxSandboxConfig)
 	var s specs.Spec
-	if json.Unmarshal(text, &s) != nil {
+	if err != nil || json.Unmarshal(text, &s) != nil {
 		return ""
 	}
 	return PodUID(&s)

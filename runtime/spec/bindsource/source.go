@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -203,12 +204,14 @@ func (s *Source) look(e Engine) error {
 
 // storageAt returns the engine's storage that a path is, holds, or lies in; "" for none.
 func storageAt(path string, e Engine) string {
-	dirs := append(e.Storage[:len(e.Storage):len(e.Storage)], storage...)
-	if root := KubeletRoot(path); root != "" {
-		dirs = append(dirs, root)
-	}
+	return overlapping(path, append(slices.Concat(e.Storage, storage), KubeletRoot(path)))
+}
+
+// overlapping returns the first of some directories that a path is, holds, or lies in; "" for none.
+// A directory "" is ignored.
+func overlapping(path string, dirs []string) string {
 	for _, dir := range dirs {
-		if pathname.Within(path, dir) || pathname.Within(dir, path) {
+		if dir != "" && (pathname.Within(path, dir) || pathname.Within(dir, path)) {
 			return dir
 		}
 	}

@@ -1,11 +1,9 @@
 package bindsource
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/pathname"
 )
 
@@ -50,16 +48,10 @@ func (ms *Mounts) plugin(id, path, uid string) (string, error) {
 	case p[0] != "volume-subpaths":
 		return "", nil
 	}
-	var own *mountinfo.Mount
-	for m := range ms.all {
-		if m.ID == id {
-			own = m
-		}
+	own, inside, err := ms.onMount(id, path)
+	if own == nil {
+		return "", err
 	}
-	if own == nil || !pathname.Within(path, own.Point) {
-		return "", ms.err
-	}
-	inside := filepath.Join(own.Root, strings.TrimPrefix(path, own.Point))
 	for m := range ms.all {
 		rel, ok := strings.CutPrefix(m.Point, dir+"/volumes/")
 		v := strings.Split(rel, "/")

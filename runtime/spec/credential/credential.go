@@ -106,7 +106,7 @@ func (s Set) Check() error {
 }
 
 func (c Spec) check(name string) error {
-	if !rulesName(name) {
+	if !netrules.PresetName(name) { // the grammar is that of a preset's name
 		return fmt.Errorf("a name is of at most 32 lower-case letters, digits and -")
 	}
 	if len(c.Hosts) == 0 || len(c.Hosts) > maxHosts {
@@ -145,10 +145,6 @@ func (c Spec) check(name string) error {
 	}
 	return nil
 }
-
-// rulesName reports whether a credential may have this name. The grammar is that of a preset's
-// name.
-func rulesName(name string) bool { return netrules.PresetName(name) }
 
 // Field returns the header's name and the scheme before the value.
 func (c Spec) Field() (name, scheme string) {

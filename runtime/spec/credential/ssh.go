@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/spec/netrules"
 )
@@ -107,14 +106,9 @@ func key(text []byte) ([]byte, error) {
 
 // HostKeys returns the keys of one of the credential's hosts from policy's known_hosts.
 func (c Spec) HostKeys(host string) ([][]byte, error) {
-	f, err := trusted.Open(c.KnownHosts)
+	text, err := trusted.Read(c.KnownHosts, maxKnownHosts)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	text, err := atomicfile.ReadAll(f, maxKnownHosts)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.KnownHosts, err)
 	}
 	server := serverName(c.Endpoint(host))
 	keys := hostKeys(string(text), server)

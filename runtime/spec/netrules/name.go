@@ -45,18 +45,12 @@ func Canonical(name string) (string, error) {
 // lower folds ASCII only: other letters are no part of a name, and folding them could make one
 // (U+212A, KELVIN SIGN, becomes k).
 func lower(s string) string {
-	for i := 0; i < len(s); i++ {
-		if 'A' <= s[i] && s[i] <= 'Z' {
-			b := []byte(s)
-			for ; i < len(b); i++ {
-				if 'A' <= b[i] && b[i] <= 'Z' {
-					b[i] += 'a' - 'A'
-				}
-			}
-			return string(b)
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
 		}
-	}
-	return s
+		return r
+	}, s)
 }
 
 // checkLabel checks one label against the grammar.

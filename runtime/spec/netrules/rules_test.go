@@ -2,6 +2,7 @@ package netrules
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -116,7 +117,7 @@ var entries = map[string]bool{
 
 func parse(t *testing.T, allow, deny []string) *Set {
 	t.Helper()
-	s, err := Parse(allow, deny, Table{"gh": {"github.com:22,443", "api.github.com"}})
+	s, err := Parse(allow, deny, table{"gh": {"github.com:22,443", "api.github.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestPresets(t *testing.T) {
 	if _, err := Parse([]string{"@gh"}, nil, nil); err == nil {
 		t.Error("a preset that does not exist")
 	}
-	for _, entries := range []Table{{"x": {"@gh"}}, {"x": {"*.com"}}, {}} {
+	for _, entries := range []table{{"x": {"@gh"}}, {"x": {"*.com"}}, {}} {
 		if _, err := Parse([]string{"@x"}, nil, entries); err == nil {
 			t.Errorf("%v passed", entries)
 		}
@@ -325,7 +326,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(s, s)
 	}
 	f.Fuzz(func(t *testing.T, text, name string) {
-		s, err := Parse([]string{text}, []string{"denied.example"}, Table{"gh": {"github.com"}})
+		s, err := Parse([]string{text}, []string{"denied.example"}, table{"gh": {"github.com"}})
 		if err != nil {
 			return
 		}
@@ -367,4 +368,15 @@ func FuzzCanonical(f *testing.F) {
 			t.Fatalf("%q is an address", c)
 		}
 	})
+}
+
+// table is a fixed table of presets.
+type table map[string][]string
+
+func (t table) Preset(name string) ([]string, error) {
+	entries, ok := t[name]
+	if !ok {
+		return nil, fmt.Errorf("there is no preset @%s", name)
+	}
+	return entries, nil
 }

@@ -1,11 +1,14 @@
 package netrules
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,25 +19,13 @@ type Presets interface {
 	Preset(name string) ([]string, error)
 }
 
-// Table is a fixed table of presets. Set.Presets returns one.
-type Table map[string][]string
-
-// Preset returns a row of the table.
-func (t Table) Preset(name string) ([]string, error) {
-	entries, ok := t[name]
-	if !ok {
-		return nil, fmt.Errorf("there is no preset @%s", name)
-	}
-	return entries, nil
-}
-
 // A Set is the rules of a jail. It is immutable. A nil Set allows nothing.
 type Set struct {
 	allow, deny []*Rule
 	names       [2]map[string][]*Rule // of allow: [0] by name, [1] by what follows "*."
 	denied      [2]map[string][]*Rule // of deny
-	presets     Table
-	source      Presets // resolves the presets for Narrow
+	presets     map[string][]string   // those that were resolved
+	source      Presets               // resolves further ones
 }
 
 // Verdict is the result of matching a set against a name or an address and a port.
@@ -51,7 +42,12 @@ type Verdict struct {
 
 // Parse parses the allow and the deny list of a policy. p may be nil if no entry is a preset.
 func Parse(allow, deny []string, p Presets) (*Set, error) {
-	s := &Set{presets: Table{}, source: p}
+	return parseWith(allow, deny, map[string][]string{}, p)
+}
+
+// parseWith is Parse with presets that were resolved already.
+func parseWith(allow, deny []string, resolved map[string][]string, p Presets) (*Set, error) {
+	s := &Set{presets: resolved, source: p}
 	for i := range 2 {
 		s.names[i], s.denied[i] = map[string][]*Rule{}, map[string][]*Rule{}
 	}
@@ -132,36 +128,34 @@ func PresetName(name string) bool {
 	return name != "" && len(name) <= 32 && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// each calls f with the rules for a name, in the order in which they decide, until f returns false.
-// Its cost is bound by the number of labels of the name.
-func each(index *[2]map[string][]*Rule, name string, f func(*Rule) bool) {
-	for _, r := range index[0][name] {
-		if !f(r) {
-			return
-		}
-	}
-	for {
-		var ok bool
-		if _, name, ok = strings.Cut(name, "."); !ok {
-			return
-		}
-		for _, r := range index[1][name] {
-			if !f(r) {
-				return
+// each yields the rules for a name, in the order in which they decide. Its cost is bound by the
+// number of labels of the name.
+func each(index *[2]map[string][]*Rule, name string) iter.Seq[*Rule] {
+	return func(yield func(*Rule) bool) {
+		rules, more := index[0][name], true
+		for more {
+			for _, r := range rules {
+				if !yield(r) {
+					return
+				}
 			}
+			_, name, more = strings.Cut(name, ".")
+			rules = index[1][name]
 		}
 	}
 }
 
+// denies reports whether a deny rule is for a port.
+func (r *Rule) denies(port uint16) bool { return len(r.Ports) == 0 || slices.Contains(r.Ports, port) }
+
 // deniedBy returns the deny rule for a name and a port, or nil.
-func (s *Set) deniedBy(name string, port uint16) (found *Rule) {
-	each(&s.denied, name, func(r *Rule) bool {
-		if len(r.Ports) == 0 || slices.Contains(r.Ports, port) {
-			found = r
+func (s *Set) deniedBy(name string, port uint16) *Rule {
+	for r := range each(&s.denied, name) {
+		if r.denies(port) {
+			return r
 		}
-		return found == nil
-	})
-	return found
+	}
+	return nil
 }
 
 // Allowed reports whether any port of a name is allowed, so that DNS answers it. The name must be
@@ -170,12 +164,12 @@ func (s *Set) Allowed(name string) bool {
 	if c, err := Canonical(name); s == nil || err != nil || c != name {
 		return false
 	}
-	ok := false
-	each(&s.names, name, func(r *Rule) bool {
-		ok = s.leaves(r, name)
-		return !ok
-	})
-	return ok
+	for r := range each(&s.names, name) {
+		if s.leaves(r, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // Named reports whether any rule is for a name, on whatever port: one that allows it or one that
@@ -184,11 +178,12 @@ func (s *Set) Named(name string) bool {
 	if s == nil {
 		return false
 	}
-	found := false
 	for _, index := range []*[2]map[string][]*Rule{&s.names, &s.denied} {
-		each(index, name, func(*Rule) bool { found = true; return false })
+		for range each(index, name) {
+			return true
+		}
 	}
-	return found
+	return false
 }
 
 // leaves reports whether any port of a rule remains for a name after the deny list.
@@ -239,7 +234,7 @@ func (s *Set) DeniesAddr(addr netip.Addr, port uint16) *Rule {
 		return nil
 	}
 	for _, r := range s.denied[0][addr.WithZone("").Unmap().String()] {
-		if len(r.Ports) == 0 || slices.Contains(r.Ports, port) {
+		if r.denies(port) {
 			return r
 		}
 	}
@@ -255,19 +250,14 @@ func (s *Set) match(key, target string, port uint16) Verdict {
 	if r := s.deniedBy(key, port); r != nil {
 		return Verdict{Rule: r, Reason: fmt.Sprintf("denied by %q", r.Source())}
 	}
-	var found, other *Rule
-	each(&s.names, key, func(r *Rule) bool {
+	var other *Rule
+	for r := range each(&s.names, key) {
 		if slices.Contains(r.Ports, port) {
-			found = r
-		} else if other == nil {
-			other = r
+			return Verdict{OK: true, Rule: r}
 		}
-		return found == nil
-	})
-	switch {
-	case found != nil:
-		return Verdict{OK: true, Rule: found}
-	case other != nil:
+		other = cmp.Or(other, r)
+	}
+	if other != nil {
 		return Verdict{Rule: other, Reason: fmt.Sprintf("port %d is not among those of %q", port, other.Source()), Remedy: remedy}
 	}
 	return Verdict{Reason: "no entry allows it", Remedy: remedy}
@@ -334,7 +324,7 @@ func (s *Set) Narrow(entries []string) (*Set, error) {
 		return nil, errors.New("nothing is allowed that could be narrowed")
 	}
 	// Presets resolve as in the set, so that a preset means the same for both.
-	n, err := Parse(entries, s.Denied(), both{s.presets, s.source})
+	n, err := parseWith(entries, s.Denied(), maps.Clone(s.presets), s.source)
 	if err != nil {
 		return nil, err
 	}
@@ -344,22 +334,6 @@ func (s *Set) Narrow(entries []string) (*Set, error) {
 		}
 	}
 	return n, nil
-}
-
-// both looks a preset up in a table, then in the source.
-type both struct {
-	first  Table
-	second Presets
-}
-
-func (b both) Preset(name string) ([]string, error) {
-	if entries, ok := b.first[name]; ok || b.second == nil {
-		if !ok {
-			return nil, fmt.Errorf("there is no preset @%s", name)
-		}
-		return entries, nil
-	}
-	return b.second.Preset(name)
 }
 
 // Covers returns an error unless the set allows every connection that the rule allows. An option

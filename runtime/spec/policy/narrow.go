@@ -82,14 +82,12 @@ func (p Policy) Narrow(project Project) (Policy, error) {
 	if problems != nil {
 		return p, problems
 	}
-	if p.Origin != nil {
-		o := *p.Origin
+	p.noteOrigin(func(o *Origin) {
 		if o.Project != nil { // of another directory
 			project.Settings = slices.Concat(o.Project.Settings, project.Settings)
 		}
 		o.Project = &project
-		p.Origin = &o
-	}
+	})
 	return p, nil
 }
 

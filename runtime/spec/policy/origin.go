@@ -55,20 +55,15 @@ func (o Origin) Again() (Policy, error) {
 		}
 	}
 	own, listed := o.Annotations[networkAllow]
-	others := map[string]string{}
-	for name, v := range o.Annotations {
-		if name != networkAllow {
-			others[name] = v
-		}
-	}
+	others := maps.Clone(o.Annotations)
+	delete(others, networkAllow)
 	if o.Project != nil {
 		if p, err = p.again(*o.Project); err != nil {
 			return p, err
 		}
 	}
 	p, _ = p.Tighten(others)
-	origin := o
-	p.Origin = &origin
+	p.Origin = &o
 	if p.Network.Mode != NetworkNames {
 		// No list of names is in use: nothing is allowed by one.
 		p.Network.Allow, listed = nil, false
@@ -98,12 +93,18 @@ func (n Network) Common(o Network) (Network, error) {
 
 // OwnersNames is Network.allowNames for a list that holds when the policy is read again, too.
 func (p *Policy) OwnersNames(list []string) error {
+	p.noteOrigin(func(o *Origin) { o.Allow = list })
+	return p.Network.allowNames(list)
+}
+
+// noteOrigin changes where the policy came from, if it has an origin. Copies of the policy keep
+// theirs.
+func (p *Policy) noteOrigin(change func(*Origin)) {
 	if p.Origin != nil {
 		o := *p.Origin
-		o.Allow = list
+		change(&o)
 		p.Origin = &o
 	}
-	return p.Network.allowNames(list)
 }
 
 // OwnersCredentials adds credentials, also to the policy that is read again. Those of a name that
@@ -116,11 +117,7 @@ func (p *Policy) OwnersCredentials(more credential.Set) error {
 		return err
 	}
 	p.Credentials = all
-	if p.Origin != nil {
-		o := *p.Origin
-		o.Credentials = more
-		p.Origin = &o
-	}
+	p.noteOrigin(func(o *Origin) { o.Credentials = more })
 	return nil
 }
 
@@ -143,27 +140,18 @@ func (p *Policy) OwnersBoundary(name string) error {
 			}
 		}
 	}
-	if p.Origin != nil {
-		o := *p.Origin
-		o.Boundary = name
-		p.Origin = &o
-	}
+	p.noteOrigin(func(o *Origin) { o.Boundary = name })
 	return nil
 }
 
 // followed records an annotation that was followed.
 func (p *Policy) followed(name, value string) {
-	if p.Origin == nil {
-		return
-	}
-	o := *p.Origin
-	o.Annotations = map[string]string{name: value}
-	for k, v := range p.Origin.Annotations {
-		if k != name {
-			o.Annotations[k] = v
-		}
-	}
-	p.Origin = &o
+	p.noteOrigin(func(o *Origin) {
+		all := map[string]string{}
+		maps.Copy(all, o.Annotations)
+		all[name] = value
+		o.Annotations = all
+	})
 }
 
 // Differs names the settings in which two policies differ, other than the rules of the network.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
@@ -17,14 +16,9 @@ func readTrusted(path string) ([]byte, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("policy path %q must be absolute", path)
 	}
-	f, err := trusted.Open(path)
+	data, err := trusted.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", path, err)
-	}
-	defer f.Close()
-	data, err := atomicfile.ReadAll(f, maxFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading policy %s: %w", path, err)
 	}
 	return data, nil
 }

@@ -16,10 +16,10 @@ package publish
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // Bounds of parsing.
@@ -100,11 +100,11 @@ func ports(text string) (from, to uint16, ok bool) {
 	if !ranged {
 		last = first
 	}
-	if from, ok = port(first); !ok {
-		return 0, 0, false
+	from, err := netrules.ParsePort(first)
+	if err == nil {
+		to, err = netrules.ParsePort(last)
 	}
-	to, ok = port(last)
-	return from, to, ok && to >= from
+	return from, to, err == nil && to >= from
 }
 
 // Parse parses an entry that a jail publishes.
@@ -114,9 +114,9 @@ func Parse(text string) (Entry, error) {
 		return Entry{}, err
 	}
 	out, in, _ := strings.Cut(rest, ":")
-	at, ok := port(out)
-	to, ok2 := port(in)
-	if !ok || !ok2 {
+	at, err := netrules.ParsePort(out)
+	to, err2 := netrules.ParsePort(in)
+	if err != nil || err2 != nil {
 		return Entry{}, fmt.Errorf("%q is not [ADDRESS:]PORT:JAILPORT", text)
 	}
 	return Entry{At: netip.AddrPortFrom(addr, at), Port: to}, nil
@@ -188,10 +188,4 @@ func address(text string) (netip.Addr, string, error) {
 		return netip.Addr{}, "", fmt.Errorf("%q: %q is no address to listen at", text, host)
 	}
 	return a, rest, nil
-}
-
-// port parses a port without sign and without leading zeros.
-func port(text string) (uint16, bool) {
-	n, err := strconv.ParseUint(text, 10, 16)
-	return uint16(n), err == nil && n > 0 && text[0] != '0'
 }

@@ -5,7 +5,7 @@ package report
 import (
 	"fmt"
 	"io"
-	"sort"
+	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/kernel/printable"
@@ -62,9 +62,12 @@ func (r *Report) Add(c Change) { r.Changes = append(r.Changes, c) }
 
 // Of returns the changes of one kind.
 func (r *Report) Of(k Kind) []Change {
-	var out []Change
+	return r.where(func(c Change) bool { return c.Kind == k })
+}
+
+func (r *Report) where(is func(Change) bool) (out []Change) {
 	for _, c := range r.Changes {
-		if c.Kind == k {
+		if is(c) {
 			out = append(out, c)
 		}
 	}
@@ -76,13 +79,8 @@ func (r *Report) Of(k Kind) []Change {
 func (r *Report) Text(w io.Writer) error {
 	order := map[Kind]int{Missing: 0, Denied: 1, Lowered: 2, Set: 3, Dropped: 4}
 	for _, ring := range rings.All() {
-		var cs []Change
-		for _, c := range r.Changes {
-			if c.Ring == ring {
-				cs = append(cs, c)
-			}
-		}
-		sort.SliceStable(cs, func(i, j int) bool { return order[cs[i].Kind] < order[cs[j].Kind] })
+		cs := r.where(func(c Change) bool { return c.Ring == ring })
+		slices.SortStableFunc(cs, func(a, b Change) int { return order[a.Kind] - order[b.Kind] })
 		if _, err := fmt.Fprintf(w, "%s\n", ring); err != nil {
 			return err
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/netrules"
@@ -83,7 +82,7 @@ func Load(dir, name string) (*Agent, error) {
 		return nil, fmt.Errorf("%q is no preset's name (remedy: one of %s, or a file NAME.toml in %s)", name, strings.Join(Names(), ", "), dir)
 	}
 	path := filepath.Join(dir, name+".toml")
-	text, err := readOwn(path)
+	text, err := trusted.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		path = "preset " + name
 		text, err = embedded.ReadFile(name + ".toml")
@@ -99,16 +98,6 @@ func Load(dir, name string) (*Agent, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return a, nil
-}
-
-// readOwn reads a file that only root can have written.
-func readOwn(path string) ([]byte, error) {
-	f, err := trusted.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return atomicfile.ReadAll(f, maxFile)
 }
 
 func parse(name string, text []byte) (*Agent, error) {
