@@ -1,6 +1,8 @@
 package harden
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/spec/report"
@@ -70,7 +72,7 @@ func steers(name string) *steering {
 }
 
 func annotations(p *pass) {
-	for _, k := range sortedKeys(p.spec.Annotations) {
+	for _, k := range slices.Sorted(maps.Keys(p.spec.Annotations)) {
 		if s := steers(k); s != nil {
 			p.change(rings.Access, report.Dropped, "annotations["+short(k)+"]", short(p.spec.Annotations[k]), "",
 				"it steers the delegate: "+s.reader+", "+s.does)

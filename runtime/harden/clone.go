@@ -1,23 +1,9 @@
 package harden
 
-import (
-	"reflect"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
-)
+import "reflect"
 
 // clone is a deep copy, so that hardening never writes into its input.
-func clone(s *specs.Spec) *specs.Spec {
-	return deep(reflect.ValueOf(s)).Interface().(*specs.Spec)
-}
-
-func cloneProcess(p *specs.Process) *specs.Process {
-	return deep(reflect.ValueOf(p)).Interface().(*specs.Process)
-}
-
-func cloneResources(r *specs.LinuxResources) *specs.LinuxResources {
-	return deep(reflect.ValueOf(r)).Interface().(*specs.LinuxResources)
-}
+func clone[T any](p *T) *T { return deep(reflect.ValueOf(p)).Interface().(*T) }
 
 func deep(v reflect.Value) reflect.Value {
 	switch v.Kind() {

@@ -3,7 +3,6 @@ package harden
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/spec/plan"
@@ -68,24 +67,18 @@ func credentials(p *pass) {
 // placeholders sets the variables of credentials in a process's environment, also for an exec. A
 // variable that the process already has stays. Shapes, which explain shows, are never set.
 func placeholders(p *pass) {
-	pr := p.spec.Process
 	ends := false
 	for _, name := range p.pol.Credentials.Names() {
 		c := p.pol.Credentials[name]
 		ends = ends || c.Own() && c.Ends()
-		if _, has := lookUp(pr.Env, c.Env); has || c.Env == "" || !c.Own() {
-			continue
+		if c.Env != "" && c.Own() {
+			setVariable(p, c.Env, c.Placeholder, "a placeholder", "it stands for credentials."+name)
 		}
-		pr.Env = append(slices.Clip(pr.Env), c.Env+"="+c.Placeholder)
-		p.change(rings.Access, report.Set, "process.env["+c.Env+"]", "", "a placeholder", "it stands for credentials."+name)
 	}
 	if !ends {
 		return
 	}
 	for _, v := range plan.TrustVariables() {
-		if _, has := lookUp(pr.Env, v[0]); !has {
-			pr.Env = append(slices.Clip(pr.Env), v[0]+"="+v[1])
-			p.change(rings.Access, report.Set, "process.env["+v[0]+"]", "", v[1], "TLS to a credential's hosts is ended by the helper")
-		}
+		setVariable(p, v[0], v[1], v[1], "TLS to a credential's hosts is ended by the helper")
 	}
 }

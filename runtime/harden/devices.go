@@ -2,6 +2,7 @@ package harden
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func devices(p *pass) {
 			"device drivers are kernel surface (policy: devices.allow, which opens the driver of each device that it names)")
 	}
 	if len(l.NetDevices) > 0 {
-		p.deny(rings.Resources, "linux.netDevices", list(sortedKeys(l.NetDevices)), "none", "the jail's network is empty")
+		p.deny(rings.Resources, "linux.netDevices", list(slices.Sorted(maps.Keys(l.NetDevices))), "none", "the jail's network is empty")
 		l.NetDevices = nil
 	}
 	if more := beyond(requested, rules); len(more) > 0 {

@@ -80,11 +80,18 @@ func environment(p *pass) {
 		return
 	}
 	for _, v := range variables {
-		if _, has := lookUp(pr.Env, v.name); has || !v.applies(p, pr) {
-			continue
+		if v.applies(p, pr) {
+			setVariable(p, v.name, v.value, v.value, v.why)
 		}
-		pr.Env = append(slices.Clip(pr.Env), v.name+"="+v.value)
-		p.change(rings.Access, report.Set, "process.env["+v.name+"]", "", v.value, v.why)
+	}
+}
+
+// setVariable sets a variable that the process does not have, and reports it as shown.
+func setVariable(p *pass, name, value, shown, why string) {
+	pr := p.spec.Process
+	if _, has := lookUp(pr.Env, name); !has {
+		pr.Env = append(slices.Clip(pr.Env), name+"="+value)
+		p.change(rings.Access, report.Set, "process.env["+name+"]", "", shown, why)
 	}
 }
 

@@ -2,7 +2,6 @@ package harden
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -17,7 +16,7 @@ import (
 // `docker exec --privileged` every capability there is.
 func Process(in *specs.Process, pol policy.Policy, f Facts) (*specs.Process, *report.Report, error) {
 	p := &pass{
-		spec: &specs.Spec{Process: cloneProcess(in), Linux: &specs.Linux{}},
+		spec: &specs.Spec{Process: clone(in), Linux: &specs.Linux{}},
 		pol:  pol, f: f, rep: new(report.Report),
 	}
 	if len(in.Args) == 0 {
@@ -39,21 +38,18 @@ func Resources(in *specs.LinuxResources, pol policy.Policy, f Facts) (*specs.Lin
 	if in == nil {
 		return &specs.LinuxResources{}, p.rep, nil
 	}
-	r := cloneResources(in)
+	r := clone(in)
 	clampResources(p, r)
 	const fixed = "a running jail's stay as they are"
-	if len(r.Devices) > 0 {
-		p.change(rings.Access, report.Dropped, resources+"devices", fmt.Sprint(len(r.Devices)), "", fixed)
-		r.Devices = nil
+	drop := func(ring rings.Ring, field string, n int) {
+		if n > 0 {
+			p.change(ring, report.Dropped, resources+field, fmt.Sprint(n), "", fixed)
+		}
 	}
-	if len(r.HugepageLimits) > 0 {
-		p.change(rings.Resources, report.Dropped, resources+"hugepageLimits", fmt.Sprint(len(r.HugepageLimits)), "", fixed)
-		r.HugepageLimits = nil
-	}
-	if len(r.Rdma) > 0 {
-		p.change(rings.Resources, report.Dropped, resources+"rdma", fmt.Sprint(len(r.Rdma)), "", fixed)
-		r.Rdma = nil
-	}
+	drop(rings.Access, "devices", len(r.Devices))
+	drop(rings.Resources, "hugepageLimits", len(r.HugepageLimits))
+	drop(rings.Resources, "rdma", len(r.Rdma))
+	r.Devices, r.HugepageLimits, r.Rdma = nil, nil, nil
 	// Throttles could be taken off the disks behind writable mounts.
 	if b := r.BlockIO; b != nil {
 		capRates(p, readRates, b.ThrottleReadBpsDevice, uint64(pol.Limits.IORead))
@@ -65,19 +61,10 @@ func Resources(in *specs.LinuxResources, pol policy.Policy, f Facts) (*specs.Lin
 	return r, p.rep, nil
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
-
 // Updated returns a jail's limits after an update, as far as they size the jail: memory and
 // processors.
 func Updated(was, update *specs.LinuxResources) *specs.LinuxResources {
-	out := cloneResources(was)
+	out := clone(was)
 	if out == nil {
 		out = new(specs.LinuxResources)
 	}
@@ -113,7 +100,6 @@ func Updated(was, update *specs.LinuxResources) *specs.LinuxResources {
 // set replaces *to unless from is nil.
 func set[T any](to **T, from *T) {
 	if from != nil {
-		v := *from
-		*to = &v
+		*to = new(*from)
 	}
 }

@@ -116,7 +116,7 @@ func TestExecRefusals(t *testing.T) {
 			p.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_CPU"}, {Type: "RLIMIT_CPU", Hard: 5}}
 		}, "lists RLIMIT_CPU twice"},
 	} {
-		p := cloneProcess(small().Process)
+		p := clone(small().Process)
 		c.change(p)
 		_, _, err := Process(p, policy.Default(), testFacts(small()))
 		if err == nil || !strings.Contains(err.Error(), c.says) {

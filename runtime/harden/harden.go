@@ -248,9 +248,9 @@ func (p *pass) addRefusal(e *refusal.Error) {
 	p.refused = append(p.refused, e)
 }
 
-// fatal is refuse where later steps could not run.
-func (p *pass) fatal(code refusal.Code, format string, args ...any) {
-	p.refuse(code, format, args...)
+// fatal is refuse for a spec without which later steps could not run.
+func (p *pass) fatal(text string) {
+	p.refuse(refusal.Spec, "%s", text)
 	p.stop = true
 }
 
@@ -274,11 +274,11 @@ func shape(p *pass) {
 	}
 	switch {
 	case s.Process == nil:
-		p.fatal(refusal.Spec, "config.json has no process")
+		p.fatal("config.json has no process")
 	case len(s.Process.Args) == 0:
-		p.fatal(refusal.Spec, "config.json has no process.args")
+		p.fatal("config.json has no process.args")
 	case s.Windows != nil || s.Solaris != nil || s.VM != nil || s.ZOS != nil || s.FreeBSD != nil:
-		p.fatal(refusal.Spec, "config.json is not for a Linux container")
+		p.fatal("config.json is not for a Linux container")
 	}
 	if p.stop {
 		return

@@ -247,9 +247,7 @@ func quota(p *pass, c *specs.LinuxCPU, field string) {
 	if most < cpuQuotaMin {
 		// The share is too small for this period: only a longer period can express it.
 		period, most = cpuPeriodMax, max(int64(p.pol.Limits.CPUs*cpuPeriodMax), cpuQuotaMin)
-		if c.Quota != nil {
-			c.Quota = nil
-		}
+		c.Quota = nil
 	}
 	why := fmt.Sprintf("limits.cpus: %g processors", p.pol.Limits.CPUs)
 	if above := p.f.ParentQuota; above.Quota > 0 && above.of(period) < most {

@@ -2,6 +2,7 @@ package harden
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ func text(p *int64) string {
 func (j *judge) limits() {
 	r, was := j.out.Linux.Resources, j.inResources()
 	lim, cg := j.pol.Limits, j.f.Host.Cgroup
-	for _, k := range sortedKeys(r.Unified) {
+	for _, k := range slices.Sorted(maps.Keys(r.Unified)) {
 		if was.Unified[k] != r.Unified[k] {
 			j.say("unified %s from nowhere", k)
 		}

@@ -2,6 +2,7 @@ package harden
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -220,7 +221,7 @@ func sameOffsets(p *pass) bool {
 func ids(p *pass) {
 	l := p.spec.Linux
 	if len(p.f.IDs.UIDs) == 0 || len(p.f.IDs.GIDs) == 0 {
-		p.fatal(refusal.Spec, "no host ids for the jail")
+		p.fatal("no host ids for the jail")
 		return
 	}
 	if !idmap.Equal(l.UIDMappings, p.f.IDs.UIDs) || !idmap.Equal(l.GIDMappings, p.f.IDs.GIDs) {
@@ -240,8 +241,8 @@ func ids(p *pass) {
 		p.missing(rings.Access, "linux.uidMappings",
 			"the engine's own mapping: other containers with these ids can reach this jail's processes and files, and the other way round (remedy: leave user namespaces to agentjail)")
 	}
-	l.UIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.UIDs...)
-	l.GIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.GIDs...)
+	l.UIDMappings = slices.Clone(p.f.IDs.UIDs)
+	l.GIDMappings = slices.Clone(p.f.IDs.GIDs)
 }
 
 // short keeps report lines short.

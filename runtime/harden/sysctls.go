@@ -2,6 +2,7 @@ package harden
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,9 +61,10 @@ func sysctls(p *pass) {
 	}
 	lowPorts(p, fresh[specs.NetworkNamespace])
 	s := p.spec.Linux.Sysctl
-	for _, k := range sortedKeys(s) {
+	for _, k := range slices.Sorted(maps.Keys(s)) {
 		// Both separators are in use (sysctl.d(5)).
 		dotted := strings.ReplaceAll(k, "/", ".")
+		field, was := "linux.sysctl["+short(k)+"]", short(s[k])
 		i := slices.IndexFunc(ownSysctls, func(r sysctlRule) bool {
 			if r.only != "" && s[k] != r.only {
 				return false
@@ -71,26 +73,26 @@ func sysctls(p *pass) {
 		})
 		switch {
 		case strings.Contains(dotted, "..") || strings.ContainsAny(k, "\x00\n"):
-			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "not the name of a kernel setting")
+			p.deny(rings.Access, field, was, "", "not the name of a kernel setting")
 		case i >= 0 && fresh[ownSysctls[i].ns] && (p.f.Sandbox == "" || ownSysctls[i].guest):
 			continue
 		case p.f.Sandbox != "" && i >= 0 && !strings.HasPrefix(dotted, "net."):
-			p.missing(rings.Access, "linux.sysctl["+short(k)+"]", "the kernel of a "+p.f.Sandbox+" sandbox has settings of its own")
+			p.missing(rings.Access, field, "the kernel of a "+p.f.Sandbox+" sandbox has settings of its own")
 		case p.f.Sandbox != "" && strings.HasPrefix(dotted, "net."):
-			p.change(rings.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "",
+			p.change(rings.Access, report.Dropped, field, was, "",
 				"the kernel of a "+p.f.Sandbox+" sandbox has settings of its own")
 		case i >= 0:
-			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "",
+			p.deny(rings.Access, field, was, "",
 				"the "+string(ownSysctls[i].ns)+" namespace is another jail's")
 		case dotted == "net.ipv4.ping_group_range" && ownNet && pingGroups(p, k):
 			continue
 		case dotted == "net.ipv4.ping_group_range":
 			// Engines set it for every container.
-			p.change(rings.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", p.network.NoMore)
+			p.change(rings.Access, report.Dropped, field, was, "", p.network.NoMore)
 		case strings.HasPrefix(dotted, "net."):
-			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", p.network.NoMore)
+			p.deny(rings.Access, field, was, "", p.network.NoMore)
 		default:
-			p.deny(rings.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "it is the host's, not a namespace's of the jail")
+			p.deny(rings.Access, field, was, "", "it is the host's, not a namespace's of the jail")
 		}
 		delete(s, k)
 	}

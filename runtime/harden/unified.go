@@ -1,6 +1,8 @@
 package harden
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,28 +27,26 @@ var unifiedRules = map[string]func(p *pass, v string) bool{
 	},
 	"cpu.max":          cpuMax,
 	"io.max":           ioMax,
-	"memory.high":      yes,
-	"memory.swap.high": yes,
-	"memory.zswap.max": yes,
-	"memory.oom.group": yes,
-	"cpu.weight":       yes,
-	"cpu.idle":         yes,
-	"cpu.uclamp.max":   yes,
-	"io.weight":        yes,
-	"io.bfq.weight":    yes,
-	"cpuset.cpus":      yes,
-	"cpuset.mems":      yes,
-	"rdma.max":         yes,
-	"misc.max":         yes,
+	"memory.high":      anyValue,
+	"memory.swap.high": anyValue,
+	"memory.zswap.max": anyValue,
+	"memory.oom.group": anyValue,
+	"cpu.weight":       anyValue,
+	"cpu.idle":         anyValue,
+	"cpu.uclamp.max":   anyValue,
+	"io.weight":        anyValue,
+	"io.bfq.weight":    anyValue,
+	"cpuset.cpus":      anyValue,
+	"cpuset.mems":      anyValue,
+	"rdma.max":         anyValue,
+	"misc.max":         anyValue,
 }
-
-func yes(*pass, string) bool { return true }
 
 func none(_ *pass, v string) bool { return v == "0" }
 
 // unified drops the files that could go past a limit.
 func unified(p *pass, r *specs.LinuxResources) {
-	for _, k := range sortedKeys(r.Unified) {
+	for _, k := range slices.Sorted(maps.Keys(r.Unified)) {
 		v := r.Unified[k]
 		ok := unifiedRules[k]
 		if strings.HasPrefix(k, "hugetlb.") && strings.HasSuffix(k, ".max") && len(k) > len("hugetlb..max") &&
