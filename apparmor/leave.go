@@ -1,8 +1,6 @@
 package apparmor
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -85,41 +83,27 @@ func (s system) modes(names ...string) ([]string, error) {
 		return nil, fmt.Errorf("read AppArmor profiles: %w", err)
 	}
 	var modes []string
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	for lines.Scan() {
-		name, mode, ok := profileLine(lines.Text())
-		if ok && slices.Contains(names, name) {
+	for text := range strings.SplitSeq(string(b), "\n") {
+		if name, mode, ok := profileLine(text); ok && slices.Contains(names, name) {
 			modes = append(modes, mode)
 		}
 	}
-	return modes, lines.Err()
+	return modes, nil
 }
 
 // modesOneByOne is modes for an ordinary user, to whom the kernel shows each profile and not the
 // list (security/apparmor/apparmorfs.c).
 func (s system) modesOneByOne(names ...string) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(s.securityfs, "policy/profiles"))
-	if err != nil {
-		return nil, fmt.Errorf("read AppArmor profiles: %w", err)
-	}
+	dirs, err := s.directories(names...)
 	var modes []string
-	for _, e := range entries {
-		for _, name := range names {
-			if !isDirOf(e.Name(), directoryName(name)) {
-				continue
-			}
-			own, err := line(filepath.Join(s.securityfs, "policy/profiles", e.Name(), "name"))
-			if err != nil || own != name {
-				continue // removed meanwhile, or of a like name
-			}
-			mode, _, err := s.inspect(e.Name())
-			if err != nil {
-				return nil, fmt.Errorf("read the AppArmor profile %s: %w", name, err)
-			}
-			modes = append(modes, mode)
+	for _, dir := range dirs {
+		mode, _, err := s.inspect(dir)
+		if err != nil {
+			return nil, fmt.Errorf("read the AppArmor profile %s: %w", dir, err)
 		}
+		modes = append(modes, mode)
 	}
-	return modes, nil
+	return modes, err
 }
 
 // directoryName is what the kernel makes of a profile's name for its directory's (mangle_name in

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
@@ -55,13 +56,11 @@ func (s system) ensure(ctx context.Context, p Params) (bool, error) {
 	if s.current(p.Name, source) {
 		return false, nil
 	}
-	if err := s.load(ctx, p.Name, source, text); err != nil {
-		if errors.Is(err, errLoadedMeanwhile) {
-			return false, nil
-		}
+	loaded, err := s.load(ctx, p.Name, source, text)
+	if err != nil {
 		return false, fmt.Errorf("load AppArmor profile %s: %w", p.Name, err)
 	}
-	return true, nil
+	return loaded, nil
 }
 
 // The kernel does not keep the text of a profile, but a hash of what the parser made of it. So
@@ -123,55 +122,52 @@ func isDirOf(directory, name string) bool {
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// find looks for the directory of a loaded profile.
-func (s system) find(name string) (note, error) {
-	dir := filepath.Join(s.securityfs, "policy/profiles")
-	entries, err := os.ReadDir(dir)
+// directories are those of the loaded profiles with one of these names.
+func (s system) directories(names ...string) ([]string, error) {
+	all := filepath.Join(s.securityfs, "policy/profiles")
+	entries, err := os.ReadDir(all)
 	if err != nil {
-		return note{}, err
+		return nil, fmt.Errorf("read AppArmor profiles: %w", err)
 	}
+	var out []string
 	for _, e := range entries {
-		if !isDirOf(e.Name(), name) {
-			continue
+		for _, name := range names {
+			if !isDirOf(e.Name(), directoryName(name)) {
+				continue
+			}
+			// Another name can have the same directory's, and a profile can be removed meanwhile.
+			if own, err := line(filepath.Join(all, e.Name(), "name")); err == nil && own == name {
+				out = append(out, e.Name())
+			}
 		}
-		own, err := os.ReadFile(filepath.Join(dir, e.Name(), "name"))
-		if err != nil || strings.TrimSpace(string(own)) != name {
-			continue
-		}
-		_, hash, err := s.inspect(e.Name())
-		if err != nil {
-			return note{}, err
-		}
-		return note{directory: e.Name(), hash: hash}, nil
 	}
-	return note{}, fmt.Errorf("the kernel does not list the profile after loading")
+	return out, nil
 }
-
-var errLoadedMeanwhile = errors.New("another process loaded it")
 
 // Run runs the parser. It has to be set where something else in the process
 // waits for all children.
 var Run = (*exec.Cmd).Run
 
-// load has the parser compile and load the text, under a lock, and notes what it did.
-func (s system) load(ctx context.Context, name, source, text string) error {
+// load has the parser compile and load the text, under a lock, and notes what it did. It returns
+// false if another process loaded it meanwhile.
+func (s system) load(ctx context.Context, name, source, text string) (bool, error) {
 	if _, err := os.Stat(filepath.Join(s.securityfs, ".replace")); err != nil {
-		return errNoInterface
+		return false, errNoInterface
 	}
 	parser, err := s.parser()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := os.MkdirAll(s.state, 0o700); err != nil {
-		return err
+		return false, err
 	}
 	unlock, err := lock(ctx, filepath.Join(s.state, ".lock")) // no profile name begins with a dot
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unlock()
 	if s.current(name, source) {
-		return errLoadedMeanwhile
+		return false, nil
 	}
 	// --skip-cache: the parser's cache is keyed by file times, and there is no file.
 	cmd := exec.CommandContext(ctx, parser, "--replace", "--skip-cache")
@@ -184,20 +180,23 @@ func (s system) load(ctx context.Context, name, source, text string) error {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return fmt.Errorf("%s: %w: %s", parser, err, lastLines(out.Bytes()))
+		return false, fmt.Errorf("%s: %w: %s", parser, err, lastLines(out.Bytes()))
 	}
 	if ok, err := s.loaded(name); err != nil {
-		return err
+		return false, err
 	} else if !ok {
-		return fmt.Errorf("%s reported success, but the profile is not enforced: %s", parser, lastLines(out.Bytes()))
+		return false, fmt.Errorf("%s reported success, but the profile is not enforced: %s", parser, lastLines(out.Bytes()))
 	}
-	n, err := s.find(name)
+	// Without the kernel's policy directory there is no note: the next Ensure loads it once more.
+	dirs, err := s.directories(name)
+	if err != nil || len(dirs) == 0 {
+		return true, nil
+	}
+	_, hash, err := s.inspect(dirs[0])
 	if err != nil {
-		// It is loaded; without the kernel's policy directory the next Ensure loads it once more.
-		return nil
+		return true, nil
 	}
-	n.source = source
-	return writeNote(s.notePath(name), n)
+	return true, atomicfile.Write(s.notePath(name), []byte(note{source, dirs[0], hash}.String()), 0o600)
 }
 
 // parser picks the first candidate that exists and that only root can change.
@@ -246,20 +245,6 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
 	}
 	return func() { unix.Close(fd) }, nil
-}
-
-// writeNote replaces the note in one step.
-func writeNote(path string, n note) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".note-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(n.String())
-	if err := errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }
 
 // lastLines keeps the parser's complaint short enough for one error line.
