@@ -165,13 +165,8 @@ func (f *flow) tls() {
 	}
 	f.head = f.s.heads.of(f.client)
 	defer f.head.done()
-	h, err := wire.ReadHello(f.head, wire.HelloLimit)
-	if err == nil {
-		err = wire.CheckHello(h, f.name, f.rule)
-	}
+	h, err := f.hello()
 	if err != nil {
-		f.head.done()
-		f.refuse(err.Error(), "")
 		f.deny(wire.AccessDenied()) // clients then report "access denied"
 		return
 	}
@@ -188,6 +183,19 @@ func (f *flow) tls() {
 	}
 	defer hangUp(up)
 	f.relay(up, h.Raw)
+}
+
+// hello reads the client's ClientHello and checks it for the name. A refusal is logged.
+func (f *flow) hello() (wire.Hello, error) {
+	h, err := wire.ReadHello(f.head)
+	if err == nil {
+		err = wire.CheckHello(h, f.name, f.rule)
+	}
+	if err != nil {
+		f.head.done()
+		f.refuse(err.Error(), "")
+	}
+	return h, err
 }
 
 // linger ends a connection so that the client reads the last data: unread data of the client's
@@ -283,9 +291,6 @@ func (f *flow) forward(up *net.TCPConn, first []byte) error {
 	return err
 }
 
-// errNotNamed ends a TLS connection to another name.
-var errNotNamed = errors.New("TLS in another name")
-
 // look reads the jail's first bytes. If they are a ClientHello, it is checked for the name.
 func (f *flow) look() ([]byte, error) {
 	buf := make([]byte, 4096)
@@ -306,14 +311,9 @@ func (f *flow) look() ([]byte, error) {
 	rest := bytes.NewReader(buf)
 	f.head = f.s.heads.of(f.client)
 	f.head.Reader = io.MultiReader(rest, f.client)
-	h, err := wire.ReadHello(f.head, wire.HelloLimit)
-	if err == nil {
-		err = wire.CheckHello(h, f.name, f.rule)
-	}
+	h, err := f.hello()
 	if err != nil {
-		f.head.done()
-		f.refuse(err.Error(), "")
-		return nil, errNotNamed
+		return nil, err
 	}
 	left := buf[n-rest.Len():] // what follows the hello in the same segment
 	return append(h.Raw, left...), f.client.SetReadDeadline(time.Time{})

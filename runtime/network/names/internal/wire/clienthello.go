@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// HelloLimit is the usual limit for ReadHello, in bytes including record headers. Clients with
+	// helloLimit bounds a ClientHello, in bytes including record headers. Clients with
 	// post-quantum keys send about 2000.
-	HelloLimit = 16 << 10
+	helloLimit = 16 << 10
 
 	maxTLSRecord     = 1 << 14
 	readStep         = 2 << 10 // bytes for which there is room at a time
@@ -36,8 +36,7 @@ type Hello struct {
 	Raw []byte
 }
 
-// ReadHello reads from r, in at most limit bytes, one ClientHello of TLS, the one message that has
-// the server's name in the clear.
+// ReadHello reads one ClientHello of TLS, the one message that has the server's name in the clear.
 //
 // # Syntax (RFC 8446 4.1.2, 5.1; RFC 6066 3; RFC 7301 3.1; RFC 9849 for ECH)
 //
@@ -53,15 +52,12 @@ type Hello struct {
 // 2's own hello is not read. After a HelloRetryRequest, the server itself checks that a second
 // ClientHello has the same name (RFC 8446 4.1.2).
 //
-// Reading needs no more memory than limit, and no byte behind the ClientHello's last record is
+// Reading needs no more memory than helloLimit, and no byte behind the ClientHello's last record is
 // taken. The deadline is the caller's. crypto/tls would read on, and take a second message in the
 // record, or a name of another type beside the host name.
-func ReadHello(r io.Reader, limit int) (Hello, error) {
+func ReadHello(r io.Reader) (Hello, error) {
 	var raw, msg []byte
 	for {
-		if len(raw)+5 > limit {
-			return Hello{Raw: raw}, fmt.Errorf("a ClientHello of more than %d bytes", limit)
-		}
 		var err error
 		if raw, err = appendBytes(r, raw, 5); err != nil {
 			return Hello{Raw: raw}, fmt.Errorf("reading the head of a record: %w", err)
@@ -69,9 +65,6 @@ func ReadHello(r io.Reader, limit int) (Hello, error) {
 		n, err := recordLength(raw[len(raw)-5:])
 		if err != nil {
 			return Hello{Raw: raw}, err
-		}
-		if len(raw)+n > limit {
-			return Hello{Raw: raw}, fmt.Errorf("a ClientHello of more than %d bytes", limit)
 		}
 		if raw, err = appendBytes(r, raw, n); err != nil {
 			return Hello{Raw: raw}, fmt.Errorf("reading a record: %w", err)
@@ -85,8 +78,8 @@ func ReadHello(r io.Reader, limit int) (Hello, error) {
 		}
 		want := 4 + int(msg[1])<<16 + int(msg[2])<<8 + int(msg[3])
 		switch {
-		case want > limit:
-			return Hello{Raw: raw}, fmt.Errorf("a ClientHello of more than %d bytes", limit)
+		case want > helloLimit:
+			return Hello{Raw: raw}, errLongHello
 		case len(msg) > want:
 			return Hello{Raw: raw}, errors.New("bytes after the ClientHello in its record")
 		case len(msg) == want:
@@ -97,10 +90,15 @@ func ReadHello(r io.Reader, limit int) (Hello, error) {
 	}
 }
 
+var errLongHello = fmt.Errorf("a ClientHello of more than %d bytes", helloLimit)
+
 // appendBytes appends n bytes of r. With an error it appends the bytes that were read. It allocates
 // memory for received bytes only, not for a claimed length.
 func appendBytes(r io.Reader, raw []byte, n int) ([]byte, error) {
 	begin := len(raw)
+	if begin+n > helloLimit {
+		return raw, errLongHello
+	}
 	for len(raw) < begin+n {
 		at := len(raw)
 		part := min(begin+n-at, readStep)

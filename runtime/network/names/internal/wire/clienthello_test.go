@@ -55,14 +55,14 @@ func records(msg []byte, n int) []byte {
 	return out
 }
 
-func read(b []byte) (Hello, error) { return ReadHello(strings.NewReader(string(b)), HelloLimit) }
+func read(b []byte) (Hello, error) { return ReadHello(strings.NewReader(string(b))) }
 
 func TestFragments(t *testing.T) {
 	msg := message(sni("GitHub.com"), ext{16, vec16(append([]byte{2, 'h', '2', 8}, "http/1.1"...)...)}, ext{0x0a0a, nil})
 	for _, n := range []int{1, 2, 3, 4, 5, 20, 1 << 14} {
 		raw := records(msg, n)
 		for _, r := range []io.Reader{strings.NewReader(string(raw) + "early"), iotest.OneByteReader(strings.NewReader(string(raw) + "early"))} {
-			h, err := ReadHello(r, HelloLimit)
+			h, err := ReadHello(r)
 			if err != nil || h.SNI != "github.com" || h.ECH || !slices.Equal(h.ALPN, []string{"h2", "http/1.1"}) || string(h.Raw) != string(raw) {
 				t.Errorf("records of %d: %+v, %v", n, h, err)
 			}
@@ -81,7 +81,7 @@ func TestRealClient(t *testing.T) {
 		defer close(done)
 		_ = tls.Client(a, &tls.Config{ServerName: "github.com", NextProtos: []string{"h2"}}).Handshake()
 	}()
-	h, err := ReadHello(b, HelloLimit)
+	h, err := ReadHello(b)
 	if err != nil || h.SNI != "github.com" || h.ECH || !slices.Equal(h.ALPN, []string{"h2"}) {
 		t.Errorf("%+v, %v", h, err)
 	}
@@ -95,7 +95,7 @@ func TestRealClient(t *testing.T) {
 func TestAlert(t *testing.T) {
 	a, b := net.Pipe()
 	go func() {
-		_, _ = ReadHello(b, HelloLimit)
+		_, _ = ReadHello(b)
 		_, _ = b.Write(AccessDenied())
 		b.Close()
 	}()
@@ -144,26 +144,26 @@ func TestRefused(t *testing.T) {
 		"ALPN twice":                   records(message(ext{16, []byte{0, 3, 2, 'h', '2'}}, ext{16, []byte{0, 3, 2, 'h', '2'}}), 100),
 		"an empty protocol":            records(message(ext{16, []byte{0, 1, 0}}), 100),
 		"many protocols":               records(message(ext{16, vec16([]byte(strings.Repeat("\x01a", 20))...)}), 100),
-		"too long":                     records(message(sni("github.com"), ext{21, make([]byte, HelloLimit)}), 1000),
+		"too long":                     records(message(sni("github.com"), ext{21, make([]byte, helloLimit)}), 1000),
 		"too long in small records":    records(message(sni("github.com"), ext{21, make([]byte, 4000)}), 1),
 	} {
 		h, err := read(b)
 		if err == nil {
 			t.Errorf("%s: passed as %q", what, h.SNI)
 		}
-		if len(h.Raw) > HelloLimit || !strings.HasPrefix(string(b), string(h.Raw)) {
+		if len(h.Raw) > helloLimit || !strings.HasPrefix(string(b), string(h.Raw)) {
 			t.Errorf("%s: %d bytes read", what, len(h.Raw))
 		}
 	}
-	long := message(sni("github.com"), ext{21, make([]byte, HelloLimit-74)})
-	if h, err := read(records(long, 6000)); len(long) > HelloLimit || err == nil || len(h.Raw) > HelloLimit {
+	long := message(sni("github.com"), ext{21, make([]byte, helloLimit-74)})
+	if h, err := read(records(long, 6000)); len(long) > helloLimit || err == nil || len(h.Raw) > helloLimit {
 		t.Errorf("a message of %d bytes that its records make longer than the limit: %d bytes read, %v", len(long), len(h.Raw), err)
 	}
-	if _, err := ReadHello(io.MultiReader(strings.NewReader(string(cut(func(b []byte) []byte { return append(b, 0) }))), iotest.ErrReader(errors.New("read on"))), HelloLimit); err == nil || strings.Contains(err.Error(), "read on") {
+	if _, err := ReadHello(io.MultiReader(strings.NewReader(string(cut(func(b []byte) []byte { return append(b, 0) }))), iotest.ErrReader(errors.New("read on")))); err == nil || strings.Contains(err.Error(), "read on") {
 		t.Errorf("a byte behind the message is found late: %v", err)
 	}
 	huge := io.MultiReader(strings.NewReader("\x16\x03\x01\x00\x04\x01\xff\xff\xff"), iotest.ErrReader(errors.New("read on")))
-	if _, err := ReadHello(huge, HelloLimit); err == nil || strings.Contains(err.Error(), "read on") {
+	if _, err := ReadHello(huge); err == nil || strings.Contains(err.Error(), "read on") {
 		t.Errorf("a message that is too long is found late: %v", err)
 	}
 	var many []ext
@@ -227,7 +227,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(records(message(sni("a.example"), ext{0xfe0d, []byte{1}}), 1000))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := read(b)
-		if len(h.Raw) > HelloLimit || !strings.HasPrefix(string(b), string(h.Raw)) {
+		if len(h.Raw) > helloLimit || !strings.HasPrefix(string(b), string(h.Raw)) {
 			t.Fatalf("%d bytes read", len(h.Raw))
 		}
 		if err != nil {
