@@ -16,19 +16,19 @@ import (
 var (
 	// errDisabled means that the running kernel has no AppArmor, or that it is switched off.
 	errDisabled = errors.New("this kernel runs without AppArmor (boot with lsm=…,apparmor, or make the profile optional in agentjail's config)")
-	// errNoInterface means that AppArmor is on but cannot be spoken to.
+	// errNoInterface means that AppArmor is on but its files are not mounted.
 	errNoInterface = errors.New("AppArmor's files are missing (mount securityfs: mount -t securityfs securityfs /sys/kernel/security)")
 	// errNoParser means that profiles cannot be compiled here.
 	errNoParser = errors.New("apparmor_parser is missing (install the package apparmor)")
 )
 
-// system is where the host's things are; tests put their own in place.
+// system has the places of the host's files; tests have their own.
 type system struct {
 	enabled    string   // the kernel's switch
 	securityfs string   // AppArmor's directory in securityfs
 	abiDirs    []string // where the parser finds feature ABIs
 	parsers    []string // candidates, in order
-	state      string   // what Ensure remembers; must not survive a reboot
+	state      string   // Ensure's notes; must not survive a reboot
 	trustedFn  func(path string) (string, error)
 }
 

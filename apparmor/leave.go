@@ -59,7 +59,7 @@ func (s system) leave(program, attr string) error {
 	return nil
 }
 
-// ownNames are those that a profile of a program's own may have.
+// ownNames returns the names that a profile of a program's own may have.
 func ownNames(program string) []string { return []string{filepath.Base(program), program} }
 
 // nominal reports whether a program whose profiles have these modes, started under this label, gets
@@ -73,7 +73,7 @@ func nominal(label string, modes []string) bool {
 	return label == "unconfined" && len(modes) > 0 || strings.HasSuffix(label, " (unconfined)")
 }
 
-// modes are those of the loaded profiles with one of these names.
+// modes returns the modes of the loaded profiles with one of these names.
 func (s system) modes(names ...string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join(s.securityfs, "profiles"))
 	if errors.Is(err, fs.ErrPermission) {

@@ -18,7 +18,7 @@ import (
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
-// host is the machine's own.
+// host is the machine's own system.
 var host = system{
 	enabled:    "/sys/module/apparmor/parameters/enabled",
 	securityfs: "/sys/kernel/security/apparmor",
@@ -122,7 +122,7 @@ func isDirOf(directory, name string) bool {
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// directories are those of the loaded profiles with one of these names.
+// directories returns the directories of the loaded profiles with one of these names.
 func (s system) directories(names ...string) ([]string, error) {
 	all := filepath.Join(s.securityfs, "policy/profiles")
 	entries, err := os.ReadDir(all)

@@ -20,7 +20,7 @@ import (
 type List struct {
 	// About reports what the list is for.
 	About string `json:"about,omitempty"`
-	// Extends is a profile all of whose calls the list has, beside its own.
+	// Extends is a profile whose calls the list has in addition to its own.
 	Extends string `json:"extends,omitempty"`
 	// Allow are its own calls. One that Extends has, too, is as it is here.
 	Allow []ListGroup `json:"allow"`

@@ -133,7 +133,7 @@ type call struct {
 	refuse []refusal
 }
 
-// sort brings the rules into canonical order and drops those that others
+// sort brings the rules into canonical order and drops rules that others
 // contain.
 func (c *call) sort() {
 	c.allow = maximal(c.allow)

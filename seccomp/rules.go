@@ -43,7 +43,7 @@ func low(arg uint, value uint32) cond { return cond{arg, 0xffffffff, uint64(valu
 // field compares the bits of mask of an argument.
 func field(arg uint, mask, value uint32) cond { return cond{arg, uint64(mask), uint64(value)} }
 
-// null is a pointer that is not there. A pointer is read whole: one whose low
+// null is a null pointer. A pointer is read whole: one whose low
 // half is 0 can be mapped.
 func null(arg uint) cond { return cond{arg, math.MaxUint64, 0} }
 

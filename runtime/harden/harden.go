@@ -316,7 +316,7 @@ func hostname(p *pass) {
 	p.change(rings.Resources, report.Set, "hostname", "", s.Hostname, "the bundle has none, and the host's is not for a jail")
 }
 
-// unnamed is the name of a jail whose id has nothing of a name.
+// unnamed is the name of a jail whose id has no letter or digit.
 const unnamed = "agentjail"
 
 // maxHostname is the longest name that the kernel takes, in bytes (sethostname(2)).

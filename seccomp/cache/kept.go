@@ -20,7 +20,7 @@ import (
 	"agentjail.dev/seccomp/compiler"
 )
 
-// A Filter is what a jail runs under.
+// A Filter is the filter of a jail.
 type Filter struct {
 	// Delegates is for the delegate: what both our profile and the incoming section allow, with
 	// what the init step needs (seccomp.WithEntry). Notes describe where the incoming section

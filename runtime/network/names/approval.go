@@ -123,7 +123,7 @@ func (w *attached) Next() (network.Waiting, error) {
 // Close ends the attachment.
 func (w *attached) Close() error { return w.conn.Close() }
 
-// checkWaiting refuses what no helper sends.
+// checkWaiting refuses a name or a port that no helper sends.
 func checkWaiting(v network.Waiting) error {
 	name, err := netrules.Canonical(v.Name)
 	if err == nil && (name != v.Name || v.Port == 0) {

@@ -60,7 +60,7 @@ func (Mode) Decide(f network.Found) network.Decision {
 	return d
 }
 
-// Terms returns those of an empty network, with a resolver.
+// Terms returns the terms of an empty network, with a resolver.
 func (Mode) Terms(d network.Decision) network.Terms {
 	t := none.Mode{}.Terms(d)
 	t.NoMore = "the jail reaches what policy names, and nothing else"

@@ -88,7 +88,7 @@ func launch(j network.Jail) (*helper.Record, error) {
 	return helper.Start(o, how)
 }
 
-// otherPorts are those that a helper of the way Listeners listens at for names without a rule.
+// otherPorts are the ports at which a helper of the way Listeners listens for names without a rule.
 var otherPorts = []uint16{443, 80}
 
 // maxHeld bounds the rules' text of a helper that an activator starts, in bytes. The whole work has

@@ -226,7 +226,7 @@ type addressFamily struct {
 // forth loads the addresses and ports of a client's packet in the form of an element.
 func (f addressFamily) forth() nftRule { return addresses(f.source, f.destination, 0, 2) }
 
-// back loads those of a listener's packet.
+// back loads the addresses and ports of a listener's packet.
 func (f addressFamily) back() nftRule { return addresses(f.destination, f.source, 2, 0) }
 
 func addresses(client, server, clientPort, serverPort uint32) nftRule {

@@ -23,7 +23,7 @@ type Mounts struct {
 	err  error
 }
 
-// OpenMounts opens those of this thread's mount namespace as it is now, whatever
+// OpenMounts opens the mounts of this thread's mount namespace as it is now, whatever
 // namespace the thread is in later. Close them after use.
 func OpenMounts() (*Mounts, error) {
 	const path = "/proc/thread-self/mountinfo"

@@ -188,11 +188,7 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	}
 	switch {
 	case why != "" && strings.HasPrefix(f.Path, "/root/"):
-		if f.Withheld != "" {
-			why += ", and no copy is made: " + f.Withheld
-		}
-		return refusal.New(code, "%s", why).WithRemedy("%s",
-			`where root works in directories of its own, policy: binds.root = "nobody", which opens files that everybody may write to, or "allow", which opens all that is root's below it; or `+allows(ofHost))
+		remedy = `where root works in directories of its own, policy: binds.root = "nobody", which opens files that everybody may write to, or "allow", which opens all that is root's below it; or ` + remedy
 	case why != "":
 	case f.Storage != "":
 		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, ofStorage
@@ -235,12 +231,7 @@ func forbiddenElsewhere(path string, readOnly bool) string {
 
 // system reports whether a path is in a part of the host that may only be read.
 func system(path string) bool {
-	for _, p := range places {
-		if p.writable && pathname.Within(path, p.path) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(places, func(p place) bool { return p.writable && pathname.Within(path, p.path) })
 }
 
 // sameVolume reports whether two paths name the same volume of an engine whose storage appears at
@@ -268,12 +259,10 @@ func role(path string, e Engine) Role {
 	if r := podRole(path, e.Pod); r != Plain {
 		return r
 	}
-	for _, id := range e.IDs {
-		if isSandboxFile(path, id) {
-			return Injected
-		}
+	if slices.ContainsFunc(e.IDs, func(id string) bool { return isSandboxFile(path, id) }) {
+		return Injected
 	}
-	for _, dir := range append(e.Storage[:len(e.Storage):len(e.Storage)], storage...) {
+	for _, dir := range slices.Concat(e.Storage, storage) {
 		rest, ok := pathname.Rel(path, dir)
 		if !ok {
 			continue
@@ -282,10 +271,8 @@ func role(path string, e Engine) Role {
 		if isVolume(parts) || dir == nerdctl && isNerdctlVolume(parts) {
 			return Volume
 		}
-		for _, id := range e.IDs {
-			if isInjected("/"+rest, id) {
-				return Injected
-			}
+		if slices.ContainsFunc(e.IDs, func(id string) bool { return isInjected("/"+rest, id) }) {
+			return Injected
 		}
 	}
 	return Plain

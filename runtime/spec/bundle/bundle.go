@@ -95,15 +95,13 @@ func decodeStrict(data []byte, v any) bool {
 // jsonError names the field for wrong types and the place for everything else,
 // as the decoder's own text does not always.
 func jsonError(err error) error {
-	var te *json.UnmarshalTypeError
-	if errors.As(err, &te) {
+	if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if te.Field == "" {
 			return fmt.Errorf("is a JSON %s, not an object", te.Value)
 		}
 		return fmt.Errorf("field %s cannot be a %s", clip(te.Field), clip(te.Value))
 	}
-	var se *json.SyntaxError
-	if errors.As(err, &se) {
+	if se, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not JSON at byte %d: %w", se.Offset, err)
 	}
 	return err

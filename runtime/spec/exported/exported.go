@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/runtime/kernel/pathname"
 )
 
-// A Jail is what is known of the jail.
+// A Jail has the facts about the jail that is exported.
 type Jail struct {
 	Hardened *specs.Spec    // as the delegate has it
 	Original *specs.Spec    // as the engine wrote it, or nil

@@ -5,7 +5,7 @@ import "net/netip"
 // Pool holds the addresses that stand for names in a jail.
 var Pool = netip.MustParsePrefix("127.64.0.0/10")
 
-// PoolSize is how many of them are used: those that end in 1 to 254.
+// PoolSize is how many addresses of Pool are used: those that end in 1 to 254.
 const PoolSize = 254 * 16384
 
 // PoolAddress returns the i-th address of Pool.

@@ -33,8 +33,7 @@ func Examine(path string) (Problems, error) {
 	unused := map[string]Problem{}
 	for _, name := range append([]string{"", netPolicy}, f.policies...) {
 		p, from, err := f.policy(name)
-		var mistakes Problems
-		if errors.As(err, &mistakes) {
+		if mistakes, ok := errors.AsType[Problems](err); ok {
 			add(mistakes...)
 		}
 		if err := p.Seccomp.load(); err != nil {

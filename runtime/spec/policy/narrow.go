@@ -18,7 +18,7 @@ type Project struct {
 	Problems Problems         `json:"problems,omitempty"`
 }
 
-// ProjectSetting is one KEY = VALUE of it.
+// ProjectSetting is one KEY = VALUE of a project's file.
 type ProjectSetting struct {
 	Key   string `json:"key"`
 	Value any    `json:"value"`

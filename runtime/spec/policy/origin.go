@@ -13,7 +13,7 @@ import (
 
 // Origin is where a policy came from, so that its rules can be read again for a jail that runs.
 type Origin struct {
-	// Path and Name are those that Load was called with.
+	// Path and Name are the arguments of Load.
 	Path string `json:"path"`
 	Name string `json:"name,omitempty"`
 	// Allow is the owner's own list in place of the file's (allowNames).

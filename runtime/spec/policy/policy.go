@@ -379,7 +379,7 @@ func (n *Network) narrow(text string) (bool, error) {
 	return true, nil
 }
 
-// entries are those of an annotation, separated by semicolons or line ends.
+// entries splits an annotation into entries, which semicolons or line ends separate.
 func entries(text string) (out []string) {
 	for e := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
 		if e = strings.TrimSpace(e); e != "" {

@@ -156,7 +156,7 @@ func credentialKeys() (out []string) {
 	return out
 }
 
-// problem records one.
+// problem records a problem of the file.
 func (f *file) problem(policy, key string, line int, text string) {
 	f.problems = append(f.problems, Problem{File: f.path, Line: line, Policy: policy, Key: key, Text: text})
 }
@@ -188,8 +188,7 @@ func (s setting) apply(p *Policy) error {
 // syntax is the problem of a text that is no TOML.
 func syntax(err error, path string) Problem {
 	out := Problem{File: path, Text: strings.TrimPrefix(err.Error(), "toml: ")}
-	var at *toml.DecodeError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*toml.DecodeError](err); ok {
 		var column int
 		out.Line, column = at.Position()
 		out.Text = fmt.Sprintf("column %d: %s", column, out.Text)

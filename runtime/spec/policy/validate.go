@@ -52,7 +52,7 @@ func (p Policy) check(k Key) error {
 	return nil
 }
 
-// checks are those of keys with rules of their own.
+// checks are the checks of keys with rules of their own.
 var checks = map[string]func(Policy) error{
 	"delegate": func(p Policy) error {
 		if p.Delegate == "auto" || slices.Contains(traits.Names(), p.Delegate) || filepath.IsAbs(p.Delegate) {

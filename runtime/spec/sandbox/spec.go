@@ -180,7 +180,7 @@ func (o Options) cgroupsPath() string {
 	return "/agentjail-" + o.ID
 }
 
-// mounts are those of the spec, in their order. exists reports whether a directory is there.
+// mounts returns the spec's mounts in their order. exists reports whether a directory exists.
 func (o Options) mounts(exists func(string) bool) ([]specs.Mount, error) {
 	mounts := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},

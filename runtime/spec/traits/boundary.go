@@ -64,7 +64,7 @@ func (b Boundary) Lines() []string {
 	return out
 }
 
-// Boundaries are those of the delegates with these names or paths.
+// Boundaries returns the boundaries of the delegates with these names or paths.
 func Boundaries(names ...string) map[string]Boundary {
 	out := map[string]Boundary{}
 	for _, n := range names {

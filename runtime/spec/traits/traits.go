@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Traits are those of one low-level runtime. The zero value is for an unknown runtime: it works
+// Traits describe one low-level runtime. The zero value is for an unknown runtime: it works
 // as runc does, and is trusted with less.
 type Traits struct {
 	// GroupsBelowRoot reports that a control group whose path is not absolute is made
@@ -79,7 +79,7 @@ func (t Traits) StateOf(delegate, root, id string) string {
 	return filepath.Join(root, strings.ReplaceAll(t.State, "*", id))
 }
 
-// LeavesOf are the names of what stays of a container there.
+// LeavesOf returns the names of the files that a delegate leaves of a container.
 func (t Traits) LeavesOf(id string) (out []string) {
 	for _, name := range t.Leaves {
 		out = append(out, strings.ReplaceAll(name, "*", id))
@@ -123,16 +123,16 @@ var known = []struct {
 	}},
 }
 
-// Names are those of the known delegates. Policy takes them by these names.
+// Names returns the names of the known delegates, by which policy names them.
 func Names() []string { return names(func(Traits) bool { return true }) }
 
-// Auto are those that "auto" may choose, in the order in which it looks for them.
+// Auto returns the delegates that "auto" may choose, in the order in which it looks for them.
 func Auto() []string { return names(func(t Traits) bool { return t.Sandbox == "" }) }
 
-// Sandboxes are those with a boundary of their own.
+// Sandboxes returns the delegates with a boundary of their own.
 func Sandboxes() []string { return names(func(t Traits) bool { return t.Sandbox != "" }) }
 
-// BoundaryNames are the names of their boundaries.
+// BoundaryNames returns the names of the sandboxes' boundaries.
 func BoundaryNames() (out []string) {
 	for _, name := range Sandboxes() {
 		out = append(out, Of(name).Sandbox)

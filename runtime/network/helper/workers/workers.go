@@ -25,7 +25,7 @@ const (
 	// Callers are the groups of agentjail's caller: an engine, a user's session. They bound a jail
 	// as they bound any container.
 	Callers Group = "its caller's"
-	// Service are those of the host's service.
+	// Service are the processes of the host's service.
 	Service Group = "its service's"
 )
 

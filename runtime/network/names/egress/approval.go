@@ -154,7 +154,7 @@ func (a *approvals) holds(d *decision) bool {
 	return !d.revoked && !d.used && (d.until.IsZero() || a.now().Before(d.until))
 }
 
-// sweep removes what has waited for long enough.
+// sweep removes the targets whose time is over.
 func (a *approvals) sweep() {
 	now := a.now()
 	maps.DeleteFunc(a.open, func(_ target, q *opened) bool { return !now.Before(q.until) })
@@ -180,7 +180,7 @@ func (a *approvals) unfit(name string, rules *netrules.Set) string {
 	return ""
 }
 
-// put adds a target to those that wait. It returns the reason if it may not.
+// put adds a target to the waiting ones. It returns the reason if the target may not wait.
 func (a *approvals) put(t target) (*opened, string) {
 	a.sweep()
 	looked := target{t.name, 0}

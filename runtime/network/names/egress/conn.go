@@ -42,12 +42,12 @@ type flow struct {
 	literal netip.Addr
 	port    uint16
 	rule    *netrules.Rule
-	under   *netrules.Set // that the rule is of
-	// approved is the decision that allows what no rule has; nil for none.
+	under   *netrules.Set // the rule's set
+	// approved is the decision that allows the connection without a rule; nil for none.
 	approved *decision
 	begun    time.Time
 	addr     netip.Addr
-	head     *head // what is kept of the client's until the server has it; nil for nothing
+	head     *head // the client's data that is kept until the server has it; nil for none
 	// credential has the names of the credentials that are set in the requests.
 	credential string
 	// up is the connection outside, and revokedReason why new rules have ended it. The table's lock
@@ -268,7 +268,7 @@ func (f *flow) ended() {
 	f.s.events.add(e)
 }
 
-// forward copies what the jail sends.
+// forward copies the jail's bytes.
 func (f *flow) forward(up *net.TCPConn, first []byte) error {
 	if first == nil && f.rule.TLS != "any" && !f.literal.IsValid() {
 		var err error

@@ -125,7 +125,7 @@ func (c *control) may(conn *net.UnixConn) bool {
 	return cerr == nil && ok
 }
 
-// verbs are those of a request.
+// verbs are the verbs that a request may have.
 var verbs = []string{helperproto.Rules, helperproto.State, helperproto.Decide, helperproto.Waiting, helperproto.Attach}
 
 // readRequest reads one request, to the end of the message.

@@ -118,7 +118,7 @@ func (f *flow) endTLS(hello []byte) {
 		linger(f.client)
 	case e.err != nil:
 		c := &credentialProxy{f: f, client: t}
-		c.writeLast(unavailable(e.err))
+		c.writeLast(http1.Unavailable(e.err))
 	case t.ConnectionState().NegotiatedProtocol == protoHTTP2:
 		f.http2(t, e.up)
 	default:

@@ -124,13 +124,13 @@ func (x *exchange) respondFirst() (int64, error) {
 
 // end ends the connection after its last request.
 func (x *exchange) end(err error) {
-	bad := new(http1.Error)
+	_, bad := errors.AsType[*http1.Error](err)
 	switch {
 	case err == nil && x.up == nil, errors.Is(err, errNotConnected):
 	case err == nil:
 		_ = x.up.CloseWrite()
 		<-x.done
-	case errors.As(err, &bad):
+	case bad:
 		x.refuse(err)
 	default:
 		if errors.Is(err, os.ErrDeadlineExceeded) && x.up == nil {

@@ -29,7 +29,7 @@ const (
 	// maxProxied bounds the connections with credentials at once, each of which has up to two TLS
 	// connections. Others wait.
 	maxProxied = 256
-	// maxHTTP2 bounds those of HTTP/2 at once, each of which has many requests.
+	// maxHTTP2 bounds the connections of HTTP/2 at once, each of which has many requests.
 	maxHTTP2 = 16
 )
 
@@ -114,7 +114,7 @@ func (f *flow) serveRequests(c *credentialProxy, as string, at uint16) {
 		c.responseHead.done()
 		f.ended()
 	}
-	if bad := new(http1.Error); errors.As(err, &bad) {
+	if _, bad := errors.AsType[*http1.Error](err); bad {
 		c.refuse(err)
 		return
 	}
@@ -193,7 +193,7 @@ func (c *credentialProxy) watch() <-chan struct{} {
 func (c *credentialProxy) dial() bool {
 	t, err := c.f.dialTLS(protoHTTP1)
 	if err != nil {
-		c.writeLast(unavailable(err))
+		c.writeLast(http1.Unavailable(err))
 	}
 	if t == nil {
 		return false
@@ -231,12 +231,6 @@ func (f *flow) dialTLS(protocols ...string) (*tls.Conn, error) {
 	return t, nil
 }
 
-// unavailable returns the response if the server cannot be reached.
-func unavailable(err error) []byte {
-	body := fmt.Sprintf("no response of the server: %q\n", err.Error())
-	return fmt.Appendf(nil, "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
-}
-
 // Write sends bytes to the server, unless they contain a placeholder.
 func (c *credentialProxy) Write(b []byte) (int, error) {
 	if err := c.scan.see(b); err != nil {
@@ -267,13 +261,14 @@ func (c *credentialProxy) exchange(requests *http1.Reader, q *http1.Request, wat
 	if err != nil {
 		hangUp(c.up)
 		_ = c.client.SetReadDeadline(time.Unix(1, 0))
-		why, bad := <-sent, new(http1.Error)
+		why := <-sent
+		_, bad := errors.AsType[*http1.Error](why)
 		switch {
 		case begun:
-		case errors.As(why, &bad):
+		case bad:
 			return true, why
 		default:
-			c.writeLast(unavailable(err))
+			c.writeLast(http1.Unavailable(err))
 		}
 		return true, nil
 	}

@@ -13,14 +13,16 @@ import (
 
 const (
 	maxWatchers = 8
-	// sendTime is how long a watcher may take to take a line. A slower one is left.
+	// sendTime is how long a watcher may take to read a line. The connection of a slower watcher is
+	// closed.
 	sendTime = 100 * time.Millisecond
 )
 
-// watchers are the connections of those that can decide on a name. The lock of approvals is held.
+// watchers are the connections of processes that can decide on a name. The lock of approvals is
+// held.
 type watchers []*net.UnixConn
 
-// attached reports whether there is one, and leaves those that are gone.
+// attached reports whether a watcher is left, and closes the connections whose other end is gone.
 func (w *watchers) attached() bool {
 	*w = slices.DeleteFunc(*w, func(c *net.UnixConn) bool {
 		gone := abandoned(c)
@@ -32,7 +34,7 @@ func (w *watchers) attached() bool {
 	return len(*w) > 0
 }
 
-// send sends a line to each.
+// send sends a line to each watcher, and closes the connections that do not take it.
 func (w *watchers) send(v any) {
 	*w = slices.DeleteFunc(*w, func(c *net.UnixConn) bool {
 		failed := sendLine(c, v) != nil

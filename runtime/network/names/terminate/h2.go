@@ -255,7 +255,7 @@ func (b *scannedBody) Read(p []byte) (int, error) {
 
 // failed answers a request for which the server has no response.
 func (s *http2Conn) failed(w http.ResponseWriter, _ *http.Request, err error) {
-	if bad := new(http1.Error); errors.As(err, &bad) { // of its body
+	if _, bad := errors.AsType[*http1.Error](err); bad { // of its body
 		deny(w, err)
 		return
 	}
@@ -269,8 +269,8 @@ func (s *http2Conn) refuse(w http.ResponseWriter, why error) {
 }
 
 func deny(w http.ResponseWriter, why error) {
-	status, bad := http.StatusForbidden, new(http1.Error)
-	if errors.As(why, &bad) {
+	status := http.StatusForbidden
+	if bad, ok := errors.AsType[*http1.Error](why); ok {
 		status = bad.Status
 	}
 	writeText(w, status, fmt.Sprintf("refused: %q\n", why.Error()))

@@ -34,7 +34,7 @@ var plain = []string{
 	"worktree",
 }
 
-// keys are those of sections that can also hold credentials.
+// keys are the allowed keys of sections that can also hold credentials.
 var keys = map[string][]string{
 	"url":        {"insteadof", "pushinsteadof"},
 	"credential": {"helper", "username", "usehttppath", "interactive", "provider", "guiprompt", "autodetecttimeout"},

@@ -105,8 +105,7 @@ func parse(name string, text []byte) (*Agent, error) {
 	d := toml.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(a); err != nil {
-		var unknown *toml.StrictMissingError
-		if errors.As(err, &unknown) && len(unknown.Errors) > 0 {
+		if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(unknown.Errors) > 0 {
 			row, _ := unknown.Errors[0].Position()
 			return nil, fmt.Errorf("line %d: unknown key %q", row, strings.Join(unknown.Errors[0].Key(), "."))
 		}

@@ -80,8 +80,7 @@ func (p Person) run(git, input string, args ...string) (string, error) {
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
-	var ended *exec.ExitError
-	if errors.As(err, &ended) && ended.ExitCode() == notSet {
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() == notSet {
 		return "", nil
 	}
 	if err != nil {

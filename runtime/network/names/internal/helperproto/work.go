@@ -14,7 +14,7 @@ import (
 // Program is the helper's file name. It lies beside agentjail.
 const Program = "agentjail-egress"
 
-// Descriptors of the helper's process, after those of every helper (runtime/network/helper).
+// Descriptors of the helper's process, after the descriptors of every helper (package child).
 const (
 	LogFD  = 5 // the first of the log's files, for appending
 	RootFD = 6 // an empty directory that has been removed
@@ -71,7 +71,7 @@ const (
 	Attach = "attach"
 )
 
-// MaxLine bounds a line that the helper sends to who is attached, in bytes.
+// MaxLine bounds a line that the helper sends to an attached process, in bytes.
 const MaxLine = 1 << 10
 
 // Request is a request of the starter to a running helper, as JSON to the end of the message; one

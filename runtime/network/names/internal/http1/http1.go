@@ -69,7 +69,7 @@ func NewReader(client io.Reader, name string, port uint16) *Reader {
 	return &Reader{r: bufio.NewReaderSize(client, bufferSize), name: name, port: port, usual: 80}
 }
 
-// OverTLS makes the requests those of https.
+// OverTLS changes the default port to that of https.
 func (r *Reader) OverTLS() { r.usual = 443 }
 
 // Next reads and judges the head of the next request; the one before must have been forwarded. It
@@ -425,13 +425,20 @@ func status(text string) (int, error) {
 // Refusal returns the response to a refused request, which ends the connection. It is sent to the
 // client after all responses to earlier requests.
 func Refusal(err error) []byte {
-	status, text := 403, "Forbidden"
-	var e *Error
-	if errors.As(err, &e) && e.Status == 400 {
-		status, text = 400, "Bad Request"
+	status := "403 Forbidden"
+	if e, ok := errors.AsType[*Error](err); ok && e.Status == 400 {
+		status = "400 Bad Request"
 	}
-	body := "refused: " + strings.Map(printable, err.Error()) + "\n"
-	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, text, len(body), body)
+	return lastResponse(status, "refused: "+strings.Map(printable, err.Error())+"\n")
+}
+
+// Unavailable returns the response if the server cannot be reached.
+func Unavailable(err error) []byte {
+	return lastResponse("502 Bad Gateway", fmt.Sprintf("no response of the server: %q\n", err.Error()))
+}
+
+func lastResponse(status, body string) []byte {
+	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, len(body), body)
 }
 
 func printable(r rune) rune {

@@ -1,4 +1,4 @@
-// Package wire reads what a jail's programs send first: DNS queries, the ClientHello of
+// Package wire reads the first messages of a jail's programs: DNS queries, the ClientHello of
 // TLS, and the requests of programs that require a proxy. All of it is hostile. The functions have
 // no state, and reach nothing but their arguments. Package http1 is the same for HTTP.
 //
