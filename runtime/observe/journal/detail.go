@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strconv"
-	"strings"
 
 	"agentjail.dev/runtime/kernel/printable"
 )
@@ -214,54 +212,6 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	}
 	e.Detail = d
 	return nil
-}
-
-// appendDetail appends a payload as JSON, as encoding/json has it. The types are few and plain:
-// strings, numbers, flags, lists and structs of these; encoding/json would first compile an encoder
-// for the type, which takes ten times as long in a process that writes one event.
-func appendDetail(b []byte, v reflect.Value) []byte {
-	switch v.Kind() {
-	case reflect.String:
-		return quote(b, v.String())
-	case reflect.Bool:
-		return strconv.AppendBool(b, v.Bool())
-	case reflect.Float64:
-		return strconv.AppendFloat(b, v.Float(), 'f', -1, 64)
-	case reflect.Pointer:
-		return appendDetail(b, v.Elem()) // nil is left out
-	case reflect.Slice, reflect.Array:
-		b = append(b, '[')
-		for i := range v.Len() {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendDetail(b, v.Index(i))
-		}
-		return append(b, ']')
-	case reflect.Struct:
-		b = append(b, '{')
-		b = bytes.TrimSuffix(appendFields(b, v), []byte(","))
-		return append(b, '}')
-	}
-	return strconv.AppendInt(b, v.Int(), 10)
-}
-
-// appendFields appends the fields of a struct, each with a comma behind it.
-func appendFields(b []byte, v reflect.Value) []byte {
-	for i := range v.NumField() {
-		f, value := v.Type().Field(i), v.Field(i)
-		if f.Anonymous {
-			b = appendFields(b, value)
-			continue
-		}
-		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if option == "omitempty" && (value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0) {
-			continue
-		}
-		b = append(append(append(b, '"'), name...), `":`...)
-		b = append(appendDetail(b, value), ',')
-	}
-	return b
 }
 
 // A cleaner copies a payload: its text printable, its lists and all of its text together bounded.

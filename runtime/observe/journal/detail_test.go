@@ -63,8 +63,8 @@ func TestDetails(t *testing.T) {
 			var b bytes.Buffer
 			out := json.NewEncoder(&b)
 			out.SetEscapeHTML(false)
-			if err := out.Encode(d); err != nil || string(appendDetail(nil, reflect.ValueOf(d))) != strings.TrimSpace(b.String()) {
-				t.Errorf("%s: %s, want %s", k, appendDetail(nil, reflect.ValueOf(d)), b.String())
+			if err := out.Encode(d); err != nil || string(appendJSON(nil, reflect.ValueOf(d))) != strings.TrimSpace(b.String()) {
+				t.Errorf("%s: %s, want %s", k, appendJSON(nil, reflect.ValueOf(d)), b.String())
 			}
 		}
 		l := newLog(t, 0)
