@@ -2,6 +2,7 @@ package sources
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -148,8 +149,7 @@ func (f *Follower) wait() error {
 // structural reports whether a directory's members changed, or events were lost.
 func structural(buf []byte) bool {
 	for len(buf) >= unix.SizeofInotifyEvent {
-		mask := uint32(buf[4]) | uint32(buf[5])<<8 | uint32(buf[6])<<16 | uint32(buf[7])<<24
-		size := int(uint32(buf[12]) | uint32(buf[13])<<8 | uint32(buf[14])<<16 | uint32(buf[15])<<24)
+		mask, size := binary.NativeEndian.Uint32(buf[4:]), int(binary.NativeEndian.Uint32(buf[12:]))
 		if mask&^unix.IN_MODIFY != 0 {
 			return true
 		}
@@ -276,26 +276,20 @@ func (j *followed) counted(p journal.Place) (out []journal.Event) {
 			j.jail.Brief = b
 		}
 	}
-	for _, source := range []reader{groupCounters{}, layer{}} {
-		events, err := source.Events(p.Store, j.jail)
-		if err != nil {
-			continue
+	events, _ := groupCounters(p.Store, j.jail)
+	full, _ := layer(p.Store, j.jail)
+	now := map[journal.Kind]bool{}
+	for _, e := range slices.Concat(events, full) {
+		n := max(1, e.Count)
+		if now[e.Kind] = true; n > j.counts[e.Kind] {
+			e.Count = n - j.counts[e.Kind]
+			j.counts[e.Kind] = n
+			out = append(out, e)
 		}
-		now := map[journal.Kind]bool{}
-		for _, e := range events {
-			n := max(1, e.Count)
-			if now[e.Kind] = true; n > j.counts[e.Kind] {
-				e.Count = n - j.counts[e.Kind]
-				j.counts[e.Kind] = n
-				out = append(out, e)
-			}
-		}
-		if source == reader(layer{}) {
-			for _, kind := range []journal.Kind{journal.LimitLayer, journal.LimitInodes} {
-				if !now[kind] {
-					delete(j.counts, kind) // there is room again
-				}
-			}
+	}
+	for _, kind := range []journal.Kind{journal.LimitLayer, journal.LimitInodes} {
+		if !now[kind] {
+			delete(j.counts, kind) // there is room again
 		}
 	}
 	return out
@@ -306,20 +300,11 @@ func (f *Follower) records() {
 	if f.kmsg < 0 {
 		return
 	}
-	buf := make([]byte, maxRecord)
-	for range maxRecords {
-		n, err := unix.Read(f.kmsg, buf)
-		if err == unix.EPIPE || err == unix.EINTR {
-			continue
-		}
-		if err != nil || n <= 0 {
-			return
-		}
-		text, at := kmsgRecord(string(buf[:n]))
+	_ = readKmsg(f.kmsg, func(text string, at time.Time) { // an error is the next call's, too
 		for _, j := range f.jails {
 			if j.kernel != nil {
 				j.kernel.line(text, at)
 			}
 		}
-	}
+	})
 }

@@ -2,6 +2,7 @@ package sources
 
 import (
 	"bufio"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,13 +18,6 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// kernelLog is what AppArmor, SELinux, Landlock and seccomp write to the kernel's log, or auditd's
-// where that takes it: records of audit(7) of processes with the jail's own ids on the host.
-type kernelLog struct{}
-
-// Name is journal.SourceKernel.
-func (kernelLog) Name() string { return journal.SourceKernel }
-
 // Bounds of what is read.
 const (
 	maxRecords = 50_000
@@ -34,8 +28,10 @@ const (
 // auditLog is auditd's (auditd.conf(5)).
 const auditLog = "/var/log/audit/audit.log"
 
-// Events reads the records of a jail's time that are of its ids.
-func (kernelLog) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
+// kernelLog reads what AppArmor, SELinux, Landlock and seccomp write to the kernel's log, or to
+// auditd's where that receives it: records of audit(7) since the jail was made, of processes with
+// the jail's own ids on the host.
+func kernelLog(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	ids, ok := idsOf(j)
 	if !ok {
 		return nil, nil
@@ -84,6 +80,11 @@ func kmsg(each func(string, time.Time)) error {
 		return fmt.Errorf("the kernel's log: %w", err)
 	}
 	defer unix.Close(fd)
+	return readKmsg(fd, each)
+}
+
+// readKmsg reads the records that follow in the open kernel's log.
+func readKmsg(fd int, each func(string, time.Time)) error {
 	buf := make([]byte, maxRecord)
 	for range maxRecords {
 		n, err := unix.Read(fd, buf)
@@ -316,14 +317,20 @@ func groupOf(path, id string) bool {
 	return false
 }
 
-// mine reports whether a record is of the jail's ids.
-func (p *auditParser) mine(r auditRecord) bool {
+// uid is the user that a record is of.
+func (r auditRecord) uid() (uid uint64, known bool) {
 	for _, key := range []string{"fsuid", "uid"} {
 		if uid, err := strconv.ParseUint(r.fields[key], 10, 32); err == nil {
-			return p.ids.has(uid)
+			return uid, true
 		}
 	}
-	return false
+	return 0, false
+}
+
+// mine reports whether a record is of the jail's ids.
+func (p *auditParser) mine(r auditRecord) bool {
+	uid, known := r.uid()
+	return known && p.ids.has(uid)
 }
 
 // landlock is a refusal, which names a domain only. It is the jail's when the domain is, which may
@@ -347,12 +354,8 @@ func whose(e *journal.Event, r auditRecord) {
 	if e.Program == "" || e.Program == "(null)" {
 		e.Program = unhex(r.fields["comm"])
 	}
-	for _, key := range []string{"fsuid", "uid"} {
-		if uid, err := strconv.ParseUint(r.fields[key], 10, 32); err == nil {
-			id := uint32(uid)
-			e.UID = &id
-			return
-		}
+	if uid, known := r.uid(); known {
+		e.UID = new(uint32(uid))
 	}
 }
 
@@ -395,16 +398,9 @@ func selinux(r auditRecord) journal.Event {
 
 // unhex undoes the kernel's hexadecimal form of text that is not plain.
 func unhex(s string) string {
-	if len(s) < 4 || len(s)%2 != 0 || strings.Trim(s, "0123456789ABCDEF") != "" {
+	text, err := hex.DecodeString(s)
+	if err != nil || len(s) < 4 || s != strings.ToUpper(s) {
 		return s
 	}
-	out := make([]byte, 0, len(s)/2)
-	for i := 0; i < len(s); i += 2 {
-		b, err := strconv.ParseUint(s[i:i+2], 16, 8)
-		if err != nil {
-			return s
-		}
-		out = append(out, byte(b))
-	}
-	return string(out)
+	return string(text)
 }

@@ -8,15 +8,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// groupCounters are the counters of a running jail's control groups. When a jail is deleted, they
-// are in its journal.
-type groupCounters struct{}
-
-// Name is journal.SourceCgroup.
-func (groupCounters) Name() string { return journal.SourceCgroup }
-
-// Events reads which limits were met so far.
-func (groupCounters) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
+// groupCounters reads from the counters of a running jail's control groups which limits were met so
+// far. When a jail is deleted, they are in its journal.
+func groupCounters(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	if j.Brief == nil || !j.Brief.InitAlive() {
 		return nil, nil
 	}
@@ -30,14 +24,8 @@ func (groupCounters) Events(_ state.Store, j *journal.Jail) ([]journal.Event, er
 	return journal.Counters(dirs, false, cgroups.Once()), nil
 }
 
-// layer is the file system of a running jail's changes.
-type layer struct{}
-
-// Name is journal.SourceLayer.
-func (layer) Name() string { return journal.SourceLayer }
-
-// Events reports whether it is full.
-func (layer) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
+// layer reports whether the file system of a running jail's changes is full.
+func layer(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	if j.Brief == nil || !j.Brief.InitAlive() {
 		return nil, nil
 	}

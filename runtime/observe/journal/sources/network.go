@@ -10,17 +10,12 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// networkLog is the log of the helper of a network by name.
-type networkLog struct{}
-
-// Name is journal.SourceNetwork.
-func (networkLog) Name() string { return journal.SourceNetwork }
-
-// maxNetwork bounds how many of its events are read.
+// maxNetwork bounds how many events of a network's log are read.
 const maxNetwork = 200_000
 
-// Events reads the log, of a jail that was deleted from where it is kept.
-func (networkLog) Events(s state.Store, j *journal.Jail) ([]journal.Event, error) {
+// networkLog reads the log of the helper of a network by name, of a jail that was deleted from where
+// it is kept.
+func networkLog(s state.Store, j *journal.Jail) ([]journal.Event, error) {
 	dir := s.Dir(j.Key)
 	if j.Brief == nil {
 		dir = journal.KeptDir(j.Path)

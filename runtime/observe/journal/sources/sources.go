@@ -10,17 +10,16 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// A reader has events of a jail that are not in its journal.
-type reader interface {
-	// Name is one of the journal's sources.
-	Name() string
-	// Events returns those that are there, in their order. It bounds what it reads. An error is
-	// returned beside the events, and does not keep the other sources from being read.
-	Events(s state.Store, j *journal.Jail) ([]journal.Event, error)
+// all are the sources of events that are not in a jail's journal, by the journal's names of them.
+// Each returns the events in their order, and bounds what it reads. An error is returned beside the
+// events, and does not keep the other sources from being read.
+var all = []struct {
+	name   string
+	events func(state.Store, *journal.Jail) ([]journal.Event, error)
+}{
+	{journal.SourceNetwork, networkLog}, {journal.SourceCgroup, groupCounters}, {journal.SourceLayer, layer},
+	{journal.SourceKernel, kernelLog},
 }
-
-// all are the sources at hand.
-var all = []reader{networkLog{}, groupCounters{}, layer{}, kernelLog{}}
 
 // Events returns everything that is known of a jail, from its journal and from all sources at hand,
 // merged by time. What could not be read is an event too, of kind source.absent. It is the one way
@@ -39,12 +38,12 @@ func Events(s state.Store, j *journal.Jail) []journal.Event {
 		}
 	}
 	for _, source := range all {
-		events, err := source.Events(s, j)
+		events, err := source.events(s, j)
 		for i := range events {
 			events[i].Seq, events[i].Prev = 0, "" // they are in no chain
 		}
 		if out = append(out, events...); err != nil {
-			absent(source.Name(), err)
+			absent(source.name, err)
 		}
 	}
 	return merged(out, j)
@@ -66,15 +65,11 @@ func merged(in []journal.Event, j *journal.Jail) []journal.Event {
 		out = append(out, e)
 	}
 	slices.SortStableFunc(out, func(a, b journal.Event) int {
-		switch at, bt := a.When(), b.When(); {
-		case at.IsZero() != bt.IsZero():
-			if at.IsZero() {
-				return 1
-			}
-			return -1
-		default:
-			return at.Compare(bt)
+		at, bt := a.When(), b.When()
+		if at.IsZero() != bt.IsZero() {
+			return bt.Compare(at)
 		}
+		return at.Compare(bt)
 	})
 	return out
 }
