@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/cgroups"
@@ -99,14 +97,10 @@ func (p *runRecorder) readPeaks(j *state.Jail) {
 	l := p.watched[j.Key]
 	for _, dir := range j.CgroupDirs {
 		for _, c := range peaks {
-			text, err := cgroups.Read(dir, c.file)
-			if err != nil {
-				continue
-			}
-			if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
-				to := c.of(&l.used)
-				*to = max(*to, n)
-			}
+			text, _ := cgroups.Read(dir, c.file)
+			n, _ := cgroups.Number(text, "")
+			to := c.of(&l.used)
+			*to = max(*to, n)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/spec/traits"
 )
 
@@ -24,8 +25,7 @@ func (c *cgroupState) number(file string) (v uint64, ok bool) {
 	case text == "max" || text == "-1":
 		return unlimited, true
 	}
-	v, err := strconv.ParseUint(text, 10, 64)
-	return v, err == nil
+	return cgroups.Number(text, "")
 }
 
 // unit writes a limit: exactly where it is BROKEN, shortly where it holds.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -232,17 +231,6 @@ func groupFiles(p *proc) map[string]string {
 		}
 	}
 	return out
-}
-
-// count1 is one counter of a file of lines NAME NUMBER.
-func count1(files map[string]string, file, name string) (n uint64, known bool) {
-	for line := range strings.Lines(files[file]) {
-		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == name {
-			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
-			return n, err == nil
-		}
-	}
-	return 0, false
 }
 
 // tmpfsOf are the places of a jail's own tmpfs, for it to write.

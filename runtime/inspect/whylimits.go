@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/observe/why"
 	"agentjail.dev/runtime/spec/policy"
@@ -93,9 +94,9 @@ func limitSigns(groups map[string]string, d *demands) []why.Sign {
 		}
 		return 0, false
 	}
-	oom, known := count1(groups, "memory.events", "oom_kill")
+	oom, known := cgroups.Number(groups["memory.events"], "oom_kill")
 	if !known {
-		oom, known = count1(groups, "memory.oom_control", "oom_kill")
+		oom, known = cgroups.Number(groups["memory.oom_control"], "oom_kill")
 	}
 	have := memory.inForce(first("memory.max", "memory.limit_in_bytes"))
 	if known {
@@ -104,7 +105,7 @@ func limitSigns(groups map[string]string, d *demands) []why.Sign {
 			Text: fmt.Sprintf("the kernel killed %d of the jail's processes at its memory limit of %s", oom, about(have)),
 		})
 	}
-	met, known := count1(groups, "pids.events", "max")
+	met, known := cgroups.Number(groups["pids.events"], "max")
 	have = pids.inForce(first("pids.max"))
 	if known {
 		out = append(out, why.Sign{

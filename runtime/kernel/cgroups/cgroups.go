@@ -141,6 +141,19 @@ func Once() func(dir, file string) (string, error) {
 	}
 }
 
+// Number is the number in a file's text: behind the word key in its line, or with "" that of a text
+// which is one number. It is not known where there is no such number, as with "max".
+func Number(text, key string) (n uint64, known bool) {
+	for line := range strings.Lines(text) {
+		rest, found := strings.CutPrefix(line, key)
+		if found && (key == "" || strings.HasPrefix(rest, " ")) {
+			n, err := strconv.ParseUint(strings.TrimSpace(rest), 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
 // v1 are the names of version 1's controllers, and of systemd's hierarchy without one.
 var v1 = [...]string{
 	"memory", "pids", "cpu", "cpuacct", "cpuset", "blkio", "devices", "freezer", "hugetlb", "net_cls", "net_prio", "perf_event",

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -101,15 +101,15 @@ func (l *Final) events() []journal.Event {
 // Documentation/admin-guide/cgroup-v1/memory.rst), and the amount that each becomes. The controller
 // is that of version 1, or "" for version 2 (cgroups.Counting).
 var counters = []struct {
-	controller, file string
-	set              func(*journal.Amounts, int64)
+	controller, file, key string
+	set                   func(*journal.Amounts, int64)
 }{
-	{"", "memory.peak", setMemory},
-	{"memory", "memory.max_usage_in_bytes", setMemory},
-	{"", "pids.peak", setPids},
-	{"pids", "pids.peak", setPids},
-	{"", "cpu.stat", func(a *journal.Amounts, n int64) { a.CPU = cmp.Or(a.CPU, float64(n)/1e6) }},
-	{"cpuacct", "cpuacct.usage", func(a *journal.Amounts, n int64) { a.CPU = cmp.Or(a.CPU, float64(n)/1e9) }},
+	{"", "memory.peak", "", setMemory},
+	{"memory", "memory.max_usage_in_bytes", "", setMemory},
+	{"", "pids.peak", "", setPids},
+	{"pids", "pids.peak", "", setPids},
+	{"", "cpu.stat", "usage_usec", func(a *journal.Amounts, n int64) { a.CPU = cmp.Or(a.CPU, float64(n)/1e6) }},
+	{"cpuacct", "cpuacct.usage", "", func(a *journal.Amounts, n int64) { a.CPU = cmp.Or(a.CPU, float64(n)/1e9) }},
 }
 
 func setMemory(a *journal.Amounts, n int64) { a.Memory = cmp.Or(a.Memory, n) }
@@ -124,16 +124,9 @@ func groupUse(dirs []string, read func(dir, file string) (string, error)) (out j
 			if !slices.Contains(counting, c.controller) {
 				continue
 			}
-			text, err := read(dir, c.file)
-			if err != nil {
-				continue
-			}
-			if c.file == "cpu.stat" {
-				_, text, _ = strings.Cut(text, "usage_usec ")
-				text, _, _ = strings.Cut(text, "\n")
-			}
-			if n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil && n > 0 {
-				c.set(&out, n)
+			text, _ := read(dir, c.file)
+			if n, known := cgroups.Number(text, c.key); known && n <= math.MaxInt64 {
+				c.set(&out, int64(n))
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +48,7 @@ func Counters(dirs []string, ended bool, read func(dir, file string) (string, er
 				continue
 			}
 			text, _ := read(dir, c.file)
-			n := count(text, c.key)
+			n, _ := cgroups.Number(text, c.key)
 			e := Event{Kind: c.kind, Time: now, Source: SourceCgroup, Count: n}
 			if n == 0 && !ended && c.kind == LimitPids && full(read, dir, "pids.current", "pids.max") {
 				// New kernels with version 1 do not count.
@@ -73,23 +72,9 @@ func Counters(dirs []string, ended bool, read func(dir, file string) (string, er
 func full(read func(dir, file string) (string, error), dir, current, most string) bool {
 	now, err := read(dir, current)
 	top, terr := read(dir, most)
-	n, m := count(now, ""), count(top, "")
+	n, _ := cgroups.Number(now, "")
+	m, _ := cgroups.Number(top, "")
 	return err == nil && terr == nil && m > 0 && n >= m
-}
-
-// count finds a number in a file of lines of a word and a number.
-func count(text, key string) uint64 {
-	if key == "" {
-		n, _ := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
-		return n
-	}
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, key+" "); ok {
-			n, _ := strconv.ParseUint(strings.TrimSpace(rest), 10, 64)
-			return n
-		}
-	}
-	return 0
 }
 
 // Groups are the control group directories of a process.
