@@ -23,7 +23,7 @@ func lookInside(c *cli.Context, r *inspect.Result, store state.Store, j *state.J
 	rt, err := newRuntime(c)
 	report := ""
 	if err == nil {
-		report, err = rt.Inside(&j.Brief, inspect.AskedInside(store, j))
+		report, err = rt.Inside(&j.Brief, inspect.GuestPaths(store, j))
 	}
 	r.Inside(store, j, report, err)
 }

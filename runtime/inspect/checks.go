@@ -3,6 +3,8 @@ package inspect
 import (
 	"slices"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/rings"
 )
@@ -68,23 +70,21 @@ func Protections(sandbox bool) (out []string) {
 	return out
 }
 
-// masked are the paths that must be hidden: those of every jail and those of
-// its bundle.
+// masked are the paths that must be hidden.
 func (d *demands) masked() []string {
-	out := plan.MaskedPaths()
-	if d.spec != nil && d.spec.Linux != nil {
-		out = append(out, d.spec.Linux.MaskedPaths...)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return d.paths(plan.MaskedPaths(), func(l *specs.Linux) []string { return l.MaskedPaths })
 }
 
 // readOnly are the paths that must not be written to.
 func (d *demands) readOnly() []string {
-	out := plan.ReadonlyPaths()
+	return d.paths(plan.ReadonlyPaths(), func(l *specs.Linux) []string { return l.ReadonlyPaths })
+}
+
+// paths adds the paths of the bundle to those of every jail.
+func (d *demands) paths(all []string, bundle func(*specs.Linux) []string) []string {
 	if d.spec != nil && d.spec.Linux != nil {
-		out = append(out, d.spec.Linux.ReadonlyPaths...)
+		all = append(all, bundle(d.spec.Linux)...)
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	slices.Sort(all)
+	return slices.Compact(all)
 }

@@ -78,7 +78,7 @@ func goodOwner(d *demands) uint32 {
 // goodSeen is that jail as the kernel shows it.
 func goodSeen(d *demands) *seen {
 	s := &seen{
-		wall: status.State{Acting: true, Pinned: true, Refused: []string{"socket", "io_uring"}},
+		ebpf: status.State{Acting: true, Pinned: true, Refused: []string{"socket", "io_uring"}},
 		pid:  testPid, processes: []*process{goodProcess(d, testPid), goodProcess(d, testPid+1)},
 		uidMap: d.jail.IDs.UIDs, gidMap: d.jail.IDs.GIDs,
 		namespaces: map[string]Namespace{},
@@ -113,7 +113,7 @@ func goodSeen(d *demands) *seen {
 			},
 			programs: -1,
 		},
-		exposed: []Exposed{{Path: "sysinfo(2)", Tells: "load"}}, ways: 100,
+		exposed: []Exposed{{Path: "sysinfo(2)", Reveals: "load"}}, ways: 100,
 	}
 	for i, k := range kinds {
 		n := Namespace{Jail: 11 + uint64(i), Host: 101 + uint64(i), Owner: 11}
@@ -483,21 +483,21 @@ var damages = []damage{
 	{"seccomp", "one filter", second(func(p *process) { p.filters = 1 }), Broken, "lacks the inner filter"},
 	{"seccomp", "one filter on the init step", second(func(p *process) { p.filters, p.entering = 1, true }), Holds, "filter"},
 	{"seccomp", "a kernel that does not count", second(func(p *process) { p.filters = -1 }), Holds, "a filter"},
-	{"eBPF programs", "none loaded", func(_ *demands, s *seen) { s.wall = status.State{} }, Missing, "none act"},
-	{"eBPF programs", "gone", func(_ *demands, s *seen) { s.wall.Acting, s.wall.Pinned = false, true }, Broken, "none act"},
-	{"eBPF programs", "not reported what", func(_ *demands, s *seen) { s.wall.Refused = nil }, Holds, "not known"},
+	{"eBPF programs", "none loaded", func(_ *demands, s *seen) { s.ebpf = status.State{} }, Missing, "none act"},
+	{"eBPF programs", "gone", func(_ *demands, s *seen) { s.ebpf.Acting, s.ebpf.Pinned = false, true }, Broken, "none act"},
+	{"eBPF programs", "with unknown refusals", func(_ *demands, s *seen) { s.ebpf.Refused = nil }, Holds, "not known"},
 	{"eBPF programs", "the engine's ids", func(d *demands, s *seen) { d.jail.IDs.Given = true }, Missing, "do not know this jail"},
 	{"eBPF programs", "the engine's ids, registered", func(d *demands, s *seen) { d.jail.IDs.Given, s.registered = true, true }, Holds, "io_uring"},
 	{"eBPF programs", "a user's", func(d *demands, s *seen) { d.host.Rootless = true }, Missing, "a user's"},
-	{"eBPF programs", "none loaded for policy's block", func(d *demands, s *seen) { d.jail.Policy.EBPF.Block, s.wall = []string{"exec"}, status.State{} }, Broken, "blocks here, exec"},
+	{"eBPF programs", "none loaded for policy's block", func(d *demands, s *seen) { d.jail.Policy.EBPF.Block, s.ebpf = []string{"exec"}, status.State{} }, Broken, "blocks here, exec"},
 	{"eBPF programs", "policy's block unknown", func(d *demands, s *seen) {
-		d.jail.Policy.EBPF.Block, s.wall.Hooks = []string{"exec"}, []string{"exec"}
+		d.jail.Policy.EBPF.Block, s.ebpf.Hooks = []string{"exec"}, []string{"exec"}
 	}, Broken, "blocks here, exec"},
 	{"eBPF programs", "policy's block half loaded", func(d *demands, s *seen) {
-		d.jail.Policy.EBPF.Block, s.wall.Hooks, s.registered = []string{"exec", "connect"}, []string{"exec"}, true
+		d.jail.Policy.EBPF.Block, s.ebpf.Hooks, s.registered = []string{"exec", "connect"}, []string{"exec"}, true
 	}, Broken, "blocks here, connect"},
 	{"eBPF programs", "policy's block", func(d *demands, s *seen) {
-		d.jail.Policy.EBPF.Block, s.wall.Hooks, s.registered = []string{"exec"}, []string{"exec"}, true
+		d.jail.Policy.EBPF.Block, s.ebpf.Hooks, s.registered = []string{"exec"}, []string{"exec"}, true
 	}, Holds, "io_uring, exec"},
 }
 

@@ -14,9 +14,9 @@ import (
 
 // Exposed is one thing that a jail can learn of its host.
 type Exposed struct {
-	Path  string `json:"path"`          // where
-	Tells string `json:"reveals"`       // what
-	Why   string `json:"why,omitempty"` // why it stays, or what of it shows
+	Path    string `json:"path"`
+	Reveals string `json:"reveals"`
+	Why     string `json:"why,omitempty"` // why it stays, or what of it shows
 }
 
 // lookHost checks the files by which containers are known to learn of their hosts, and notes those
@@ -33,7 +33,7 @@ func (s *seen) lookHost(p *proc, first *process, d *demands) error {
 	}
 	defer root.Close()
 	for _, e := range procfiles.Table {
-		t := Exposed{Path: e.Path, Tells: e.Reveals}
+		t := Exposed{Path: e.Path, Reveals: e.Reveals}
 		open := false
 		switch e.Becomes {
 		case procfiles.Stays:

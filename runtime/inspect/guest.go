@@ -59,10 +59,8 @@ func parseReport(text string) (*guestReport, error) {
 
 // add adds a line's thing.
 func (g *guestReport) add(kind, rest string) error {
-	words := strings.SplitN(rest, " ", 4)
-	switch kind {
-	case "process":
-		words = strings.Split(rest, " ")
+	if kind == "process" {
+		words := strings.Split(rest, " ")
 		pid, err := strconv.Atoi(words[0])
 		if err != nil || len(words) != 1+len(jailinit.ReportedStatus) {
 			return errReport
@@ -72,11 +70,15 @@ func (g *guestReport) add(kind, rest string) error {
 			p.status[key] = words[i+1]
 		}
 		g.processes = append(g.processes, p)
+		return nil
+	}
+	n := map[string]int{"mount": 6, "path": 3, "clock": 2, "device": 3, "rlimit": 3}[kind]
+	words := strings.SplitN(rest, " ", n) // the last one may be a name with blanks
+	if n == 0 || len(words) != n {
+		return errReport
+	}
+	switch kind {
 	case "mount":
-		words = strings.SplitN(rest, " ", 6)
-		if len(words) != 6 {
-			return errReport
-		}
 		size, err := strconv.ParseUint(words[3], 10, 64)
 		files, ferr := strconv.ParseUint(words[4], 10, 64)
 		point, perr := strconv.Unquote(words[5])
@@ -85,40 +87,22 @@ func (g *guestReport) add(kind, rest string) error {
 		})
 		return errors.Join(err, ferr, perr)
 	case "path":
-		words = strings.SplitN(rest, " ", 3)
-		if len(words) != 3 {
-			return errReport
-		}
 		name, err := strconv.Unquote(words[2])
 		g.paths[name] = guestPath{words[0] != "hidden", words[1] != "fixed"}
 		return err
 	case "clock":
-		if len(words) != 2 {
-			return errReport
-		}
 		seconds, err := strconv.ParseUint(words[1], 10, 64)
 		g.clocks[words[0]] = seconds
 		return err
 	case "device":
-		words = strings.SplitN(rest, " ", 3)
-		if len(words) != 3 {
-			return errReport
-		}
 		name, err := strconv.Unquote(words[2])
 		g.devices = append(g.devices, words[0]+" "+words[1]+" "+name)
 		return err
-	case "rlimit":
-		if len(words) != 3 {
-			return errReport
-		}
-		n, err := strconv.Atoi(words[0])
-		hard, herr := strconv.ParseUint(words[2], 10, 64)
-		g.rlimits[n] = hard
-		return errors.Join(err, herr)
-	default:
-		return errReport
 	}
-	return nil
+	number, err := strconv.Atoi(words[0]) // of an rlimit
+	hard, herr := strconv.ParseUint(words[2], 10, 64)
+	g.rlimits[number] = hard
+	return errors.Join(err, herr)
 }
 
 // guestChecks are the checks that are made inside, by the names of the protections.
@@ -128,8 +112,8 @@ var guestChecks = map[string]func(*demands, *guestReport) outcome{
 	"procfs": guestKernelFiles, "propagation": guestPropagation, "masked paths": guestMasked, "read-only paths": guestReadOnly,
 }
 
-// AskedInside are the paths that the init step is to look at in a guest.
-func AskedInside(s state.Store, j *state.Jail) []string {
+// GuestPaths are the paths that the init step is to look at in a guest.
+func GuestPaths(s state.Store, j *state.Jail) []string {
 	d := demandsOf(s, j)
 	out := slices.Concat(d.masked(), d.readOnly())
 	slices.Sort(out)
@@ -171,15 +155,12 @@ func guestStatus(g *guestReport, want string, bad func(map[string]string) string
 			out = append(out, fmt.Sprintf("process %d %s", p.pid, why))
 		}
 	}
-	if len(out) > 0 {
-		return brokenList(want, out)
-	}
-	return holds("%s, of %s", want, printable.Count(len(g.processes), "process"))
+	return holdsUnless(want, out, "%s, of %s", want, printable.Count(len(g.processes), "process"))
 }
 
 func guestCapabilities(_ *demands, g *guestReport) outcome {
 	return guestStatus(g, "all five sets are empty", func(status map[string]string) string {
-		for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		for _, set := range capSets {
 			if strings.Trim(status[set], "0") != "" || status[set] == "" {
 				return "has " + set + " " + printable.Line(status[set], 40)
 			}
@@ -224,10 +205,7 @@ func guestBinds(d *demands, g *guestReport) outcome {
 			bad = append(bad, printable.Line(m.point, 0)+" is writable")
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("%s writable, all the bundle's", printable.Count(n, "mount"))
+	return holdsUnless(want, bad, "%s writable, all the bundle's", printable.Count(n, "mount"))
 }
 
 func guestTmpfs(d *demands, g *guestReport) outcome {
@@ -244,20 +222,15 @@ func guestTmpfs(d *demands, g *guestReport) outcome {
 			bad = append(bad, fmt.Sprintf("%s has %d bytes", printable.Line(m.point, 0), m.size))
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("%d tmpfs, each with a %s", n, want)
+	return holdsUnless(want, bad, "%d tmpfs, each with a %s", n, want)
 }
 
 // mountAt is the mount that covers a path; nil if none does.
 func (g *guestReport) mountAt(name string) (at *guestMount) {
 	for i := range g.mounts {
 		m := &g.mounts[i]
-		if pathname.Within(name, m.point) {
-			if at == nil || len(m.point) >= len(at.point) {
-				at = m
-			}
+		if pathname.Within(name, m.point) && (at == nil || len(m.point) >= len(at.point)) {
+			at = m
 		}
 	}
 	return at
@@ -318,10 +291,7 @@ func guestViews(d *demands, g *guestReport) outcome {
 			bad = append(bad, fmt.Sprintf("%s has %d bytes, its view %s", r.At, m.size, policy.Size(r.Size)))
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("%s under review", printable.Count(len(d.jail.Reviews), "directory"))
+	return holdsUnless(want, bad, "%s under review", printable.Count(len(d.jail.Reviews), "directory"))
 }
 
 // guestKernelFiles: /proc is the guest kernel's own, with nothing of the host's over it, and /sys
@@ -338,10 +308,7 @@ func guestKernelFiles(_ *demands, g *guestReport) outcome {
 			bad = append(bad, printable.Line(m.point, 0)+" is writable")
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("the guest kernel's own")
+	return holdsUnless(want, bad, "the guest kernel's own")
 }
 
 func guestPropagation(_ *demands, g *guestReport) outcome {
@@ -351,10 +318,7 @@ func guestPropagation(_ *demands, g *guestReport) outcome {
 			bad = append(bad, printable.Line(m.point, 0)+" is shared")
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList("all mounts private", bad)
-	}
-	return holds("all %s private", printable.Count(len(g.mounts), "mount"))
+	return holdsUnless("all mounts private", bad, "all %s private", printable.Count(len(g.mounts), "mount"))
 }
 
 // guestMasked: a path that must be hidden is hidden, or describes the guest alone.
@@ -387,10 +351,7 @@ func guestPaths(all []string, g *guestReport, want, fault string, open func(gues
 			bad = append(bad, printable.Line(name, 0)+" "+fault)
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("%d closed, %d of the guest kernel's own, %d not there", there, own, len(all)-there-own)
+	return holdsUnless(want, bad, "%d closed, %d of the guest kernel's own, %d not there", there, own, len(all)-there-own)
 }
 
 // guestFuse is a device that gVisor's kernel makes by itself, for file systems of its own: without
@@ -402,15 +363,12 @@ func guestDevices(d *demands, g *guestReport) outcome {
 	for _, dev := range g.devices {
 		kind, rest, _ := strings.Cut(dev, " ")
 		number, name, _ := strings.Cut(rest, " ")
-		if id := kind + " " + number; id != guestFuse && !standardNode(id) &&
+		if id := kind + " " + number; id != guestFuse && !isStandardDevice(id) &&
 			!slices.Contains(d.jail.Policy.Devices.Allow, path.Clean(name)) {
 			bad = append(bad, printable.Line(name, 0)+" is device "+kind+" "+number)
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList("the standard nodes and those of policy", bad)
-	}
-	return holds("%s, all standard, policy's or the guest kernel's own", printable.Count(len(g.devices), "device"))
+	return holdsUnless("the standard nodes and those of policy", bad, "%s, all standard, policy's or the guest kernel's own", printable.Count(len(g.devices), "device"))
 }
 
 func guestRlimits(d *demands, g *guestReport) outcome {
@@ -430,8 +388,5 @@ func guestRlimits(d *demands, g *guestReport) outcome {
 			bad = append(bad, fmt.Sprintf("%s is %d, the bundle's %d", l.Type, have, l.Hard))
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("%s of the bundle, none above it", printable.Count(n, "limit"))
+	return holdsUnless(want, bad, "%s of the bundle, none above it", printable.Count(n, "limit"))
 }

@@ -243,3 +243,11 @@ func brokenList(want string, bad []string) outcome {
 	}
 	return broken(want, "%s", strings.Join(bad, "; "))
 }
+
+// holdsUnless is brokenList, or holds where there is no offence.
+func holdsUnless(want string, bad []string, format string, args ...any) outcome {
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	return holds(format, args...)
+}

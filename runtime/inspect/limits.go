@@ -14,15 +14,11 @@ import (
 // unlimited is what "max" and -1 mean.
 const unlimited = math.MaxUint64
 
-// number reads a control group's value; ok is false when the file is not there
-// or is no number.
-func (c *cgroupState) number(file string) (v uint64, ok bool) {
-	text, there := c.files[file]
+// limitIn reads the text of a control group's limit; known is false for one that is no number, or
+// of a file that is not there.
+func limitIn(text string) (v uint64, known bool) {
 	text = strings.TrimSpace(text)
-	switch {
-	case !there:
-		return 0, false
-	case text == "max" || text == "-1":
+	if text == "max" || text == "-1" {
 		return unlimited, true
 	}
 	return cgroups.Number(text, "")
@@ -58,7 +54,7 @@ func within(have uint64, there bool, bound uint64, hostHas bool, u unit) outcome
 }
 
 func pidsLimit(d *demands, s *seen) outcome {
-	v, ok := s.cgroup.number("pids.max")
+	v, ok := limitIn(s.cgroup.files["pids.max"])
 	return within(v, ok, uint64(traits.Of(d.jail.Delegate).Pids(d.jail.Policy.Limits.Pids)), d.host.Cgroup.Pids, pieces)
 }
 
@@ -67,7 +63,7 @@ func memoryLimit(d *demands, s *seen) outcome {
 	if s.cgroup.v2 {
 		file = "memory.max"
 	}
-	v, ok := s.cgroup.number(file)
+	v, ok := limitIn(s.cgroup.files[file])
 	return within(v, ok, uint64(d.jail.Policy.Limits.Memory), d.host.Cgroup.Memory, volume)
 }
 
@@ -77,7 +73,7 @@ func socketLimit(d *demands, s *seen) outcome {
 	if s.cgroup.v2 {
 		return holds("a part of the memory")
 	}
-	v, ok := s.cgroup.number("memory.kmem.tcp.limit_in_bytes")
+	v, ok := limitIn(s.cgroup.files["memory.kmem.tcp.limit_in_bytes"])
 	return within(v, ok, uint64(d.jail.Policy.Limits.Sockets), d.host.Cgroup.Sockets, volume)
 }
 
@@ -88,12 +84,12 @@ func swapLimit(d *demands, s *seen) outcome {
 		return holds("policy sets no bound")
 	}
 	if !s.cgroup.v2 {
-		v, ok := s.cgroup.number("memory.memsw.limit_in_bytes")
+		v, ok := limitIn(s.cgroup.files["memory.memsw.limit_in_bytes"])
 		o := within(v, ok, uint64(pol.Memory+pol.Swap), d.host.Cgroup.Swap, volume)
 		o.seen += " (with memory)"
 		return o
 	}
-	v, ok := s.cgroup.number("memory.swap.max")
+	v, ok := limitIn(s.cgroup.files["memory.swap.max"])
 	want := "at most " + pol.Swap.String()
 	switch {
 	case !ok: // the controller can be there without swap accounting
@@ -134,12 +130,11 @@ func (c *cgroupState) cpus() (float64, bool) {
 		if len(f) != 2 {
 			return 0, false
 		}
-		sub := cgroupState{files: map[string]string{"q": f[0], "p": f[1]}}
-		quota, ok1 = sub.number("q")
-		period, ok2 = sub.number("p")
+		quota, ok1 = limitIn(f[0])
+		period, ok2 = limitIn(f[1])
 	} else {
-		quota, ok1 = c.number("cpu.cfs_quota_us")
-		period, ok2 = c.number("cpu.cfs_period_us")
+		quota, ok1 = limitIn(c.files["cpu.cfs_quota_us"])
+		period, ok2 = limitIn(c.files["cpu.cfs_period_us"])
 	}
 	switch {
 	case !ok1 || !ok2 || period == 0:

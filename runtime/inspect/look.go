@@ -6,12 +6,16 @@ import (
 	"maps"
 	"os"
 	"path"
-	"strconv"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/observe/ebpf/status"
@@ -49,7 +53,7 @@ type seen struct {
 	network    network.Audit
 	mounts     []mount
 	hostDevs   map[string]bool // file systems that the host has mounted
-	wall       status.State
+	ebpf       status.State
 	registered bool   // with the eBPF programs, by its user namespace
 	rootSize   uint64 // of the file system at the root, in bytes
 	rootFiles  uint64
@@ -74,7 +78,7 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 	if !j.InitAlive() {
 		return nil, ErrNotRunning
 	}
-	s := &seen{pid: j.InitPid, hostDevs: map[string]bool{}, wall: status.Look()}
+	s := &seen{pid: j.InitPid, hostDevs: map[string]bool{}, ebpf: status.Look()}
 	first, err := readProcess(p)
 	if err != nil {
 		return nil, err
@@ -106,17 +110,13 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 func (s *seen) lookGroups(first *process, rootless bool) error {
 	groups := first.cgroups
 	if rootless {
-		self, err := openProc(os.Getpid())
+		all, err := cgroups.Of("self")
 		if err != nil {
 			return err
 		}
-		defer self.close()
-		own, err := readProcess(self)
-		if err != nil {
-			return err
-		}
+		own := byController(all)
 		groups = maps.Clone(groups)
-		maps.DeleteFunc(groups, func(controller, path string) bool { return path == "/" || path == own.cgroups[controller] })
+		maps.DeleteFunc(groups, func(controller, path string) bool { return path == "/" || path == own[controller] })
 	}
 	return s.cgroup.look(groups)
 }
@@ -265,15 +265,7 @@ func (s *seen) lookMounts(p *proc) error {
 	if s.mounts, err = parseMounts(text); err != nil {
 		return err
 	}
-	self, err := openProc(os.Getpid())
-	if err != nil {
-		return err
-	}
-	defer self.close()
-	if text, err = self.read("mountinfo", 4*maxMounts); err != nil {
-		return err
-	}
-	own, err := parseMounts(text)
+	own, err := mountinfo.Read(mountinfo.Own)
 	if err != nil {
 		return err
 	}
@@ -403,28 +395,17 @@ func entriesOf(root *os.File, name string) (int, error) {
 // no process in the jail can leave, and those in its control groups.
 func (s *seen) lookProcesses(first *process) error {
 	s.processes = []*process{first}
-	members := map[int]bool{first.pid: true}
 	grouped := map[int]bool{}
 	for _, pid := range s.cgroup.members {
 		grouped[pid] = true
 	}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		pid, err := strconv.Atoi(n)
-		if err != nil || members[pid] {
-			continue
+	pids, err := procstatus.Pids()
+	for _, pid := range pids {
+		if pid != first.pid {
+			s.lookProcess(pid, first, grouped[pid])
 		}
-		s.lookProcess(pid, first, grouped[pid])
 	}
-	return nil
+	return err
 }
 
 // lookProcess adds one process if it is the jail's, or notes that it has the
@@ -471,22 +452,14 @@ func (s *seen) lookStranger(p *proc, first *process) {
 	x.pid = p.pid
 	for _, id := range x.uids {
 		// The overflow user is mapped if policy maps it, and is shared.
-		if id != overflow && mapped(s.uidMap, id) {
+		if id != idmap.Overflow && mapped(s.uidMap, id) {
 			s.strangers = append(s.strangers, x.who())
 			return
 		}
 	}
 }
 
-// overflow is the host's overflow user (user_namespaces(7)).
-const overflow = 65534
-
 // mapped reports whether a host id belongs to the mapping.
 func mapped(ms []specs.LinuxIDMapping, id uint32) bool {
-	for _, m := range ms {
-		if id >= m.HostID && uint64(id) < uint64(m.HostID)+uint64(m.Size) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ms, func(m specs.LinuxIDMapping) bool { return id >= m.HostID && id-m.HostID < m.Size })
 }

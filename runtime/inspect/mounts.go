@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -12,7 +14,6 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/rootfs"
-	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 )
 
@@ -72,7 +73,7 @@ func rootLayer(d *demands, s *seen) outcome {
 	case m.FS != "overlay":
 		return broken(want, "%s of the host's, %s", m.FS, m.Root)
 	case m.Source != "agentjail" || upper != rootfs.Upper:
-		return broken(want, "writes go to %s", orNone(upper))
+		return broken(want, "writes go to %s", cmp.Or(upper, "nowhere known"))
 	}
 	if l := m.Lacks("nosuid", "nodev"); len(l) > 0 {
 		return broken(want+", nosuid and nodev", "without %s", strings.Join(l, " and "))
@@ -85,13 +86,6 @@ func rootLayer(d *demands, s *seen) outcome {
 		how = "read-only"
 	}
 	return holds("%s, layer %s of %s and %d files over the image", how, pol.Where(), size(s.rootSize), s.rootFiles)
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "nowhere known"
-	}
-	return s
 }
 
 // maxTmpfs is the size that no tmpfs of the jail exceeds.
@@ -131,10 +125,7 @@ func tmpfsCaps(d *demands, s *seen) outcome {
 			bad = append(bad, fmt.Sprintf("%s is without %s", m.Point, strings.Join(l, " and ")))
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("%d writable, each with a size and a number of files", n)
+	return holdsUnless(want, bad, "%d writable, each with a size and a number of files", n)
 }
 
 // tmpfsSize reads size= as the kernel prints it: 65536k (mm/shmem.c).
@@ -179,17 +170,18 @@ func bindMounts(d *demands, s *seen) outcome {
 		}
 	}
 	var how []string
-	if mapped > 0 {
-		how = append(how, fmt.Sprintf("%d writable with owners mapped", mapped))
-	}
-	if views > 0 {
-		how = append(how, fmt.Sprintf("%d writable as views, each in a layer of its own", views))
-	}
-	if thrown > 0 {
-		how = append(how, fmt.Sprintf("%d with changes in the ephemeral layer", thrown))
-	}
-	if readOnly > 0 {
-		how = append(how, fmt.Sprintf("%d read-only", readOnly))
+	for _, sort := range []struct {
+		n    int
+		what string
+	}{
+		{mapped, "writable with owners mapped"},
+		{views, "writable as views, each in a layer of its own"},
+		{thrown, "with changes in the ephemeral layer"},
+		{readOnly, "read-only"},
+	} {
+		if sort.n > 0 {
+			how = append(how, fmt.Sprintf("%d %s", sort.n, sort.what))
+		}
 	}
 	if shm > 0 {
 		how = append(how, "the engine's /dev/shm")
@@ -282,15 +274,7 @@ func kernelFiles(d *demands, s *seen) outcome {
 			}
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	var names []string
-	for n := range fs {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return holds("its own: %s", strings.Join(names, ", "))
+	return holdsUnless(want, bad, "its own: %s", strings.Join(slices.Sorted(maps.Keys(fs)), ", "))
 }
 
 func part(root string) string {
@@ -310,25 +294,13 @@ func deviceNodes(d *demands, s *seen) outcome {
 		if m.FS == "devpts" && !s.hostDevs[m.Dev] {
 			continue // /dev/console is one of the jail's own terminals
 		}
-		if slices.Contains(d.jail.Policy.Devices.Allow, path.Clean(m.Point)) || standardNode(m.device) {
+		if slices.Contains(d.jail.Policy.Devices.Allow, path.Clean(m.Point)) || isStandardDevice(m.device) {
 			names[m.device] = true
 			continue
 		}
 		bad = append(bad, fmt.Sprintf("%s is device %s", m.Point, m.device))
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("%s, all standard or policy's", printable.Count(len(names), "device"))
-}
-
-// standardNode reads "c MAJOR:MINOR".
-func standardNode(dev string) bool {
-	var major, minor int64
-	if n, err := fmt.Sscanf(dev, "c %d:%d", &major, &minor); err != nil || n != 2 {
-		return false
-	}
-	return plan.IsStandardDevice(major, minor)
+	return holdsUnless(want, bad, "%s, all standard or policy's", printable.Count(len(names), "device"))
 }
 
 // propagation: no mount of the jail travels, neither in nor out
@@ -342,8 +314,5 @@ func propagation(_ *demands, s *seen) outcome {
 			}
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList("all mounts private", bad)
-	}
-	return holds("all %d mounts private", len(s.mounts))
+	return holdsUnless("all mounts private", bad, "all %d mounts private", len(s.mounts))
 }

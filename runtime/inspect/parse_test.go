@@ -7,6 +7,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/mountinfo"
 )
 
@@ -75,7 +76,7 @@ Max something new         1                    2                    bytes
 }
 
 func TestParseCgroups(t *testing.T) {
-	got := parseCgroups("12:cpu,cpuacct:/docker/abc\n3:memory:/a:b\n1:name=systemd:/x\n0::/../y\nnonsense\n")
+	got := byController(cgroups.Parse("12:cpu,cpuacct:/docker/abc\n3:memory:/a:b\n1:name=systemd:/x\n0::/../y\nnonsense\n"))
 	want := map[string]string{"cpu": "/docker/abc", "cpuacct": "/docker/abc", "memory": "/a:b", "name=systemd": "/x", "": "/y"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)

@@ -2,9 +2,8 @@ package inspect
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 
+	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/runtime/state"
 )
 
@@ -24,19 +23,13 @@ func Pids(s state.Store, j *state.Jail) ([]int, error) {
 	if err != nil || !j.InitAlive() {
 		return nil, fmt.Errorf("%s: %w: it ended while it was looked at", j.ID, ErrNotRunning)
 	}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	pids, err := procstatus.Pids()
 	if err != nil {
 		return nil, err
 	}
 	out := []int{j.InitPid}
-	for _, n := range names {
-		pid, err := strconv.Atoi(n)
-		if err != nil || pid == j.InitPid {
+	for _, pid := range pids {
+		if pid == j.InitPid {
 			continue
 		}
 		p, err := openProc(pid)

@@ -119,7 +119,7 @@ func readProcess(p *proc) (*process, error) {
 	if text, err = p.read("cgroup", maxSmall); err != nil {
 		return nil, err
 	}
-	out.cgroups = parseCgroups(text)
+	out.cgroups = byController(cgroups.Parse(text))
 	if text, err = p.read("oom_score_adj", maxSmall); err != nil {
 		return nil, err
 	}
@@ -241,10 +241,10 @@ func parseLimit(s string) (uint64, error) {
 	return strconv.ParseUint(s, 10, 64)
 }
 
-// parseCgroups reads /proc/PID/cgroup: paths by controller.
-func parseCgroups(text string) map[string]string {
+// byController returns the paths of control groups by controller; that of version 2 is "".
+func byController(all []cgroups.Group) map[string]string {
 	out := map[string]string{}
-	for _, g := range cgroups.Parse(text) {
+	for _, g := range all {
 		for _, c := range g.List() {
 			out[c] = g.Path
 		}

@@ -49,21 +49,21 @@ func seccompFilter(d *demands, s *seen) outcome {
 func programs(d *demands, s *seen) outcome {
 	const want = "programs that refuse what the filters refuse"
 	unblocked := slices.DeleteFunc(slices.Clone(d.jail.Policy.EBPF.Block), func(name string) bool {
-		return s.wall.Acting && s.registered && slices.Contains(s.wall.Hooks, name)
+		return s.ebpf.Acting && s.registered && slices.Contains(s.ebpf.Hooks, name)
 	})
 	switch {
-	case s.wall.Pinned && !s.wall.Acting:
+	case s.ebpf.Pinned && !s.ebpf.Acting:
 		return broken(want, "agentjail-journal has loaded and pinned them, and none act (remedy: systemctl restart agentjail-journal)")
 	case len(unblocked) > 0:
 		return broken(want, "none act on what policy blocks here, %s (remedy: systemctl restart agentjail-journal, for connect and bind with --connections)", strings.Join(unblocked, ", "))
-	case !s.wall.Acting:
+	case !s.ebpf.Acting:
 		return lacking(want, "none act (`agentjail check` reports what this kernel can do; agentjail-journal loads them)")
 	case d.host.Rootless:
 		return lacking(want, "they act, and do not know this jail: they are root's, and it is a user's")
 	case !s.registered && !d.jail.IDs.Readable():
 		return lacking(want, "they act, and do not know this jail, whose host ids are the engine's choice, or many ranges (remedy: systemctl restart agentjail-journal)")
-	case len(s.wall.Refused) == 0:
+	case len(s.ebpf.Refused) == 0:
 		return holds("they act; what they refuse is not known")
 	}
-	return holds("behind the filters they refuse %s", strings.Join(slices.Concat(s.wall.Refused, d.jail.Policy.EBPF.Block), ", "))
+	return holds("behind the filters they refuse %s", strings.Join(slices.Concat(s.ebpf.Refused, d.jail.Policy.EBPF.Block), ", "))
 }

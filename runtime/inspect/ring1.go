@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -35,21 +36,18 @@ func idMap(what string, have, recorded []specs.LinuxIDMapping, d *demands) outco
 	}
 	for _, m := range have {
 		switch {
-		case m.HostID == overflow && m.Size == 1:
+		case m.HostID == idmap.Overflow && m.Size == 1:
 		case m.HostID < idmap.RangeSize:
 			return broken("host ids above "+fmt.Sprint(idmap.RangeSize-1), "%s", text)
 		case !d.jail.IDs.Given && !inPool(m, d.jail.Policy.Userns.Pool):
 			return broken("host ids of the pool", "%s", text)
 		}
 	}
-	root := uint32(0)
+	var root, n uint32
 	for _, m := range have {
 		if m.ContainerID == 0 {
 			root = m.HostID
 		}
-	}
-	var n uint32
-	for _, m := range have {
 		n += m.Size
 	}
 	return holds("root is %s %d of the host; %d ids", what, root, n)
@@ -125,10 +123,7 @@ func capabilities(_ *demands, s *seen) outcome {
 			bad = append(bad, p.who()+" has "+strings.Join(sets, " "))
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList("none, in all five sets", bad)
-	}
-	return holds("none in Inh, Prm, Eff, Bnd, Amb of %s", printable.Count(len(s.processes), "process"))
+	return holdsUnless("none, in all five sets", bad, "none in Inh, Prm, Eff, Bnd, Amb of %s", printable.Count(len(s.processes), "process"))
 }
 
 func noNewPrivs(_ *demands, s *seen) outcome {
@@ -138,10 +133,7 @@ func noNewPrivs(_ *demands, s *seen) outcome {
 			bad = append(bad, p.who()+" can gain privileges")
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList("set for all", bad)
-	}
-	return holds("set for %s", printable.Count(len(s.processes), "process"))
+	return holdsUnless("set for all", bad, "set for %s", printable.Count(len(s.processes), "process"))
 }
 
 // label: every process is confined by the jail's profile or label.
@@ -155,9 +147,7 @@ func label(d *demands, s *seen) outcome {
 	var confined func(string) bool
 	switch {
 	case d.host.AppArmor && (profile != "" || pol.Required):
-		if profile == "" {
-			profile = pol.Profile
-		}
+		profile = cmp.Or(profile, pol.Profile)
 		want = profile + " (enforce)"
 		confined = func(l string) bool { return enforced(l, profile) }
 	case d.host.SELinux && selinux != "":
@@ -211,43 +201,27 @@ func enforced(label, profile string) bool {
 }
 
 func maskedPaths(d *demands, s *seen) outcome {
-	var bad []string
-	there := 0
-	paths := d.masked()
-	for _, p := range paths {
-		st := s.paths[p]
-		switch {
-		case !st.exists:
-		case !st.empty:
-			bad = append(bad, p)
-		default:
-			there++
-		}
-	}
-	if len(bad) > 0 {
-		return brokenList(fmt.Sprintf("all %d hidden", len(paths)), bad)
-	}
-	return holds("%d hidden, %d not there", there, len(paths)-there)
+	return s.closed(d.masked(), "hidden", func(p pathState) bool { return p.empty })
 }
 
 func readOnlyPaths(d *demands, s *seen) outcome {
+	return s.closed(d.readOnly(), "read-only", func(p pathState) bool { return p.readOnly || p.empty })
+}
+
+// closed is the check of paths, each of which is closed or missing.
+func (s *seen) closed(paths []string, how string, closed func(pathState) bool) outcome {
 	var bad []string
 	there := 0
-	paths := d.readOnly()
 	for _, p := range paths {
-		st := s.paths[p]
-		switch {
+		switch st := s.paths[p]; {
 		case !st.exists:
-		case !st.readOnly && !st.empty:
-			bad = append(bad, p)
-		default:
+		case closed(st):
 			there++
+		default:
+			bad = append(bad, p)
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(fmt.Sprintf("all %d read-only", len(paths)), bad)
-	}
-	return holds("%d read-only, %d not there", there, len(paths)-there)
+	return holdsUnless(fmt.Sprintf("all %d %s", len(paths), how), bad, "%d %s, %d not there", there, how, len(paths)-there)
 }
 
 // delegateDevices are what runc 1.1 lets every container use beside the
@@ -286,20 +260,17 @@ func deviceRules(d *demands, s *seen) outcome {
 			continue // making a node takes CAP_MKNOD outside of user namespaces
 		}
 		dev := f[0] + " " + f[1]
-		if !ruleStandard(dev) && !slices.Contains(delegateDevices, dev) && !allowed[dev] {
+		if !isStandardDevice(dev) && !slices.Contains(delegateDevices, dev) && !allowed[dev] {
 			bad = append(bad, line)
 			continue
 		}
 		n++
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("%s, all others denied", printable.Count(n, "device"))
+	return holdsUnless(want, bad, "%s, all others denied", printable.Count(n, "device"))
 }
 
-// ruleStandard reads "c MAJOR:MINOR", where the minor may be "*".
-func ruleStandard(dev string) bool {
+// isStandardDevice reads "c MAJOR:MINOR", where a rule's minor may be "*".
+func isStandardDevice(dev string) bool {
 	nums, ok := strings.CutPrefix(dev, "c ")
 	major, minor, ok2 := strings.Cut(nums, ":")
 	ma, err := strconv.ParseInt(major, 10, 64)

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,7 +39,7 @@ func namespaces(d *demands, s *seen) outcome {
 		shared = slices.DeleteFunc(shared, func(k string) bool { return slices.Contains(sandboxLacks, k) })
 	}
 	var why string
-	if slices.Contains(shared, "time") && slices.Equal(shared, []string{"time"}) {
+	if slices.Equal(shared, []string{"time"}) {
 		// Policy leaves it to the host whether there are time namespaces.
 		if w, ok := d.missing("linux.namespaces[time]"); ok {
 			why, shared, absent = w, nil, append(absent, "time")
@@ -63,10 +64,7 @@ func namespaces(d *demands, s *seen) outcome {
 		return brokenList(want, bad)
 	}
 	if len(absent) > 0 {
-		if why == "" {
-			why = "this kernel has none"
-		}
-		return lacking(strings.Join(absent, ", ")+" too", "its own: %s; %s", strings.Join(own, ", "), why)
+		return lacking(strings.Join(absent, ", ")+" too", "its own: %s; %s", strings.Join(own, ", "), cmp.Or(why, "this kernel has none"))
 	}
 	joined := d.joined()
 	own = slices.DeleteFunc(own, func(k string) bool { return slices.Contains(joined, k) })
@@ -89,11 +87,7 @@ func (d *demands) joined() []string {
 		if n.Path == "" || n.Path == d.jail.OwnUserNS {
 			continue
 		}
-		k, ok := specKinds[n.Type]
-		if !ok {
-			k = string(n.Type)
-		}
-		out = append(out, k)
+		out = append(out, cmp.Or(specKinds[n.Type], string(n.Type)))
 	}
 	return out
 }
@@ -192,10 +186,7 @@ func membership(d *demands, s *seen) outcome {
 		if !ok {
 			continue
 		}
-		name := c
-		if c == "" {
-			name = "the unified group"
-		}
+		name := cmp.Or(c, "the unified group")
 		if path == "/" {
 			bad = append(bad, name+" is the host's root group")
 			continue
@@ -242,8 +233,7 @@ func rlimits(d *demands, s *seen) outcome {
 		}
 		limits := bounds
 		if i == 0 && d.jail.Process != nil {
-			limits = map[string]uint64{}
-			maps.Copy(limits, bounds)
+			limits = maps.Clone(bounds)
 			for _, r := range d.jail.Process.Rlimits {
 				if v, ok := limits[r.Type]; !ok || r.Hard < v {
 					limits[r.Type] = r.Hard
@@ -289,10 +279,7 @@ func oomScore(_ *demands, s *seen) outcome {
 			bad = append(bad, fmt.Sprintf("%s has %d", p.who(), p.oomAdj))
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("oom_score_adj %d", lowest)
+	return holdsUnless(want, bad, "oom_score_adj %d", lowest)
 }
 
 func size(n uint64) string { return policy.Size(n).String() }

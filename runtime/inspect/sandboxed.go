@@ -25,10 +25,7 @@ func sandboxFilter(_ *demands, s *seen) outcome {
 			bad = append(bad, fmt.Sprintf("%s has mode %d", p.who(), p.seccomp))
 		}
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("on %s of the sandbox, beneath the jail's filters", printable.Count(len(s.processes), "process"))
+	return holdsUnless(want, bad, "on %s of the sandbox, beneath the jail's filters", printable.Count(len(s.processes), "process"))
 }
 
 // nobodyMap reports whether a map is that of a sandbox that opens no files itself.

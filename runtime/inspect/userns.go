@@ -38,7 +38,7 @@ func (s *seen) lookUserNS(p *proc) error {
 	if number, s.userNS.owner, err = jailmap.About(f); err != nil {
 		return err
 	}
-	s.registered = s.wall.Acting && jailmap.Known(number)
+	s.registered = s.ebpf.Acting && jailmap.Known(number)
 	const size = 32 // a number
 	limits, err := fork.ReadInside(f, fork.NestedLimits(), size)
 	if err != nil {
@@ -83,8 +83,5 @@ func nestedNamespaces(_ *demands, s *seen) outcome {
 	if len(bad) > 0 && s.userNS.fixed {
 		return lacking(want, "no limit can be set where /proc/sys is read-only: the filter alone keeps them from being made")
 	}
-	if len(bad) > 0 {
-		return brokenList(want, bad)
-	}
-	return holds("none but mount namespaces, by %s", printable.Count(len(s.userNS.limits), "limit"))
+	return holdsUnless(want, bad, "none but mount namespaces, by %s", printable.Count(len(s.userNS.limits), "limit"))
 }

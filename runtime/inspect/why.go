@@ -55,17 +55,15 @@ func Why(s state.Store, j *state.Jail, q why.Question, arch string) (*why.Facts,
 		}
 	}
 	p, err := openProc(j.InitPid)
-	if j.InitPid == 0 || err != nil {
+	if err == nil {
+		defer p.close()
+	}
+	// The directory is open: if it is the right process now, it stays the right one.
+	if err != nil || !j.InitAlive() {
 		f.Signs = slices.Concat(SentrySigns(j.Delegate), f.Signs)
 		return f, notAtPath(q, err)
 	}
-	defer p.close()
-	// The directory is open: if it is the right process now, it stays the right one.
-	if !j.InitAlive() {
-		f.Signs = slices.Concat(SentrySigns(j.Delegate), f.Signs)
-		return f, notAtPath(q, nil)
-	}
-	f.Signs = signs(p, d)
+	f.Signs = append(f.Signs, signs(p, d)...)
 	if q.Path != "" {
 		if f.Path, err = pathIn(p, d, q.Path); err != nil && q.Kind == why.OfPath {
 			return nil, fmt.Errorf("%s: %w", j.ID, err)
@@ -145,15 +143,14 @@ func policySigns(p *policy.Policy, n why.Network) []why.Sign {
 	}
 }
 
-// signs are those that a running jail shows.
+// signs are those that a running jail shows, beside policy's.
 func signs(p *proc, d *demands) []why.Sign {
-	out := policySigns(&d.jail.Policy, whyNetwork(d.jail))
+	out := limitSigns(groupFiles(p), d)
 	add := func(sign string, shown, known bool, format string, args ...any) {
 		if known {
 			out = append(out, why.Sign{Sign: sign, Shown: shown, Text: fmt.Sprintf(format, args...)})
 		}
 	}
-	out = append(out, limitSigns(groupFiles(p), d)...)
 	if fs, err := statfsIn(p, "/"); err == nil {
 		size, used := fs.Blocks*uint64(fs.Bsize), (fs.Blocks-fs.Bfree)*uint64(fs.Bsize)
 		add("layer", size-used < size/50, size > 0, "the layer has %d of %d KiB used", used>>10, size>>10)
@@ -193,16 +190,6 @@ func SentrySigns(delegate string) []why.Sign {
 	}}
 }
 
-// whyNetwork is what a jail's network is, for signs.
-func whyNetwork(j *state.Jail) why.Network {
-	mode, err := modes.Named(j.Network.Mode)
-	if err != nil {
-		return why.Network{}
-	}
-	t := mode.Terms(j.Network)
-	return why.Network{Mode: j.Network.Mode, ByRules: t.ByRules, Nothing: t.Gives == "" && t.Resolver == ""}
-}
-
 // eventFiles are those of control groups that count how often a limit was met, and those limits.
 var eventFiles = []string{
 	"memory.events", "memory.oom_control", "pids.events", "memory.max", "memory.limit_in_bytes", "pids.max",
@@ -219,7 +206,7 @@ func groupFiles(p *proc) map[string]string {
 	if err != nil {
 		return out
 	}
-	for controller, group := range parseCgroups(text) {
+	for controller, group := range byController(cgroups.Parse(text)) {
 		dir := groupDir(mounts, controller, group)
 		if dir == "" || group == "/" {
 			continue

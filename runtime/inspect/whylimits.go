@@ -85,10 +85,9 @@ func limitSigns(groups map[string]string, d *demands) []why.Sign {
 	var out []why.Sign
 	pol := &d.jail.Policy
 	pids, memory, files := limitsOf(d)
-	state := &cgroupState{files: groups}
 	first := func(names ...string) (uint64, bool) {
 		for _, name := range names {
-			if v, ok := state.number(name); ok {
+			if v, ok := limitIn(groups[name]); ok {
 				return v, true
 			}
 		}

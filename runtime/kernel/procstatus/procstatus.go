@@ -5,6 +5,7 @@ package procstatus
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -54,4 +55,20 @@ func Stat(pid int) ([]string, error) {
 		return nil, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
 	}
 	return f, nil
+}
+
+// Pids returns the ids of all processes that this process sees.
+func Pids() (out []int, err error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	for _, name := range names {
+		if pid, perr := strconv.Atoi(name); perr == nil {
+			out = append(out, pid)
+		}
+	}
+	return out, err
 }
