@@ -207,11 +207,10 @@ func (r *Runtime) cacheName() string {
 
 func (r *Runtime) query() (Caps, error) {
 	var c Caps
-	out, err := r.Output("--version")
-	if err != nil {
+	var err error
+	if c.Version, err = r.VersionLine(); err != nil {
 		return c, err
 	}
-	c.Version, _, _ = strings.Cut(string(out), "\n")
 	f, err := r.Features()
 	if err != nil {
 		return c, nil //nolint:nilerr // crun before 1.8.? has no `features`: then nothing beyond the basics is used
@@ -226,6 +225,13 @@ func (r *Runtime) query() (Caps, error) {
 	c.ReadsMaps = traits.Of(program).ReadsMaps && f.Linux != nil && f.Linux.MountExtensions != nil
 	c.TimeNS = slices.Contains(c.Namespaces, "time")
 	return c, nil
+}
+
+// VersionLine is the first line of the delegate's --version.
+func (r *Runtime) VersionLine() (string, error) {
+	out, err := r.Output("--version")
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line, err
 }
 
 // Features is the delegate's answer to `features` (OCI runtime-spec,

@@ -38,11 +38,10 @@ func delegateFound(e *env) answer {
 			chosen += "; not " + no
 		}
 	}
-	out, err := d.Output("--version")
+	line, err := d.VersionLine()
 	if err != nil {
 		return fail("reinstall it", "%v", err)
 	}
-	line, _, _ := strings.Cut(string(out), "\n")
 	if d.Choice != nil && d.Choice.Doubt {
 		return warn("read each one's reason; name one as delegate in the policy file if jails start", "%s (%s)%s", d.Path, line, chosen)
 	}
@@ -59,30 +58,15 @@ func delegateFound(e *env) answer {
 
 // delegateFixes holds every delegate on the host against the table of flaws.
 func delegateFixes(e *env) answer {
-	var good, bad, remedies []string
+	var all []flaws.Judgement
 	for _, d := range delegates(e) {
-		a := fail("reinstall it", "%s does not print its version", d.Path)
-		if out, err := d.Output("--version"); err == nil {
-			line, _, _ := strings.Cut(string(out), "\n")
-			j := flaws.Judge(d.Path, line, flaws.Packages{Dpkg: e.dpkg, Doc: e.doc})
-			a = answer{ok: j.OK, detail: j.Detail, remedy: j.Remedy}
-		}
-		if a.ok {
-			good = append(good, a.detail)
-			continue
-		}
-		bad = append(bad, a.detail)
-		if !slices.Contains(remedies, a.remedy) {
-			remedies = append(remedies, a.remedy)
-		}
+		line, err := d.VersionLine()
+		all = append(all, e.judge(flaws.Judge, d.Path, line, err))
 	}
-	switch {
-	case len(good)+len(bad) == 0:
+	if len(all) == 0 {
 		return fail("install runc", "there is no delegate")
-	case len(bad) > 0:
-		return fail(strings.Join(remedies, "; "), "%s", strings.Join(append(bad, good...), "; "))
 	}
-	return ok("%s", strings.Join(good, "; "))
+	return answerOfAll(all)
 }
 
 // delegates are those that policy could name, once each whatever their names.

@@ -15,16 +15,31 @@ import (
 // engineFixes holds the engines and runtimes on the host against the releases that
 // closed what a container could do by them.
 func engineFixes(e *env) answer {
-	var good, bad, remedies []string
+	var all []flaws.Judgement
 	for _, name := range flaws.Engines() {
-		path := e.program(name)
-		if path == "" {
-			continue
+		if path := e.program(name); path != "" {
+			line, err := versionLine(path)
+			all = append(all, e.judge(flaws.JudgeEngine, filepath.Join(filepath.Dir(path), name), line, err))
 		}
-		j := flaws.Judgement{Detail: path + " does not print its version", Remedy: "reinstall it"}
-		if line, err := versionLine(path); err == nil {
-			j = flaws.JudgeEngine(filepath.Join(filepath.Dir(path), name), line, flaws.Packages{Dpkg: e.dpkg, Doc: e.doc})
-		}
+	}
+	if len(all) == 0 {
+		return ok("no engine whose fixes are known is installed")
+	}
+	return answerOfAll(all)
+}
+
+// judge compares a program with a table of flaws by the line of its version.
+func (e *env) judge(by func(path, line string, p flaws.Packages) flaws.Judgement, path, line string, err error) flaws.Judgement {
+	if err != nil {
+		return flaws.Judgement{Detail: path + " does not print its version", Remedy: "reinstall it"}
+	}
+	return by(path, line, flaws.Packages{Dpkg: e.dpkg, Doc: e.doc})
+}
+
+// answerOfAll is the answer for several programs, of which those with open flaws come first.
+func answerOfAll(all []flaws.Judgement) answer {
+	var good, bad, remedies []string
+	for _, j := range all {
 		if j.OK {
 			good = append(good, j.Detail)
 		} else {
@@ -34,11 +49,7 @@ func engineFixes(e *env) answer {
 			remedies = append(remedies, j.Remedy)
 		}
 	}
-	a := answer{ok: len(bad) == 0, detail: strings.Join(append(bad, good...), "; "), remedy: strings.Join(remedies, "; ")}
-	if a.detail == "" {
-		a.detail = "no engine whose fixes are known is installed"
-	}
-	return a
+	return answer{ok: len(bad) == 0, detail: strings.Join(append(bad, good...), "; "), remedy: strings.Join(remedies, "; ")}
 }
 
 // program finds a program that only root can have written, or returns "".

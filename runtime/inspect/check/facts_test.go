@@ -193,7 +193,7 @@ func TestDockerRoot(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "docker/daemon.json"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := dockerRoot(dir); got != want {
+		if got := (&env{etc: dir}).dockerRoot(); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}

@@ -36,7 +36,7 @@ func filterSpace(e *env) answer {
 		return fail("`sysctl -w net.core.bpf_jit_limit=BYTES`, more than now; see docs/seccomp.md", "%v: the host has no space left for compiled filters", err)
 	}
 	var limit uint64
-	if n, err := e.numbers("net.core.bpf_jit_limit"); err == nil && len(n) == 1 {
+	if n, err := e.numbers("net.core.bpf_jit_limit", 1); err == nil {
 		limit = n[0]
 	}
 	return filterSpaceOf(e.policy, hostfacts.KernelRelease(), limit)

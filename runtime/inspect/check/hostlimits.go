@@ -12,8 +12,8 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// numbers reads the numbers of a kernel setting, by its name as in sysctl.d(5).
-func (e *env) numbers(name string) ([]uint64, error) {
+// numbers reads a kernel setting of so many numbers, by its name as in sysctl.d(5).
+func (e *env) numbers(name string, count int) ([]uint64, error) {
 	text, err := os.ReadFile(filepath.Join(e.sysctl, strings.ReplaceAll(name, ".", "/")))
 	if err != nil {
 		return nil, fmt.Errorf("the setting %s: %w", name, err)
@@ -25,6 +25,9 @@ func (e *env) numbers(name string) ([]uint64, error) {
 			return nil, fmt.Errorf("the setting %s: %w", name, err)
 		}
 		out = append(out, n)
+	}
+	if len(out) != count {
+		return nil, fmt.Errorf("the setting %s: %d numbers", name, len(out))
 	}
 	return out, nil
 }
@@ -52,8 +55,8 @@ func socketMemory(e *env) answer {
 	}
 	var less, budgets []string
 	for _, name := range []string{"net.ipv4.udp_mem", "net.ipv4.tcp_mem"} {
-		n, err := e.numbers(name) // in pages
-		if err != nil || len(n) != 3 {
+		n, err := e.numbers(name, 3) // in pages
+		if err != nil {
 			return warn("mount /proc/sys", "%s cannot be read: %v", name, err)
 		}
 		budget := n[2] * uint64(os.Getpagesize())
@@ -81,8 +84,8 @@ const fileCost = 184
 // have open together (proc_sys_fs(5), file-max). Root may open more; a user gets
 // ENFILE.
 func openFiles(e *env) answer {
-	all, err := e.numbers("fs.file-max")
-	if err != nil || len(all) != 1 {
+	all, err := e.numbers("fs.file-max", 1)
+	if err != nil {
 		return warn("mount /proc/sys", "fs.file-max cannot be read: %v", err)
 	}
 	l := e.policy.Limits
@@ -106,8 +109,8 @@ func openFiles(e *env) answer {
 // reserved reports whether memory that a program reserves and does not use counts for the host
 // (proc_sys_vm(5), overcommit_memory). No control group counts it.
 func reserved(e *env) answer {
-	mode, err := e.numbers("vm.overcommit_memory")
-	if err != nil || len(mode) != 1 {
+	mode, err := e.numbers("vm.overcommit_memory", 1)
+	if err != nil {
 		return warn("mount /proc/sys", "vm.overcommit_memory cannot be read: %v", err)
 	}
 	if mode[0] == 2 {

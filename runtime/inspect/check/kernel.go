@@ -46,11 +46,10 @@ func privileges(*env) answer {
 		return fail("run the engine as root of the machine: rootless engines cannot map ids of their own",
 			"root of a user namespace only (map %q)", strings.Join(f, " "))
 	}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0]); err != nil {
+	has, err := effective()
+	if err != nil {
 		return fail("", "reading the capabilities: %v", err)
 	}
-	has := func(bit uint) bool { return data[bit/32].Effective&(1<<(bit%32)) != 0 }
 	var lacking []string
 	for _, c := range privilegesNeeded {
 		if !has(c.bit) {
@@ -65,6 +64,13 @@ func privileges(*env) answer {
 			"root of the machine, but without CAP_SYS_RESOURCE: limits of the engine's own cannot be raised for a jail, and a jail's processes can make the host's own be killed before them when memory runs out (oom_score_adj)")
 	}
 	return ok("root of the machine")
+}
+
+// effective returns a function that reports whether this thread has a capability.
+func effective() (has func(bit uint) bool, err error) {
+	var data [2]unix.CapUserData
+	err = unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0])
+	return func(bit uint) bool { return data[bit/32].Effective&(1<<(bit%32)) != 0 }, err
 }
 
 // plainNamespaces makes the namespaces that every kernel of the last decade

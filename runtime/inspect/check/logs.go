@@ -56,6 +56,7 @@ type dockerSettings struct {
 	Driver  string            `json:"log-driver"`
 	Opts    map[string]string `json:"log-opts"`
 	Default string            `json:"default-runtime"`
+	Root    string            `json:"data-root"`
 }
 
 // dockerSettings reads them; a file that is absent or empty sets nothing.

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/openat"
@@ -148,7 +146,7 @@ var storages = []string{"/var/lib/docker", "/var/lib/containerd", "/var/lib/cont
 // and read-only. Linux 5.19 can, where the directory's file system can be
 // idmapped. Without engines it takes the root file system.
 func idmappedOverlay(e *env) answer {
-	dirs := present(append(storages, dockerRoot(e.etc))...)
+	dirs := present(append(storages, e.dockerRoot())...)
 	if len(dirs) == 0 {
 		dirs = []string{"/"}
 	}
@@ -280,16 +278,10 @@ func present(dirs ...string) []string {
 }
 
 // dockerRoot is data-root of Docker's configuration, or "".
-func dockerRoot(etc string) string {
-	data, err := atomicfile.Read(filepath.Join(etc, "docker/daemon.json"), 1<<20)
-	if err != nil {
+func (e *env) dockerRoot() string {
+	c, _, err := e.dockerSettings()
+	if err != nil || !filepath.IsAbs(c.Root) {
 		return ""
 	}
-	var conf struct {
-		DataRoot string `json:"data-root"`
-	}
-	if json.Unmarshal(data, &conf) != nil || !filepath.IsAbs(conf.DataRoot) {
-		return ""
-	}
-	return filepath.Clean(conf.DataRoot)
+	return filepath.Clean(c.Root)
 }

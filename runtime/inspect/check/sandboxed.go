@@ -30,11 +30,10 @@ func sandboxes(e *env) answer {
 		if err != nil {
 			return fail("make it root's alone", "%v", err)
 		}
-		out, err := d.Output("--version")
+		line, err := d.VersionLine()
 		if err != nil {
 			return fail("reinstall it", "%v", err)
 		}
-		line, _, _ := strings.Cut(string(out), "\n")
 		text := fmt.Sprintf("%s (%s), %s sandbox, platform %s", d.Path, line, d.Traits().Sandbox, delegate.Platform)
 		if old := olderThan(line, d.Traits().Pinned); old != "" {
 			warnings, remedies = append(warnings, text+": "+old), append(remedies, "install release "+d.Traits().Pinned+" or later")

@@ -67,8 +67,8 @@ func neighbours(e *env) answer {
 			family = "ipv6"
 		}
 		name := "net." + family + ".neigh.default.gc_thresh3"
-		n, err := e.numbers(name)
-		if err != nil || len(n) != 1 {
+		n, err := e.numbers(name, 1)
+		if err != nil {
 			return warn("mount /proc/sys", "%s cannot be read: %v", name, err)
 		}
 		if free := b.net.Addr().BitLen() - b.net.Bits(); free > 32 || uint64(1)<<free > n[0] {
@@ -103,12 +103,12 @@ func tracking(e *env) answer {
 	if !mode.Terms(network.Decision{Mode: e.policy.Network.Mode, Namespace: network.Own}).ByRules {
 		return ok("no jail has a network by name (network.mode = %q)", e.policy.Network.Mode)
 	}
-	most, err := e.numbers("net.netfilter.nf_conntrack_max")
-	if err != nil || len(most) != 1 {
+	most, err := e.numbers("net.netfilter.nf_conntrack_max", 1)
+	if err != nil {
 		return ok("the host tracks no connections")
 	}
 	kept := uint64(trackedAfter)
-	if n, err := e.numbers("net.netfilter.nf_conntrack_tcp_timeout_time_wait"); err == nil && len(n) == 1 {
+	if n, err := e.numbers("net.netfilter.nf_conntrack_tcp_timeout_time_wait", 1); err == nil {
 		kept = n[0]
 	}
 	jail := kept * trackedPerSecond
@@ -131,8 +131,8 @@ func orphans(e *env) answer {
 	if err != nil {
 		return fail("network.mode in the policy", "%v", err)
 	}
-	all, err := e.numbers("net.ipv4.tcp_max_orphans")
-	if err != nil || len(all) != 1 {
+	all, err := e.numbers("net.ipv4.tcp_max_orphans", 1)
+	if err != nil {
 		return warn("mount /proc/sys", "net.ipv4.tcp_max_orphans cannot be read: %v", err)
 	}
 	jail, by, many := uint64(seal.MostConnections), "the ceiling on connections with itself", uint64(tableShare)

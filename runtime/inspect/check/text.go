@@ -17,7 +17,6 @@ const (
 
 // Text writes the problems, the gravest first, each with its remedy, and the number of the others.
 func (r *Report) Text(w io.Writer) error {
-	fine := 0
 	for _, status := range []Status{Missing, Warning} {
 		for _, x := range r.Results {
 			if x.Status != status {
@@ -36,13 +35,8 @@ func (r *Report) Text(w io.Writer) error {
 			}
 		}
 	}
-	for _, x := range r.Results {
-		if x.Status == OK {
-			fine++
-		}
-	}
 	if _, err := fmt.Fprintf(w, "%-9s%s; `agentjail check -v` has all, in full\n", OK,
-		printable.Count(fine, "further check")); err != nil {
+		printable.Count(r.count(OK), "further check")); err != nil {
 		return err
 	}
 	return r.verdict(w)
@@ -71,23 +65,24 @@ func (r *Report) Lines(w io.Writer) error {
 	return r.verdict(w)
 }
 
-// verdict writes the last line.
-func (r *Report) verdict(w io.Writer) error {
-	var warnings, missing int
+// count is how many probes answered so.
+func (r *Report) count(status Status) (n int) {
 	for _, x := range r.Results {
-		switch x.Status {
-		case Warning:
-			warnings++
-		case Missing:
-			missing++
+		if x.Status == status {
+			n++
 		}
 	}
+	return n
+}
+
+// verdict writes the last line.
+func (r *Report) verdict(w io.Writer) error {
 	verdict := "jails can start on this host"
 	if !r.CanStart {
-		verdict = fmt.Sprintf("no jail can start on this host: %d missing", missing)
+		verdict = fmt.Sprintf("no jail can start on this host: %d missing", r.count(Missing))
 	}
-	if warnings > 0 {
-		verdict += fmt.Sprintf(", %s", printable.Count(warnings, "warning"))
+	if warnings := r.count(Warning); warnings > 0 {
+		verdict += ", " + printable.Count(warnings, "warning")
 	}
 	_, err := fmt.Fprintln(w, verdict)
 	return err

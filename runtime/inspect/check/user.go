@@ -4,8 +4,6 @@ import (
 	"errors"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"agentjail.dev/apparmor"
 	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/idmap"
@@ -59,12 +57,12 @@ func sandboxRootless(e *env) answer {
 }
 
 func userPrivileges(*env) answer {
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0]); err != nil {
+	has, err := effective()
+	if err != nil {
 		return fail("", "reading the capabilities: %v", err)
 	}
 	for _, c := range privilegesNeeded {
-		if data[c.bit/32].Effective&(1<<(c.bit%32)) == 0 {
+		if !has(c.bit) {
 			return fail("start it with `podman unshare`", "root of a user namespace, but without %s (%s)", c.name, c.why)
 		}
 	}
