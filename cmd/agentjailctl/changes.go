@@ -79,9 +79,9 @@ func exportCommand() *cli.Command {
 
 // theJail returns the jail that the call names.
 func theJail(c *cli.Context) (state.Store, *state.Jail, error) {
-	if c.NArg() != 1 {
-		_, err := oneID(c)
+	id, err := oneID(c)
+	if err != nil {
 		return state.Store{}, nil, err
 	}
-	return existingJail(c, c.Args().First())
+	return existingJail(c, id)
 }

@@ -45,6 +45,7 @@ type option struct {
 }
 
 func (p *page) name() string { return strings.Join(p.Path, " ") }
+func (p *page) last() string { return p.Path[len(p.Path)-1] }
 
 // pageOf returns what can be typed after the program's name.
 func pageOf(app *cli.App) *page {
@@ -96,7 +97,7 @@ func walk(p *page, f func(*page)) {
 // words are what can follow a command.
 func words(p *page) (out []string) {
 	for _, c := range p.Commands {
-		out = append(out, c.Path[len(c.Path)-1])
+		out = append(out, c.last())
 	}
 	for _, o := range p.Options {
 		out = append(out, o.Names...)
@@ -117,6 +118,13 @@ func valued(help *page) (out []string) {
 	return slices.Compact(out)
 }
 
+// verbs joins the quoted names of all commands.
+func verbs(help *page, sep string) string {
+	var out []string
+	walk(help, func(p *page) { out = append(out, "'"+p.name()+"'") })
+	return strings.Join(out[1:], sep) // the first is the program's
+}
+
 // head is what the three files begin with.
 const head = "# Completion of agentjail's commands and options, made from their help.\n"
 
@@ -134,13 +142,7 @@ func bash(help *page) []byte {
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case "$at ${COMP_WORDS[i]}" in
 `)
-	var verbs []string
-	walk(help, func(p *page) {
-		if len(p.Path) > 1 {
-			verbs = append(verbs, "'"+p.name()+"'")
-		}
-	})
-	fmt.Fprintf(&b, "\t\t%s) at=\"$at ${COMP_WORDS[i]}\" ;;\n", strings.Join(verbs, " | "))
+	fmt.Fprintf(&b, "\t\t%s) at=\"$at ${COMP_WORDS[i]}\" ;;\n", verbs(help, " | "))
 	b.WriteString("\t\tesac\n\tdone\n\tcase $at in\n")
 	walk(help, func(p *page) { fmt.Fprintf(&b, "\t'%s') word='%s' ;;\n", p.name(), strings.Join(words(p), " ")) })
 	b.WriteString("\tesac\n\tmapfile -t COMPREPLY < <(compgen -W \"$word\" -- \"$cur\")\n}\ncomplete -o default -F _agentjail agentjail\n")
@@ -151,18 +153,12 @@ func zsh(help *page) []byte {
 	var b bytes.Buffer
 	b.WriteString("#compdef agentjail\n" + head)
 	b.WriteString("local at=agentjail word\nlocal -a found\nfor word in ${words[2,CURRENT-1]}; do\n\tcase \"$at $word\" in\n")
-	var verbs []string
-	walk(help, func(p *page) {
-		if len(p.Path) > 1 {
-			verbs = append(verbs, "'"+p.name()+"'")
-		}
-	})
-	fmt.Fprintf(&b, "\t(%s)) at=\"$at $word\" ;;\n\tesac\ndone\n", strings.Join(verbs, "|"))
+	fmt.Fprintf(&b, "\t(%s)) at=\"$at $word\" ;;\n\tesac\ndone\n", verbs(help, "|"))
 	fmt.Fprintf(&b, "case $words[CURRENT-1] in\n(%s) _files; return ;;\nesac\ncase $at in\n", strings.Join(valued(help), "|"))
 	walk(help, func(p *page) {
 		fmt.Fprintf(&b, "('%s') found=(", p.name())
 		for _, c := range p.Commands {
-			fmt.Fprintf(&b, " %s", zshWord(c.Path[len(c.Path)-1], c.Short))
+			fmt.Fprintf(&b, " %s", zshWord(c.last(), c.Short))
 		}
 		for _, o := range p.Options {
 			for _, n := range o.Names {
@@ -186,7 +182,7 @@ func fish(help *page) []byte {
 	walk(help, func(p *page) {
 		on := condition(p)
 		for _, c := range p.Commands {
-			fmt.Fprintf(&b, "complete -c agentjail -n %s -a %s -d %s\n", fishQuote(on), c.Path[len(c.Path)-1], fishQuote(c.Short))
+			fmt.Fprintf(&b, "complete -c agentjail -n %s -a %s -d %s\n", fishQuote(on), c.last(), fishQuote(c.Short))
 		}
 		for _, o := range p.Options {
 			fmt.Fprintf(&b, "complete -c agentjail -n %s", fishQuote(on))
@@ -221,7 +217,7 @@ func condition(p *page) string {
 	if subs := p.Commands; len(subs) > 0 {
 		not := "not __fish_seen_subcommand_from"
 		for _, c := range subs {
-			not += " " + c.Path[len(c.Path)-1]
+			not += " " + c.last()
 		}
 		parts = append(parts, not)
 	}

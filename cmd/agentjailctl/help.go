@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/kernel/printable"
 )
 
 // helpWidth is how many columns help has: a terminal's, by default.
@@ -28,7 +30,7 @@ func printHelp(out io.Writer, template string, data any) {
 type helpText struct {
 	bytes.Buffer
 	section   string
-	paragraph []string // its words
+	paragraph string
 }
 
 // add adds a line of the library's.
@@ -48,11 +50,11 @@ func (h *helpText) add(line string) {
 	case h.section == "COMMANDS:":
 		_, short, _ := strings.Cut(text, "  ")
 		head := strings.TrimSuffix(line, strings.TrimLeft(short, " "))
-		h.wrap(head, len(head), strings.Fields(short))
+		h.wrap(head, short)
 	case h.section == "DESCRIPTION:" && !strings.HasPrefix(text, " "):
-		h.paragraph = append(h.paragraph, strings.Fields(text)...)
+		h.paragraph += " " + text
 	case h.section == "NAME:" || h.section == "USAGE:":
-		h.wrap("   ", 3, strings.Fields(text))
+		h.wrap("   ", text)
 	default:
 		h.WriteString(line + "\n")
 	}
@@ -63,9 +65,9 @@ func (h *helpText) option(text string) {
 	names, what, _ := strings.Cut(text, "  ")
 	names, _, repeated := strings.Cut(names, " [ -")
 	names = strings.ReplaceAll(names, " value", " VALUE") // of runc's options, whose texts name none
-	words := strings.Fields(strings.NewReplacer("(default: false)", "", "(default: 0s)", "").Replace(what))
+	what = strings.NewReplacer("(default: false)", "", "(default: 0s)", "").Replace(what)
 	if repeated {
-		words = append(words, "(may", "be", "repeated)")
+		what += " (may be repeated)"
 	}
 	const column = 24
 	head := "   " + names
@@ -73,29 +75,18 @@ func (h *helpText) option(text string) {
 		h.WriteString(head + "\n")
 		head = ""
 	}
-	h.wrap(head+strings.Repeat(" ", column-utf8.RuneCountInString(head)), column, words)
+	h.wrap(head+strings.Repeat(" ", column-utf8.RuneCountInString(head)), what)
 }
 
 // endParagraph adds the paragraph that the lines before were.
 func (h *helpText) endParagraph() {
-	if len(h.paragraph) > 0 {
-		h.wrap("   ", 3, h.paragraph)
+	if h.paragraph != "" {
+		h.wrap("   ", h.paragraph)
 	}
-	h.paragraph = nil
+	h.paragraph = ""
 }
 
-// wrap adds words behind head; further lines begin at the column.
-func (h *helpText) wrap(head string, column int, words []string) {
-	line, width := head, utf8.RuneCountInString(head)
-	for i, w := range words {
-		n := utf8.RuneCountInString(w)
-		if i > 0 && width+1+n > helpWidth {
-			h.WriteString(line + "\n")
-			line, width = strings.Repeat(" ", column), column
-		} else if i > 0 {
-			line, width = line+" ", width+1
-		}
-		line, width = line+w, width+n
-	}
-	h.WriteString(strings.TrimRight(line, " ") + "\n")
+// wrap adds a text behind head.
+func (h *helpText) wrap(head, text string) {
+	h.WriteString(strings.TrimRight(printable.Wrap(head, text, helpWidth), " ") + "\n")
 }

@@ -42,16 +42,6 @@ func allJails(c *cli.Context) ([]*journal.Jail, error) {
 	return p.Jails()
 }
 
-// openJournal returns the journal of the jail that a call's sole argument names.
-func openJournal(c *cli.Context) (journal.Place, *journal.Jail, error) {
-	if c.NArg() != 1 {
-		return journal.Place{}, nil, usage("%s needs %s: see `agentjail %s --help`", c.Command.Name, c.Command.ArgsUsage,
-			c.Command.Name)
-	}
-	p, j, _, err := openJail(c, c.Args().First())
-	return p, j, err
-}
-
 func journalCommand() *cli.Command {
 	return &cli.Command{
 		Name: "journal", Usage: "print what happened in a jail, also in one that was deleted; without a jail, list the journals", ArgsUsage: "[CONTAINER]",
@@ -69,7 +59,11 @@ taken out or put in. Its last line's hash shows later whether the end was cut of
 			if c.NArg() == 0 && !c.Bool("verify") {
 				return listJournals(c)
 			}
-			p, j, err := openJournal(c)
+			id, err := oneID(c)
+			if err != nil {
+				return err
+			}
+			p, j, _, err := openJail(c, id)
 			if err != nil {
 				return err
 			}
@@ -190,7 +184,7 @@ func deniedCommand() *cli.Command {
 		Description: "Of a jail that exists or was deleted: an id, the unique beginning of one, or ID@TIME as\n`agentjail journal` lists them. Equal refusals are counted. A remedy is what would allow\nthe call, not advice to allow it.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
-			p, j, err := openJournal(c)
+			p, j, _, err := openJail(c, c.Args().First())
 			if err != nil {
 				return err
 			}
@@ -286,18 +280,8 @@ func printDenials(c *cli.Context, all []denial, unseen []string) error {
 			}
 			b.WriteString(heading + "\n")
 		}
-		line := fmt.Sprintf("%6dx %s %s", d.Count, d.Kind, d.What)
-		for _, part := range [][2]string{
-			{"value", d.Value},
-			{"limit", d.Limit},
-			{"by", d.Rule},
-			{"because", d.Reason},
-			{"program", d.Program},
-		} {
-			if part[1] != "" {
-				line += " " + part[0] + " " + part[1]
-			}
-		}
+		line := fmt.Sprintf("%6dx %s %s", d.Count, d.Kind, d.What) +
+			printable.Labelled("value", d.Value, "limit", d.Limit, "by", d.Rule, "because", d.Reason, "program", d.Program)
 		if d.Remedy != "" {
 			line += " (remedy: " + d.Remedy + ")"
 		}

@@ -43,11 +43,7 @@ func networkCommand() *cli.Command {
 }
 
 // namedJail returns the jail that a call's CONTAINER names, whose network is by name.
-func namedJail(c *cli.Context, args int) (state.Store, *state.Jail, error) {
-	if c.NArg() != args {
-		return state.Store{}, nil, usage("%s needs %s: see `agentjail network %s --help`", c.Command.Name, c.Command.ArgsUsage,
-			c.Command.Name)
-	}
+func namedJail(c *cli.Context) (state.Store, *state.Jail, error) {
 	store, j, err := existingJail(c, c.Args().First())
 	if err != nil {
 		return store, nil, err
@@ -70,7 +66,7 @@ func networkCheck(c *cli.Context) error {
 	if err != nil {
 		return asUsage(err)
 	}
-	_, j, err := namedJail(c, 2)
+	_, j, err := namedJail(c)
 	if err != nil {
 		return err
 	}
@@ -113,21 +109,19 @@ const followEvery = 200 * time.Millisecond
 // networkLogOf opens the log of the jail that a call names; exists reports whether the jail exists.
 // Of a jail that has ended, the journal keeps the log.
 func networkLogOf(c *cli.Context) (r *decisions.Reader, exists func() bool, err error) {
-	if c.NArg() == 1 {
-		_, j, record, err := openJail(c, c.Args().First())
-		if err != nil {
-			return nil, nil, err
-		}
-		if record == nil {
-			r, err := decisions.NewReader(journal.KeptDir(j.Path))
-			if errors.Is(err, os.ErrNotExist) {
-				s, _ := j.Summary()
-				err = fmt.Errorf("%s has ended, and its network decided nothing (network.mode = %q)", j.ID, printable.Line(s.Network, 64))
-			}
-			return r, func() bool { return false }, err
-		}
+	_, ended, record, err := openJail(c, c.Args().First())
+	if err != nil {
+		return nil, nil, err
 	}
-	store, j, err := namedJail(c, 1)
+	if record == nil {
+		r, err := decisions.NewReader(journal.KeptDir(ended.Path))
+		if errors.Is(err, os.ErrNotExist) {
+			s, _ := ended.Summary()
+			err = fmt.Errorf("%s has ended, and its network decided nothing (network.mode = %q)", ended.ID, printable.Line(s.Network, 64))
+		}
+		return r, func() bool { return false }, err
+	}
+	store, j, err := namedJail(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -184,17 +178,7 @@ func printEvent(c *cli.Context, e decisions.Event) error {
 	if e.What == decisions.Publish {
 		to = "from"
 	}
-	for _, part := range [][2]string{
-		{"by", e.Rule},
-		{to, e.Address},
-		{"with", e.Credential},
-		{"because", e.Reason},
-		{"remedy:", e.Remedy},
-	} {
-		if part[1] != "" {
-			fmt.Fprintf(&b, " %s %s", part[0], part[1])
-		}
-	}
+	b.WriteString(printable.Labelled("by", e.Rule, to, e.Address, "with", e.Credential, "because", e.Reason, "remedy:", e.Remedy))
 	if e.What == decisions.End {
 		fmt.Fprintf(&b, " sent %d got %d bytes in %d ms", e.Sent, e.Got, e.Millis)
 	}

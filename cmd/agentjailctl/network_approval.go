@@ -55,7 +55,7 @@ func decide(c *cli.Context, allow bool) error {
 	case c.IsSet("for") && (v.For <= 0 || v.For > network.MaxFor):
 		return usage("--for must be more than 0 and at most %s", network.MaxFor)
 	}
-	r, j, err := namedRuntime(c, 2)
+	r, j, err := namedRuntime(c)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ type waitingJSON struct {
 }
 
 func pending(c *cli.Context) error {
-	r, j, err := namedRuntime(c, 1)
+	r, j, err := namedRuntime(c)
 	if err != nil {
 		return err
 	}

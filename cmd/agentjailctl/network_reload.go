@@ -32,7 +32,7 @@ func networkRestartCommand() *cli.Command {
 		Description: "`agentjail inspect` reports the helper of such a jail as BROKEN: the jail reaches nothing.\nExact names of its rules keep their addresses. Without --force a running\nhelper is left alone.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "end a helper that runs, and with it the jail's connections"}},
 		Action: func(c *cli.Context) error {
-			r, j, err := namedRuntime(c, 1)
+			r, j, err := namedRuntime(c)
 			if err != nil {
 				return err
 			}
@@ -52,8 +52,8 @@ func existingRuntime() (*lifecycle.Runtime, error) {
 }
 
 // namedRuntime is namedJail with the runtime for that jail.
-func namedRuntime(c *cli.Context, args int) (*lifecycle.Runtime, *state.Jail, error) {
-	_, j, err := namedJail(c, args)
+func namedRuntime(c *cli.Context) (*lifecycle.Runtime, *state.Jail, error) {
+	_, j, err := namedJail(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,15 +62,15 @@ func namedRuntime(c *cli.Context, args int) (*lifecycle.Runtime, *state.Jail, er
 }
 
 func networkReload(c *cli.Context) error {
+	if c.Bool("all") == (c.NArg() > 0) {
+		return usage("reload takes a CONTAINER or --all")
+	}
 	if !c.Bool("all") {
-		r, j, err := namedRuntime(c, 1)
+		r, j, err := namedRuntime(c)
 		if err != nil {
 			return err
 		}
 		return reloadOne(c, r, &j.Brief)
-	}
-	if c.NArg() > 0 {
-		return usage("reload takes a CONTAINER or --all")
 	}
 	if err := rootless.MustJoin(); err != nil {
 		return err

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
 	"strings"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/compare"
 )
@@ -46,17 +47,11 @@ func seccompCommand() *cli.Command {
 
 // profileArgument returns the profile that a command's argument names.
 func profileArgument(c *cli.Context) (string, error) {
-	switch c.NArg() {
-	case 0:
-		return "default", nil
-	case 1:
-		name := c.Args().First()
-		if all := seccomp.Profiles(); !slices.Contains(all, name) {
-			return "", usage("profile %q: must be one of %s", name, strings.Join(all, ", "))
-		}
-		return name, nil
+	name := cmp.Or(c.Args().First(), "default")
+	if all := seccomp.Profiles(); !slices.Contains(all, name) {
+		return "", usage("profile %q: must be one of %s", name, strings.Join(all, ", "))
 	}
-	return "", usage("%q takes at most 1 argument, a profile (see `agentjail seccomp %s --help`)", c.Command.Name, c.Command.Name)
+	return name, nil
 }
 
 func showSeccomp(c *cli.Context) error {
@@ -148,22 +143,8 @@ func diffSeccomp(c *cli.Context) error {
 		{"arguments checked in both, perhaps differently", d.CheckedBoth},
 	} {
 		if len(l.names) > 0 {
-			fmt.Fprintf(out, "\n%s (%d):\n", l.title, len(l.names))
-			wrap(out, l.names)
+			fmt.Fprintf(out, "\n%s (%d):\n%s\n", l.title, len(l.names), printable.Wrap("  ", strings.Join(l.names, " "), 78))
 		}
 	}
 	return nil
-}
-
-// wrap prints names in lines of a terminal's width.
-func wrap(out io.Writer, names []string) {
-	line := " "
-	for _, n := range names {
-		if len(line)+1+len(n) > 78 {
-			fmt.Fprintln(out, line)
-			line = " "
-		}
-		line += " " + n
-	}
-	fmt.Fprintln(out, line)
 }

@@ -119,9 +119,6 @@ func workspaceStore(c *cli.Context) (workspace.Store, error) {
 // openView opens and compares the view of a call's ID, and chooses the changes of its PATHs. alone
 // locks the directory against another apply.
 func openView(c *cli.Context, alone bool) (_ *opened, err error) {
-	if c.NArg() == 0 {
-		return nil, usage("%s needs a view's id: see `agentjail workspace list`", c.Command.Name)
-	}
 	store, err := workspaceStore(c)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package printable
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -25,6 +26,18 @@ func Wrap(head, text string, width int) string {
 		}
 		b.WriteString(word)
 		n += wide
+	}
+	return b.String()
+}
+
+// Labelled joins pairs of a label and a value: " by RULE because REASON". A pair without a value is
+// left out, and a value without a label stands alone.
+func Labelled(pairs ...string) string {
+	var b strings.Builder
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			b.WriteString(strings.TrimRight(" "+pair[0], " ") + " " + pair[1])
+		}
 	}
 	return b.String()
 }

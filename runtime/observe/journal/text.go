@@ -14,25 +14,8 @@ func (e *Event) String() string {
 	if e.Count > 1 {
 		fmt.Fprintf(&b, " x%d", e.Count)
 	}
-	if what := e.What(); what != "" {
-		b.WriteString(" " + what)
-	}
-	for _, part := range [][2]string{
-		{"by", e.Rule},
-		{"with", e.Credential},
-		{"errno", e.Errno},
-		{"in", e.Cwd},
-		{"program", e.Program},
-		{"parent", e.Parent},
-		{"status", e.Status},
-		{"value", e.Value},
-		{"limit", e.Limit},
-		{"because", e.Reason},
-	} {
-		if part[1] != "" {
-			b.WriteString(" " + part[0] + " " + part[1])
-		}
-	}
+	b.WriteString(printable.Labelled("", e.What(), "by", e.Rule, "with", e.Credential, "errno", e.Errno, "in", e.Cwd, "program", e.Program,
+		"parent", e.Parent, "status", e.Status, "value", e.Value, "limit", e.Limit, "because", e.Reason))
 	if e.Pid != 0 {
 		fmt.Fprintf(&b, " pid %d", e.Pid)
 	}

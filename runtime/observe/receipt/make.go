@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/runtime/spec/traits"
@@ -409,10 +410,6 @@ func story(e *journal.Event) string {
 	if e.Count > 1 {
 		text += " x" + strconv.FormatUint(e.Count, 10)
 	}
-	for _, more := range []struct{ word, what string }{{"by", e.Rule}, {"status", e.Status}, {"because", e.Reason}} {
-		if more.what != "" {
-			text += " " + more.word + " " + more.what
-		}
-	}
+	text += printable.Labelled("by", e.Rule, "status", e.Status, "because", e.Reason)
 	return cmp.Or(strings.TrimSpace(text), e.Kind.Info().Meaning)
 }

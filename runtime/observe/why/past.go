@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
 )
 
@@ -88,18 +89,8 @@ func (a *Answer) Past(q Question, events []journal.Event) {
 	if last == nil {
 		return
 	}
-	text := fmt.Sprintf("refused %d times so far, last at %s: %s", n, last.Time, last.Kind)
-	for _, part := range []struct{ word, what string }{
-		{"", last.What()},
-		{"by ", last.Decided()},
-		{"because ", last.Reason},
-		{"program ", last.Program},
-	} {
-		if part.what != "" {
-			text += " " + part.word + part.what
-		}
-	}
-	a.Seen = append(a.Seen, text)
+	a.Seen = append(a.Seen, fmt.Sprintf("refused %d times so far, last at %s: %s%s", n, last.Time, last.Kind,
+		printable.Labelled("", last.What(), "by", last.Decided(), "because", last.Reason, "program", last.Program)))
 	if a.Verdict == Unknown || a.Kind == OfName && a.Verdict == Passes && last.Kind == journal.ConnectRefused && last.Rule != "" {
 		a.passedNot(last)
 	}
