@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/version"
@@ -34,13 +33,11 @@ func newApp() *cli.App {
 	for _, c := range own {
 		withStatuses(c)
 	}
-	app := &cli.App{
-		Name:                   "agentjail",
-		Usage:                  "run OCI containers as jails for AI agents",
-		Description:            description,
-		Version:                version.Version,
-		HideHelpCommand:        false,
-		UseShortOptionHandling: false,
+	return &cli.App{
+		Name:        "agentjail",
+		Usage:       "run OCI containers as jails for AI agents",
+		Description: description,
+		Version:     version.Version,
 		// A value may hold commas: --env, --allow.
 		DisableSliceFlagSeparator: true,
 		Flags:                     flags(runccli.Global()),
@@ -56,22 +53,20 @@ func newApp() *cli.App {
 		// main reports errors, once.
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
-	return app
 }
 
 // runtimeCommands are runc's verbs, for their help: agentjail runs them.
 func runtimeCommands() []*cli.Command {
 	var out []*cli.Command
 	asIs := func(_ *cli.Context, err error, _ bool) error { return asUsage(err) }
+	isHelp := func(arg string) bool { return arg == "--help" || arg == "-h" }
 	for _, v := range runccli.Verbs() {
 		out = append(out, &cli.Command{
 			Name: v.Name, Usage: v.Usage, Description: v.Description, ArgsUsage: v.Args, Flags: flags(v.Flags), SkipFlagParsing: v.Raw,
 			OnUsageError: asIs,
 			Action: func(c *cli.Context) error {
-				for _, a := range c.Args().Slice() {
-					if v.Raw && (a == "--help" || a == "-h") {
-						return cli.ShowSubcommandHelp(c)
-					}
+				if v.Raw && slices.ContainsFunc(c.Args().Slice(), isHelp) {
+					return cli.ShowSubcommandHelp(c)
 				}
 				return usage("%s is a command of the runtime: call `%s %s`", v.Name, runccli.Program, v.Name)
 			},
@@ -102,9 +97,6 @@ func flags(from []runccli.Flag) []cli.Flag {
 	}
 	return out
 }
-
-// newRuntime returns the runtime that agentjail's own verbs share with runc's.
-func newRuntime(*cli.Context) (*lifecycle.Runtime, error) { return caller.Runtime() }
 
 // oneID returns the sole argument of most verbs, an id.
 func oneID(c *cli.Context) (string, error) {

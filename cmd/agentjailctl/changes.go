@@ -63,7 +63,7 @@ func exportCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			w, err := newRuntime(c)
+			w, err := caller.Runtime()
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,6 @@ import (
 
 	"agentjail.dev/runtime/inspect/check"
 	"agentjail.dev/runtime/kernel/rootless"
-	"agentjail.dev/runtime/runccli"
 )
 
 func checkCommand() *cli.Command {
@@ -32,20 +31,12 @@ failure of agentjail's.`,
 					return err
 				}
 			}
-			r := check.Run(check.Options{PolicyPath: c.String("config"), PolicyName: runccli.PolicyName(os.Args[0])})
-			var err error
-			switch {
-			case c.Bool("json"):
-				err = printJSON(c, r)
-			case c.Bool("verbose"):
-				err = r.Lines(c.App.Writer)
-			default:
-				err = r.Text(c.App.Writer)
+			r := check.Run(check.Options{PolicyPath: c.String("config"), PolicyName: caller.PolicyName})
+			text := r.Text
+			if c.Bool("verbose") {
+				text = r.Lines
 			}
-			if err == nil && !r.CanStart {
-				err = no()
-			}
-			return err
+			return answered(printResult(c, r, text), r.CanStart)
 		},
 	}
 }

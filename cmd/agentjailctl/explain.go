@@ -21,7 +21,7 @@ func explainCommand() *cli.Command {
 		Description: "Hardens the bundle as create would and prints every change by ring: denied (a privilege\nthat the bundle requests), lowered, set, dropped, and missing (not supported by\nthis host). Changes nothing. Exit status 1 when the bundle would be refused.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
-			r, err := newRuntime(c)
+			r, err := caller.Runtime()
 			if err != nil {
 				return err
 			}

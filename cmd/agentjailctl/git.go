@@ -108,7 +108,7 @@ func runGit(c *cli.Context) error {
 		return err
 	}
 	o.Directories = programDirs()
-	r, err := newRuntime(c)
+	r, err := caller.Runtime()
 	if err != nil {
 		return err
 	}
@@ -202,8 +202,7 @@ const gitDied = 128
 
 // explainFailure prints what the jail lacks that a failed command may have needed.
 func explainFailure(call git.Call, err error) {
-	var ended *lifecycle.ExitError
-	if errors.As(err, &ended) && (!call.Own || !call.Reads && ended.Code == gitDied) {
+	if ended, exited := errors.AsType[*lifecycle.ExitError](err); exited && (!call.Own || !call.Reads && ended.Code == gitDied) {
 		fmt.Fprintln(os.Stderr, "agentjail git: it ran in a jail, without a network, without your keys and settings, and with the repository's own settings read-only")
 	}
 }

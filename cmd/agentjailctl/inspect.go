@@ -3,13 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/observe/journal"
-	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
@@ -20,7 +18,7 @@ func lookInside(c *cli.Context, r *inspect.Result, store state.Store, j *state.J
 	if traits.Of(j.Delegate).Sandbox == "" {
 		return
 	}
-	rt, err := newRuntime(c)
+	rt, err := caller.Runtime()
 	report := ""
 	if err == nil {
 		report, err = rt.Inside(&j.Brief, inspect.GuestPaths(store, j))
@@ -40,7 +38,7 @@ func inspectCommand() *cli.Command {
 			if errors.Is(err, errEnded) {
 				return asAnswer(err)
 			} else if err != nil {
-				if p, perr := policy.Load(c.String("config"), runccli.PolicyName(os.Args[0])); perr == nil && p.Passthrough {
+				if p, perr := policy.Load(c.String("config"), caller.PolicyName); perr == nil && p.Passthrough {
 					return fmt.Errorf("passthrough: this policy hardens nothing, and its containers are no jails: %w", err)
 				}
 				return err
@@ -57,15 +55,7 @@ func inspectCommand() *cli.Command {
 					fmt.Fprintf(c.App.ErrWriter, "agentjail: the findings are not in the journal: %v\n", err)
 				}
 			}
-			if c.Bool("json") {
-				err = printJSON(c, r)
-			} else {
-				err = r.Text(c.App.Writer)
-			}
-			if err == nil && !r.Holds {
-				err = no()
-			}
-			return err
+			return answered(printResult(c, r, r.Text), r.Holds)
 		},
 	}
 }

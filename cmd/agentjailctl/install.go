@@ -281,14 +281,11 @@ func done(f *install.File) string {
 func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 	self := c.String("path")
 	if self == "" {
-		exe, err := os.Executable()
+		dir, err := host.Dir()
 		if err != nil {
-			return nil, fmt.Errorf("finding this program: %w", err)
+			return nil, err
 		}
-		if self, err = filepath.EvalSymlinks(exe); err != nil {
-			return nil, fmt.Errorf("finding this program: %w", err)
-		}
-		self = filepath.Join(filepath.Dir(self), runccli.Program) // the runtime is beside this program
+		self = filepath.Join(dir, runccli.Program)
 	}
 	if register {
 		if err := host.Check(filepath.Dir(self)); err != nil {
@@ -321,7 +318,7 @@ func loadProfile(c *cli.Context) error {
 	if !apparmor.Enabled() {
 		return nil
 	}
-	r, err := newRuntime(c)
+	r, err := caller.Runtime()
 	if err != nil {
 		return err
 	}

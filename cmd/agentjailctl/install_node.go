@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
@@ -19,12 +17,12 @@ import (
 // machine returns the node that the flags name, and the programs to install there: the image of the
 // DaemonSet in hack/kubernetes holds only agentjail's programs.
 func machine(c *cli.Context) (install.Machine, error) {
-	exe, err := os.Executable()
+	dir, err := host.Dir()
 	if err != nil {
-		return install.Machine{}, fmt.Errorf("finding this program: %w", err)
+		return install.Machine{}, err
 	}
 	return install.Machine{
-		From: filepath.Dir(exe), Names: []string{
+		From: dir, Names: []string{
 			runccli.Program, runccli.CtlProgram, host.Name, names.Program, credential.IssueProgram,
 			install.ShimName,
 		},

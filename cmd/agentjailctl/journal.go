@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,14 +14,13 @@ import (
 	programs "agentjail.dev/runtime/observe/ebpf/status"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
-	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/rings"
 )
 
 // place returns the directories of this user's jails and journals.
 func place(c *cli.Context) (journal.Place, error) {
-	return journal.Here(configFile(c), runccli.PolicyName(os.Args[0]))
+	return journal.Here(configFile(c), caller.PolicyName)
 }
 
 // configFile is the policy file that a call names, before or after the verb; "" for none.
@@ -133,10 +133,7 @@ func verifyJournal(c *cli.Context, j *journal.Jail) error {
 	} else {
 		err = printVerified(c, r)
 	}
-	if err == nil && !r.Whole() {
-		err = no()
-	}
-	return err
+	return answered(err, r.Whole())
 }
 
 func printVerified(c *cli.Context, r *journal.Result) error {
@@ -191,10 +188,9 @@ func deniedCommand() *cli.Command {
 			events := sources.Once(sources.Events(p.Store, j))
 			all, unseen := denials(events)
 			unseen = append(unseen, unseenKinds(events, programs.Look())...)
-			if c.Bool("json") {
-				return printJSON(c, map[string]any{"jail": j.ID, "denied": all, "unseen": unseen})
-			}
-			return printDenials(c, all, unseen)
+			return printResult(c, map[string]any{"jail": j.ID, "denied": all, "unseen": unseen}, func(w io.Writer) error {
+				return printDenials(w, all, unseen)
+			})
 		},
 	}
 }
@@ -267,7 +263,7 @@ func denials(events []journal.Event) (all []denial, unseen []string) {
 	return all, unseen
 }
 
-func printDenials(c *cli.Context, all []denial, unseen []string) error {
+func printDenials(w io.Writer, all []denial, unseen []string) error {
 	var b strings.Builder
 	if len(all) == 0 {
 		b.WriteString("no refusal was seen\n")
@@ -290,13 +286,13 @@ func printDenials(c *cli.Context, all []denial, unseen []string) error {
 	for _, u := range unseen {
 		b.WriteString("not seen: " + printable.Line(u, 0) + "\n")
 	}
-	_, err := fmt.Fprint(c.App.Writer, b.String())
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // pruneJournals removes the oldest journals of deleted jails, for gc.
 func pruneJournals(c *cli.Context) error {
-	path, name := c.String("config"), runccli.PolicyName(os.Args[0])
+	path, name := c.String("config"), caller.PolicyName
 	pol, err := policy.Load(path, name)
 	if err != nil {
 		return nil // the caller has reported it

@@ -31,6 +31,14 @@ func printJSON(c *cli.Context, v any) error {
 	return printForm(c.App.Writer, strings.Join(strings.Fields(c.Command.HelpName), ".")+formVersion, v)
 }
 
+// printResult prints a result as JSON where the call requests that, else as text.
+func printResult(c *cli.Context, v any, text func(io.Writer) error) error {
+	if c.Bool("json") {
+		return printJSON(c, v)
+	}
+	return text(c.App.Writer)
+}
+
 // printForm prints an object of this form.
 func printForm(w io.Writer, form string, v any) error {
 	text, err := encoded(form, v)

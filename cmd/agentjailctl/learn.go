@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -85,7 +86,7 @@ func runLearn(c *cli.Context) error {
 	if len(from) > 0 {
 		return learnFrom(c, from)
 	}
-	r, err := newRuntime(c)
+	r, err := caller.Runtime()
 	if err != nil {
 		return err
 	}
@@ -95,8 +96,7 @@ func runLearn(c *cli.Context) error {
 		return err
 	}
 	ran := runSandbox(c, watch)
-	var exit *lifecycle.ExitError
-	if ran != nil && !errors.As(ran, &exit) || len(watch.runs) == 0 {
+	if _, exited := errors.AsType[*lifecycle.ExitError](ran); ran != nil && !exited || len(watch.runs) == 0 {
 		return ran
 	}
 	o := learn.Options{
@@ -201,8 +201,5 @@ func printLearned(c *cli.Context, o learn.Options, runs []learn.Run) error {
 			return err
 		}
 	}
-	if c.Bool("json") {
-		return printJSON(c, r)
-	}
-	return r.Text(c.App.Writer, file)
+	return printResult(c, r, func(w io.Writer) error { return r.Text(w, file) })
 }

@@ -36,7 +36,7 @@ func gcCommand() *cli.Command {
 			if err := gcAsUser(c.Args().Slice()); err != nil {
 				return err
 			}
-			r, err := newRuntime(c)
+			r, err := caller.Runtime()
 			if err != nil {
 				return err
 			}

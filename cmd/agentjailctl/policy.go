@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,9 +51,7 @@ line, 125 if the file cannot be read.`,
 		}, {
 			Name: "schema", Usage: "print the JSON Schema of policy files, for editors",
 			Description: "Prints a JSON Schema (2020-12) of the TOML file: each key with its type, values, default\nand explanation.",
-			Action: func(c *cli.Context) error {
-				return printSchema(c)
-			},
+			Action:      printSchema,
 		}},
 	}
 }
@@ -85,34 +84,29 @@ func validatePolicy(c *cli.Context) error {
 			mistakes++
 		}
 	}
-	if c.Bool("json") {
-		err = printJSON(c, struct {
-			File     string          `json:"file"`
-			Valid    bool            `json:"valid"`
-			Problems policy.Problems `json:"problems"`
-		}{path, mistakes == 0, append(policy.Problems{}, problems...)})
-	} else {
-		err = writeProblems(c, path, problems, mistakes)
-	}
-	if err == nil && mistakes > 0 {
-		err = no()
-	}
-	return err
+	err = printResult(c, struct {
+		File     string          `json:"file"`
+		Valid    bool            `json:"valid"`
+		Problems policy.Problems `json:"problems"`
+	}{path, mistakes == 0, append(policy.Problems{}, problems...)}, func(w io.Writer) error {
+		return writeProblems(w, path, problems, mistakes)
+	})
+	return answered(err, mistakes == 0)
 }
 
-func writeProblems(c *cli.Context, path string, problems policy.Problems, mistakes int) error {
+func writeProblems(w io.Writer, path string, problems policy.Problems, mistakes int) error {
 	for _, p := range problems {
 		kind := ""
 		if p.Warning {
 			kind = "warning: "
 		}
-		fmt.Fprintln(c.App.Writer, printable.Line(kind+p.String(), 0))
+		fmt.Fprintln(w, printable.Line(kind+p.String(), 0))
 	}
 	verdict := path + " is valid"
 	if mistakes > 0 {
 		verdict = fmt.Sprintf("%s has %s", path, printable.Count(mistakes, "mistake"))
 	}
-	_, err := fmt.Fprintln(c.App.Writer, verdict)
+	_, err := fmt.Fprintln(w, verdict)
 	return err
 }
 
@@ -122,8 +116,7 @@ func showPolicy(c *cli.Context) error {
 		return err
 	}
 	e, err := policy.Explain(path, cmp.Or(c.String("policy"), caller.PolicyName))
-	var mistakes policy.Problems
-	if errors.As(err, &mistakes) || errors.Is(err, policy.ErrNoPolicy) {
+	if _, mistakes := errors.AsType[policy.Problems](err); mistakes || errors.Is(err, policy.ErrNoPolicy) {
 		return asAnswer(err)
 	} else if err != nil {
 		return err
@@ -165,11 +158,9 @@ func showProject(e *policy.Effective, dir string) error {
 		return err
 	}
 	p, err := project.Narrow(e.Policy, dir)
-	var mistakes policy.Problems
-	if errors.As(err, &mistakes) {
+	if _, mistakes := errors.AsType[policy.Problems](err); mistakes {
 		return asAnswer(err)
-	}
-	if err != nil {
+	} else if err != nil {
 		return err
 	}
 	e.Change(filepath.Join(dir, policy.ProjectFile), p)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"strings"
@@ -62,16 +63,13 @@ func proveSeccomp(c *cli.Context) error {
 }
 
 // writeProofs prints proofs; a claim that fails makes the exit status 1.
-func writeProofs(c *cli.Context, proofs []proof) (err error) {
-	if c.Bool("json") {
-		err = printJSON(c, map[string]any{"proofs": proofs})
-	} else {
-		err = printProofs(c, proofs)
-	}
-	if err == nil && slices.ContainsFunc(proofs, func(p proof) bool { return !p.Holds }) {
-		err = no()
-	}
-	return err
+func writeProofs(c *cli.Context, proofs []proof) error {
+	err := printResult(c, map[string]any{"proofs": proofs}, func(w io.Writer) error { return printProofs(w, proofs) })
+	return answered(err, allHold(proofs))
+}
+
+func allHold(proofs []proof) bool {
+	return !slices.ContainsFunc(proofs, func(p proof) bool { return !p.Holds })
 }
 
 // proofsFor returns the proofs that the command line requests.
@@ -157,7 +155,7 @@ func proveJail(c *cli.Context, id string) ([]proof, error) {
 		if out, err = provePids(j, pids); err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(out, func(p proof) bool { return !p.Holds }) {
+		if allHold(out) {
 			break
 		}
 	}
@@ -208,10 +206,10 @@ func provePids(j *state.Jail, pids []int) ([]proof, error) {
 	return out, nil
 }
 
-func printProofs(c *cli.Context, proofs []proof) error {
+func printProofs(w io.Writer, proofs []proof) error {
 	shown, failed := 0, 0
 	for _, p := range proofs {
-		fmt.Fprintf(c.App.Writer, "profile %s on %s: %s\n", p.Profile, p.Arch, p.Of)
+		fmt.Fprintf(w, "profile %s on %s: %s\n", p.Profile, p.Arch, p.Of)
 		for _, r := range p.Claims {
 			verdict := "holds "
 			shown++
@@ -223,13 +221,13 @@ func printProofs(c *cli.Context, proofs []proof) error {
 			if r.Detail != "" {
 				line += ": " + r.Detail
 			}
-			fmt.Fprintln(c.App.Writer, line)
+			fmt.Fprintln(w, line)
 		}
 	}
 	if failed > 0 {
-		fmt.Fprintf(c.App.Writer, "FAILED: %d of %d claims\n", failed, shown)
+		fmt.Fprintf(w, "FAILED: %d of %d claims\n", failed, shown)
 		return nil
 	}
-	_, err := fmt.Fprintf(c.App.Writer, "all %d claims hold\n", shown)
+	_, err := fmt.Fprintf(w, "all %d claims hold\n", shown)
 	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -61,19 +60,13 @@ CONTAINER also that it follows from the journal.`,
 				return against(c, j)
 			}
 			writeInside(c, place, j)
-			r := receipt.Make(c.Context, place, j, lookAt(place), c.Bool("verify"))
+			r := receipt.Make(place, j, usageOf(place, j), c.Bool("verify"))
 			if c.Bool("sign") {
 				if err := sign(c, r); err != nil {
 					return err
 				}
 			}
-			if err := printReceipt(c, r); err != nil {
-				return err
-			}
-			if v := r.Journal.Verified; v != nil && !*v {
-				return no()
-			}
-			return nil
+			return answered(printReceipt(c, r), r.Journal.Verified == nil || *r.Journal.Verified)
 		},
 	}
 }
@@ -171,23 +164,22 @@ func printReceipt(c *cli.Context, r *receipt.Receipt) error {
 			return fmt.Errorf("writing the page: %w", err)
 		}
 		return nil
-	case c.Bool("json"):
-		return printJSON(c, r)
 	}
-	return r.Text(c.App.Writer)
+	return printResult(c, r, r.Text)
 }
 
-// lookAt returns a function that collects the usage of a jail that was not removed yet.
-func lookAt(place journal.Place) receipt.Looker {
-	return func(_ context.Context, j *journal.Jail) receipt.Now {
-		l := account.Collect(place.Store, j.Brief)
-		now := receipt.Now{Used: l.Used, More: l.More, Looked: l.Known}
-		for _, f := range l.Files {
-			now.Files = append(now.Files, journal.File(f))
-		}
-		for i := range l.Mounted {
-			now.Mounted = append(now.Mounted, l.Mounted[i].Events()...)
-		}
+// usageOf collects the usage of a jail; it is empty if the jail was removed.
+func usageOf(place journal.Place, j *journal.Jail) (now receipt.Now) {
+	if j.Brief == nil {
 		return now
 	}
+	l := account.Collect(place.Store, j.Brief)
+	now.Used, now.More, now.Looked = l.Used, l.More, l.Known
+	for _, f := range l.Files {
+		now.Files = append(now.Files, journal.File(f))
+	}
+	for i := range l.Mounted {
+		now.Mounted = append(now.Mounted, l.Mounted[i].Events()...)
+	}
+	return now
 }

@@ -152,8 +152,7 @@ func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create life
 
 // ownUnlessEnded is lifecycle.OwnFailure for an error that is not the program's own exit status.
 func ownUnlessEnded(err error) error {
-	var ended *lifecycle.ExitError
-	if errors.As(err, &ended) {
+	if _, ended := errors.AsType[*lifecycle.ExitError](err); ended {
 		return err
 	}
 	return lifecycle.OwnFailure(err)
@@ -172,7 +171,7 @@ func sandboxRuntime(c *cli.Context, tighten map[string]string, agent *agentRun) 
 			return nil, fmt.Errorf("--config: %w", err)
 		}
 	}
-	r, err := newRuntime(c)
+	r, err := caller.Runtime()
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ func specCommand() *cli.Command {
 	return &cli.Command{
 		Name: "spec", Usage: "write a new config.json, the delegate's", ArgsUsage: "[the delegate's options]", SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
-			r, err := newRuntime(c)
+			r, err := caller.Runtime()
 			if err != nil {
 				return err
 			}

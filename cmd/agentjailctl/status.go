@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -50,16 +51,24 @@ func asAnswer(err error) error {
 // no is the error of a negative answer that is printed already.
 func no() error { return &lifecycle.ExitError{Code: answerStatus} }
 
+// answered returns err, or the error of a negative answer.
+func answered(err error, yes bool) error {
+	if err == nil && !yes {
+		return no()
+	}
+	return err
+}
+
 // statused sets the status of an error that has none. A command that runs a program has only one
 // for all errors of agentjail's: others can be the program's.
 func statused(err error, runsProgram bool) error {
-	var ended *lifecycle.ExitError
-	var status *lifecycle.StatusError
-	var wrong *usageError
+	_, ended := errors.AsType[*lifecycle.ExitError](err)
+	_, status := errors.AsType[*lifecycle.StatusError](err)
+	_, wrong := errors.AsType[*usageError](err)
 	switch {
-	case err == nil, errors.As(err, &ended), errors.As(err, &status):
+	case err == nil, ended, status:
 		return err
-	case errors.As(err, &wrong) && !runsProgram:
+	case wrong && !runsProgram:
 		return &lifecycle.StatusError{Code: usageStatus, Err: err}
 	}
 	return lifecycle.OwnFailure(err)
@@ -80,14 +89,11 @@ func withStatuses(c *cli.Command) {
 		if len(c.Command.Subcommands) > 0 {
 			return statused(unknownVerb(c), runs)
 		}
-		err := noEmptyValue(c, runs)
+		err := cmp.Or(noEmptyValue(c, runs), countArguments(c))
 		if err == nil {
-			err = countArguments(c)
+			err = hinted(c, action(c))
 		}
-		if err != nil {
-			return statused(err, runs)
-		}
-		return statused(hinted(c, action(c)), runs)
+		return statused(err, runs)
 	}
 	for _, sub := range c.Subcommands {
 		withStatuses(sub)
@@ -105,14 +111,9 @@ func noEmptyValue(c *cli.Context, runsProgram bool) error {
 		if !c.IsSet(name) {
 			continue
 		}
-		empty := false
-		switch f.(type) {
-		case *cli.StringFlag:
-			empty = c.String(name) == ""
-		case *cli.StringSliceFlag:
-			empty = slices.Contains(c.StringSlice(name), "")
-		}
-		if empty {
+		_, isText := f.(*cli.StringFlag)
+		_, isList := f.(*cli.StringSliceFlag)
+		if isText && c.String(name) == "" || isList && slices.Contains(c.StringSlice(name), "") {
 			return usage("%s has an empty value (remedy: name one, or leave the option out)", dashed(name))
 		}
 	}
@@ -121,8 +122,7 @@ func noEmptyValue(c *cli.Context, runsProgram bool) error {
 
 // hinted adds the command's help to the error of a command line that has no hint of its own.
 func hinted(c *cli.Context, err error) error {
-	var wrong *usageError
-	if !errors.As(err, &wrong) || hint.MatchString(err.Error()) {
+	if _, wrong := errors.AsType[*usageError](err); !wrong || hint.MatchString(err.Error()) {
 		return err
 	}
 	return usage("%w: see `%s --help`", err, c.Command.HelpName)
@@ -207,8 +207,7 @@ func arguments(c *cli.Command) (least, most int) {
 // status.
 func run(app *cli.App, args []string) error {
 	err := app.Run(flagsFirst(app, args))
-	var noTopic cli.ExitCoder
-	if errors.As(err, &noTopic) {
+	if _, noTopic := errors.AsType[cli.ExitCoder](err); noTopic {
 		err = usage("%w: see `agentjail --help`", err) // help of what does not exist
 	}
 	return statused(err, false)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/install"
+	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
@@ -38,12 +38,9 @@ Homes of agents and views of workspaces are listed, and kept.`,
 }
 
 func uninstallAll(c *cli.Context) error {
-	exe, err := os.Executable()
-	if err == nil {
-		exe, err = filepath.EvalSymlinks(exe)
-	}
+	dir, err := host.Dir()
 	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
+		return err
 	}
 	if jails := livingJails(state.DefaultRoot, "/run/user"); len(jails) > 0 && !c.Bool("force") && !c.Bool("dry-run") {
 		return fmt.Errorf("refused: %d jails run, which nothing could stop without these programs: %s (remedy: stop them first, by the engine that started them; or --force)",
@@ -52,7 +49,7 @@ func uninstallAll(c *cli.Context) error {
 	var plans []*install.Plan
 	var errs []error
 	for _, e := range engines {
-		p, err := removal(e.engine, filepath.Dir(exe))
+		p, err := removal(e.engine, dir)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", e.engine.Title(), err))
 		} else if p != nil {

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,7 +14,6 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/observe/why"
-	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -56,20 +55,10 @@ known of it; --json has which, as "verdict".`,
 // askWhy answers, prints, and has the verdict in the exit status.
 func askWhy(c *cli.Context) error {
 	a, err := answer(c)
-	switch {
-	case err != nil:
-	case c.Bool("json"):
-		err = printJSON(c, a)
-	default:
-		err = a.Text(c.App.Writer)
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case a.Verdict == why.Passes:
-		return nil
 	}
-	return no()
+	return answered(printResult(c, a, a.Text), a.Verdict == why.Passes)
 }
 
 // answer returns the answer to a command line's question.
@@ -93,9 +82,8 @@ func answer(c *cli.Context) (*why.Answer, error) {
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	var f *why.Facts
 	if noJail {
-		f, err = factsOfPolicy(c, arch)
+		f, err := factsOfPolicy(c, arch)
 		if err != nil {
 			return nil, err
 		}
@@ -107,6 +95,7 @@ func answer(c *cli.Context) (*why.Answer, error) {
 	}
 	// Without a journal, the answer is the rest.
 	events := sources.Once(sources.Events(p.Store, j))
+	var f *why.Facts
 	if record != nil {
 		f, err = inspect.Why(p.Store, record, q, arch)
 	} else {
@@ -157,11 +146,7 @@ func renamedOptions(c *cli.Context) error {
 
 // factsOfPolicy returns the facts of a named policy, or of a profile of system calls.
 func factsOfPolicy(c *cli.Context, arch string) (*why.Facts, error) {
-	path, name := configFile(c), c.String("policy")
-	if name == "" {
-		name = runccli.PolicyName(os.Args[0])
-	}
-	p, err := policy.Load(path, name)
+	p, err := policy.Load(configFile(c), cmp.Or(c.String("policy"), caller.PolicyName))
 	if err != nil {
 		return nil, err
 	}

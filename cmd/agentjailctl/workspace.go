@@ -123,7 +123,7 @@ func openView(c *cli.Context, alone bool) (_ *opened, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := newRuntime(c)
+	r, err := caller.Runtime()
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
-	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/workspace"
 )
@@ -94,7 +93,7 @@ func workspaceList(c *cli.Context) error {
 
 // expiredViews returns the views beyond policy's bounds; none with a policy that cannot be read.
 func expiredViews(c *cli.Context, store workspace.Store, all []*workspace.Record) []*workspace.Record {
-	p, err := policy.Load(c.String("config"), runccli.PolicyName(os.Args[0]))
+	p, err := policy.Load(c.String("config"), caller.PolicyName)
 	if err != nil {
 		return nil // the caller, or check, has reported it
 	}
@@ -146,7 +145,7 @@ func discardExpired(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := newRuntime(c) // with a policy that can be read
+	r, err := caller.Runtime() // with a policy that can be read
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,7 @@ func (e *env) programs() (string, error) {
 	if e.opts.Programs != "" {
 		return e.opts.Programs, nil
 	}
-	path, err := host.Path()
-	return filepath.Dir(path), err
+	return host.Dir()
 }
 
 // registered reports which engines start jails by these programs: what `agentjail install` did, and

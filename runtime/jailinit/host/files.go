@@ -95,11 +95,17 @@ func pipe(data []byte) (*os.File, error) {
 
 // Path is where the step is expected: beside the running program.
 func Path() (string, error) {
-	self, err := os.Executable()
+	dir, err := Dir()
+	return filepath.Join(dir, Name), err
+}
+
+// Dir returns the directory of agentjail's programs: where the running program is.
+func Dir() (string, error) {
+	self, err := os.Executable() // /proc/self/exe, which leads through every link
 	if err != nil {
 		return "", fmt.Errorf("finding this program's directory: %w", err)
 	}
-	return filepath.Join(filepath.Dir(self), Name), nil
+	return filepath.Dir(self), nil
 }
 
 // Check reports what is wrong with the step in agentjail's directory dir, or nil.

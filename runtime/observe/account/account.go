@@ -68,9 +68,8 @@ func (b Book) missing(p policy.Journal, err error) error {
 // unwritten logs a journal that could not be written.
 func (b Book) unwritten(err error) {
 	// The path of each is another.
-	var path *os.PathError
 	text := fmt.Sprint(err)
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		text = fmt.Sprintf("%s: %v", filepath.Dir(path.Path), path.Err)
 	}
 	if b.Store.OncePerBoot("journal: " + text) {

@@ -1,7 +1,6 @@
 package receipt
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -10,18 +9,12 @@ import (
 	"agentjail.dev/runtime/observe/journal/sources"
 )
 
-// A Looker looks at a jail that exists: all of Now that is not in its journal yet.
-type Looker func(context.Context, *journal.Jail) Now
-
-// Make makes the receipt of a jail, from its journal and all other sources, and of a jail that
-// exists from a look at it. With verify the journal's chain is followed.
-func Make(ctx context.Context, p journal.Place, j *journal.Jail, look Looker, verify bool) *Receipt {
-	now := Now{Time: time.Now()}
-	if b := j.Brief; b != nil {
-		at := now.Time
-		now = look(ctx, j)
-		now.Time, now.Exists, now.Alive = at, true, b.InitAlive()
-	}
+// Make makes the receipt of a jail from its journal and all other sources, and, for a jail that
+// exists, from now, of which it sets Time, Exists and Alive. With verify the journal's chain is
+// followed.
+func Make(p journal.Place, j *journal.Jail, now Now, verify bool) *Receipt {
+	now.Time, now.Exists = time.Now(), j.Brief != nil
+	now.Alive = now.Exists && j.Brief.InitAlive()
 	events := sources.Once(sources.Events(p.Store, j))
 	r := of(events, now)
 	if r.Identity.ID == "" {
