@@ -97,7 +97,7 @@ func (b Book) Begin(j *state.Jail, rep *report.Report, identity journal.Created,
 	defer b.Step("journal")()
 	first := journal.Event{
 		Kind: journal.JailCreate, Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief),
-		Target: filepath.Base(j.Delegate), Hash: hash(config), Detail: identity,
+		Target: filepath.Base(j.Delegate), Hash: journal.HashOf(config), Detail: identity,
 	}
 	if j.Process != nil {
 		About(&first, j, j.Process)
@@ -198,11 +198,8 @@ func (b Book) End(j *state.Brief, ws *syscall.WaitStatus) {
 // Gone keeps what is read later of the jail's directory, which is about to be removed, and ends
 // the journal.
 func (b Book) Gone(j *state.Brief) {
-	if j.Journal == "" {
-		return
-	}
 	if unix.Access(j.Journal, unix.F_OK) != nil {
-		return // it was never begun: the attempt failed, and reports it itself
+		return // it has none, or it was never begun: the attempt failed, and reports it itself
 	}
 	events, err := journal.Keep(j.Journal, b.Store.Dir(j.Key))
 	if err != nil {

@@ -1,8 +1,6 @@
 package account
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strconv"
 	"strings"
 
@@ -55,10 +53,4 @@ func engineOf(bundle string) string {
 		}
 	}
 	return ""
-}
-
-// hash is a file's content by its hash.
-func hash(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -13,9 +13,6 @@ import (
 // noteVanished reports placeholders that are gone from under the jail, when the jail is removed:
 // without a watching process nothing else shows that.
 func (b Book) noteVanished(j *state.Brief) {
-	if j.Journal == "" {
-		return
-	}
 	var fresh []lostpaths.Loss
 	for _, at := range b.Store.Ledger().Vanished(j.Key) {
 		for _, m := range j.Mounted {
@@ -39,7 +36,7 @@ const maxStale = 5
 
 // noteStale reports tracked protected files that git could not replace in the jail.
 func (b Book) noteStale(j *state.Brief) {
-	if j.Journal == "" || j.BootID != state.BootID() {
+	if j.BootID != state.BootID() {
 		return
 	}
 	defer b.Step("stale")()

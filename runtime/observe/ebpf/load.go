@@ -4,8 +4,8 @@
 // is small, and optional: what the running kernel does not take is left out, with the reason.
 //
 // A jail is known by its user namespace: others pay for one comparison. What agentjail itself does
-// with the pins, on the path of a bundle, is in package status, which does not need this one's
-// library.
+// with the pins, for each bundle, is in packages jailmap and status, which do without this
+// one's library.
 package ebpf
 
 import (
@@ -325,20 +325,11 @@ func (s *Set) Close() {
 // explained is an error of the library in one line: a verifier's log is many, and what it guesses
 // of memory limits is not so.
 func explained(err error) error {
-	var v *ebpf.VerifierError
-	if errors.As(err, &v) && len(v.Log) > 0 {
-		return &refused{text: v.Cause.Error() + ": " + strings.TrimSpace(v.Log[max(0, len(v.Log)-2)]), cause: v.Cause}
+	if v, ok := errors.AsType[*ebpf.VerifierError](err); ok && len(v.Log) > 0 {
+		return fmt.Errorf("%w: %s", v.Cause, strings.TrimSpace(v.Log[max(0, len(v.Log)-2)]))
 	}
 	if errors.Is(err, unix.EPERM) {
-		return &refused{text: "the kernel refuses it (EPERM)", cause: unix.EPERM}
+		return fmt.Errorf("the kernel refuses it: %w", unix.EPERM)
 	}
 	return err
 }
-
-type refused struct {
-	text  string
-	cause error
-}
-
-func (r *refused) Error() string { return r.text }
-func (r *refused) Unwrap() error { return r.cause }

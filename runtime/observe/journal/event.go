@@ -15,6 +15,8 @@
 package journal
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -126,12 +128,15 @@ type Event struct {
 // At is an event's time for Event.Time.
 func At(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000000Z") }
 
+// HashOf is the hash of a file's content for Event.Hash.
+func HashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
 // When is Time, or the zero time where it is none.
 func (e *Event) When() time.Time {
-	t, err := time.Parse(time.RFC3339Nano, e.Time)
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339Nano, e.Time)
 	return t
 }
 

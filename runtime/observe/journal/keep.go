@@ -2,8 +2,6 @@ package journal
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -49,8 +47,7 @@ func Keep(path, dir string) ([]Event, error) {
 			errs = append(errs, err)
 			continue
 		}
-		sum := sha256.Sum256(data)
-		out = append(out, Event{Kind: JournalKept, Target: name, Hash: "sha256:" + hex.EncodeToString(sum[:])})
+		out = append(out, Event{Kind: JournalKept, Target: name, Hash: HashOf(data)})
 	}
 	return out, errors.Join(errs...)
 }
@@ -64,7 +61,7 @@ func keepFile(dir, name string, data []byte) error {
 
 // readKept reads a file's last maxKept bytes.
 func readKept(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -199,8 +196,7 @@ func (j *Jail) VerifyKept(r *Result) error {
 		}
 		name := filepath.Base(e.Target)
 		data, err := readKept(filepath.Join(KeptDir(j.Path), name))
-		sum := sha256.Sum256(data)
-		if err != nil || e.Hash != "sha256:"+hex.EncodeToString(sum[:]) {
+		if err != nil || e.Hash != HashOf(data) {
 			r.Problems = append(r.Problems, fmt.Sprintf("the kept file %s is not as it was", name))
 		}
 	}

@@ -70,28 +70,28 @@ func scan(path string, each func(Event)) (*Result, error) {
 	return &s.r, nil
 }
 
+// openFile opens a file for reading, and follows no link.
+func openFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+}
+
 // openAll opens a journal's files, the oldest first, at one moment.
 func openAll(path string) (files []*os.File, err error) {
-	open := func(path string) (*os.File, error) {
-		return os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	}
-	newest, err := open(path)
+	newest, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
+	defer newest.Close() // and with it the lock
 	if err := flock.Wait(int(newest.Fd()), unix.LOCK_SH); err != nil {
-		newest.Close()
 		return nil, err
 	}
-	defer func() { _ = unix.Flock(int(newest.Fd()), unix.LOCK_UN) }()
 	base := strings.TrimSuffix(path, suffix)
 	for _, s := range []string{firstSuffix, formerSuffix, suffix} {
-		f, err := open(base + s)
+		f, err := openFile(base + s)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			newest.Close()
 			for _, f := range files {
 				f.Close()
 			}
@@ -104,7 +104,6 @@ func openAll(path string) (files []*os.File, err error) {
 		}
 		files = append(files, f)
 	}
-	newest.Close()
 	return files, nil
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // maxTurn bounds what a Tail reads at a time.
@@ -27,7 +25,7 @@ func Follow(path string, fresh bool) *Tail {
 	if !fresh {
 		return t
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := openFile(path)
 	if err != nil {
 		return t
 	}
@@ -60,7 +58,7 @@ func (t *Tail) Next() ([]Event, error) {
 	// other files.
 	t.Close()
 	t.f = nil
-	f, err := os.OpenFile(t.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := openFile(t.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

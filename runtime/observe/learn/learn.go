@@ -122,7 +122,7 @@ func Make(o Options, runs ...Run) (*Result, error) {
 		return nil, err
 	}
 	used := map[string]*use{}
-	refused := map[string]*Call{}
+	refused := map[string]Call{}
 	for _, run := range runs {
 		if err := r.add(o, run, used, refused); err != nil {
 			return nil, err
@@ -143,24 +143,16 @@ func Make(o Options, runs ...Run) (*Result, error) {
 			r.Unused = append(r.Unused, e.Name)
 		}
 	}
-	r.Refused = slices.SortedFunc(maps.Values(byValue(refused)), func(a, b Call) int {
+	r.Refused = slices.SortedFunc(maps.Values(refused), func(a, b Call) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
 	})
-	slices.Sort(r.Names)
-	slices.Sort(r.NotNames)
-	slices.Sort(r.Files)
-	r.Names, r.NotNames, r.Files = slices.Compact(r.Names), slices.Compact(r.NotNames), slices.Compact(r.Files)
+	for _, list := range []*[]string{&r.Names, &r.NotNames, &r.Files} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
 	r.Limits = limits(o.Policy.Limits, r.Peaks)
 	r.List = r.list()
 	return r, nil
-}
-
-func byValue(in map[string]*Call) map[string]Call {
-	out := map[string]Call{}
-	for k, c := range in {
-		out[k] = *c
-	}
-	return out
 }
 
 // use is how a call was used.
@@ -170,7 +162,7 @@ type use struct {
 }
 
 // add takes one run in.
-func (r *Result) add(o Options, run Run, used map[string]*use, refused map[string]*Call) error {
+func (r *Result) add(o Options, run Run, used map[string]*use, refused map[string]Call) error {
 	for _, s := range run.Seen {
 		name := abi.Name(s.Number, o.Arch)
 		switch {
@@ -206,7 +198,7 @@ func (r *Result) add(o Options, run Run, used map[string]*use, refused map[strin
 
 // refusal counts a failed call that the filter refused: the kernel's own failures are not of
 // interest.
-func (r *Result) refusal(o Options, run Run, s record.Seen, name string, refused map[string]*Call) error {
+func (r *Result) refusal(o Options, run Run, s record.Seen, name string, refused map[string]Call) error {
 	if run.Filter == nil {
 		return nil
 	}
@@ -217,12 +209,12 @@ func (r *Result) refusal(o Options, run Run, s record.Seen, name string, refused
 	if v&bpf.RetActionFull != bpf.RetErrno || v&bpf.RetData != s.Errno {
 		return nil
 	}
-	c := refused[name]
-	if c == nil {
-		c = &Call{Name: name, Errno: seccomp.ErrnoName(s.Errno)}
-		refused[name] = c
+	c, known := refused[name]
+	if !known { // its first errno stands for all
+		c = Call{Name: name, Errno: seccomp.ErrnoName(s.Errno)}
 	}
 	c.Count += s.Count
+	refused[name] = c
 	return nil
 }
 

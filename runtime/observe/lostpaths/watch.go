@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,32 +58,16 @@ func (w *watched) close() {
 
 // look reports what is lost.
 func (w *watched) look(s state.Store) error {
-	text, err := readAll(w.table)
+	text, err := io.ReadAll(io.NewSectionReader(w.table, 0, math.MaxInt64)) // pread(2)
 	if err != nil {
 		return err
 	}
-	mounts, err := mountinfo.Parse(text)
+	mounts, err := mountinfo.Parse(string(text))
 	if err != nil || !w.jail.InitAlive() {
 		return err
 	}
 	_, err = Report(s, w.jail, In(w.jail.Protected, mounts))
 	return err
-}
-
-// readAll reads a file of the kernel's from its beginning.
-func readAll(f *os.File) (string, error) {
-	var out []byte
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := unix.Pread(int(f.Fd()), buf, int64(len(out)))
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n <= 0 {
-			return string(out), err
-		}
-		out = append(out, buf[:n]...)
-	}
 }
 
 // poll waits until a table has changed or a jail has ended; timeout is in
@@ -156,10 +143,9 @@ func All(ctx context.Context, s state.Store, report func(error)) {
 				report(err)
 			}
 		}
-		for k := len(ended) - 1; k >= 0; k-- {
-			i := ended[k]
+		for _, i := range slices.Backward(ended) {
 			list[i].close()
-			list = append(list[:i], list[i+1:]...)
+			list = slices.Delete(list, i, i+1)
 		}
 	}
 }

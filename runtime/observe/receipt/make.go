@@ -331,10 +331,7 @@ func (m *maker) limit(e *journal.Event) {
 
 // refused groups what was denied by its kind, rule and object.
 func (m *maker) refused(e *journal.Event) {
-	what := e.What()
-	if what == "" {
-		what = e.Kind.Info().Meaning
-	}
+	what := cmp.Or(e.What(), e.Kind.Info().Meaning)
 	key := strings.Join([]string{e.Kind.String(), e.Rule, what}, "\x00")
 	at := place(m.groups, key, len(m.r.Denied), maxGroups)
 	if at < 0 {
@@ -361,26 +358,17 @@ func (m *maker) refused(e *journal.Event) {
 // finish adds what follows from all events together.
 func (m *maker) finish(events []journal.Event) {
 	r := m.r
-	shown := func(e *journal.Event) bool {
-		return e.Kind != journal.JailFiles && e.Kind != journal.JailMounted && e.Kind != journal.JailArrived &&
-			e.Kind != journal.SourceAbsent
-	}
-	n := 0
+	elsewhere := []journal.Kind{journal.JailFiles, journal.JailMounted, journal.JailArrived, journal.SourceAbsent}
+	var all []*journal.Event
 	for i := range events {
-		if shown(&events[i]) {
-			n++
+		if !slices.Contains(elsewhere, events[i].Kind) {
+			all = append(all, &events[i])
 		}
 	}
-	at := 0
-	for i := range events {
-		e := &events[i]
-		if !shown(e) {
-			continue
-		}
-		if at++; n > maxEvents && at > maxEvents/2 && at <= n-maxEvents/2 {
-			r.Omitted++
-			continue
-		}
+	if r.Omitted = max(0, len(all)-maxEvents); r.Omitted > 0 {
+		all = slices.Delete(all, maxEvents/2, maxEvents/2+r.Omitted)
+	}
+	for _, e := range all {
 		r.Events = append(r.Events, Event{At: e.When(), Kind: e.Kind.String(), Text: story(e), Denied: e.Refused() ||
 			e.Verdict == journal.VerdictAlert})
 	}

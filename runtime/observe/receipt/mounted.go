@@ -32,10 +32,10 @@ type Mounted struct {
 func (m *maker) mounted(e *journal.Event, f journal.Mounted) {
 	t := &m.r.Touched
 	at := slices.IndexFunc(t.Mounted, func(d Mounted) bool { return d.At == e.Path })
-	if at < 0 && len(t.Mounted) >= maxNoted {
+	switch {
+	case at < 0 && len(t.Mounted) >= maxNoted:
 		return
-	}
-	if at < 0 {
+	case at < 0:
 		at = len(t.Mounted)
 		t.Mounted = append(t.Mounted, Mounted{At: e.Path})
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -19,34 +20,25 @@ const (
 	maxColumn = 40
 )
 
-// A printer keeps the first error, and every line one line.
-type printer struct {
-	w   io.Writer
-	err error
-}
-
-func (p *printer) line(text string) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintln(p.w, printable.Line(text, maxLine))
-	}
-}
-
 // Text writes the receipt for a terminal, without its events.
 func (r *Receipt) Text(w io.Writer) error {
-	p := &printer{w: w}
-	p.line(r.title() + ": " + r.verdict())
+	lines := []string{r.title() + ": " + r.verdict()}
 	for _, part := range r.parts() {
-		p.line(part.Title)
-		p.rows(part.Rows)
+		lines = append(append(lines, part.Title), textOf(part.Rows)...)
 		if part.Remedy != "" {
-			p.line("  " + part.Remedy)
+			lines = append(lines, "  "+part.Remedy)
 		}
 	}
-	return p.err
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(printable.Line(l, maxLine) + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-// rows prints rows with their columns below each other, and each row's notes below it.
-func (p *printer) rows(rows []row) {
+// textOf returns rows as lines, their columns below each other and each row's notes below it.
+func textOf(rows []row) (out []string) {
 	var widths []int
 	for _, r := range rows {
 		for i, c := range r.Cells {
@@ -65,11 +57,12 @@ func (p *printer) rows(rows []row) {
 			}
 			text += fmt.Sprintf("  %-*s", widths[i], c)
 		}
-		p.line(text)
+		out = append(out, text)
 		for _, n := range r.Notes {
-			p.line("      " + n)
+			out = append(out, "      "+n)
 		}
 	}
+	return out
 }
 
 // style is the page's, which its policy knows by its hash.

@@ -54,19 +54,28 @@ func Key(dir string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, fmt.Errorf("%s: no key", path)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	key, err := decodeKey[ed25519.PrivateKey](path, data, x509.ParsePKCS8PrivateKey)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	key, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%s: no ed25519 key", path)
+		return nil, err
 	}
 	return key, writePublic(filepath.Join(dir, PublicFile), key)
+}
+
+// decodeKey reads the first key of a PEM file's content.
+func decodeKey[K any](path string, data []byte, parse func(der []byte) (any, error)) (key K, err error) {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return key, fmt.Errorf("%s: no key", path)
+	}
+	parsed, err := parse(block.Bytes)
+	if err != nil {
+		return key, fmt.Errorf("%s: %w", path, err)
+	}
+	key, ok := parsed.(K)
+	if !ok {
+		return key, fmt.Errorf("%s: no ed25519 key", path)
+	}
+	return key, nil
 }
 
 // makeKey makes a key. Of two at once, one is the host's.
@@ -108,19 +117,7 @@ func Public(path string) (ed25519.PublicKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, fmt.Errorf("%s: no key", path)
-	}
-	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	key, ok := parsed.(ed25519.PublicKey)
-	if !ok {
-		return nil, fmt.Errorf("%s: no ed25519 key", path)
-	}
-	return key, nil
+	return decodeKey[ed25519.PublicKey](path, data, x509.ParsePKIXPublicKey)
 }
 
 // fingerprint names a key in a line.

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -241,12 +242,7 @@ func (f *Filters) narrowed(a *Answer, c *Call, p bpf.Partial, own verdict) error
 	return nil
 }
 
-func (f *Filters) listFile() string {
-	if f.File == "" {
-		return "seccomp.only"
-	}
-	return f.File
-}
+func (f *Filters) listFile() string { return cmp.Or(f.File, "seccomp.only") }
 
 // widening lists the profiles that let a call through, each with what it opens, the narrowest
 // first.
@@ -266,10 +262,11 @@ func (f *Filters) widening(c *Call, p bpf.Partial) ([]Remedy, error) {
 		if err != nil {
 			return nil, err
 		}
-		if v, err := judge(other.prog, p); err != nil || !v.pass || v.refuse && !f.more(other.prog, c) {
-			if err != nil {
-				return nil, err
-			}
+		v, err := judge(other.prog, p)
+		if err != nil {
+			return nil, err
+		}
+		if !v.pass || v.refuse && !f.more(other.prog, c) {
 			continue
 		}
 		d, err := f.against(now, name, other.section)
@@ -327,13 +324,6 @@ func profileOf(name, arch string) (*compiled, error) {
 
 // section is what the jail has by policy.
 func (f *Filters) section() (*specs.LinuxSeccomp, error) {
-	if f.List == nil {
-		c, err := profileOf(f.Profile, f.Arch)
-		if err != nil {
-			return nil, err
-		}
-		return c.section, nil
-	}
 	return seccomp.OCI(f.options())
 }
 
@@ -375,12 +365,7 @@ func (f *Filters) single(call, profile string) Remedy {
 // listDir is where lists of calls are kept by convention.
 const listDir = "/etc/agentjail/seccomp"
 
-func (f *Filters) where() string {
-	if f.Where == "" {
-		return ThePolicy
-	}
-	return f.Where
-}
+func (f *Filters) where() string { return cmp.Or(f.Where, ThePolicy) }
 
 // isCall reports whether a word is a system call's name of an architecture.
 func isCall(word, arch string) bool {

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -130,9 +131,4 @@ func (f *Facts) approvable(name string) bool {
 	return f.Network.Approval && f.ID != "" && !f.Ended && err != nil && netrules.Local(name) == ""
 }
 
-func (f *Facts) where() string {
-	if f.Where == "" {
-		return ThePolicy
-	}
-	return f.Where
-}
+func (f *Facts) where() string { return cmp.Or(f.Where, ThePolicy) }

@@ -242,8 +242,7 @@ func (f *Facts) answerInner(a *Answer, q Question) error {
 		}
 	}
 	if q.Path != "" && f.Path != nil {
-		b := f.ofPath(q.Path)
-		if b.Verdict != Passes {
+		if b := f.ofPath(q.Path); b.Verdict != Passes {
 			a.Causes = append(a.Causes, *b)
 		}
 	}
@@ -265,16 +264,10 @@ func (f *Facts) cause(c cause) (a *Answer, sure bool) {
 	if c.Sign == "" {
 		return a, false
 	}
-	if name, ok := strings.CutPrefix(c.Sign, "no call "); ok {
+	sign, without := strings.CutPrefix(c.Sign, "no ")
+	if name, ok := strings.CutPrefix(sign, "call "); ok {
 		passes, known := f.passes(name)
-		if known && passes {
-			return nil, false
-		}
-		return a, known
-	}
-	if name, ok := strings.CutPrefix(c.Sign, "call "); ok {
-		passes, known := f.passes(name)
-		if known && !passes {
+		if known && passes == without {
 			return nil, false
 		}
 		return a, known

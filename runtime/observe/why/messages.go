@@ -2,6 +2,7 @@ package why
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"regexp"
@@ -114,11 +115,7 @@ func (c *cause) ring() *rings.Ring {
 func (c *cause) remedies() []Remedy {
 	var out []Remedy
 	for _, r := range c.Remedies {
-		where, ok := places[r.Where]
-		if !ok {
-			where = r.Where
-		}
-		out = append(out, Remedy{Write: r.Write, Where: where, Opens: r.Opens})
+		out = append(out, Remedy{Write: r.Write, Where: cmp.Or(places[r.Where], r.Where), Opens: r.Opens})
 	}
 	return out
 }

@@ -108,12 +108,10 @@ func (f *Facts) ofPath(text string) *Answer {
 // byMode answers where only owner and mode decide.
 func (f *Facts) byMode(a *Answer, p *Path, can string) {
 	want := "rw"
-	if !p.Exists {
-		want = "rwx"
-	} else if p.isDir() {
+	if !p.Exists || p.isDir() {
 		want = "rwx"
 	}
-	if full(p, can) {
+	if strings.HasPrefix(can, want) {
 		a.Verdict, a.Ring = Passes, nil
 		a.Rule = fmt.Sprintf("the jail's user %d has %s of %s there", p.User.UID, can, want)
 		a.Then = p.full()
@@ -124,12 +122,8 @@ func (f *Facts) byMode(a *Answer, p *Path, can string) {
 	if can == "" {
 		a.Verdict = Refused
 	}
-	has := can
-	if has == "" {
-		has = "nothing"
-	}
 	a.Rule = fmt.Sprintf("it belongs to uid %d, gid %d, mode %04o; the jail's user %d has %s, and root of a jail overrides no mode", p.UID,
-		p.GID, p.Mode&0o7777, p.User.UID, has)
+		p.GID, p.Mode&0o7777, p.User.UID, cmp.Or(can, "nothing"))
 	switch {
 	case p.OneOwner && p.User.UID != p.Owner:
 		a.Why = fmt.Sprintf("the mounted directory belongs to uid %d of the jail", p.Owner)
@@ -145,13 +139,6 @@ func (f *Facts) byMode(a *Answer, p *Path, can string) {
 	}
 }
 
-func full(p *Path, can string) bool {
-	if p.isDir() || !p.Exists {
-		return can == "rwx"
-	}
-	return strings.HasPrefix(can, "rw")
-}
-
 func (p *Path) isDir() bool { return p.Mode&0o170000 == 0o040000 }
 
 // rights are those of the jail's user by the file's mode, who has no capability.
@@ -160,7 +147,7 @@ func (p *Path) rights() string {
 	switch {
 	case p.UID == p.User.UID:
 		bits = p.Mode >> 6 & 7
-	case p.inGroup():
+	case p.GID == p.User.GID || slices.Contains(p.User.Groups, p.GID):
 		bits = p.Mode >> 3 & 7
 	}
 	out := ""
@@ -170,13 +157,6 @@ func (p *Path) rights() string {
 		}
 	}
 	return out
-}
-
-func (p *Path) inGroup() bool {
-	if p.GID == p.User.GID {
-		return true
-	}
-	return slices.Contains(p.User.Groups, p.GID)
 }
 
 // seen reports what was found, in lines.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -224,8 +225,13 @@ func openPins(path string, uid, gid uint32) (*os.File, error) {
 
 // ready reports that the programs act: to systemd, where that waits for it (sd_notify(3)).
 func ready() {
-	if path := os.Getenv("NOTIFY_SOCKET"); path != "" {
-		notify(path, "READY=1\n")
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return
+	}
+	if c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"}); err == nil {
+		defer c.Close()
+		_, _ = c.Write([]byte("READY=1\n"))
 	}
 }
 

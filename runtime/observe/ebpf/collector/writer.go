@@ -156,23 +156,19 @@ func (w *writer) bad(err error) {
 
 func (w *writer) event(e ebpf.Event) {
 	w.mu.Lock()
-	full := false
-	defer func() {
-		w.mu.Unlock()
-		if full {
-			w.flush()
-		}
-	}()
 	list := w.pending[e.Jail]
-	for i := len(list) - 1; i >= 0 && i > len(list)-8; i-- {
-		if same(&list[i].Event, &e) {
-			list[i].count++
-			return
-		}
+	recent := list[max(0, len(list)-7):]
+	if i := slices.IndexFunc(recent, func(c counted) bool { return same(&c.Event, &e) }); i >= 0 {
+		recent[i].count++
+	} else {
+		w.pending[e.Jail] = append(list, counted{e, 1})
+		w.n++
 	}
-	w.pending[e.Jail] = append(list, counted{e, 1})
-	w.n++
-	full = w.n >= maxPending
+	full := w.n >= maxPending
+	w.mu.Unlock()
+	if full {
+		w.flush()
+	}
 }
 
 // same reports whether two events differ in nothing but their time and process.
@@ -285,11 +281,6 @@ func (w *writer) append(b *state.Brief, events ...journal.Event) {
 func (w *writer) jailsWithIDs(jail uint64) []*state.Brief {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.lookup(jail)
-}
-
-// lookup is jailsWithIDs for a caller that holds the lock.
-func (w *writer) lookup(jail uint64) []*state.Brief {
 	k := w.jails[jail]
 	if time.Since(k.at) < lookupEvery {
 		return k.briefs

@@ -32,9 +32,9 @@ type Denial struct {
 	Count uint64 `json:"count"`
 	// Last is when it happened last.
 	Last string `json:"last,omitempty"`
-	// Meaning is what the kind means, and Ask is what the operator would write.
+	// Meaning is what the kind means, and Remedy is what the operator would write.
 	Meaning string `json:"meaning"`
-	Ask     string `json:"ask,omitempty"`
+	Remedy  string `json:"ask,omitempty"`
 }
 
 // A Notice is the file's content.
@@ -44,7 +44,7 @@ type Notice struct {
 	Updated string   `json:"updated"`
 	Denied  []Denial `json:"denied"`
 	More    int      `json:"more,omitempty"`
-	MayAsk  []string `json:"mayAsk"`
+	Grants  []string `json:"mayAsk"`
 }
 
 const about = "What this jail was refused, as far as its host had looked when it wrote this. It is read-only here. Nothing in it can be changed from inside; the operator can."
@@ -60,13 +60,8 @@ var shown = map[journal.Kind]func(*journal.Event) string{
 
 func none(*journal.Event) string { return "" }
 
-func call(e *journal.Event) string { return cmp.Or(e.Syscall, numbered(e)) }
-
-func numbered(e *journal.Event) string {
-	if e.Number == nil {
-		return ""
-	}
-	return (&journal.Event{Number: e.Number}).What()
+func call(e *journal.Event) string {
+	return cmp.Or(e.Syscall, (&journal.Event{Number: e.Number}).What())
 }
 
 func target(e *journal.Event) string {
@@ -76,8 +71,8 @@ func target(e *journal.Event) string {
 // field is the place in the container's configuration, without what it was to be.
 func field(e *journal.Event) string { return e.Target }
 
-// mayAsk is what the operator can be requested whatever was refused.
-var mayAsk = []string{
+// grants are what the operator can allow, whatever was refused.
+var grants = []string{
 	"network.allow: a name and port, or a preset such as @pypi or @npm (`agentjail network check ID NAME:PORT` shows whether it is allowed)",
 	"network.publish: a port of this jail's to be connected to",
 	"credentials: one that is set in requests to a host, and never readable here",
@@ -87,7 +82,7 @@ var mayAsk = []string{
 
 // Of makes the file of a jail's events.
 func Of(events []journal.Event, now time.Time) []byte {
-	n := Notice{Schema: "agentjail.denials/1", About: about, Updated: journal.At(now), Denied: []Denial{}, MayAsk: mayAsk}
+	n := Notice{Schema: "agentjail.denials/1", About: about, Updated: journal.At(now), Denied: []Denial{}, Grants: grants}
 	at := map[string]int{}
 	for i := range events {
 		e := &events[i]
@@ -108,7 +103,7 @@ func Of(events []journal.Event, now time.Time) []byte {
 			at[key] = pos
 			n.Denied = append(n.Denied, Denial{
 				Kind: e.Kind.String(), What: what, Errno: printable.Line(e.Errno, 20), Meaning: k.Meaning,
-				Ask: ask(e, k),
+				Remedy: remedy(e, k),
 			})
 		}
 		n.Denied[pos].Count += max(e.Count, 1)
@@ -117,17 +112,14 @@ func Of(events []journal.Event, now time.Time) []byte {
 	return n.bytes()
 }
 
-// ask is the kind's remedy with the event's own words that the jail knows.
-func ask(e *journal.Event, k *journal.KindInfo) string {
+// remedy is the kind's remedy with the event's own words that the jail knows.
+func remedy(e *journal.Event, k *journal.KindInfo) string {
 	if strings.Contains(k.Remedy, "agentjail ") { // a command of the host's
 		return ""
 	}
 	own := journal.Event{
-		Kind: e.Kind, Ring: e.Ring, Name: e.Name, Port: e.Port, Syscall: e.Syscall, Credential: e.Credential,
+		Kind: e.Kind, Ring: e.Ring, Name: cmp.Or(e.Name, e.Address), Port: e.Port, Syscall: e.Syscall, Credential: e.Credential,
 		Target: field(e),
-	}
-	if own.Name == "" {
-		own.Name = e.Address
 	}
 	if own.Complete() != nil {
 		return ""

@@ -57,10 +57,10 @@ func TestDenialNamesTheSetting(t *testing.T) {
 	if len(n.Denied) != 3 {
 		t.Fatalf("%+v", n)
 	}
-	if d := n.Denied[0]; d.What != "a.example:443" || d.Count != 5 || d.Last != "2026-01-02T00:00:00Z" || !strings.Contains(d.Ask, `network.allow = ["a.example:443"]`) {
+	if d := n.Denied[0]; d.What != "a.example:443" || d.Count != 5 || d.Last != "2026-01-02T00:00:00Z" || !strings.Contains(d.Remedy, `network.allow = ["a.example:443"]`) {
 		t.Errorf("%+v", d)
 	}
-	if d := n.Denied[1]; !strings.Contains(d.Ask, "limits.pids") || d.Meaning == "" {
+	if d := n.Denied[1]; !strings.Contains(d.Remedy, "limits.pids") || d.Meaning == "" {
 		t.Errorf("%+v", d)
 	}
 }
