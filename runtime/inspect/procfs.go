@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/procstatus"
 )
 
 // Bounds of what is read from /proc, in bytes.
@@ -150,37 +152,25 @@ func readLabel(p *proc) string {
 
 // parseStatus reads /proc/PID/status (proc_pid_status(5)).
 func parseStatus(text string) (*process, error) {
-	p := &process{caps: map[string]uint64{}, filters: -1, seccomp: -1}
-	for line := range strings.SplitSeq(text, "\n") {
-		key, value, ok := strings.Cut(line, ":")
-		if !ok {
-			continue
-		}
-		value = strings.TrimSpace(value)
-		var err error
-		switch key {
-		case "Name":
-			p.name = value
-		case "Uid":
-			p.uids, err = parseIDs(value)
-		case "Gid":
-			p.gids, err = parseIDs(value)
-		case "Groups":
-			p.groups, err = parseIDs(value)
-		case "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb":
-			p.caps[key], err = strconv.ParseUint(value, 16, 64)
-		case "NoNewPrivs":
-			p.noNewPrivs = value == "1"
-		case "Seccomp":
-			p.seccomp, err = strconv.Atoi(value)
-		case "Seccomp_filters":
-			p.filters, err = strconv.Atoi(value)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
+	s := procstatus.Status("\n" + text)
+	p := &process{name: s.Field("Name"), caps: map[string]uint64{}, noNewPrivs: s.Field("NoNewPrivs") == "1"}
+	var err error
+	for field, to := range map[string]*[]uint32{"Uid": &p.uids, "Gid": &p.gids, "Groups": &p.groups} {
+		if *to, err = parseIDs(s.Field(field)); err != nil {
+			return nil, fmt.Errorf("%s: %w", field, err)
 		}
 	}
-	if len(p.uids) != 4 || len(p.gids) != 4 || len(p.caps) != 5 {
+	for _, set := range capSets {
+		if p.caps[set], err = strconv.ParseUint(s.Field(set), 16, 64); err != nil {
+			return nil, fmt.Errorf("%s: %w", set, err)
+		}
+	}
+	for field, to := range map[string]*int{"Seccomp": &p.seccomp, "Seccomp_filters": &p.filters} {
+		if *to, err = strconv.Atoi(cmp.Or(s.Field(field), "-1")); err != nil {
+			return nil, fmt.Errorf("%s: %w", field, err)
+		}
+	}
+	if len(p.uids) != 4 || len(p.gids) != 4 {
 		return nil, errors.New("not a process's status")
 	}
 	return p, nil

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -87,56 +88,54 @@ func lookMounted(s state.Store, j *state.Brief) []MountedLook {
 	var out []MountedLook
 	for i, m := range j.Mounted {
 		l := MountedLook{At: m.At, Unseen: m.Unseen}
-		if l.inView(s, j, b.Share(time.Now(), len(j.Mounted)-i)) {
-			b = b.Less(&l.Recent)
-			out = append(out, l)
-			continue
+		if err := l.look(s, j, m, b.Share(time.Now(), len(j.Mounted)-i)); err != nil {
+			l.Unseen = err.Error()
 		}
-		if l.Unseen == "" && j.BootID != state.BootID() {
-			l.Unseen = "the machine has booted since"
-		}
-		if l.Unseen == "" {
-			f, err := openMounted(m)
-			if err != nil {
-				l.Unseen = err.Error()
-			} else {
-				l.Recent = *changes.Since(f, time.Unix(0, j.MountedSince), b.Share(time.Now(), len(j.Mounted)-i))
-				l.Arrived = protect.Arrived(f, m.Source, time.Unix(0, j.MountedSince))
-				f.Close()
-				b = b.Less(&l.Recent)
-			}
-		}
+		b = b.Less(&l.Recent)
 		out = append(out, l)
 	}
 	return out
 }
 
-// inView looks at the layer of the jail's view of a directory; false without a view.
-func (l *MountedLook) inView(s state.Store, j *state.Brief, b changes.Bounds) bool {
-	i := slices.IndexFunc(j.Reviews, func(r state.Review) bool { return r.At == l.At })
-	if i < 0 || j.BootID != state.BootID() {
-		return false
+// look looks at the layer of the jail's view of a directory, or without a view at the directory.
+func (l *MountedLook) look(s state.Store, j *state.Brief, m state.Mounted, b changes.Bounds) error {
+	view := slices.IndexFunc(j.Reviews, func(r state.Review) bool { return r.At == l.At })
+	switch thisBoot := j.BootID == state.BootID(); {
+	case view >= 0 && thisBoot:
+		l.View, l.Unseen = j.Reviews[view].ID, ""
+		return l.lookView(workspace.Of(s), b)
+	case l.Unseen != "":
+		return nil
+	case !thisBoot:
+		return errors.New("the machine has booted since")
 	}
-	l.View, l.Unseen = j.Reviews[i].ID, ""
-	store := workspace.Of(s)
+	f, err := openMounted(m)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	l.Recent = *changes.Since(f, time.Unix(0, j.MountedSince), b)
+	l.Arrived = protect.Arrived(f, m.Source, time.Unix(0, j.MountedSince))
+	return nil
+}
+
+// lookView looks at the layer of a view.
+func (l *MountedLook) lookView(store workspace.Store, b changes.Bounds) error {
 	view, err := store.Open(l.View)
 	if err != nil {
-		l.Unseen = err.Error()
-		return true
+		return err
 	}
 	layers, err := store.OpenLayers(view)
 	if err != nil {
-		l.Unseen = err.Error()
-		return true
+		return err
 	}
 	defer layers.Close()
 	began, _, err := store.Began(view)
 	if err != nil {
-		l.Unseen = err.Error()
-		return true
+		return err
 	}
 	l.Recent = *changes.Since(layers.Upper, began, b)
-	return true
+	return nil
 }
 
 // openMounted opens what was mounted, if it still is where it was: a program that may write beside

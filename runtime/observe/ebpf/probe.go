@@ -40,7 +40,7 @@ func Probe() (Ability, error) {
 
 // tryBlocking refuses a socket that no program requests, to this thread's own question.
 func tryBlocking() error {
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+	return try("a program that refuses", &ebpf.ProgramSpec{
 		Name: "agentjail_probe", Type: ebpf.Tracing, AttachType: ebpf.AttachModifyReturn, AttachTo: "security_socket_create",
 		License: "Dual MIT/GPL",
 		Instructions: asm.Instructions{
@@ -50,37 +50,34 @@ func tryBlocking() error {
 			asm.Mov.Imm(asm.R0, -int32(status.Answer)),
 			asm.Return().WithSymbol("end"),
 		},
+	}, func() error {
+		if !status.Acts(status.TrialProtocol) {
+			return errors.New("a program that refuses was attached, and does nothing")
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("a program that refuses cannot be loaded: %w", explained(err))
-	}
-	defer p.Close()
-	l, err := link.AttachTracing(link.TracingOptions{Program: p})
-	if err != nil {
-		return fmt.Errorf("a program that refuses cannot be attached: %w", explained(err))
-	}
-	defer l.Close()
-	if !status.Acts(status.TrialProtocol) {
-		return errors.New("a program that refuses was attached, and does nothing")
-	}
-	return nil
 }
 
 // tryWatching attaches an empty program to the exit of system calls.
 func tryWatching() error {
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+	return try("a program on a tracepoint", &ebpf.ProgramSpec{
 		Name: "agentjail_probe", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sys_exit", License: "Dual MIT/GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-	})
+	}, func() error { return nil })
+}
+
+// try has a program loaded and attached while f runs.
+func try(what string, spec *ebpf.ProgramSpec, f func() error) error {
+	p, err := ebpf.NewProgram(spec)
 	if err != nil {
-		return fmt.Errorf("a program on a tracepoint cannot be loaded: %w", explained(err))
+		return fmt.Errorf("%s cannot be loaded: %w", what, explained(err))
 	}
 	defer p.Close()
 	l, err := link.AttachTracing(link.TracingOptions{Program: p})
 	if err != nil {
-		return fmt.Errorf("a program on a tracepoint cannot be attached: %w", explained(err))
+		return fmt.Errorf("%s cannot be attached: %w", what, explained(err))
 	}
-	return l.Close()
+	return errors.Join(f(), l.Close())
 }
 
 // forbidden reports whether an error is the kernel's no to a helper.

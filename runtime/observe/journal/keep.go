@@ -36,7 +36,7 @@ func Keep(path, dir string) ([]Event, error) {
 	var out []Event
 	var errs []error
 	for _, name := range KeptFiles {
-		data, err := readKept(filepath.Join(dir, name))
+		data, err := ReadLast(filepath.Join(dir, name), maxKept)
 		if errors.Is(err, os.ErrNotExist) || err == nil && len(data) == 0 {
 			continue
 		}
@@ -59,8 +59,9 @@ func keepFile(dir, name string, data []byte) error {
 	return atomicfile.Write(filepath.Join(dir, name), data, 0o600)
 }
 
-// readKept reads a file's last maxKept bytes.
-func readKept(path string) ([]byte, error) {
+// ReadLast reads the last most bytes of a file, or all. It follows no link, and an error is also
+// that there is no regular file.
+func ReadLast(path string, most int64) ([]byte, error) {
 	f, err := openFile(path)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func readKept(path string) ([]byte, error) {
 	if !fi.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a file", path)
 	}
-	return io.ReadAll(io.NewSectionReader(f, max(0, fi.Size()-maxKept), maxKept))
+	return io.ReadAll(io.NewSectionReader(f, max(0, fi.Size()-most), most))
 }
 
 // Prune removes the journals of the jails that ended longest ago, as far as policy bounds them, and
@@ -195,7 +196,7 @@ func (j *Jail) VerifyKept(r *Result) error {
 			continue
 		}
 		name := filepath.Base(e.Target)
-		data, err := readKept(filepath.Join(KeptDir(j.Path), name))
+		data, err := ReadLast(filepath.Join(KeptDir(j.Path), name), maxKept)
 		if err != nil || e.Hash != HashOf(data) {
 			r.Problems = append(r.Problems, fmt.Sprintf("the kept file %s is not as it was", name))
 		}

@@ -120,24 +120,21 @@ func First(s state.Store, key, at string) bool {
 // pause freezes the group of the jail's first process (cgroups(7), freezer;
 // Documentation/admin-guide/cgroup-v2.rst, cgroup.freeze), as `runc pause` does.
 func pause(pid int) error {
-	groups, err := cgroups.Of(strconv.Itoa(pid))
+	dirs, err := journal.Groups(pid)
 	if err != nil {
 		return fmt.Errorf("pausing the jail: %w", err)
 	}
-	for _, g := range groups {
-		for _, root := range g.Mounts(cgroups.Root) {
-			dir := filepath.Join(root, g.Path)
-			for file, word := range map[string]string{"freezer.state": "FROZEN", "cgroup.freeze": "1"} {
-				if g.Path == "/" || !cgroups.CanHave(dir, file) {
-					continue
-				}
-				err := os.WriteFile(filepath.Join(dir, file), []byte(word), 0)
-				if err == nil {
-					return nil
-				}
-				if !errors.Is(err, os.ErrNotExist) {
-					return fmt.Errorf("pausing the jail: %w", err)
-				}
+	for _, dir := range dirs {
+		for file, word := range map[string]string{"freezer.state": "FROZEN", "cgroup.freeze": "1"} {
+			if !cgroups.CanHave(dir, file) {
+				continue
+			}
+			err := os.WriteFile(filepath.Join(dir, file), []byte(word), 0)
+			if err == nil {
+				return nil
+			}
+			if !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("pausing the jail: %w", err)
 			}
 		}
 	}

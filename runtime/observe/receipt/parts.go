@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/docker/go-units"
 
 	"agentjail.dev/runtime/kernel/printable"
-	"agentjail.dev/runtime/observe/journal"
 )
 
 // A part is a section of the receipt, as text and page show it.
@@ -109,49 +109,37 @@ func (e Exit) text() string {
 }
 
 // warnings are what needs a look before the host uses the mounted directories.
-func (t *Touched) warnings() (out []part) {
-	if len(t.Lost) > 0 {
-		p := part{
-			Title:  "A protected path LOST its protection while the jail ran: the jail could write to it",
-			Remedy: "look at it before the host runs it",
-		}
-		for _, l := range t.Lost {
-			p.add(l.Path + ": " + l.Why)
-		}
-		out = append(out, p)
+func (t *Touched) warnings() []part {
+	lost := part{
+		Title:  "A protected path LOST its protection while the jail ran: the jail could write to it",
+		Remedy: "look at it before the host runs it",
 	}
-	if len(t.Arrived) > 0 {
-		p := part{
-			ID:     "arrived",
-			Title:  "LOOK before git, an editor or an agent runs there: this came or was changed, and the host runs it or is led by it",
-			Remedy: "`agentjail git DIR status`, diff and log show it without running it on the host",
-		}
-		for _, a := range t.Arrived {
-			p.add(a.Kind, a.Path+": "+a.Why)
-		}
-		if n := t.ArrivedTotal - len(t.Arrived); n > 0 {
-			p.add("...", fmt.Sprintf("and %d more", n))
-		}
-		out = append(out, p)
+	for _, l := range t.Lost {
+		lost.add(l.Path + ": " + l.Why)
 	}
-	if unseen := t.arrivedUnseen(); len(unseen) > 0 {
-		p := part{Title: "NOT KNOWN of mounted directories"}
-		for _, u := range unseen {
-			p.add(u)
-		}
-		out = append(out, p)
+	arrived := part{
+		ID:     "arrived",
+		Title:  "LOOK before git, an editor or an agent runs there: this came or was changed, and the host runs it or is led by it",
+		Remedy: "`agentjail git DIR status`, diff and log show it without running it on the host",
 	}
-	if len(t.Stale) > 0 {
-		p := part{
-			Title:  "COMPARE before you merge: git kept protected files of another branch in the jail",
-			Remedy: "compare the protected files of the jail's commits before they are merged; `git restore` on the host",
-		}
-		for i := range t.Stale {
-			t.Stale[i].rows(&p)
-		}
-		out = append(out, p)
+	for _, a := range t.Arrived {
+		arrived.add(a.Kind, a.Path+": "+a.Why)
 	}
-	return out
+	if n := t.ArrivedTotal - len(t.Arrived); n > 0 && len(t.Arrived) > 0 {
+		arrived.add("...", fmt.Sprintf("and %d more", n))
+	}
+	unseen := part{Title: "NOT KNOWN of mounted directories"}
+	for _, u := range t.arrivedUnseen() {
+		unseen.add(u)
+	}
+	stale := part{
+		Title:  "COMPARE before you merge: git kept protected files of another branch in the jail",
+		Remedy: "compare the protected files of the jail's commits before they are merged; `git restore` on the host",
+	}
+	for i := range t.Stale {
+		t.Stale[i].rows(&stale)
+	}
+	return slices.DeleteFunc([]part{lost, arrived, unseen, stale}, func(p part) bool { return p.Rows == nil })
 }
 
 // rows adds a sentence for each file, and what is known beyond them.
@@ -207,16 +195,16 @@ func (r *Receipt) run() part {
 		p.add("paths written", strconv.Itoa(len(t.Files))+map[bool]string{true: "+"}[t.More])
 	}
 	p.add("names connected to", strconv.Itoa(len(r.Used.Names)))
-	p.amounts(&r.Used.Amounts)
+	p.labelled(&r.Used.Amounts)
 	return p
 }
 
-// amounts are the numbers of what control groups count.
-func (p *part) amounts(a *journal.Amounts) {
-	v := reflect.ValueOf(a).Elem()
+// labelled adds the known fields of a struct that have a label, each with its unit.
+func (p *part) labelled(of any) {
+	v := reflect.ValueOf(of).Elem()
 	for i := range v.NumField() {
 		f, tag := v.Field(i), v.Type().Field(i).Tag
-		if f.IsZero() {
+		if f.IsZero() || tag.Get("label") == "" {
 			continue
 		}
 		value := fmt.Sprint(f.Interface())
@@ -342,23 +330,8 @@ func (r *Receipt) torn() part {
 }
 
 func (r *Receipt) identity() part {
-	i, p := r.Identity, part{Title: "identity"}
-	p.known("id", i.ID)
-	p.known("name", i.Name)
-	p.known("image", i.Image)
-	p.known("engine", i.Engine)
-	p.known("run", i.Run)
-	p.known("image root", i.Root)
-	p.known("bundle", i.Bundle)
-	p.known("policy", i.PolicyName)
-	p.known("system calls", i.Filter)
-	p.known("delegate", i.Delegate)
-	p.known("boundary", i.Boundary)
-	p.known("working directory", i.Dir)
-	p.known("user", i.User)
-	p.known("agentjail", i.Version)
-	p.known("policy in effect", i.Policy)
-	p.known("hardened config.json", i.Config)
+	p := part{Title: "identity"}
+	p.labelled(&r.Identity)
 	p.known("began", moment(r.Began))
 	p.known("ended", moment(r.Ended))
 	p.known("receipt made", moment(r.Made))
@@ -424,7 +397,7 @@ func commandLine(args []string) string {
 		}
 		text := printable.Line(a, maxArg)
 		if text == "" || strings.ContainsAny(text, " '\"\\$&|;<>()*?`") {
-			text = "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+			text = printable.ShellQuote(text)
 		}
 		b.WriteString(text)
 	}

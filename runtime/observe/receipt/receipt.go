@@ -54,31 +54,31 @@ type Receipt struct {
 	Signature string `json:"signature,omitempty"`
 }
 
-// Identity reports which jail it was.
+// Identity reports which jail it was. The text of a receipt shows each field by its label.
 type Identity struct {
-	ID     string `json:"id"`
-	Name   string `json:"name,omitempty"`   // the engine's, where it has one
-	Image  string `json:"image,omitempty"`  // the engine's name of it
-	Engine string `json:"engine,omitempty"` // by the bundle's place
-	Run    string `json:"run,omitempty"`    // distinguishes runs with the same id
-	Root   string `json:"root,omitempty"`   // the image's root file system
-	Bundle string `json:"bundle,omitempty"`
+	ID     string `json:"id" label:"id"`
+	Name   string `json:"name,omitempty" label:"name"`       // the engine's, where it has one
+	Image  string `json:"image,omitempty" label:"image"`     // the engine's name of it
+	Engine string `json:"engine,omitempty" label:"engine"`   // by the bundle's place
+	Run    string `json:"run,omitempty" label:"run"`         // distinguishes runs with the same id
+	Root   string `json:"root,omitempty" label:"image root"` // the image's root file system
+	Bundle string `json:"bundle,omitempty" label:"bundle"`
 	// PolicyName is the named policy's, "" for none.
-	PolicyName string `json:"policyName,omitempty"`
+	PolicyName string `json:"policyName,omitempty" label:"policy"`
 	// Filter is the profile of system calls.
-	Filter   string `json:"seccomp,omitempty"`
-	Delegate string `json:"delegate,omitempty"`
+	Filter   string `json:"seccomp,omitempty" label:"system calls"`
+	Delegate string `json:"delegate,omitempty" label:"delegate"`
 	// Boundary names the kernel that answered the jail's system calls (docs/boundaries.md).
-	Boundary string   `json:"boundary,omitempty"`
+	Boundary string   `json:"boundary,omitempty" label:"boundary"`
 	Command  []string `json:"command,omitempty"`
-	Dir      string   `json:"cwd,omitempty"`
-	User     string   `json:"user,omitempty"`
+	Dir      string   `json:"cwd,omitempty" label:"working directory"`
+	User     string   `json:"user,omitempty" label:"user"`
 	// Policy and Config are hashes, "sha256:" and 64 digits: of the policy in effect for this jail,
 	// and of the hardened config.json.
-	Policy string `json:"policyHash,omitempty"`
-	Config string `json:"configHash,omitempty"`
+	Policy string `json:"policyHash,omitempty" label:"policy in effect"`
+	Config string `json:"configHash,omitempty" label:"hardened config.json"`
 	// Version is agentjail's.
-	Version string `json:"version,omitempty"`
+	Version string `json:"version,omitempty" label:"agentjail"`
 }
 
 // Exit reports how the jail's first process ended.

@@ -1,11 +1,9 @@
 package sources
 
 import (
-	"bufio"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -38,7 +36,11 @@ func kernelLog(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	}
 	p := newParser(j, ids)
 	err := kmsg(p.line)
-	if aerr := tailOf(auditLog, func(line string) { p.line(line, time.Time{}) }); aerr != nil && !errors.Is(aerr, os.ErrNotExist) {
+	text, aerr := journal.ReadLast(auditLog, maxAudit)
+	for line := range strings.Lines(string(text)) {
+		p.line(strings.TrimSuffix(line, "\n"), time.Time{})
+	}
+	if !errors.Is(aerr, os.ErrNotExist) {
 		err = errors.Join(err, aerr)
 	}
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
@@ -116,25 +118,6 @@ func kmsgRecord(record string) (string, time.Time) {
 		return text, time.Time{}
 	}
 	return text, time.Now().Add(time.Duration(us)*time.Microsecond - time.Duration(now.Nano()))
-}
-
-// tailOf reads the last lines of a log.
-func tailOf(path string, each func(string)) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil || !fi.Mode().IsRegular() {
-		return err
-	}
-	lines := bufio.NewScanner(io.NewSectionReader(f, max(0, fi.Size()-maxAudit), maxAudit))
-	lines.Buffer(nil, 64<<10)
-	for lines.Scan() {
-		each(lines.Text())
-	}
-	return nil // a line that is too long ends it
 }
 
 // auditRecord is a record of audit, taken apart.
