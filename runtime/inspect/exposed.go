@@ -99,18 +99,13 @@ func (s *seen) hostDirs() []string {
 // kernels reports whether a path of the jail is a file of the kernel's with
 // something in it, or a directory of them.
 func kernels(root *os.File, name string) (bool, error) {
-	f, err := openIn(root, path.Clean(name), unix.O_PATH)
+	fs, err := statfsAt(root, path.Clean(name))
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return false, nil
 	case errors.Is(err, unix.ELOOP):
 		return false, nil // a link: what it leads to has a path of its own
 	case err != nil:
-		return false, err
-	}
-	defer f.Close()
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
 		return false, err
 	}
 	return int64(fs.Type) == unix.PROC_SUPER_MAGIC || int64(fs.Type) == unix.SYSFS_MAGIC, nil

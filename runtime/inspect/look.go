@@ -213,15 +213,9 @@ func (s *seen) ownerOf(p *proc, kind string) (uint64, error) {
 		return 0, fmt.Errorf("owner of the %s namespace: %w", kind, err)
 	}
 	defer unix.Close(fd)
-	var st, own unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Ino == s.namespaces["user"].Host {
 		return 0, err
-	}
-	if err := unix.Stat("/proc/self/ns/user", &own); err != nil {
-		return 0, err
-	}
-	if st.Ino == own.Ino {
-		return 0, nil
 	}
 	return st.Ino, nil
 }

@@ -199,16 +199,22 @@ func bindMounts(d *demands, s *seen) outcome {
 
 // sizeAt returns the size of the file system at a path of the jail, in bytes.
 func sizeAt(root *os.File, at string) uint64 {
-	f, err := openIn(root, at, unix.O_PATH)
+	fs, err := statfsAt(root, at)
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
-	var fs unix.Statfs_t
-	if unix.Fstatfs(int(f.Fd()), &fs) != nil {
-		return 0
-	}
 	return fs.Blocks * uint64(fs.Bsize)
+}
+
+// statfsAt requests the file system at a path of the jail.
+func statfsAt(root *os.File, at string) (fs unix.Statfs_t, err error) {
+	f, err := openIn(root, at, unix.O_PATH)
+	if err != nil {
+		return fs, err
+	}
+	defer f.Close()
+	err = unix.Fstatfs(int(f.Fd()), &fs)
+	return fs, err
 }
 
 // engineShm recognises the memory that an engine lets containers share (Docker

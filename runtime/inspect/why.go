@@ -240,14 +240,14 @@ func tmpfsOf(p *proc) []string {
 }
 
 // statfsIn requests the file system of a place in a jail.
-func statfsIn(p *proc, at string) (unix.Statfs_t, error) {
-	var fs unix.Statfs_t
+func statfsIn(p *proc, at string) (fs unix.Statfs_t, err error) {
 	f, err := lookup(p, at)
 	if err != nil {
 		return fs, err
 	}
 	defer f.Close()
-	return fs, unix.Fstatfs(int(f.Fd()), &fs)
+	err = unix.Fstatfs(int(f.Fd()), &fs)
+	return fs, err
 }
 
 // lookup opens a path of a jail as its processes see it: links are followed, and lead nowhere but

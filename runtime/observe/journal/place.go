@@ -183,17 +183,13 @@ func (p Place) Open(id string) (*Jail, error) {
 			state.ErrNotFound)
 	}
 	var prefix []*Jail
-	for _, lives := range []bool{true, false} {
-		for _, j := range jails {
-			if (j.Brief != nil) != lives {
-				continue
-			}
-			if j.ID == id || j.Key == id {
-				return j, nil
-			}
-			if strings.HasPrefix(j.ID, id) && id != "" && !slices.ContainsFunc(prefix, func(o *Jail) bool { return o.ID == j.ID }) {
-				prefix = append(prefix, j)
-			}
+	living := slices.DeleteFunc(slices.Clone(jails), func(j *Jail) bool { return j.Brief == nil })
+	for _, j := range slices.Concat(living, jails) {
+		if j.ID == id || j.Key == id {
+			return j, nil
+		}
+		if strings.HasPrefix(j.ID, id) && id != "" && !slices.ContainsFunc(prefix, func(o *Jail) bool { return o.ID == j.ID }) {
+			prefix = append(prefix, j)
 		}
 	}
 	switch len(prefix) {

@@ -118,17 +118,8 @@ func (s *Sink) Close() error {
 
 // severity is OCSF's as OpenTelemetry has it: informational, low, medium, high, critical.
 func severity(e *journal.Event) log.Severity {
-	switch {
-	case e.Severity <= 1:
-		return log.SeverityInfo
-	case e.Severity == 2:
-		return log.SeverityInfo3
-	case e.Severity == 3:
-		return log.SeverityWarn
-	case e.Severity == 4:
-		return log.SeverityError
-	}
-	return log.SeverityFatal
+	all := [...]log.Severity{log.SeverityInfo, log.SeverityInfo3, log.SeverityWarn, log.SeverityError, log.SeverityFatal}
+	return all[min(max(e.Severity, 1), len(all))-1]
 }
 
 // attributes are an event's fields by their names of docs/journal.md, behind "agentjail.".
@@ -170,8 +161,8 @@ func flat(prefix string, fields map[string]any) ([]attribute.KeyValue, error) {
 		case []any:
 			var texts []string
 			for _, entry := range v {
-				text, ok := entry.(string)
-				if !ok {
+				text, isText := entry.(string)
+				if !isText {
 					data, err := json.Marshal(entry)
 					if err != nil {
 						return nil, err

@@ -233,7 +233,7 @@ func (p *auditParser) line(text string, at time.Time) {
 			p.domains[domain] = r
 			for i := range p.out {
 				if e := &p.out[i]; e.Kind == journal.LandlockDenied && e.Rule == domain {
-					whose(e, r)
+					r.whose(e)
 				}
 			}
 		}
@@ -264,9 +264,8 @@ func (p *auditParser) cgroup(text string, at time.Time) {
 		return
 	}
 	if r := killed(rest); p.mine(r) {
-		e := journal.Event{Kind: journal.LimitOOM, Source: journal.SourceKernel, Time: journal.At(at)}
-		whose(&e, r)
-		p.out = append(p.out, e)
+		r.time = at
+		p.out = append(p.out, r.event(journal.LimitOOM))
 	}
 }
 
@@ -325,13 +324,20 @@ func (p *auditParser) landlock(r auditRecord) {
 		Path: unhex(r.fields["path"]), Target: r.fields["blockers"],
 	}
 	if d, known := p.domains[domain]; known {
-		whose(&e, d)
+		d.whose(&e)
 	}
 	p.out = append(p.out, e)
 }
 
-// whose reports which process a record is of.
-func whose(e *journal.Event, r auditRecord) {
+// event returns an event of a record's time and process.
+func (r auditRecord) event(kind journal.Kind) journal.Event {
+	e := journal.Event{Kind: kind, Source: journal.SourceKernel, Time: journal.At(r.time)}
+	r.whose(&e)
+	return e
+}
+
+// whose adds to an event the process that a record is of.
+func (r auditRecord) whose(e *journal.Event) {
 	e.Pid, _ = strconv.Atoi(r.fields["pid"])
 	e.Program = unhex(r.fields["exe"])
 	if e.Program == "" || e.Program == "(null)" {
@@ -343,39 +349,33 @@ func whose(e *journal.Event, r auditRecord) {
 }
 
 func seccomp(r auditRecord) journal.Event {
-	e := journal.Event{Kind: journal.SyscallRefused, Source: journal.SourceKernel, Time: journal.At(r.time), Arch: r.fields["arch"]}
+	e := r.event(journal.SyscallRefused)
+	e.Arch = r.fields["arch"]
 	if n, err := strconv.Atoi(r.fields["syscall"]); err == nil {
 		e.Number = &n
 	}
 	if r.fields["sig"] != "" && r.fields["sig"] != "0" {
 		e.Kind, e.Status = journal.SyscallKilled, "signal "+r.fields["sig"]
 	}
-	whose(&e, r)
 	return e
 }
 
 func apparmor(r auditRecord) journal.Event {
-	e := journal.Event{
-		Kind: journal.ApparmorDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["profile"],
-		Path:   unhex(r.fields["name"]),
-		Target: strings.TrimSpace(r.fields["operation"] + " " + r.fields["denied_mask"]),
-	}
+	e := r.event(journal.ApparmorDenied)
+	e.Rule, e.Path = r.fields["profile"], unhex(r.fields["name"])
+	e.Target = strings.TrimSpace(r.fields["operation"] + " " + r.fields["denied_mask"])
 	if c := r.fields["capname"]; c != "" {
 		e.Target = "capability " + c
 	}
-	whose(&e, r)
 	return e
 }
 
 func selinux(r auditRecord) journal.Event {
 	_, wanted, _ := strings.Cut(r.text, "{")
 	wanted, _, _ = strings.Cut(wanted, "}")
-	e := journal.Event{
-		Kind: journal.SelinuxDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["scontext"],
-		Path:   unhex(r.fields["name"]),
-		Target: strings.TrimSpace(strings.TrimSpace(wanted)+" "+r.fields["tclass"]) + " of " + r.fields["tcontext"],
-	}
-	whose(&e, r)
+	e := r.event(journal.SelinuxDenied)
+	e.Rule, e.Path = r.fields["scontext"], unhex(r.fields["name"])
+	e.Target = strings.TrimSpace(strings.TrimSpace(wanted)+" "+r.fields["tclass"]) + " of " + r.fields["tcontext"]
 	return e
 }
 
