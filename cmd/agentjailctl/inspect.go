@@ -14,7 +14,7 @@ import (
 )
 
 // lookInside has the guest's kernel of a jail in a sandbox checked from inside.
-func lookInside(c *cli.Context, r *inspect.Result, store state.Store, j *state.Jail) {
+func lookInside(r *inspect.Result, store state.Store, j *state.Jail) {
 	if traits.Of(j.Delegate).Sandbox == "" {
 		return
 	}
@@ -49,7 +49,7 @@ func inspectCommand() *cli.Command {
 			} else if err != nil {
 				return err
 			}
-			lookInside(c, r, store, j)
+			lookInside(r, store, j)
 			if j.Journal != "" {
 				if err := journal.Of(&j.Brief).Log().Append(r.Events()...); err != nil {
 					fmt.Fprintf(c.App.ErrWriter, "agentjail: the findings are not in the journal: %v\n", err)

@@ -88,33 +88,33 @@ agentjail's.
 // runSandbox runs the command line's command; watch may be nil.
 func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	if os.Geteuid() != 0 {
-		return lifecycle.OwnFailure(withoutRoot(rootless.Enter()))
+		return fmt.Errorf("sandbox without root: %w (or sudo agentjail sandbox)", rootless.Enter())
 	}
 	if _, err := os.Getwd(); err != nil {
-		return lifecycle.OwnFailure(fmt.Errorf("this directory was removed: %w (remedy: cd to one that exists)", err))
+		return fmt.Errorf("this directory was removed: %w (remedy: cd to one that exists)", err)
 	}
 	signals := lifecycle.TakeSignals(true)
 	agent, err := chosenAgent(c)
 	if err != nil {
-		return lifecycle.OwnFailure(err)
+		return err
 	}
 	o, err := sandboxOptions(c, agent)
 	if err != nil {
-		return ownUnlessEnded(err) // the status of a command that cannot be run is a shell's
+		return err // the status of a command that cannot be run is a shell's
 	}
 	r, err := sandboxRuntime(c, o.Tighten, agent)
 	if err != nil {
-		return lifecycle.OwnFailure(err)
+		return err
 	}
 	limit := c.Duration("timeout")
 	if limit < 0 {
-		return lifecycle.OwnFailure(fmt.Errorf("--timeout %s: less than no time", limit))
+		return fmt.Errorf("--timeout %s: less than no time", limit)
 	} else if limit > 0 {
 		signals.EndAfter(limit)
 	}
 	create := lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals, View: c.String("view")}
 	if err := agent.prepare(&o, &create, r); err != nil {
-		return lifecycle.OwnFailure(err)
+		return err
 	}
 	announceLess()
 	err = launch(c, r, o, create)
@@ -138,24 +138,16 @@ func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create life
 		return err == nil && fi.IsDir()
 	})
 	if err != nil {
-		return lifecycle.OwnFailure(err)
+		return err
 	}
 	caller.Quiet()
 	keeper, err := keep(o.ID, caller.Config())
 	if err != nil {
-		return lifecycle.OwnFailure(err)
+		return err
 	}
 	defer keeper.end()
 	create.ID, create.Spec, create.Run, create.PlainRoot, create.Parts = o.ID, spec, true, true, o.Parts()
-	return ownUnlessEnded(r.Create(c.Context, create))
-}
-
-// ownUnlessEnded is lifecycle.OwnFailure for an error that is not the program's own exit status.
-func ownUnlessEnded(err error) error {
-	if _, ended := errors.AsType[*lifecycle.ExitError](err); ended {
-		return err
-	}
-	return lifecycle.OwnFailure(err)
+	return r.Create(c.Context, create)
 }
 
 // sandboxRuntime returns the runtime for the command line's jail. It refuses annotations of tighten
@@ -257,7 +249,7 @@ func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 	args := c.Args().Slice()
 	if agent != nil {
 		if err := agent.find(&o, args); err != nil {
-			return o, lifecycle.OwnFailure(err)
+			return o, err
 		}
 	} else if err := command(&o, args); err != nil {
 		return o, err

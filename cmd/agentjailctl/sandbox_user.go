@@ -16,11 +16,6 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// withoutRoot adds to the error of a start without root what works in any case.
-func withoutRoot(err error) error {
-	return fmt.Errorf("sandbox without root: %w (or sudo agentjail sandbox)", err)
-}
-
 // asUser completes the options of a sandbox that an ordinary user makes, in a user namespace of the
 // user's own.
 func asUser(o *sandbox.Options) error {

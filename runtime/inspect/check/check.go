@@ -75,6 +75,14 @@ func warn(remedy, format string, args ...any) answer {
 	return answer{warn: true, remedy: remedy, detail: fmt.Sprintf(format, args...)}
 }
 
+// tried is the answer of a probe that tries a feature.
+func tried(err error, remedy, done string, args ...any) answer {
+	if err != nil {
+		return fail(remedy, "%v", err)
+	}
+	return ok(done, args...)
+}
+
 // probe is one line of the table.
 type probe struct {
 	name     string

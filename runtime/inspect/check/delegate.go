@@ -18,10 +18,7 @@ func lastStep(e *env) answer {
 	if err != nil {
 		return fail("start agentjail by its path", "%v", err)
 	}
-	if err := host.Check(dir); err != nil {
-		return fail("install "+host.Name+" beside agentjail, from the same build", "%v", err)
-	}
-	return ok("%s", filepath.Join(dir, host.Name))
+	return tried(host.Check(dir), "install "+host.Name+" beside agentjail, from the same build", "%s", filepath.Join(dir, host.Name))
 }
 
 // delegateFound looks for the delegate that jails are run with. It is queried directly: the file in

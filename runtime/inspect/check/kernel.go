@@ -93,17 +93,12 @@ func plainNamespaces(*env) answer {
 		}
 		return nil
 	})
-	if err != nil {
-		return fail("raise the sysctls user.max_*_namespaces, or boot a kernel with namespaces", "%v", err)
-	}
-	return ok("mount, pid, net, ipc, uts made")
+	return tried(err, "raise the sysctls user.max_*_namespaces, or boot a kernel with namespaces", "mount, pid, net, ipc, uts made")
 }
 
 func cgroupNamespace(*env) answer {
-	if err := thread.Own(func() error { return unix.Unshare(unix.CLONE_NEWCGROUP) }); err != nil {
-		return fail("raise the sysctl user.max_cgroup_namespaces, or boot Linux 4.6 or later", "%v", err)
-	}
-	return ok("made")
+	err := thread.Own(func() error { return unix.Unshare(unix.CLONE_NEWCGROUP) })
+	return tried(err, "raise the sysctl user.max_cgroup_namespaces, or boot Linux 4.6 or later", "made")
 }
 
 // timeNamespace prepares one (time_namespaces(7)). Entering it takes a process
@@ -140,9 +135,6 @@ func inode(path string) (uint64, error) {
 // userNamespace makes one with the map that the next jail would get.
 func userNamespace(e *env) answer {
 	f, err := fork.UserNS(mapText(e.policy), mapText(e.policy))
-	if err != nil {
-		return fail("set the sysctl user.max_user_namespaces above 0", "%v", err)
-	}
 	f.Close()
-	return ok("made, with %d ids of its own", idmap.RangeSize)
+	return tried(err, "set the sysctl user.max_user_namespaces above 0", "made, with %d ids of its own", idmap.RangeSize)
 }

@@ -55,10 +55,7 @@ func mountAPI(*env) answer {
 		}
 		return nil
 	})
-	if err != nil {
-		return fail("boot Linux 5.12 or later", "%v", err)
-	}
-	return ok("openat2, open_tree, mount_setattr, move_mount, fspick work")
+	return tried(err, "boot Linux 5.12 or later", "openat2, open_tree, mount_setattr, move_mount, fspick work")
 }
 
 // cappedTmpfs fills a tmpfs up to its number of files: the cap must bite.
@@ -90,10 +87,7 @@ func cappedTmpfs(*env) answer {
 		}
 		return nil
 	})
-	if err != nil {
-		return fail("boot a kernel with CONFIG_TMPFS", "%v", err)
-	}
-	return ok("size and number of files hold")
+	return tried(err, "boot a kernel with CONFIG_TMPFS", "size and number of files hold")
 }
 
 // plainOverlay mounts an overlay as staging does.

@@ -51,10 +51,7 @@ func seccompFilter(*env) answer {
 		}
 		return nil
 	})
-	if err != nil {
-		return fail("boot a kernel with CONFIG_SECCOMP_FILTER", "%v", err)
-	}
-	return ok("a filter for the native ABI (%s) takes effect", runtime.GOARCH)
+	return tried(err, "boot a kernel with CONFIG_SECCOMP_FILTER", "a filter for the native ABI (%s) takes effect", runtime.GOARCH)
 }
 
 // seccompProfile renders the policy's profile for this machine.
