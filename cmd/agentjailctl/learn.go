@@ -30,7 +30,7 @@ import (
 func learnCommand() *cli.Command {
 	return &cli.Command{
 		Name: "learn", Usage: "make a policy from what runs do: system calls, names, limits", ArgsUsage: "[--] COMMAND [ARG...]",
-		Description: `Runs COMMAND as ` + "`agentjail sandbox`" + ` does, or watches the jails given by --from until
+		Description: `Runs COMMAND as ` + "`agentjail sandbox`" + ` does, or watches the jails of --from until
 they exit or you press Ctrl-C. Then it prints a list of the
 system calls that were made, with conditions on their arguments and reasons, what to
 write into the policy, what the profile has and the runs never used, and what was

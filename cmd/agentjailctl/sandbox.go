@@ -41,7 +41,7 @@ With --workspace DIR that directory can be written, at the same path: what the
 command makes there belongs to the directory's owner. The command runs as that
 owner's name, with nothing of the owner's power elsewhere. A linked work tree of
 git's brings its repository's git directory along. Environment variables are not
-passed on, other than by --env; a PATH given so is where the command is found.
+passed on, other than by --env; the command is looked for in a PATH set by it.
 
 With --allow NAME the command reaches that name, by any resolver and without a
 proxy, and nothing else. With --publish 8080:80 the command's port 80 is
@@ -376,8 +376,8 @@ func whose(o *sandbox.Options, workspace string) error {
 }
 
 // environment returns variables. Those without a value have this process's.
-func environment(given []string) (out []string, err error) {
-	for _, e := range given {
+func environment(variables []string) (out []string, err error) {
+	for _, e := range variables {
 		name, _, set := strings.Cut(e, "=")
 		if name == "" {
 			return nil, fmt.Errorf("--env %q has no name (remedy: --env NAME=VALUE, or --env NAME)", e)
@@ -395,16 +395,16 @@ func environment(given []string) (out []string, err error) {
 }
 
 // tightened returns the annotations of --tighten.
-func tightened(given []string) (map[string]string, error) {
+func tightened(settings []string) (map[string]string, error) {
 	// The caller works in the workspace; policy's choice is for containers.
 	out := map[string]string{policy.AnnotationPrefix + policy.OwnerAnnotation: policy.OwnerProcess}
-	for _, t := range given {
+	for _, t := range settings {
 		k, v, ok := strings.Cut(t, "=")
 		if !ok {
 			return nil, fmt.Errorf("--tighten %q: must be KEY=VALUE (remedy: such as --tighten limits.memory=512m)", t)
 		}
 		if before, twice := out[policy.AnnotationPrefix+k]; twice && before != v && k != policy.OwnerAnnotation {
-			return nil, fmt.Errorf("--tighten %s: given as %q and as %q (remedy: give one)", k, before, v)
+			return nil, fmt.Errorf("--tighten %s: given as %q and as %q (remedy: leave one out)", k, before, v)
 		}
 		out[policy.AnnotationPrefix+k] = v
 	}

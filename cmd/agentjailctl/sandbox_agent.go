@@ -91,9 +91,9 @@ func chosenAgent(c *cli.Context) (*agentRun, error) {
 
 // workspaces returns those of the call, by default this process's directory, by its name without
 // the links by which a shell came to it.
-func (a *agentRun) workspaces(given []string) []string {
-	if a == nil || len(given) > 0 {
-		return given
+func (a *agentRun) workspaces(named []string) []string {
+	if a == nil || len(named) > 0 {
+		return named
 	}
 	if dir, err := os.Readlink("/proc/self/cwd"); err == nil {
 		return []string{dir}
@@ -102,11 +102,11 @@ func (a *agentRun) workspaces(given []string) []string {
 }
 
 // names are the rules of the network in place of policy's; none leaves policy's.
-func (a *agentRun) names(given []string) []string {
+func (a *agentRun) names(allowed []string) []string {
 	if a == nil {
-		return given
+		return allowed
 	}
-	return slices.Concat(a.Allow, given)
+	return slices.Concat(a.Allow, allowed)
 }
 
 // find finds the program, and adds what it needs to the sandbox.

@@ -70,7 +70,7 @@ func (s *seen) hostOwns(root *os.File, e procfiles.Entry) (open bool, why string
 	}
 	n, ok := s.namespaces[e.Of]
 	if own, err := os.Hostname(); err == nil && e.Path == nameFile && s.hostname != "" && s.hostname == own {
-		return true, "the engine gave the jail the host's"
+		return true, "the engine set the host's"
 	}
 	return !ok || n.Jail == n.Host, "the host's " + e.Of + " namespace"
 }

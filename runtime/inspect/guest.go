@@ -368,7 +368,8 @@ func guestDevices(d *demands, g *guestReport) outcome {
 			bad = append(bad, printable.Line(name, 0)+" is device "+kind+" "+number)
 		}
 	}
-	return holdsUnless("the standard nodes and those of policy", bad, "%s, all standard, policy's or the guest kernel's own", printable.Count(len(g.devices), "device"))
+	return holdsUnless("the standard nodes and those of policy", bad, "%s, all standard, policy's or the guest kernel's own",
+		printable.Count(len(g.devices), "device"))
 }
 
 func guestRlimits(d *demands, g *guestReport) outcome {

@@ -1,7 +1,6 @@
-// Package inspect looks at a running jail as the kernel sees it and holds what
-// it finds against the policy in the jail's record. It trusts neither the
-// hardened spec nor the delegate: what counts is in /proc, in the control
-// groups, and in the jail's namespaces.
+// Package inspect compares a running jail, as the kernel reports it, with the
+// policy in the jail's record. It trusts neither the hardened spec nor the
+// delegate, but reads /proc, the control groups and the jail's namespaces.
 //
 // # Hostile content
 //

@@ -123,7 +123,8 @@ func capabilities(_ *demands, s *seen) outcome {
 			bad = append(bad, p.who()+" has "+strings.Join(sets, " "))
 		}
 	}
-	return holdsUnless("none, in all five sets", bad, "none in Inh, Prm, Eff, Bnd, Amb of %s", printable.Count(len(s.processes), "process"))
+	return holdsUnless("none, in all five sets", bad, "none in Inh, Prm, Eff, Bnd, Amb of %s",
+		printable.Count(len(s.processes), "process"))
 }
 
 func noNewPrivs(_ *demands, s *seen) outcome {

@@ -64,7 +64,8 @@ func namespaces(d *demands, s *seen) outcome {
 		return brokenList(want, bad)
 	}
 	if len(absent) > 0 {
-		return lacking(strings.Join(absent, ", ")+" too", "its own: %s; %s", strings.Join(own, ", "), cmp.Or(why, "this kernel has none"))
+		return lacking(strings.Join(absent, ", ")+" too", "its own: %s; %s", strings.Join(own, ", "),
+			cmp.Or(why, "this kernel has none"))
 	}
 	joined := d.joined()
 	own = slices.DeleteFunc(own, func(k string) bool { return slices.Contains(joined, k) })
@@ -96,21 +97,21 @@ func (d *demands) joined() []string {
 // object would be the host's to begin with. The time namespace is made before the user namespace.
 func namespaceOwner(d *demands, s *seen) outcome {
 	user := s.namespaces["user"].Jail
-	given := d.jail.Network.Namespace == network.Given
+	engines := d.jail.Network.Namespace == network.Given
 	var bad []string
 	for _, k := range kinds {
 		n, ok := s.namespaces[k]
 		if !ok || k == "user" || k == "time" || n.Jail == n.Host {
 			continue
 		}
-		if n.Owner != user && !(k == "net" && given) {
+		if n.Owner != user && !(k == "net" && engines) {
 			bad = append(bad, k)
 		}
 	}
 	if len(bad) > 0 {
 		return broken("owned by its user namespace", "of another user namespace: %s", strings.Join(bad, ", "))
 	}
-	if given {
+	if engines {
 		return holds("its user namespace; the network's is the engine's")
 	}
 	return holds("its user namespace")

@@ -1,5 +1,5 @@
-// Package account keeps a jail's journal for the life cycle: what the jail is when it is made, what
-// is refused, and at its end what it used, changed and left behind.
+// Package account writes a jail's journal for the life cycle: the jail's identity when it is made,
+// refusals, and at its end its use of resources, its changes and its remains.
 package account
 
 import (
@@ -34,8 +34,8 @@ type Book struct {
 	ExitStatus func(id string) (status uint32, known bool)
 }
 
-// pruneEvery is how many jails are made for one look at the journals of those that were deleted: at
-// a hundred of them it takes the twentieth part of a create.
+// pruneEvery is how many jails are made, on average, for each look at the journals of deleted
+// jails. For a hundred journals a look takes a twentieth of the time of a create.
 const pruneEvery = 64
 
 // Choose records where a new jail's journal will be, by the policy. The error is a refusal by
@@ -195,8 +195,8 @@ func (b Book) End(j *state.Brief, ws *syscall.WaitStatus) {
 	b.noteStale(j)
 }
 
-// Gone keeps what is read later of the jail's directory, which is about to be removed, and ends
-// the journal.
+// Gone copies the files of the jail's directory that are read later, before the directory is
+// removed, and ends the journal.
 func (b Book) Gone(j *state.Brief) {
 	if unix.Access(j.Journal, unix.F_OK) != nil {
 		return // it has none, or it was never begun: the attempt failed, and reports it itself

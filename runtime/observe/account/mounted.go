@@ -22,8 +22,8 @@ import (
 	"agentjail.dev/runtime/workspace"
 )
 
-// Bounds of the look at mounted directories, all together: what delete may take longer for it, and
-// with journal.receipt = "full".
+// Bounds of the look at all mounted directories together, which delays a delete; the second of
+// each pair is for journal.receipt = "full".
 const (
 	mountedEntries, mountedTime         = 4096, 5 * time.Millisecond
 	mountedEntriesFull, mountedTimeFull = 20_000, 50 * time.Millisecond
@@ -43,8 +43,8 @@ func NewMounted(at string, src *bindsource.Source, storage plan.Storage) state.M
 	return m
 }
 
-// unseen reports why what is changed in a source will not be looked at; "" where it will be: then m
-// gets its numbers.
+// unseen returns why the changes in a source will not be looked at. It returns "" if they will be,
+// and sets the numbers of m.
 func unseen(source *os.File, storage plan.Storage, m *state.Mounted) string {
 	if storage != plan.StorageDirect {
 		return "its storage is " + string(storage)
@@ -138,8 +138,8 @@ func (l *MountedLook) lookView(store workspace.Store, b changes.Bounds) error {
 	return nil
 }
 
-// openMounted opens what was mounted, if it still is where it was: a program that may write beside
-// it could have put something else there.
+// openMounted opens a mounted directory or file, if it is still at its place: a program that can
+// write beside it could have replaced it.
 func openMounted(m state.Mounted) (*os.File, error) {
 	f, err := openat.File(unix.AT_FDCWD, m.Source, openat.NoLinks, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Final is what is seen of a jail just before it is removed, for its journal: afterwards there
-// is nothing to look at. It costs each delete some reads of small files and no process.
+// Final is the state of a jail just before its removal, for its journal. Each delete reads some
+// small files for it, and starts no process.
 type Final struct {
 	// Used is the most that was used, and how full the layer is.
 	Used journal.Used

@@ -1,11 +1,11 @@
-// Package ebpf has the kernel itself refuse and report what jails request, behind the two system
-// call filters, as a source of their journal. Its programs (src/programs.c, compiled ahead) are
-// loaded by the collector, cmd/agentjail-journal, and pinned, so that they outlive it. Each of them
-// is small, and optional: what the running kernel does not take is left out, with the reason.
+// Package ebpf loads eBPF programs by which the kernel refuses and reports requests of jails,
+// behind the two system call filters; the reports go to the jails' journals. The collector,
+// cmd/agentjail-journal, loads the programs (src/programs.c, compiled ahead) and pins them, so that
+// they outlive it. Each program is small and optional: a program that the running kernel rejects is
+// left out, with the reason.
 //
-// A jail is known by its user namespace: others pay for one comparison. What agentjail itself does
-// with the pins, for each bundle, is in packages jailmap and status, which do without this
-// one's library.
+// The programs know a jail by its user namespace: other processes pay for one comparison. Code for
+// each bundle is in packages jailmap and status, which do without this one's library.
 package ebpf
 
 import (

@@ -13,7 +13,7 @@ import (
 // maxArguments bounds the length of conmon's command line, in bytes.
 const maxArguments = 1 << 20
 
-// Conmon is what the command line of a container's conmon has (conmon(8)).
+// Conmon is read from the command line of a container's conmon (conmon(8)).
 type Conmon struct {
 	Name string
 	// Events is where Podman keeps its events, if it keeps them in a file: beside the directory of
@@ -22,8 +22,8 @@ type Conmon struct {
 	Events string
 }
 
-// ReadConmon returns what the process pid has of the container id, if it is a conmon. Podman and
-// CRI-O start one for each container, which starts the runtime.
+// ReadConmon reads the command line of the process pid, if it is the conmon of the container id.
+// Podman and CRI-O start a conmon for each container, and it starts the runtime.
 func ReadConmon(pid int, id string) Conmon {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil || filepath.Base(exe) != "conmon" {

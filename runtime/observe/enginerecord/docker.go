@@ -1,5 +1,5 @@
-// Package enginerecord reads what engines record of their containers: files of Docker's, Podman's
-// and conmon's. Each is read within bounds, and what is missing or another container's is nothing.
+// Package enginerecord reads the files in which Docker, Podman and conmon record their containers.
+// Each read is bounded. A missing file, or that of another container, has no result and no error.
 package enginerecord
 
 import (
@@ -50,9 +50,9 @@ func (d *Docker) LogDriver() string {
 	return host.LogConfig.Type
 }
 
-// Status returns the exit status of the container id, whose jail was made and found ended at the
-// given times; nil for the record of another run. Docker 29 takes the time of a start before it has
-// the runtime make the container, and either release may take that of the end after the delete.
+// Status returns the exit status of the container id, whose jail was made at one time and found
+// ended at another; nil for the record of another run. Docker 29 records the time of a start before
+// the runtime makes the container, and each release may record that of the end after the delete.
 func (d *Docker) Status(id string, made, ended time.Time) *int {
 	if d == nil || d.ID != id || d.State.Running {
 		return nil

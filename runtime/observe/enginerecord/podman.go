@@ -42,8 +42,8 @@ func PodmanImage(bundle, id string) string {
 	return ""
 }
 
-// PodmanStatus reads the exit status of the container id, which was made at a time, in Podman's
-// file of events. Podman writes it down before it has the runtime delete the container.
+// PodmanStatus reads the exit status of the container id, which was made at a time, from Podman's
+// file of events. Podman records it before it calls the runtime's delete.
 func PodmanStatus(events, id string, made time.Time) (status uint32, known bool) {
 	if events == "" {
 		return 0, false

@@ -86,7 +86,7 @@ func Groups(pid int) ([]string, error) {
 	var out []string
 	for _, g := range groups {
 		for _, root := range g.Mounts(cgroups.Root) {
-			if g.Path != "/" { // the host's root group counts everybody
+			if g.Path != "/" { // the host's root group counts all processes
 				out = append(out, filepath.Join(root, g.Path))
 			}
 		}

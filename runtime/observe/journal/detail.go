@@ -9,9 +9,9 @@ import (
 	"agentjail.dev/runtime/kernel/printable"
 )
 
-// A Detail is the payload of a kind of event, beside the fields that several kinds share: one of
-// the structs of this file. A field that is added to one is written, read, cleaned and documented
-// without more; the receipt shows it where it reads the struct.
+// A Detail is the payload of a kind of event, beside the fields that several kinds share: a struct
+// of this file. Code here and in the tests of the docs covers a new field of such a struct; the
+// receipt shows the fields that it reads.
 type Detail interface {
 	// kind is the kind that has this payload.
 	kind() Kind

@@ -12,8 +12,8 @@ import (
 // first compile an encoder for the type, which takes ten times as long.
 func (e *Event) encode(b []byte) []byte { return appendJSON(b, reflect.ValueOf(e)) }
 
-// appendJSON appends a value of a field. The types are few and plain: strings, numbers, flags, lists
-// and structs of these, and a Kind.
+// appendJSON appends a value of a field. The types are few and plain: strings, numbers, flags,
+// lists and structs of these, and a Kind.
 func appendJSON(b []byte, v reflect.Value) []byte {
 	if v.Type() == reflect.TypeFor[Kind]() {
 		return quote(b, Kind(v.Uint()).String())

@@ -1,12 +1,11 @@
-// Package journal keeps what happened to each jail, outside its reach: one file of lines of JSON a
-// jail, written by the host alone, chained by hashes, bounded, and kept for a while after the jail
-// was deleted. Each program that learns something of a jail appends an Event; the reader is the
-// same for all of them. The table in kinds.go describes every kind, detail.go its payload;
-// docs/journal.md describes the schema.
+// Package journal records the events of each jail in a file that the jail cannot reach: lines of
+// JSON, written by the host alone, chained by hashes, bounded, and kept for a while after the jail
+// was deleted. All programs append an Event, and all have the same reader. The table in kinds.go
+// describes every kind, detail.go its payload, and docs/journal.md the schema.
 //
 // # Hostile content
 //
-// An event's names, paths and arguments are the jail's to choose. Append cleans and cuts them.
+// A jail chooses names, paths and arguments in its events. Append cleans and cuts them.
 //
 // # A new kind
 //
@@ -56,7 +55,7 @@ type Event struct {
 	Activity    int        `json:"activity_id"`
 	Disposition int        `json:"disposition_id"`
 	Severity    int        `json:"severity_id"`
-	// Source saw it: one of Sources.
+	// Source is one of the constants Source….
 	Source string `json:"source"`
 	// Count is how many times it happened, where one line stands for several; 0 is once.
 	Count uint64 `json:"count,omitempty"`
@@ -74,7 +73,7 @@ type Event struct {
 	Cwd  string   `json:"cwd,omitempty"`
 	Hash string   `json:"hash,omitempty"`
 
-	// Target is what was requested where no other field has it: a field of config.json, a
+	// Target is the object of the event if no other field has it: a field of config.json, a
 	// protection, a capability, a hook, a class of objects.
 	Target string `json:"target,omitempty"`
 	// Path is a file, as the jail sees it where that is known.
@@ -83,7 +82,7 @@ type Event struct {
 	Name    string `json:"name,omitempty"`
 	Port    uint16 `json:"port,omitempty"`
 	Address string `json:"address,omitempty"`
-	// Credential names one, never its value.
+	// Credential is a credential's name, never its value.
 	Credential string `json:"credential,omitempty"`
 	Sent       int64  `json:"sent,omitempty"`
 	Got        int64  `json:"got,omitempty"`
@@ -140,7 +139,7 @@ func (e *Event) When() time.Time {
 	return t
 }
 
-// Refused reports whether something was kept from the jail: what `agentjail denied` shows.
+// Refused reports whether the event is a refusal, which `agentjail denied` shows.
 func (e *Event) Refused() bool {
 	return e.Verdict == VerdictRefused || e.Verdict == VerdictLimit || e.Verdict == VerdictAlert && e.Disposition == isBlocked
 }
@@ -208,7 +207,7 @@ func (e *Event) Complete() error {
 	switch {
 	case e.Remedy != "":
 	case e.Kind == ConnectRefused && e.Rule != "":
-		// An entry allows the connection: what is refused of it, no further entry permits.
+		// An entry allows the connection. Another entry would not permit the refused part.
 		e.Remedy = e.fill("see the reason: {name}:{port} is allowed already")
 	default:
 		e.Remedy = e.fill(k.Remedy)

@@ -164,10 +164,10 @@ func (p Place) Jails() ([]*Jail, error) {
 	return out, nil
 }
 
-// Open finds a jail by its id or the unique beginning of one, or else by the name that its engine
-// gave it, also one that was deleted. One that
-// exists goes before those that ended, and of several that ended with the same id the last counts.
-// "ID@TIME", as `agentjail journal` lists them, names one of those, and so does a receipt's run.
+// Open finds a jail, existing or deleted, by its id, by the unique beginning of an id, or else by
+// its name with the engine. An existing jail goes before those that ended, and of several ended
+// jails with the same id the last one counts. "ID@TIME", as `agentjail journal` lists them and a
+// receipt names its run, is one of several jails with the same id.
 func (p Place) Open(id string) (*Jail, error) {
 	jails, err := p.Jails()
 	if err != nil && len(jails) == 0 {

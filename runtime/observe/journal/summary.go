@@ -68,8 +68,7 @@ func (j *Jail) created() (s Summary) {
 	return s
 }
 
-// named finds a jail by the name that its engine gave it. One that exists goes before those that
-// ended.
+// named finds a jail by its name with the engine. An existing jail goes before those that ended.
 func named(jails []*Jail, name string) (*Jail, error) {
 	for _, lives := range []bool{true, false} {
 		var found []*Jail

@@ -14,8 +14,8 @@ func (e *Event) String() string {
 	if e.Count > 1 {
 		fmt.Fprintf(&b, " x%d", e.Count)
 	}
-	b.WriteString(printable.Labelled("", e.What(), "by", e.Rule, "with", e.Credential, "errno", e.Errno, "in", e.Cwd, "program", e.Program,
-		"parent", e.Parent, "status", e.Status, "value", e.Value, "limit", e.Limit, "because", e.Reason))
+	b.WriteString(printable.Labelled("", e.What(), "by", e.Rule, "with", e.Credential, "errno", e.Errno, "in", e.Cwd,
+		"program", e.Program, "parent", e.Parent, "status", e.Status, "value", e.Value, "limit", e.Limit, "because", e.Reason))
 	if e.Pid != 0 {
 		fmt.Fprintf(&b, " pid %d", e.Pid)
 	}

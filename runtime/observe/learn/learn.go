@@ -1,9 +1,9 @@
-// Package learn makes a profile for known work from what runs of it did: the system calls with
-// their arguments, the names that were connected to, and how much of the limits was used. What it
-// makes can be read and changed, each line with its reason, and lets through less than the profile
-// that the runs had: never more.
+// Package learn makes a profile for known work from runs of that work: from their system calls with
+// the arguments, the names that they connected to, and their use of the limits. A person can read
+// and change the profile; each line has its reason. It lets through less than the profile of the
+// runs, never more.
 //
-// It is pure: package record counts the calls, and the caller gathers the rest.
+// The package is pure: package record counts the calls, and the caller gathers the rest.
 package learn
 
 import (
@@ -106,8 +106,8 @@ func Masks(profile, arch string) map[uint32][6]uint64 {
 	return out
 }
 
-// timing are calls that depend on how threads happen to run: the same work makes them in one run
-// and not in the next. With the reason.
+// timing are calls that depend on the timing of threads: the same work makes them in one run and
+// not in the next.
 var timing = []string{
 	"brk", "clock_nanosleep", "exit", "futex", "getpid", "getrandom", "gettid", "kill", "madvise", "mremap", "munmap", "nanosleep",
 	"poll", "ppoll",

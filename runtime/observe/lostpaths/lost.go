@@ -1,8 +1,7 @@
-// Package lostpaths notices when a program of the host's takes away what keeps a
-// protected path from a running jail. Who removes or replaces a file on which
-// another mount namespace has a mount detaches that mount (mount_namespaces(7);
-// __detach_mounts in the kernel's fs/namespace.c), and the path is the jail's to
-// write.
+// Package lostpaths detects when a host program removes the protection of a path
+// from a running jail. Removing or replacing a file on which another mount
+// namespace has a mount detaches that mount (mount_namespaces(7); __detach_mounts
+// in the kernel's fs/namespace.c). Then the jail can write to the path.
 package lostpaths
 
 import (
@@ -70,7 +69,8 @@ func table(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid), "m
 const maxNamed = 64
 
 // Report appends an alert of each loss to the jail's journal, once, and pauses the
-// jail where its policy reports it. It returns those that no one has reported before.
+// jail if its policy requires that. It returns the losses that were not reported
+// before.
 func Report(s state.Store, j *state.Jail, losses []Loss) (fresh []Loss, err error) {
 	for _, l := range losses[:min(len(losses), maxNamed)] {
 		if First(s, j.Key, l.Path) {

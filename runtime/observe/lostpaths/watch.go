@@ -16,11 +16,11 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// A watched jail. The table of mounts wakes who polls it at each change
-// (proc_pid_mountinfo(5)); no one in the jail can change it.
+// A watched jail. A poll of the table of mounts returns at each change of it
+// (proc_pid_mountinfo(5)); no process of the jail can change it.
 //
-// Linux 6.18 does not wake for some detached mounts while other namespaces' change:
-// the table is read anyway after a while.
+// In Linux 6.18 a poll does not return for some detached mounts while the mounts of
+// other namespaces change: the table is read at intervals, too.
 type watched struct {
 	jail  *state.Jail
 	table *os.File
@@ -109,7 +109,7 @@ func Watch(s state.Store, j *state.Jail) error {
 	}
 }
 
-// unwoken is how often a table is read that nothing woke for: each takes some 100
+// unwoken is how often a table is read without a change: each time takes some 100
 // microseconds.
 const unwoken = 5 * time.Second
 

@@ -61,7 +61,7 @@ func (t *Touched) mounted() []Mounted {
 	return out
 }
 
-// words report what is known of a mounted directory, and no more.
+// words describes what is known of a mounted directory.
 func (m *Mounted) words() string {
 	text := fmt.Sprintf("%d of %d files and directories were changed since the jail was made, by it or by anybody else", m.Total, m.Entries)
 	if m.View != "" {
@@ -94,8 +94,8 @@ func (m *maker) arrived(e *journal.Event, d journal.Arrived) {
 	}
 }
 
-// arrivedUnseen are the mounted directories of which nothing of the kind is known, with those that
-// were not looked through.
+// arrivedUnseen are the mounted directories in which files that the host runs can be unknown: they
+// were not looked at, or not all of them.
 func (t *Touched) arrivedUnseen() []string {
 	out := slices.Clone(t.ArrivedUnseen)
 	for _, m := range t.mounted() {

@@ -1,9 +1,9 @@
-// Package receipt is the account of one run: what a jail was, what it did and was refused, what it
-// used, and what was removed at its end.
+// Package receipt makes the account of one run: the jail's identity, its actions and refusals, its
+// use of resources, and its removal.
 //
-// A receipt is a view: it is made of the jail's journal, and of the jail's record while that is
-// there. Reading changes nothing. What a jail can influence in it (names, paths, arguments) is
-// hostile, and is escaped by what prints it: Text and HTML.
+// A receipt is made of the jail's journal, and of the jail's record while there is one. Reading
+// changes nothing. A jail can influence names, paths and arguments in a receipt: they are hostile,
+// and Text and HTML escape them.
 package receipt
 
 import (
@@ -18,7 +18,7 @@ import (
 // schema names the form of a receipt's JSON. Fields are only ever added to it.
 const schema = "agentjail.receipt/1"
 
-// State reports how far a jail's life is known.
+// State is the last known state of a jail.
 type State string
 
 // The states. Refused is of a jail that was not made. Unfinished is of a jail that is gone without

@@ -1,8 +1,8 @@
-// Package why answers why something does not work in a jail: a system call, a path, a name of the
-// network, or the text of an error. It reports what refuses it, by which rule, and what to write so
-// that this passes and nothing else.
+// Package why explains why something does not work in a jail: a system call, a path, a name of the
+// network, or the text of an error. An answer names the protection that refuses it, the rule, and
+// the change that lets this pass and nothing else.
 //
-// It is pure: the caller gathers the facts about the jail.
+// The package is pure: the caller gathers the facts about the jail.
 package why
 
 import (

@@ -1,8 +1,8 @@
-// Package jailmap makes known to the eBPF programs the jails that they do not know by themselves:
-// those whose host ids an engine chose, and those whose policy blocks more than the default. Each
-// is registered by the number of its user namespace. The files of the registry are beside the
-// jails' records, so that a collector that starts later finds them; the entries of the pinned map
-// follow from them. Nothing is loaded here.
+// Package jailmap registers jails with the eBPF programs that the programs do not know by
+// themselves: jails whose host ids an engine chose, and jails whose policy blocks more than the
+// default. The key is the number of the jail's user namespace. The files of the registry are beside
+// the jails' records, so that a collector that starts later finds them; the entries of the pinned
+// map follow from them. The package loads no program.
 package jailmap
 
 import (

@@ -1,6 +1,5 @@
-// Package status is what agentjail itself needs of the eBPF programs (package ebpf) on the way of a
-// bundle: whether they act, and the entry of a jail in their map. It loads nothing, and where no
-// programs are pinned it does nothing.
+// Package status reports whether the eBPF programs (package ebpf) act, and which. Agentjail looks
+// at that for each bundle. The package loads no program.
 package status
 
 import (

@@ -76,7 +76,7 @@ func (s *Sink) Write(e *journal.Event) error {
 	if lost := s.queue.lost.Swap(0); lost > 0 {
 		missing := journal.Event{
 			Kind: journal.JournalLost, Source: journal.SourceJournal, Time: journal.At(time.Now()), Dropped: lost,
-			Reason: "the collector of OTLP took no more",
+			Reason: "the OTLP collector accepted no more events",
 		}
 		if err := missing.Complete(); err != nil {
 			return err

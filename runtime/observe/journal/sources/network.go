@@ -13,8 +13,8 @@ import (
 // maxNetwork bounds how many events of a network's log are read.
 const maxNetwork = 200_000
 
-// networkLog reads the log of the helper of a network by name, of a jail that was deleted from where
-// it is kept.
+// networkLog reads the log of the helper of a network by name, of a jail that was deleted from
+// where it is kept.
 func networkLog(s state.Store, j *journal.Jail) ([]journal.Event, error) {
 	dir := s.Dir(j.Key)
 	if j.Brief == nil {

@@ -1,8 +1,8 @@
-// Package record counts the system calls of jails while a profile is learned from them: those that
-// pass and, with their errno, those that fail. Two small programs on the kernel's tracepoints do so
-// (sys_enter, sys_exit; tp_btf, Linux 5.5), which need neither ptrace nor another filter in the
-// jail. They are there only as long as the Recorder: a tracepoint on system calls costs every
-// process of the machine some 80 nanoseconds a call.
+// Package record counts the system calls of jails for package learn: those that pass and, with
+// their errno, those that fail. It loads two small programs on the kernel's tracepoints (sys_enter,
+// sys_exit; tp_btf, Linux 5.5), and needs neither ptrace nor another filter in the jail. The
+// programs end with the Recorder: a tracepoint on system calls costs every process of the machine
+// some 80 nanoseconds a call.
 package record
 
 import (
@@ -104,8 +104,8 @@ func (r *Recorder) load(masks map[uint32][6]uint64) error {
 }
 
 // Watch counts the calls of the processes in a jail's user namespace that have as many filters as
-// its program: until then it is the delegate's and the init step's that are made. The namespace is
-// held, so that no other gets its number. Containers of a pod share one.
+// its program: processes with fewer are the delegate and the init step. The namespace stays open,
+// so that its number is not used again. Containers of a pod share a namespace.
 func (r *Recorder) Watch(pid int, filters uint32) (jail uint32, err error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *Recorder) Read(jail uint32) (seen []Seen, lost uint64, err error) {
 	return seen, lost, r.loaded.Lost.Lookup(uint32(0), &lost)
 }
 
-// Close takes the programs away.
+// Close ends the programs.
 func (r *Recorder) Close() {
 	for _, c := range slices.Backward(r.closers) {
 		_ = c.Close()
