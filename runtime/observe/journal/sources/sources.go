@@ -17,7 +17,9 @@ var all = []struct {
 	name   string
 	events func(state.Store, *journal.Jail) ([]journal.Event, error)
 }{
-	{journal.SourceNetwork, networkLog}, {journal.SourceCgroup, groupCounters}, {journal.SourceLayer, layer},
+	{journal.SourceNetwork, networkLog},
+	{journal.SourceCgroup, groupCounters},
+	{journal.SourceLayer, layer},
 	{journal.SourceKernel, kernelLog},
 }
 
