@@ -101,7 +101,7 @@ func flags(from []runccli.Flag) []cli.Flag {
 // oneID returns the sole argument of most verbs, an id.
 func oneID(c *cli.Context) (string, error) {
 	if c.NArg() != 1 {
-		return "", usage("%q requires exactly 1 argument, CONTAINER (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
+		return "", usage("%q requires exactly 1 argument, CONTAINER, a container id (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
 	}
 	return c.Args().First(), nil
 }

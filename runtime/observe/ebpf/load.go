@@ -268,13 +268,10 @@ func (l *loader) load(name string) error {
 		return nil
 	}
 	err := l.try(name, 1)
-	if err == nil || !forbidden(err) {
-		return err
-	}
-	if l.try(name, 0) == nil {
+	if forbidden(err) && l.try(name, 0) == nil {
 		return nil
 	}
-	return err
+	return explained(err)
 }
 
 func (l *loader) try(name string, reads int) error {
@@ -284,12 +281,12 @@ func (l *loader) try(name string, reads int) error {
 		MapReplacements: replaced, Programs: ebpf.ProgramOptions{KernelTypes: l.kernel},
 	})
 	if err != nil {
-		return explained(err)
+		return err
 	}
 	defer made.Close()
 	attached, err := link.AttachTracing(link.TracingOptions{Program: made.Programs[name]})
 	if err != nil {
-		return fmt.Errorf("attaching: %w", explained(err))
+		return fmt.Errorf("attaching: %w", err)
 	}
 	l.set.links[name] = attached
 	return nil
@@ -329,7 +326,7 @@ func explained(err error) error {
 		return fmt.Errorf("%w: %s", v.Cause, strings.TrimSpace(v.Log[max(0, len(v.Log)-2)]))
 	}
 	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("the kernel refuses it: %w", unix.EPERM)
+		return errors.New("the kernel refuses it (EPERM)")
 	}
 	return err
 }
