@@ -11,8 +11,7 @@
 // # Failure
 //
 // A step that fails has all earlier ones undone, in reverse order. A process that is killed in
-// between leaves a record of package state, by which the next call of any verb for that jail, or
-// GC, removes the rest.
+// between leaves a record of package state, by which delete or GC removes the rest.
 package lifecycle
 
 import (
