@@ -41,7 +41,7 @@ NAMES_JAILS ?= 1000
 # Which delegate test-e2e runs over (hack/with-delegate.sh).
 DELEGATE ?= auto
 # Which tests of names test-delegates runs over gVisor; . for all, which takes some twenty minutes.
-SANDBOXED_NAMES ?= ^Test(KilledHelper|NothingLeft|Credentials|HeldConnection|EngineNetwork|Publish|Quota|Pod)$$
+SANDBOXED_NAMES ?= ^Test(KilledHelper|NothingLeft|Credentials|HeldConnection|EngineNetwork|Publish|Quota|PodSharesNetworkAndHelper)$$
 # And which of those that kill agentjail.
 SANDBOXED_CRASH ?= ^Test(KilledAtEveryStep|KilledWithHelper|DeleteIsIdempotent|StartPaused)$$
 # Which suites test-neighbors runs.

@@ -12,8 +12,8 @@ import (
 	"agentjail.dev/runtime/workspace/homes"
 )
 
-// TestKept: homes and views are named with what removes them, also those whose record is broken.
-func TestKept(t *testing.T) {
+// TestHomesAndViewsAreNamed: homes and views are named with what removes them, also those whose record is broken.
+func TestHomesAndViewsAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	h := homes.Home{Dir: filepath.Join(dir, "homes"), Program: "claude", Project: "/src/x", UID: 1000}
 	record := `{"id":"abc","path":"/src/y"}`

@@ -105,8 +105,8 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// TestGoesOn: a machine that stands still goes on as soon as there are no other tests.
-func TestGoesOn(t *testing.T) {
+// TestMachineGoesOnWithoutOtherTests: a machine that stands still goes on as soon as there are no other tests.
+func TestMachineGoesOnWithoutOtherTests(t *testing.T) {
 	socket, got := monitorOf(t, func(string) string { return `{"return": {}}` })
 	var others atomic.Bool
 	others.Store(true)
@@ -130,8 +130,8 @@ func TestMonitorAppears(t *testing.T) {
 	}
 }
 
-// TestTurns: beside other tests one machine is up at a time; without them no process waits.
-func TestTurns(t *testing.T) {
+// TestOneMachineAtATime: beside other tests one machine is up at a time; without them no process waits.
+func TestOneMachineAtATime(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "background")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ var suites = []suite{
 			tests("runtime/workspace", 3*time.Minute),
 			{
 				name: "runtime-workspace-apply", pkg: "runtime/workspace/apply", limit: 3 * time.Minute,
-				only: []string{"TestApply", "TestHostile", "TestLinkRace", "TestConflicts", "TestFullDisk", "TestStore", "TestRenamedUnderJail"},
+				only: []string{"TestApply", "TestHostile", "TestLinkRace", "TestConflicts", "TestFullDisk", "TestRecordedViewIsReviewedAndApplied", "TestRenamedUnderJail"},
 				left: "they build programs of their own, or depend little on the kernel, and run on the machine itself (make test-unit)",
 			},
 			tests("runtime/state", 2*time.Minute),
@@ -141,7 +141,7 @@ var suites = []suite{
 		name: "wall", what: "eBPF programs behind the filters, which this kernel lets refuse",
 		on: []string{"engines"},
 		steps: []step{tests("runtime/observe/ebpf", 3*time.Minute), tests("runtime/observe/ebpf/jailmap", 3*time.Minute), {
-			name: "tests-ebpf", pkg: "tests/ebpf", limit: 16 * time.Minute, only: []string{"TestWall", "TestRefusedCalls", "TestEngineIDs", "TestBlock", "TestExec", "TestCost", "TestCollectorFilter"},
+			name: "tests-ebpf", pkg: "tests/ebpf", limit: 16 * time.Minute, only: []string{"TestProgramsHoldWithoutFilters", "TestRefusedCalls", "TestEngineIDs", "TestPolicysBlocksAreReported", "TestExec", "TestCostOfPrograms", "TestCollectorFilter"},
 			left: "they take long under emulation, and run on the machine itself (make test-e2e)",
 		}},
 	},
@@ -155,7 +155,7 @@ var suites = []suite{
 		on: []string{"apparmor"},
 		steps: []step{{
 			name: "tests-e2e-limits", pkg: "tests/e2e", limit: 6 * time.Minute,
-			only: []string{"TestDiesFirst", "TestDiesFirstAlways", "TestResourceLimits", "TestEngineWithoutCores", "TestSocketBuffers", "TestCountsAreTheJails", "TestHugePageLimits"},
+			only: []string{"TestJailIsKilledBeforeTheHost", "TestEveryProcessIsKilledBeforeTheHost", "TestResourceLimits", "TestEngineWithoutCores", "TestSocketBuffers", "TestCountsAreTheJails", "TestHugePageLimits"},
 			left: "they are in the suite e2e, or run on the machine itself",
 		}},
 	},
@@ -219,7 +219,7 @@ var suites = []suite{
 		steps: []step{
 			{
 				name: "tests-shim", pkg: "tests/shim", limit: 15 * time.Minute, part: "distribution",
-				only: []string{"TestRun", "TestExec", "TestDaemonRestart", "TestGroup", "TestDocker", "TestLogURI", "TestLogLabel"},
+				only: []string{"TestRun", "TestExec", "TestDaemonRestart", "TestGroupHasOneShim", "TestDocker", "TestLogURI", "TestLogLabel"},
 				left: "they run on the machine itself, on older and newer releases of containerd (make test-e2e)",
 			},
 			{
@@ -239,7 +239,7 @@ var suites = []suite{
 // e2e are the end-to-end tests that depend on the kernel.
 var e2e = []string{
 	// AppArmor is in force beside the other protections.
-	"TestJail", "TestAttempts", "TestKernelFiles",
+	"TestJail", "TestProbeAttemptsFail", "TestKernelFiles",
 	// What this kernel and these control groups expose of the machine.
 	"TestNothingOfTheHost", "TestMountTable",
 }

@@ -190,9 +190,9 @@ func TestEngineOverlay(t *testing.T) {
 	}
 }
 
-// TestCaps: the layer takes no more bytes and files than policy sets, from
+// TestLayerSizeIsCapped: the layer takes no more bytes and files than policy sets, from
 // any writer.
-func TestCaps(t *testing.T) {
+func TestLayerSizeIsCapped(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		image := t.TempDir()
 		put(t, image, "bin/x", "tmp/:0:1777")

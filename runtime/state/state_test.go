@@ -397,9 +397,9 @@ func TestReclaimWaits(t *testing.T) {
 	}
 }
 
-// TestPrivate: a directory for the owner alone does not make its parent directory impassable, no matter
+// TestPrivateDirectoryKeepsParentPassable: a directory for the owner alone does not make its parent directory impassable, no matter
 // which process makes the parent.
-func TestPrivate(t *testing.T) {
+func TestPrivateDirectoryKeepsParentPassable(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	for name, first := range map[string]func(Store){
 		"private": func(s Store) {

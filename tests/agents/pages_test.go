@@ -35,8 +35,8 @@ r = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/responses", json.du
 print(urllib.request.urlopen(r).read().decode())
 `
 
-// TestPages: the commands of each quick start work as they are written.
-func TestPages(t *testing.T) {
+// TestQuickStartCommandsWork: the commands of each quick start work as they are written.
+func TestQuickStartCommandsWork(t *testing.T) {
 	for _, p := range pages {
 		t.Run(strings.TrimSuffix(filepath.Base(p.page), ".md"), func(t *testing.T) {
 			vars := append(os.Environ(), "PATH="+filepath.Dir(bin)+":"+sudo(t)+":"+npmDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

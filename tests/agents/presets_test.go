@@ -45,8 +45,8 @@ func in(t *testing.T, dir string, args ...string) engine.Result {
 	return run(t, dir, append([]string{"--agent", "tool", "--direct"}, args...)...)
 }
 
-// TestHomes: a home is the owner's, is kept for a project alone, and has a size; a second jail of the project does not share it.
-func TestHomes(t *testing.T) {
+// TestHomeIsOfOneProject: a home is the owner's, is kept for a project alone, and has a size; a second jail of the project does not share it.
+func TestHomeIsOfOneProject(t *testing.T) {
 	tool(t, "[home.files]\n\".tool/settings\" = \"first\"\n")
 	dir, other := repository(t), repository(t)
 	file := filepath.Join(program(t, "file", "text"), "file")
@@ -103,8 +103,8 @@ func TestHomeInUse(t *testing.T) {
 	env.Eventually(t, "the home of a killed one", func() bool { return in(t, dir, "--", "-c", "true").Code == 0 })
 }
 
-// TestPresets: mistakes have the status 125 and a remedy.
-func TestPresets(t *testing.T) {
+// TestPresetMistakesHaveRemedies: mistakes have the status 125 and a remedy.
+func TestPresetMistakesHaveRemedies(t *testing.T) {
 	tool(t, "")
 	dir := repository(t)
 	preset(t, "absent", "program = \"no-such-agent\"\ninstall = \"npm install --global no-such-agent\"\n")
@@ -136,9 +136,9 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// TestReview: an agent's workspace is a view where one can be made. Where not, the first lines have the reason, and policy's own
+// TestAgentWorksInView: an agent's workspace is a view where one can be made. Where not, the first lines have the reason, and policy's own
 // views are never given up.
-func TestReview(t *testing.T) {
+func TestAgentWorksInView(t *testing.T) {
 	engine.NeedsViews(t)
 	tool(t, "")
 	small(t)
@@ -168,8 +168,8 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestNoNames: an agent without names reaches nothing, whatever the policy lists. The caller may have come to the project by a link.
-func TestNoNames(t *testing.T) {
+// TestWithoutNamesNothingIsReached: an agent without names reaches nothing, whatever the policy lists. The caller may have come to the project by a link.
+func TestWithoutNamesNothingIsReached(t *testing.T) {
 	tool(t, "")
 	link := filepath.Join(t.TempDir(), "link")
 	env.Check(t, os.Symlink(repository(t), link))

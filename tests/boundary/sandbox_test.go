@@ -21,8 +21,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestStatuses: a command's status is the sandbox's, as with any delegate.
-func TestStatuses(t *testing.T) {
+// TestExitStatusIsTheCommands: a command's status is the sandbox's, as with any delegate.
+func TestExitStatusIsTheCommands(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
@@ -189,16 +189,16 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestNames: what policy names is found at the helper's address, anything else is not.
-func TestNames(t *testing.T) {
+// TestOnlyAllowedNamesResolve: what policy names is found at the helper's address, anything else is not.
+func TestOnlyAllowedNamesResolve(t *testing.T) {
 	r := sandbox(t, "--allow", "one.example.org", "--", "sh", "-c", "getent ahostsv4 one.example.org | head -1; getent hosts two.example.org || echo not two")
 	if !strings.HasPrefix(r.Stdout, "127.64.") || !strings.HasSuffix(r.Stdout, "\nnot two\n") {
 		t.Error(r)
 	}
 }
 
-// TestRefused: what a sandbox cannot hold is refused where policy requires it, with the reason.
-func TestRefused(t *testing.T) {
+// TestUnsupportedRequirementsAreRefused: what a sandbox cannot hold is refused where policy requires it, with the reason.
+func TestUnsupportedRequirementsAreRefused(t *testing.T) {
 	for more, want := range map[string]string{
 		"[ebpf]\nblock = [\"trace\"]":          "ebpf.block: refused",
 		"[landlock]\nrequired = true":          "Landlock",
@@ -277,8 +277,8 @@ func inspect(t *testing.T, id string) (in inspected) {
 	return in
 }
 
-// TestInspect: the rows that the host holds are checked at the sandbox, also where a helper opens its files; the others are not claimed.
-func TestInspect(t *testing.T) {
+// TestInspectChecksTheHostsRows: the rows that the host holds are checked at the sandbox, also where a helper opens its files; the others are not claimed.
+func TestInspectChecksTheHostsRows(t *testing.T) {
 	for name, args := range map[string][]string{
 		"files of its own":     {"--policy", "gvisor"},
 		"files by the helper":  {"--policy", "gvisor", "--workspace", workspace(t)},
@@ -320,9 +320,9 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestRowsBreak: a row that the host holds at the sandbox's process is BROKEN when its protection is taken away there, and one of the
+// TestInspectReportsRemovedProtections: a row that the host holds at the sandbox's process is BROKEN when its protection is taken away there, and one of the
 // guest's when the bundle that it is compared with has less.
-func TestRowsBreak(t *testing.T) {
+func TestInspectReportsRemovedProtections(t *testing.T) {
 	_, id := running(t, "--policy", "gvisor")
 	pid := inspect(t, id).Pid
 	group := func(file string) string {
@@ -405,8 +405,8 @@ func (in *inspected) verdict(name string) string {
 	return "no such row"
 }
 
-// TestLost: a protection that a program of the host's takes away is seen, where a helper has it.
-func TestLost(t *testing.T) {
+// TestHelperSeesLostProtection: a protection that a program of the host's takes away is seen, where a helper has it.
+func TestHelperSeesLostProtection(t *testing.T) {
 	dir := workspace(t)
 	put(t, dir, ".git/HEAD", "ref: refs/heads/main\n")
 	put(t, dir, ".git/objects/x", "")
@@ -521,9 +521,9 @@ func TestIDsAlike(t *testing.T) {
 	call("exec", other, "true")
 }
 
-// TestReplaced: a delegate that is replaced while a jail runs goes on with it. One that cannot, or that is gone, still has the jail ended and
+// TestDelegateReplacedWhileJailRuns: a delegate that is replaced while a jail runs goes on with it. One that cannot, or that is gone, still has the jail ended and
 // removed.
-func TestReplaced(t *testing.T) {
+func TestDelegateReplacedWhileJailRuns(t *testing.T) {
 	whole := env.Read(t, runsc)
 	path := filepath.Join(engine.TempDir(t, "/var/tmp", "agentjail-boundary-"), "runsc")
 	put := func(text []byte) {
@@ -610,8 +610,8 @@ func TestExplainAndCheck(t *testing.T) {
 	}
 }
 
-// TestKilled: whatever is killed, the jail ends, and nothing of it stays.
-func TestKilled(t *testing.T) {
+// TestNothingLeftAfterKill: whatever is killed, the jail ends, and nothing of it stays.
+func TestNothingLeftAfterKill(t *testing.T) {
 	t.Run("the sentry", func(t *testing.T) {
 		cmd, id := running(t, "--policy", "gvisor")
 		kill(t, inspect(t, id).Pid)

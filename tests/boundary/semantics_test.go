@@ -56,9 +56,9 @@ func with(all map[string]string, name, why string) map[string]string {
 	return all
 }
 
-// TestSemantics: a program does the same with the files of a directory in a view as in a direct mount, and an apply leaves the directory as
+// TestViewBehavesAsDirectMount: a program does the same with the files of a directory in a view as in a direct mount, and an apply leaves the directory as
 // a direct mount would; what differs is known, with the reason.
-func TestSemantics(t *testing.T) {
+func TestViewBehavesAsDirectMount(t *testing.T) {
 	engine.NeedsViews(t)
 	const python = "/usr/bin/python3" // jails have /usr
 	if _, err := os.Stat(python); err != nil {

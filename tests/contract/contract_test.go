@@ -53,9 +53,9 @@ func TestContract(t *testing.T) {
 	t.Logf("what every jail is, by engine:\n%s", &m)
 }
 
-// TestControl: a container of runc alone keeps none of the promises, but those that state why it does. A question that is not answered there
+// TestRuncAloneKeepsNoPromise: a container of runc alone keeps none of the promises, but those that state why it does. A question that is not answered there
 // shows nothing, and so fails.
-func TestControl(t *testing.T) {
+func TestRuncAloneKeepsNoPromise(t *testing.T) {
 	s := promise.NewSubject(t, control(t))
 	for _, p := range promise.All {
 		if why := s.Without(p); why != "" {

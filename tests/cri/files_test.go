@@ -83,7 +83,7 @@ func TestManifests(t *testing.T) {
 }
 
 // containerd takes the configurations, each release those that are for it.
-func TestConfigurations(t *testing.T) {
+func TestContainerdTakesConfigurations(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {
 		files := []string{"containerd-v2.toml"}
 		program := "containerd"
@@ -125,7 +125,7 @@ func TestConfigurations(t *testing.T) {
 }
 
 // What the DaemonSet does, on a file tree of its own: it copies, registers, restarts once, and takes all back.
-func TestNode(t *testing.T) {
+func TestDaemonSetInstallsAndRemoves(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
 	from := env.Get(t, engine.Shim)
 	root := filepath.Join(from, "a-node")

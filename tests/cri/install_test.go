@@ -121,9 +121,9 @@ func TestInstallKeepsSettings(t *testing.T) {
 	}
 }
 
-// TestImports: what runtime/install knows of how releases import. Before 2.0, an imported file replaces what the main file states of a
+// TestContainerdImportsByRelease: what runtime/install knows of how releases import. Before 2.0, an imported file replaces what the main file states of a
 // plugin; from then on it is merged, and no release reads what a file does not import.
-func TestImports(t *testing.T) {
+func TestContainerdImportsByRelease(t *testing.T) {
 	for program, versions := range containerds(t) {
 		for version, plugin := range versions {
 			etc := t.TempDir()

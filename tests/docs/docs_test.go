@@ -12,8 +12,8 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// TestPlays runs the commands of the table.
-func TestPlays(t *testing.T) {
+// TestDocumentedCommandsWork runs the commands of the table.
+func TestDocumentedCommandsWork(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
 	for _, p := range plays {
 		t.Run(p.name, func(t *testing.T) {

@@ -89,8 +89,8 @@ func TestUmask(t *testing.T) {
 	}
 }
 
-// TestOwnErrno: a filter of the bundle's own answers as under runc; one that runc refuses is refused.
-func TestOwnErrno(t *testing.T) {
+// TestBundlesFilterAnswers: a filter of the bundle's own answers as under runc; one that runc refuses is refused.
+func TestBundlesFilterAnswers(t *testing.T) {
 	errno := uint(5)
 	for name, v := range map[string]struct {
 		rule specs.LinuxSyscall

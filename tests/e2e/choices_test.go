@@ -11,9 +11,9 @@ import (
 // perDelegate are the tests that show what a delegate does by itself. The others are about engines, or about agentjail alone, and go over one
 // delegate only. They are named as functions: what is renamed or removed does not compile here.
 var perDelegate = []func(*testing.T){
-	TestJail, TestAttempts, TestKernelFiles, TestGrants, TestExecLoosens, TestMemoryBomb, TestWorkingDirectory,
+	TestJail, TestProbeAttemptsFail, TestKernelFiles, TestLooseningOptionsStartPlainJail, TestExecLoosensNothing, TestMemoryBomb, TestWorkingDirectory,
 	TestRun, TestRunStderr, TestRunTerminal, TestExec, TestExecAtOnce, TestExecTerminal, TestExitCodes,
-	TestExitCodeOfSignals, TestStatus, TestCallersDir, TestInspectHolds, TestLoadedFilters,
+	TestExitCodeOfSignals, TestExitStatusIsRuncs, TestPathsFromCallersDirectory, TestInspectHolds, TestLoadedFilters,
 	TestLimitsByDefault, TestMountedDir, TestMountTable, TestNothingOfTheHost, TestJoinJail, TestNetworks,
 	TestRestart, TestPause, TestCopyIn, TestPassthrough, TestStandardFilesKeepTheirOwners, TestAttachToEntering,
 }

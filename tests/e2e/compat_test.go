@@ -8,8 +8,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestSymptoms: docs/compatibility.md and docs/why.md have the messages that are met.
-func TestSymptoms(t *testing.T) {
+// TestSymptomsAreDocumented: docs/compatibility.md and docs/why.md have the messages that are met.
+func TestSymptomsAreDocumented(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	var pages []byte

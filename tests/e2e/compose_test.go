@@ -51,11 +51,11 @@ func TestCompose(t *testing.T) {
 	t.Cleanup(down)
 	compose("up", "-d")
 	env.Eventually(d, "what both write", func() bool {
-		said, _ := os.ReadFile(filepath.Join(dir, "work", "said")) // not there at first
+		said, _ := os.ReadFile(filepath.Join(dir, "work", "greeting")) // not there at first
 		logs := compose("logs", "--no-color")
 		return string(said) == "agent is here\n" && strings.Contains(logs, "agent is up") && strings.Contains(logs, "helper is up")
 	})
-	who, _ := owner(t, filepath.Join(dir, "work", "said"))
+	who, _ := owner(t, filepath.Join(dir, "work", "greeting"))
 	eq(t, "owner of what the agent makes", who, "1000:1000")
 	eq(t, "the volume in the other service", compose("exec", "-T", "helper", "cat", "/kept/file"), "kept")
 	for _, service := range []string{"agent", "helper"} {

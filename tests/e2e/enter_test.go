@@ -24,8 +24,8 @@ func filters(t *testing.T, status string) string {
 	return ""
 }
 
-// TestLastStep: of the step nothing is left in the process that it became, and its filter is loaded beside the delegate's.
-func TestLastStep(t *testing.T) {
+// TestInitStepLeavesNothing: of the step nothing is left in the process that it became, and its filter is loaded beside the delegate's.
+func TestInitStepLeavesNothing(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	id := sleeper(d)

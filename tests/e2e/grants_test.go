@@ -37,8 +37,8 @@ var grants = []struct {
 	{"--sysctl", []string{"--sysctl", "net.ipv4.ip_forward=1"}, "net.ipv4.ip_forward"},
 }
 
-// TestGrants: options that would loosen a container start a plain jail, and the loss is reported.
-func TestGrants(t *testing.T) {
+// TestLooseningOptionsStartPlainJail: options that would loosen a container start a plain jail, and the loss is reported.
+func TestLooseningOptionsStartPlainJail(t *testing.T) {
 	for _, g := range grants {
 		t.Run(g.name, func(t *testing.T) {
 			d := d(t)
@@ -107,8 +107,8 @@ func TestGrantsRefused(t *testing.T) {
 	eq(t, "a plain container", d.Must("run", "--rm", rt, engine.Busybox, "echo", "starts"), "starts")
 }
 
-// TestExecLoosens: an exec gets no more than its jail, whatever it requests.
-func TestExecLoosens(t *testing.T) {
+// TestExecLoosensNothing: an exec gets no more than its jail, whatever it requests.
+func TestExecLoosensNothing(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
 	for _, options := range [][]string{{"--privileged"}, {"--privileged", "-u", "0"}, {"-u", "0"}, {"-u", "1000"}} {

@@ -16,8 +16,8 @@ import (
 // refused reports whether an attempt of the probe failed as it must in a jail.
 func refused(name string, o outcome) bool { return engine.Refused(name, o) }
 
-// TestAttempts: none of what the probe tries gets through, as root and as a user.
-func TestAttempts(t *testing.T) {
+// TestProbeAttemptsFail: none of what the probe tries gets through, as root and as a user.
+func TestProbeAttemptsFail(t *testing.T) {
 	for _, user := range []string{"0", "1000"} {
 		t.Run("uid "+user, func(t *testing.T) {
 			d := d(t)
@@ -187,9 +187,9 @@ func TestRemoveEverything(t *testing.T) {
 	n.unharmed()
 }
 
-// TestSignals: signals stay inside. The test aims at one process of its own and at no other, since where the protection
+// TestSignalsStayInside: signals stay inside. The test aims at one process of its own and at no other, since where the protection
 // is missing the signal arrives.
-func TestSignals(t *testing.T) {
+func TestSignalsStayInside(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
 	victim := exec.Command("/bin/busybox", "sleep", "600")
@@ -213,8 +213,8 @@ func TestSignals(t *testing.T) {
 	n.unharmed()
 }
 
-// TestSeesOthers: neither the host's files and processes nor another jail's can be found from any place in the jail.
-func TestSeesOthers(t *testing.T) {
+// TestNothingOfOthersIsFound: neither the host's files and processes nor another jail's can be found from any place in the jail.
+func TestNothingOfOthersIsFound(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
 	dir := directory(t, 1000)
@@ -257,8 +257,8 @@ func TestSeesOthers(t *testing.T) {
 	n.unharmed()
 }
 
-// TestRootsFiles: in a directory of uid 1000, files that belong to the host's root keep their protection.
-func TestRootsFiles(t *testing.T) {
+// TestRootsFilesStayProtected: in a directory of uid 1000, files that belong to the host's root keep their protection.
+func TestRootsFilesStayProtected(t *testing.T) {
 	dir := directory(t, 1000)
 	put(t, filepath.Join(dir, "private"), "root's own\n", 0o600, 0)
 	put(t, filepath.Join(dir, "readable"), "root's public\n", 0o644, 0)

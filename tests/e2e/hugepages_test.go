@@ -7,7 +7,7 @@ import (
 )
 
 // TestHugePageLimits: where the host counts the pages of its reserved pool, a
-// jail may have none. The filter denies requesting them anyway (TestAttempts).
+// jail may have none. The filter denies requesting them anyway (TestProbeAttemptsFail).
 func TestHugePageLimits(t *testing.T) {
 	sizes := hostfacts.Read().HugePages
 	if len(sizes) == 0 {

@@ -31,9 +31,9 @@ func canLimit(t testing.TB) bool {
 	return false
 }
 
-// TestDiesFirst: every process of a jail is killed before the host's own when memory runs out, whatever the engine
+// TestJailIsKilledBeforeTheHost: every process of a jail is killed before the host's own when memory runs out, whatever the engine
 // requests; an engine's own wish to have it die earlier stays.
-func TestDiesFirst(t *testing.T) {
+func TestJailIsKilledBeforeTheHost(t *testing.T) {
 	needAgentjail(t)
 	for _, c := range []struct {
 		name    string
@@ -58,9 +58,9 @@ func TestDiesFirst(t *testing.T) {
 	}
 }
 
-// TestDiesFirstAlways: no process of a jail makes itself live longer. Where root has CAP_SYS_RESOURCE, its score is the
+// TestEveryProcessIsKilledBeforeTheHost: no process of a jail makes itself live longer. Where root has CAP_SYS_RESOURCE, its score is the
 // kernel's floor; elsewhere Landlock keeps /proc from being written in a jail with a read-only root.
-func TestDiesFirstAlways(t *testing.T) {
+func TestEveryProcessIsKilledBeforeTheHost(t *testing.T) {
 	needAgentjail(t)
 	options := []string{"--read-only"}
 	if canLimit(t) {
@@ -193,8 +193,8 @@ func TestTmpfsSizes(t *testing.T) {
 	}
 }
 
-// TestAboveLimits: what is requested above a limit is not lowered in silence: `denied` and the receipt have it.
-func TestAboveLimits(t *testing.T) {
+// TestRequestsAboveLimitsAreReported: what is requested above a limit is not lowered in silence: `denied` and the receipt have it.
+func TestRequestsAboveLimitsAreReported(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	id := sleeper(d, "--shm-size", "900g", "--tmpfs", "/big:size=900g", "--memory", "900g", "--pids-limit", "5000", "--ulimit", "nofile=65536")

@@ -13,9 +13,9 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestLs: a container is listed by the engine's names for it, while it runs and after its end, and
+// TestLsShowsEngineNames: a container is listed by the engine's names for it, while it runs and after its end, and
 // commands find it by them.
-func TestLs(t *testing.T) {
+func TestLsShowsEngineNames(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	const name = "agentjail-test-ls"

@@ -174,8 +174,8 @@ func TestJoinJail(t *testing.T) {
 	}
 }
 
-// TestJoinForeign: the network of a container that is no jail is not to be had.
-func TestJoinForeign(t *testing.T) {
+// TestJoinOfNoJailIsRefused: the network of a container that is no jail is not to be had.
+func TestJoinOfNoJailIsRefused(t *testing.T) {
 	d := docker.For(t)
 	other := d.Detached("--runtime=runc", engine.Busybox, "probe", "echo-server", "0.0.0.0:7000")
 	env.Eventually(d, "the server", func() bool { return strings.Contains(d.Must("logs", other), "listening") })

@@ -47,8 +47,8 @@ func TestRootsDirectory(t *testing.T) {
 	eq(t, "a file of root's", got, "0:0")
 }
 
-// TestUsersPlaces: what holds a user's keys, units or start-up files is refused, and so is what holds that.
-func TestUsersPlaces(t *testing.T) {
+// TestPlacesWithKeysAreRefused: what holds a user's keys, units or start-up files is refused, and so is what holds that.
+func TestPlacesWithKeysAreRefused(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
 	ssh, units := filepath.Join(dir, ".ssh"), filepath.Join(dir, ".config/systemd/user")

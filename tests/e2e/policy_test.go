@@ -65,8 +65,8 @@ func TestSmallPolicy(t *testing.T) {
 	}
 }
 
-// TestOtherDelegate: over the newest runc a jail is the same as over the distribution's.
-func TestOtherDelegate(t *testing.T) {
+// TestNewestRuncMakesTheSameJail: over the newest runc a jail is the same as over the distribution's.
+func TestNewestRuncMakesTheSameJail(t *testing.T) {
 	needAgentjail(t)
 	under := env.Get(t, engine.UnderTest)
 	built, err := engine.Tool("runc")

@@ -12,10 +12,10 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestPrinted: what a bundle names, and what looks for a jail by another name, reaches no
+// TestTerminalOutputIsEscaped: what a bundle names, and what looks for a jail by another name, reaches no
 // terminal as it is: escape sequences and marks that turn a text around are written out, and a
 // program that reads JSON gets the names unchanged.
-func TestPrinted(t *testing.T) {
+func TestTerminalOutputIsEscaped(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
 	under := env.Get(t, engine.UnderTest)
@@ -64,9 +64,9 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
-// TestIDs: what cannot be an id is refused by every verb with runc's message, and what begins
+// TestBadIDsAreRefused: what cannot be an id is refused by every verb with runc's message, and what begins
 // with "-" too, which a delegate would take for an option.
-func TestIDs(t *testing.T) {
+func TestBadIDsAreRefused(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
 	under := env.Get(t, engine.UnderTest)

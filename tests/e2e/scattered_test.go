@@ -13,9 +13,9 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestScattered: everything that a call names may be on a file system of its own. The delegate works without the mounts of
+// TestFilesOnSeparateFileSystems: everything that a call names may be on a file system of its own. The delegate works without the mounts of
 // other containers, but not without these.
-func TestScattered(t *testing.T) {
+func TestFilesOnSeparateFileSystems(t *testing.T) {
 	base, path := byItself(t)
 	mount := func(dir string) string {
 		env.Check(t, os.MkdirAll(dir, 0o711))

@@ -35,9 +35,9 @@ func delegateInUse(t *testing.T) (path, version string) {
 	return "", ""
 }
 
-// TestStatus: called as runc is, agentjail ends with runc's exit status. Where the delegate is runc it is called as well, so
+// TestExitStatusIsRuncs: called as runc is, agentjail ends with runc's exit status. Where the delegate is runc it is called as well, so
 // that these are runc's indeed.
-func TestStatus(t *testing.T) {
+func TestExitStatusIsRuncs(t *testing.T) {
 	needAgentjail(t)
 	under := env.Get(t, engine.UnderTest)
 	callers := map[string]string{"agentjail": under}
@@ -132,8 +132,8 @@ func exitCode(t *testing.T, err error) int {
 	return ended.ExitCode()
 }
 
-// TestCallersDir: names of files are meant from the caller's directory, and options can stand behind the id, as with runc.
-func TestCallersDir(t *testing.T) {
+// TestPathsFromCallersDirectory: names of files are meant from the caller's directory, and options can stand behind the id, as with runc.
+func TestPathsFromCallersDirectory(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
 	under := env.Get(t, engine.UnderTest)

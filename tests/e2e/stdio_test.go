@@ -47,7 +47,7 @@ func TestStandardFilesKeepTheirOwners(t *testing.T) {
 	cmd := b.Command(t.Context(), engine.Caller{Path: path, Args: []string{"--root", filepath.Join(base, "state")}}, "run", "--bundle", b.Dir, b.ID())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stdin
 	env.Check(t, cmd.Run())
-	if text, err := os.ReadFile(file); err != nil || string(text) != "said\n" {
+	if text, err := os.ReadFile(file); err != nil || string(text) != "sent\n" {
 		t.Errorf("the jail printed %q, %v", text, err)
 	}
 	for _, p := range []string{null, file} {

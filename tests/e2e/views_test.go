@@ -17,8 +17,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestSizes: programs that size themselves by the machine find the jail's limits.
-func TestSizes(t *testing.T) {
+// TestProgramsFindTheLimits: programs that size themselves by the machine find the jail's limits.
+func TestProgramsFindTheLimits(t *testing.T) {
 	d := d(t)
 	env.Check(t, d.ImportWork())
 	id := start(d, "--memory", "256m", "--memory-swap", "256m", "--cpus", "1", engine.Work, "sleep", "3600")

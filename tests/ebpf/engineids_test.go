@@ -164,8 +164,8 @@ func (p *place) staleEntries(t *testing.T, c *collector) {
 	}
 }
 
-// TestBlock: what policy blocks beyond the default, here by a container's annotation, is refused and reported, and nothing else.
-func TestBlock(t *testing.T) {
+// TestPolicysBlocksAreReported: what policy blocks beyond the default, here by a container's annotation, is refused and reported, and nothing else.
+func TestPolicysBlocksAreReported(t *testing.T) {
 	p := newPlace(t)
 	path := p.runtime(t)
 	work := filepath.Join(p.base, "work")

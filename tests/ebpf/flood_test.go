@@ -12,9 +12,9 @@ import (
 // flood is how many refused calls a jail makes at once.
 const flood = 100_000
 
-// TestFlood: of a jail that has more refused than may be reported, it is reported how many were left out; and another jail's refusals are reported all the
+// TestFloodIsCounted: of a jail that has more refused than may be reported, it is reported how many were left out; and another jail's refusals are reported all the
 // same. What the calls cost is printed: in the jail and outside, with and without the programs.
-func TestFlood(t *testing.T) {
+func TestFloodIsCounted(t *testing.T) {
 	p := newPlace(t)
 	path := p.runtime(t)
 	probe := filepath.Join(p.bin, "probe")

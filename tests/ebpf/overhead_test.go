@@ -10,16 +10,16 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// Rounds of TestCost, with and without programs in turn, and how many calls of a kind are timed in each.
+// Rounds of TestCostOfPrograms, with and without programs in turn, and how many calls of a kind are timed in each.
 const (
 	costRounds = 3
 	costCalls  = 20000
 )
 
-// TestCost measures what the programs cost, outside jails and in one, as ratios of the quickest: those of the default, and besides those that
+// TestCostOfPrograms measures what the programs cost, outside jails and in one, as ratios of the quickest: those of the default, and besides those that
 // an option adds, on connections where the kernel lets programs refuse, and otherwise on every system call. Under emulation the ratios are the
 // emulator's, not a processor's, and a machine with other work has others each time, so none of them fails the test.
-func TestCost(t *testing.T) {
+func TestCostOfPrograms(t *testing.T) {
 	option := "--connections"
 	if can, err := needsPrograms(t); can == ebpf.Watches {
 		option = "--syscalls"

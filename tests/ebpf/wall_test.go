@@ -335,9 +335,9 @@ var walled = []string{"io_uring", "AF_VSOCK socket", "nf_tables", "keyring", "us
 // through.
 var offered = []string{"io_uring", "nf_tables", "keyring"}
 
-// TestWall: with both filters away, the programs refuse what they would have refused, report it as nothing else, touch no one else, and go
+// TestProgramsHoldWithoutFilters: with both filters away, the programs refuse what they would have refused, report it as nothing else, touch no one else, and go
 // on when the collector is killed.
-func TestWall(t *testing.T) {
+func TestProgramsHoldWithoutFilters(t *testing.T) {
 	can, err := ebpf.Probe()
 	if can != ebpf.Blocks {
 		t.Skipf("this kernel's programs do not block but %s: %v", can, err)

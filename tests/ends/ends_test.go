@@ -144,8 +144,8 @@ func endless(t *testing.T) [][]string {
 	return out
 }
 
-// TestSignalled: what does nothing about a signal is ended by it, though it is a jail's program.
-func TestSignalled(t *testing.T) {
+// TestUnhandledSignalEnds: what does nothing about a signal is ended by it, though it is a jail's program.
+func TestUnhandledSignalEnds(t *testing.T) {
 	for i, args := range endless(t) {
 		signals := []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR2}
 		if i == 0 {
@@ -252,9 +252,9 @@ func TestDeafToTheTerminal(t *testing.T) {
 	nothingLeft(t, map[string]bool{})
 }
 
-// TestInit: the first process is out of the jail's reach, waits for what is left to it, and holds nothing of the
+// TestInitIsOutOfReach: the first process is out of the jail's reach, waits for what is left to it, and holds nothing of the
 // program's.
-func TestInit(t *testing.T) {
+func TestInitIsOutOfReach(t *testing.T) {
 	for what, script := range map[string]string{
 		"its environment":   "! cat /proc/1/environ",
 		"its files":         "! ls /proc/1/fd",
@@ -274,8 +274,8 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestStatuses: the command's own, 128 and a signal's number, and 125 for what is not the command's.
-func TestStatuses(t *testing.T) {
+// TestExitStatuses: the command's own, 128 and a signal's number, and 125 for what is not the command's.
+func TestExitStatuses(t *testing.T) {
 	for _, c := range []struct {
 		want int
 		args []string
@@ -310,8 +310,8 @@ func TestLowPort(t *testing.T) {
 	}
 }
 
-// TestVerbs: what people call with an id finds a sandbox, whatever the delegate's root.
-func TestVerbs(t *testing.T) {
+// TestVerbsFindSandboxes: what people call with an id finds a sandbox, whatever the delegate's root.
+func TestVerbsFindSandboxes(t *testing.T) {
 	for _, option := range []string{"--read-only", "--no-init"} {
 		r := start(t, option, "--", "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")
 		r.ready()

@@ -89,8 +89,8 @@ func TestUDPSockets(t *testing.T) {
 	}
 }
 
-// TestTwoAttackers: two jails that take all they can at once leave the host's sockets and a third jail working.
-func TestTwoAttackers(t *testing.T) {
+// TestTwoAttackersLeaveTheHostWorking: two jails that take all they can at once leave the host's sockets and a third jail working.
+func TestTwoAttackersLeaveTheHostWorking(t *testing.T) {
 	d := docker.For(t)
 	for range 2 {
 		for _, a := range [][]string{{"unaccepted", "5000", "1048576", "close"}, {"orphans", "9000", "1"}, {"tcp-sockets", "1000", "1048576"}, {"udp-sockets", "1000"}, {"netlink-sockets", "4000"}, {"record-locks", "50000"}} {

@@ -144,10 +144,10 @@ func TestTCPSockets(t *testing.T) {
 	d.Remove(id)
 }
 
-// TestOrphans: the kernel counts the ends of connections that are closed, and whose other end takes
+// TestClosedConnectionsAreBounded: the kernel counts the ends of connections that are closed, and whose other end takes
 // no more, for the whole host, and resets connections of the host's at tcp_max_orphans. A jail can
 // have few of them.
-func TestOrphans(t *testing.T) {
+func TestClosedConnectionsAreBounded(t *testing.T) {
 	const attempt = connections + 200
 	all := env.Read(t, "/proc/sys/net/ipv4/tcp_max_orphans")
 	if n, err := strconv.Atoi(strings.TrimSpace(string(all))); err != nil || n < attempt*3/2 {

@@ -49,7 +49,7 @@ func answer(t *testing.T, d *engine.T, id string) taken {
 var guest = map[string]string{
 	"TestUnacceptedConnections":         "connections are the sandbox's memory, whose limit ends it",
 	"TestTCPSockets":                    "connections are the sandbox's memory, whose limit ends it",
-	"TestOrphans":                       "closed connections are the sandbox's own; its /proc/net/tcp does not list them",
+	"TestClosedConnectionsAreBounded":   "closed connections are the sandbox's own; its /proc/net/tcp does not list them",
 	"TestUnacceptedInTheEnginesNetwork": "connections are the sandbox's memory; its /proc/net/tcp does not count those that wait",
 }
 

@@ -169,8 +169,8 @@ func state(path string) string {
 	return "text " + string(text)
 }
 
-// TestTable: no two rows are the same, and there are enough.
-func TestTable(t *testing.T) {
+// TestRowsAreDistinct: no two rows are the same, and there are enough.
+func TestRowsAreDistinct(t *testing.T) {
 	keys, mechanisms := map[string]bool{}, map[string]bool{}
 	all := rows()
 	for _, r := range all {
@@ -259,8 +259,8 @@ func git(dir string, args ...string) engine.Result {
 	return engine.Result{Code: cmd.ProcessState.ExitCode(), Stdout: out.String(), Stderr: errs.String()}
 }
 
-// TestUsersPlaces: a jail that has a place of the person's has the host run its program; with the default policy it does not get the place.
-func TestUsersPlaces(t *testing.T) {
+// TestUsersPlacesRunPrograms: a jail that has a place of the person's has the host run its program; with the default policy it does not get the place.
+func TestUsersPlacesRunPrograms(t *testing.T) {
 	for _, open := range []bool{true, false} {
 		t.Run(map[bool]string{true: "without", false: "with"}[open], func(t *testing.T) {
 			p := newPlace(t, open)

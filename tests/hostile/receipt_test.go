@@ -151,8 +151,8 @@ func TestGitOnTerminal(t *testing.T) {
 	}
 }
 
-// TestOrdinaryWork: a person and a jail work in one repository at the same time, as they would without the protection.
-func TestOrdinaryWork(t *testing.T) {
+// TestPersonAndJailShareRepository: a person and a jail work in one repository at the same time, as they would without the protection.
+func TestPersonAndJailShareRepository(t *testing.T) {
 	if !has("git") {
 		t.Skip("no git on this machine")
 	}

@@ -266,8 +266,8 @@ func (h *host) watch(socket string) (told func(kind journal.Kind) bool, ended fu
 	}
 }
 
-// TestReach: a jail neither sees a journal nor can it be given one.
-func TestReach(t *testing.T) {
+// TestJailCannotReachJournal: a jail neither sees a journal nor can it be given one.
+func TestJailCannotReachJournal(t *testing.T) {
 	h := newHost(t, "")
 	b := engine.NewBundle(t, h.base)
 	b.Spec.Process.Args = []string{"sh", "-c", "for p in " + h.dir + " /var/log/agentjail; do ls $p && echo seen; mkdir -p $p; echo '{}' >>$p/x.jsonl; done 2>/dev/null; exec sleep 1000"}
@@ -310,9 +310,9 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestRequired: a jail whose journal cannot be written starts only where policy does not require
+// TestUnwritableJournalStopsStart: a jail whose journal cannot be written starts only where policy does not require
 // one, and a refused start leaves nothing.
-func TestRequired(t *testing.T) {
+func TestUnwritableJournalStopsStart(t *testing.T) {
 	for _, required := range []bool{false, true} {
 		h := newHost(t, fmt.Sprintf("journal.required = %v\n", required))
 		env.Check(t, os.WriteFile(h.dir, []byte("no directory\n"), 0o600))
@@ -330,8 +330,8 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// TestBounded: a flood leaves a journal's beginning and end, within its size; and of jails that were deleted the newest journals stay.
-func TestBounded(t *testing.T) {
+// TestFloodLeavesBeginningAndEnd: a flood leaves a journal's beginning and end, within its size; and of jails that were deleted the newest journals stay.
+func TestFloodLeavesBeginningAndEnd(t *testing.T) {
 	const size = 128 << 10
 	h := newHost(t, "journal.size = \"128KiB\"\njournal.keep = 2\n")
 	b := engine.NewBundle(t, h.base)

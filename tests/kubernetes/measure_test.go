@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// startedPods is how many pods TestStarts starts at once.
+// startedPods is how many pods TestStartCosts starts at once.
 const startedPods = 15
 
-// TestStarts measures what docs/performance.md counts with: pods started at once, and the memory of what serves each of them. It fails only when
+// TestStartCosts measures what docs/performance.md counts with: pods started at once, and the memory of what serves each of them. It fails only when
 // they do not start.
-func TestStarts(t *testing.T) {
+func TestStartCosts(t *testing.T) {
 	installed(t)
 	for _, h := range handlers {
 		h.apply(t, `

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// cycles is how many containers come and go in TestCycles: AGENTJAIL_LEAK_CYCLES, or 400, or 30 with -short.
+// cycles is how many containers come and go in TestCyclesLeakNothing: AGENTJAIL_LEAK_CYCLES, or 400, or 30 with -short.
 func cycles(t testing.TB) int {
 	if n, err := strconv.Atoi(os.Getenv("AGENTJAIL_LEAK_CYCLES")); err == nil {
 		return n
@@ -24,8 +24,8 @@ func cycles(t testing.TB) int {
 	return 400
 }
 
-// TestCycles creates, starts, waits for and deletes many containers, two at a time.
-func TestCycles(t *testing.T) {
+// TestCyclesLeakNothing creates, starts, waits for and deletes many containers, two at a time.
+func TestCyclesLeakNothing(t *testing.T) {
 	n := cycles(t)
 	caller{}.must(t, "--version")
 	cycle(t, newID(0)) // what is made once and kept is made now
@@ -81,8 +81,8 @@ func cycle(t testing.TB, id string) {
 	c.must(t, "delete", id)
 }
 
-// TestParallel has 50 containers at once.
-func TestParallel(t *testing.T) {
+// TestParallelContainersLeakNothing has 50 containers at once.
+func TestParallelContainersLeakNothing(t *testing.T) {
 	before := take(t)
 	const n = 50
 	var wg sync.WaitGroup

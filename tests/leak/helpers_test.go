@@ -18,7 +18,7 @@ import (
 // mostHelper is how much memory of its own a helper at rest may have: what each further jail costs.
 const mostHelper = 2 << 20
 
-// helpers is how many jails TestHelpers has at once: AGENTJAIL_LEAK_HELPERS, or 50, or 5 with -short.
+// helpers is how many jails TestHelpersLeakNothing has at once: AGENTJAIL_LEAK_HELPERS, or 50, or 5 with -short.
 func helpers() int {
 	if n, err := strconv.Atoi(os.Getenv("AGENTJAIL_LEAK_HELPERS")); err == nil {
 		return n
@@ -36,8 +36,8 @@ type helped struct {
 	helper int
 }
 
-// TestHelpers has many jails with helpers at once, looks at what each helper costs, and at what is left of them.
-func TestHelpers(t *testing.T) {
+// TestHelpersLeakNothing has many jails with helpers at once, looks at what each helper costs, and at what is left of them.
+func TestHelpersLeakNothing(t *testing.T) {
 	conf := filepath.Join(filepath.Dir(runtimePath), "leak-names.toml")
 	env.Check(t, os.WriteFile(conf, []byte("[network]\nmode = \"names\"\nallow = [\"api.example.test\", \"*.wild.example.test\"]\n"), 0o600))
 	c := caller{options: []string{"--config", conf}}

@@ -27,8 +27,8 @@ func dockersOwn(at string) bool {
 	return isMerged && strings.HasSuffix(layer, "-init") && filepath.Base(filepath.Dir(layer)) == "overlay2"
 }
 
-// TestDockersOwn: Docker's own mounts are distinguished from a container's.
-func TestDockersOwn(t *testing.T) {
+// TestDockersMountsAreRecognised: Docker's own mounts are distinguished from a container's.
+func TestDockersMountsAreRecognised(t *testing.T) {
 	id := strings.Repeat("0af", 21) + "1"
 	for at, want := range map[string]bool{
 		"/x/docker": true, "/x/docker/overlay2": true, "/x/docker-run/netns/abc": true,

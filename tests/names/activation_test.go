@@ -170,8 +170,8 @@ func executes(t *testing.T, proc string, pid int) string {
 	return strings.TrimSuffix(filepath.Base(path), " (deleted)")
 }
 
-// TestAtOnce: the helper of a jail that may have no activator is there from its create.
-func TestAtOnce(t *testing.T) {
+// TestHelperIsThereFromCreate: the helper of a jail that may have no activator is there from its create.
+func TestHelperIsThereFromCreate(t *testing.T) {
 	n := newInternet(t)
 	onHost = n.ca
 	resolveBy(t, dnsAddr)

@@ -217,8 +217,8 @@ const (
 	byListeners = "listeners"
 )
 
-// TestWays: an allowed name is reached, and nothing else, with nothing set up inside, by whatever way connections come to the helper.
-func TestWays(t *testing.T) {
+// TestAllowedNamesByEveryWay: an allowed name is reached, and nothing else, with nothing set up inside, by whatever way connections come to the helper.
+func TestAllowedNamesByEveryWay(t *testing.T) {
 	n := newInternet(t)
 	onHost = n.ca
 	resolveBy(t, dnsAddr)
@@ -445,8 +445,8 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-// TestPod: the containers of a pod share the first one's network and helper, and one whose own rules give less is not started.
-func TestPod(t *testing.T) {
+// TestPodSharesNetworkAndHelper: the containers of a pod share the first one's network and helper, and one whose own rules give less is not started.
+func TestPodSharesNetworkAndHelper(t *testing.T) {
 	skipVoid(t)
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)

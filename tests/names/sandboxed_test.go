@@ -8,8 +8,8 @@ import (
 
 // void are the tests of what a delegate with a sandbox does not have, with the reason.
 var void = map[string]string{
-	"TestPod":       "a sandbox holds one container: a pod's second one is refused (tests/cri, TestSandboxedPod)",
-	"TestReloadPod": "a sandbox holds one container: a pod's second one is refused (tests/cri, TestSandboxedPod)",
+	"TestPodSharesNetworkAndHelper": "a sandbox holds one container: a pod's second one is refused (tests/cri, TestSandboxedPod)",
+	"TestReloadPod":                 "a sandbox holds one container: a pod's second one is refused (tests/cri, TestSandboxedPod)",
 }
 
 // skipVoid skips such a test over such a delegate.

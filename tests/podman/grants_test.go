@@ -13,7 +13,7 @@ import (
 )
 
 // loosening are options by which podman run gives a container more than the default. A jail starts without the grants.
-// (TestGrants in tests/e2e tries each by itself: what podman makes of them differs in the mounts and namespaces.)
+// (TestLooseningOptionsStartPlainJail in tests/e2e tries each by itself: what podman makes of them differs in the mounts and namespaces.)
 var loosening = []struct {
 	name    string
 	options []string
@@ -33,8 +33,8 @@ var annotations = []string{
 // allowAll is a filter of one instruction, BPF_RET of SECCOMP_RET_ALLOW, as crun's annotation takes it (crun(1)).
 var allowAll = base64.StdEncoding.EncodeToString([]byte{0x06, 0, 0, 0, 0, 0, 0xff, 0x7f})
 
-// TestGrants: options that would loosen a container start a plain jail.
-func TestGrants(t *testing.T) {
+// TestLooseningOptionsStartPlainJail: options that would loosen a container start a plain jail.
+func TestLooseningOptionsStartPlainJail(t *testing.T) {
 	for _, g := range loosening {
 		t.Run(g.name, func(t *testing.T) {
 			p := root(t)

@@ -43,9 +43,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestName: `agentjail ls` and other commands know a container by Podman's name, and its image's, also after its end. The receipt has the exit
+// TestCommandsFindPodmansNames: `agentjail ls` and other commands know a container by Podman's name, and its image's, also after its end. The receipt has the exit
 // status of each run, which Podman removes with the container.
-func TestName(t *testing.T) {
+func TestCommandsFindPodmansNames(t *testing.T) {
 	p := root(t)
 	own := filepath.Join(filepath.Dir(under), "agentjailctl")
 	has := func(what string, want ...string) {

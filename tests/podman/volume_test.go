@@ -81,9 +81,9 @@ func TestNewVolume(t *testing.T) {
 	}
 }
 
-// TestInit: podman's own init, whose path is a link of Debian's, is a jail's first process, and a
+// TestPodmansInit: podman's own init, whose path is a link of Debian's, is a jail's first process, and a
 // volume is the user's beside it.
-func TestInit(t *testing.T) {
+func TestPodmansInit(t *testing.T) {
 	if _, err := exec.LookPath("catatonit"); err != nil {
 		t.Skip("hack/deps.sh installs it:", err)
 	}

@@ -26,9 +26,9 @@ func workspace(t *testing.T) string {
 	return dir
 }
 
-// TestMounted: what was changed in a mounted directory is in the receipt of a jail that was deleted, whether the jail did it or somebody
+// TestMountedDirectoryChanges: what was changed in a mounted directory is in the receipt of a jail that was deleted, whether the jail did it or somebody
 // else, and it reports it.
-func TestMounted(t *testing.T) {
+func TestMountedDirectoryChanges(t *testing.T) {
 	d := docker.For(t)
 	script := "echo x > /work/sub/made; ln -s /etc /work/link; touch -d @0 /work/sub/made; touch \"/work/$(printf 'evil\\n\\033[2J')\"; echo done > /work/done; exec sleep 1000"
 	want := []string{`/work/evil\x0a\x1b[2J`, "/work/link", "/work/sub/", "/work/sub/made", "/work/host"}

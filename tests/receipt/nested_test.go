@@ -13,8 +13,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestNested: where mounts lie in each other, each changed file is named by its own mount.
-func TestNested(t *testing.T) {
+// TestNestedMountsAreNamed: where mounts lie in each other, each changed file is named by its own mount.
+func TestNestedMountsAreNamed(t *testing.T) {
 	d := docker.For(t)
 	outer, inner, other := workspace(t), workspace(t), workspace(t)
 	env.Check(t, os.Remove(filepath.Join(inner, "sub")))
@@ -36,9 +36,9 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// TestIdle: what agentjail prepares of an image is no change of a jail that did nothing, for the receipt and for diff; what the jail changed of
+// TestIdleJailChangedNothing: what agentjail prepares of an image is no change of a jail that did nothing, for the receipt and for diff; what the jail changed of
 // it is.
-func TestIdle(t *testing.T) {
+func TestIdleJailChangedNothing(t *testing.T) {
 	d := docker.For(t)
 	const image = "agentjail-receipt-idle"
 	err := d.ImportBusyboxWith(image, map[string]string{"/etc/apt/apt.conf.d/own": "", "/var/lib/dpkg/statoverride": "", "/etc/keep": ""}, nil)

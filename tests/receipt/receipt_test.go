@@ -168,8 +168,8 @@ func checkPage(t *testing.T, id string) {
 	t.Run("browser", func(t *testing.T) { inBrowser(t, data) })
 }
 
-// TestEndings: a jail that was killed, and one that had too little memory.
-func TestEndings(t *testing.T) {
+// TestReceiptOfKilledJails: a jail that was killed, and one that had too little memory.
+func TestReceiptOfKilledJails(t *testing.T) {
 	d := docker.For(t)
 	t.Run("killed", func(t *testing.T) {
 		id := d.Detached("--runtime", "agentjail-receipt", engine.Busybox, "sleep", "1000")

@@ -193,8 +193,8 @@ func rows(table string) map[string][3]string {
 	return out
 }
 
-// TestWeaker: a table of another kernel may have other errors and stop more, and nothing else.
-func TestWeaker(t *testing.T) {
+// TestTableOfAnotherKernel: a table of another kernel may have other errors and stop more, and nothing else.
+func TestTableOfAnotherKernel(t *testing.T) {
 	const head = "Measured on Linux 6.18:\n\n| attack | without ring 2 | without ring 1 | without ring 0 |\n|---|---|---|---|\n"
 	row := func(cells ...string) string { return head + "| " + strings.Join(cells, " | ") + " |\n" }
 	documented := row("bpf", "ENOSYS 1/0", "ENOSYS 0", "through: x")

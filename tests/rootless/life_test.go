@@ -84,8 +84,8 @@ func (u user) nothingLeft(t testing.TB) {
 	}
 }
 
-// TestVerbs: the user's own calls find the user's jails, and act on them.
-func TestVerbs(t *testing.T) {
+// TestVerbsActOnOwnJails: the user's own calls find the user's jails, and act on them.
+func TestVerbsActOnOwnJails(t *testing.T) {
 	needs(t)
 	for _, u := range []user{low, higher} {
 		cmd, id := u.running(t, "--workspace", u.workspace(t))
@@ -156,8 +156,8 @@ func TestUsersApart(t *testing.T) {
 	}
 }
 
-// TestKilled kills sandbox, its keeper or both at some moment. Nothing is left: by itself where the keeper lives, else after gc.
-func TestKilled(t *testing.T) {
+// TestNothingLeftAfterKill kills sandbox, its keeper or both at some moment. Nothing is left: by itself where the keeper lives, else after gc.
+func TestNothingLeftAfterKill(t *testing.T) {
 	needs(t)
 	work := low.workspace(t)
 	for i := range 24 {

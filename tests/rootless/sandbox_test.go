@@ -42,9 +42,9 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestIDs: the jail's root is never the user. Without a directory of the user's neither is its program, which then cannot read the
+// TestJailRootIsNeverTheUser: the jail's root is never the user. Without a directory of the user's neither is its program, which then cannot read the
 // user's files elsewhere.
-func TestIDs(t *testing.T) {
+func TestJailRootIsNeverTheUser(t *testing.T) {
 	needs(t)
 	for _, u := range []user{low, high} {
 		kept := filepath.Join("/opt", u.name)
@@ -115,8 +115,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestProtected: what programs of the user's run from a workspace cannot be written, and what is not there cannot be made.
-func TestProtected(t *testing.T) {
+// TestProtectedPaths: what programs of the user's run from a workspace cannot be written, and what is not there cannot be made.
+func TestProtectedPaths(t *testing.T) {
 	needs(t)
 	work := low.workspace(t)
 	for _, dir := range []string{".git", ".git/hooks", ".git/objects", ".git/refs"} {
@@ -153,8 +153,8 @@ func own(t testing.TB, u user, path, text string) {
 	env.Check(t, errors.Join(make(), os.Chown(path, u.uid, u.uid)))
 }
 
-// TestNames: a network by name has a resolver of its own, a port can be published, and nothing else leads out.
-func TestNames(t *testing.T) {
+// TestNetworkByName: a network by name has a resolver of its own, a port can be published, and nothing else leads out.
+func TestNetworkByName(t *testing.T) {
 	needs(t)
 	out := low.sandbox(t, "--allow", "example.org", "--", "sh", "-c", "getent ahostsv4 example.org | head -n 1; getent ahostsv4 example.com; true")
 	if !strings.HasPrefix(out, "127.64.") || strings.Count(out, "\n") != 1 {
@@ -162,8 +162,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestPolicy: an administrator's policy binds users, and none of theirs counts.
-func TestPolicy(t *testing.T) {
+// TestAdministratorsPolicyBinds: an administrator's policy binds users, and none of theirs counts.
+func TestAdministratorsPolicyBinds(t *testing.T) {
 	needs(t)
 	for _, c := range []struct {
 		owner int

@@ -85,8 +85,8 @@ func (h *held) do(t *testing.T, script string) string {
 	}
 }
 
-// TestHostsGit: what people do with git on the host while a jail runs leaves the jail's protection, and git inside works.
-func TestHostsGit(t *testing.T) {
+// TestHostsGitKeepsProtection: what people do with git on the host while a jail runs leaves the jail's protection, and git inside works.
+func TestHostsGitKeepsProtection(t *testing.T) {
 	dir := filepath.Join(project(t), "repo")
 	policy, journal := journaled(t, "")
 	h := hold(t, policy, dir)

@@ -201,8 +201,8 @@ var mistakes = []struct {
 	{"policy validate FILES/wide", 1, "save it as UTF-8"},
 }
 
-// TestMistakes: what a caller wrote and cannot be followed ends the call before anything runs, with one line and the right status.
-func TestMistakes(t *testing.T) {
+// TestMistakesEndTheCall: what a caller wrote and cannot be followed ends the call before anything runs, with one line and the right status.
+func TestMistakesEndTheCall(t *testing.T) {
 	if len(mistakes) < 100 {
 		t.Fatalf("%d mistakes", len(mistakes))
 	}

@@ -433,9 +433,9 @@ func matches(t *testing.T, pattern string) []string {
 	return m
 }
 
-// TestTimes: a process reads its own processor times. The C library has no way to report that times(2) is refused: programs would print
+// TestProcessReadsItsOwnTimes: a process reads its own processor times. The C library has no way to report that times(2) is refused: programs would print
 // what is on their stacks.
-func TestTimes(t *testing.T) {
+func TestProcessReadsItsOwnTimes(t *testing.T) {
 	if out := sh(t, "times"); strings.Count(out, "0m0.") != 4 {
 		t.Errorf("times: %q", out)
 	}

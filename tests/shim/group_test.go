@@ -20,7 +20,7 @@ import (
 const group = "io.containerd.runc.v2.group="
 
 // Containers of a group have one shim, and each its own profile: the end of one is nothing to the others.
-func TestGroup(t *testing.T) {
+func TestGroupHasOneShim(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		small := policyFile(t, "[limits]\nmemory = \"50MiB\"\n")
 		a := start(t, c, "--annotation", group+"pod")
@@ -141,7 +141,7 @@ func jsonAny(text string) *anypb.Any {
 }
 
 // The options of one container of a group do not take the shim of another away.
-func TestHostile(t *testing.T) {
+func TestGroupOptionsKeepOtherShims(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		id := start(t, c)
 		shim := shimOf(t, c, id)

@@ -19,7 +19,7 @@ import (
 )
 
 // The shim states of itself what the command line states, by the policy that the options name, and touches nothing.
-func TestInfo(t *testing.T) {
+func TestInfoIsTheCommandLines(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
 	dir := env.Get(t, engine.Shim)
 	strict := policyFile(t, "[seccomp]\nprofile = \"strict\"\n")

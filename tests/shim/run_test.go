@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 		r := engine.Heard(lost, func() engine.Result {
 			return c.Ctr(runArgs(newID(), "--rm", "--", "sh", "-c", "probe identity; echo printed >&2")...)
 		})
-		if r.Code != 0 || !strings.HasSuffix(r.Stderr, "said\n") {
+		if r.Code != 0 || !strings.HasSuffix(r.Stderr, "printed\n") {
 			t.Fatal(r)
 		}
 		hardened(t, r.Stdout)

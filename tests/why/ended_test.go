@@ -37,8 +37,8 @@ func listed(t *testing.T) map[string]string {
 	return all
 }
 
-// TestOfAnEndedJail: the journal of a jail that has ended answers, whatever names the jail.
-func TestOfAnEndedJail(t *testing.T) {
+// TestWhyOfEndedJail: the journal of a jail that has ended answers, whatever names the jail.
+func TestWhyOfEndedJail(t *testing.T) {
 	id, at := ended(t, "--allow", "api.example.test:443", "--", "getent", "hosts", "evil.example.test")
 	for _, name := range []string{id, at, id[:len(id)-1]} {
 		code, out, errs := run(t, "why", name, "evil.example.test:443")

@@ -123,8 +123,8 @@ func changes(w string) []question {
 	}
 }
 
-// TestQuestions runs why for something that fails, makes the change of the answer, and sees that it works and that something next to it does not.
-func TestQuestions(t *testing.T) {
+// TestAnswersLetThrough runs why for something that fails, makes the change of the answer, and sees that it works and that something next to it does not.
+func TestAnswersLetThrough(t *testing.T) {
 	if n := len(changes("/")); n < 20 {
 		t.Errorf("%d questions", n)
 	}
@@ -177,8 +177,8 @@ var purposes = []struct{ name, do, line, instead string }{
 	{"FUSE", ": < /dev/fuse", "fuse: device not found, try 'modprobe fuse' first", ""},
 }
 
-// TestOnPurpose: what is refused whatever the policy sets is stated to be, with what serves instead.
-func TestOnPurpose(t *testing.T) {
+// TestRefusedUnderEveryPolicy: what is refused whatever the policy sets is stated to be, with what serves instead.
+func TestRefusedUnderEveryPolicy(t *testing.T) {
 	var script strings.Builder
 	for _, p := range purposes {
 		instead := p.instead
@@ -210,8 +210,8 @@ func TestOnPurpose(t *testing.T) {
 	}
 }
 
-// TestOfAJail explains failures of a running jail: its paths, its limits, its filters.
-func TestOfAJail(t *testing.T) {
+// TestWhyOfRunningJail explains failures of a running jail: its paths, its limits, its filters.
+func TestWhyOfRunningJail(t *testing.T) {
 	w, dir := workspace(t), place(t)
 	config := write(t, dir, "c.toml", "limits.pids = 30\n")
 	known, err := filepath.Glob("/run/agentjail/jails/*-sandbox-*")

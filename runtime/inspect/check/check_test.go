@@ -131,9 +131,9 @@ no jail can start on this host: 1 missing, 1 warning
 	}
 }
 
-// TestHere runs every probe on this machine. What they find here
+// TestEveryProbeAnswers runs every probe on this machine. What they find here
 // depends on the machine; but each must answer, and with a remedy where it is not well.
-func TestHere(t *testing.T) {
+func TestEveryProbeAnswers(t *testing.T) {
 	needRoot(t)
 	r := Run(Options{PolicyPath: os.DevNull, StateRoot: t.TempDir()})
 	if len(r.Results) != len(probes) {

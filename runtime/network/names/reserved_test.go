@@ -9,8 +9,8 @@ import (
 	"agentjail.dev/runtime/network/names/internal/helperproto"
 )
 
-// TestGiven: what a helper notes is read again, and what it could not have noted is refused.
-func TestGiven(t *testing.T) {
+// TestHelperNotesAreRead: what a helper notes is read again, and what it could not have noted is refused.
+func TestHelperNotesAreRead(t *testing.T) {
 	for text, want := range map[string]int{
 		"": 0, "32640\n": 32640, "32640\n49024\n": 49024, "49024\n32640\n": 49024,
 		"x\n": -1, "-1\n": -1, "99999999\n": -1, "0\n": -1, strings.Repeat("32640\n", 10000): -1,

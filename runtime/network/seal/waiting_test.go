@@ -242,10 +242,10 @@ func (s *space) waitingAt(t *testing.T) int {
 	return n
 }
 
-// TestWaiting: the number of connections that wait to be accepted, at all listeners together, stays
+// TestWaitingConnectionsAreBounded: the number of connections that wait to be accepted, at all listeners together, stays
 // below the ceiling, regardless of what a program does with them. Without the ceiling each way
 // makes more.
-func TestWaiting(t *testing.T) {
+func TestWaitingConnectionsAreBounded(t *testing.T) {
 	const most, attempts = 16, 24
 	ways := []struct {
 		name string
@@ -399,9 +399,9 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestCrossed: a connection whose ends send their last packets at once, on two processors, ceases to
+// TestConnectionsClosedAtOnceStopCounting: a connection whose ends send their last packets at once, on two processors, ceases to
 // count. One that ends after all others has the last elements that a sweep removes.
-func TestCrossed(t *testing.T) {
+func TestConnectionsClosedAtOnceStopCounting(t *testing.T) {
 	const rounds, pairs = 10, 400
 	if runtime.NumCPU() < 2 {
 		t.Skip("it needs two processors")
@@ -550,9 +550,9 @@ func ignore(err error, expected unix.Errno) error {
 	return err
 }
 
-// TestOrphans: a closed end whose last data is not taken counts as long as the kernel keeps it. It
+// TestClosedEndsAreBounded: a closed end whose last data is not taken counts as long as the kernel keeps it. It
 // needs another end, so both together stay below the ceiling, however they came about.
-func TestOrphans(t *testing.T) {
+func TestClosedEndsAreBounded(t *testing.T) {
 	const most, attempts = 5, 8
 	ways := []struct {
 		name string

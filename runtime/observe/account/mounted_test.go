@@ -79,9 +79,9 @@ func TestLookMounted(t *testing.T) {
 	}
 }
 
-// TestUnseen: a file system that can wait for a server is not looked at, nor is a storage of
+// TestSlowFileSystemsAreNotRead: a file system that can wait for a server is not looked at, nor is a storage of
 // unknown kind.
-func TestUnseen(t *testing.T) {
+func TestSlowFileSystemsAreNotRead(t *testing.T) {
 	proc, err := os.Open("/proc")
 	if err != nil {
 		t.Fatal(err)

@@ -117,8 +117,8 @@ func TestPruneBounds(t *testing.T) {
 	}
 }
 
-// TestKept: a kept file that was changed is found.
-func TestKept(t *testing.T) {
+// TestChangedKeptFileIsFound: a kept file that was changed is found.
+func TestChangedKeptFileIsFound(t *testing.T) {
 	l, dir := newLog(t, 0), t.TempDir()
 	if err := l.Begin(Event{Kind: JailCreate}); err != nil {
 		t.Fatal(err)

@@ -28,8 +28,8 @@ func TestStandardDevices(t *testing.T) {
 	}
 }
 
-// TestLists: no caller changes the lists for others.
-func TestLists(t *testing.T) {
+// TestCallersHaveTheirOwnLists: no caller changes the lists for others.
+func TestCallersHaveTheirOwnLists(t *testing.T) {
 	MaskedPaths()[0], ReadonlyPaths()[0], StandardDevices()[0].Path = "", "", ""
 	if MaskedPaths()[0] == "" || ReadonlyPaths()[0] == "" || StandardDevices()[0].Path == "" {
 		t.Error("a caller changed a list of every jail")

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestOf: a file's name decides, also in a path, and nothing is assumed of one
+// TestFileNameDecides: a file's name decides, also in a path, and nothing is assumed of one
 // that is not in the table.
-func TestOf(t *testing.T) {
+func TestFileNameDecides(t *testing.T) {
 	for _, n := range Auto() {
 		if tr := Of("/opt/bin/" + n); tr.Release.Record == "" {
 			t.Errorf("%s by its path: %+v", n, tr)

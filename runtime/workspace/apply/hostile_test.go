@@ -356,9 +356,9 @@ func TestMovedHidden(t *testing.T) {
 	}
 }
 
-// TestNames: whatever a name is, it is compared and applied as it is. A path that no call takes is
+// TestAnyNameIsApplied: whatever a name is, it is compared and applied as it is. A path that no call takes is
 // left out, and prevents nothing else.
-func TestNames(t *testing.T) {
+func TestAnyNameIsApplied(t *testing.T) {
 	long := strings.Repeat("n", 255)
 	p := newPlace(t, map[string]string{"-rf": "old\n", long: "old\n", "linked": "old\n"})
 	must(t, os.Link(p.dir+"/linked", p.dir+"/linked2"))

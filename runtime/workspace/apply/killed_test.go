@@ -84,9 +84,9 @@ func (p *place) run(t *testing.T, bin, what, point string) bool {
 	return false
 }
 
-// TestKilled: whenever the processes of an apply are killed, and those of the call that finishes
+// TestKilledApplyIsFinished: whenever the processes of an apply are killed, and those of the call that finishes
 // it, the directory is as before or as the view; the next apply then makes it as the view.
-func TestKilled(t *testing.T) {
+func TestKilledApplyIsFinished(t *testing.T) {
 	for _, what := range []string{"apply", "conflict", "each"} {
 		for _, who := range []string{"apply", "parent"} {
 			t.Run(what+"/"+who, func(t *testing.T) { killed(t, what, who) })

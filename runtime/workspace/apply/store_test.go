@@ -46,9 +46,9 @@ func begun(t *testing.T, old, written []string) (s workspace.Store, r *workspace
 	return s, r, dir, lower, tree
 }
 
-// TestStore: a recorded view is reviewed while a jail has it, and applied; an apply that was cut
+// TestRecordedViewIsReviewedAndApplied: a recorded view is reviewed while a jail has it, and applied; an apply that was cut
 // off is undone before the view is used for anything else.
-func TestStore(t *testing.T) {
+func TestRecordedViewIsReviewedAndApplied(t *testing.T) {
 	s, r, dir, lower, tree := begun(t, []string{"old"}, []string{"new"})
 	v, err := Open(s, r)
 	must(t, err)

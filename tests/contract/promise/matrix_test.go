@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMatrix: what is broken and what was not tried show.
-func TestMatrix(t *testing.T) {
+// TestMatrixShowsBrokenAndUntried: what is broken and what was not tried show.
+func TestMatrixShowsBrokenAndUntried(t *testing.T) {
 	m := &Matrix{columns: []string{"one", "two"}, notes: []string{"- two, x: no reason"}}
 	m.set(noNewPrivs, "one", nil)
 	m.set(noNewPrivs, "two", errors.New("not set"))
@@ -25,8 +25,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// TestNames: a promise has one name, and what engines lack are promises.
-func TestNames(t *testing.T) {
+// TestPromisesHaveOneName: a promise has one name, and what engines lack are promises.
+func TestPromisesHaveOneName(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range All {
 		if seen[p.Name] || p.Wrong == nil {

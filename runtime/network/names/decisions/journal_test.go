@@ -29,8 +29,8 @@ func next(t *testing.T, r *Reader, want string) {
 	}
 }
 
-// TestTurns: both files are read in order, and followed across the turns.
-func TestTurns(t *testing.T) {
+// TestRotatedFilesAreFollowed: both files are read in order, and followed across the turns.
+func TestRotatedFilesAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := NewReader(dir); !os.IsNotExist(err) {
 		t.Errorf("without a log: %v", err)
@@ -77,8 +77,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestKept: beside a journal only files with events are kept, and each of them is read.
-func TestKept(t *testing.T) {
+// TestFilesWithEventsAreKept: beside a journal only files with events are kept, and each of them is read.
+func TestFilesWithEventsAreKept(t *testing.T) {
 	for turn, name := range LogFiles {
 		dir := t.TempDir()
 		if _, err := NewReader(dir); !errors.Is(err, os.ErrNotExist) {

@@ -60,9 +60,9 @@ func TestDescribeProgram(t *testing.T) {
 	}
 }
 
-// TestOf: an event of a pod's process is of the jail whose mount namespace it was in, also when the
+// TestEventIsOfItsJail: an event of a pod's process is of the jail whose mount namespace it was in, also when the
 // process is gone, or is no descendant of the jail's first one, as those of exec are not.
-func TestOf(t *testing.T) {
+func TestEventIsOfItsJail(t *testing.T) {
 	pause, main := &state.Brief{ID: "pause", InitPid: 1 << 30, MountNS: 11}, &state.Brief{ID: "main", InitPid: os.Getpid(), MountNS: 12}
 	all := []*state.Brief{pause, main}
 	for _, row := range []struct {

@@ -110,9 +110,9 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// TestUnseen: without a map, or with a full one, or one of another layout, a jail is registered for
+// TestRegisteredWithoutMap: without a map, or with a full one, or one of another layout, a jail is registered for
 // a collector to come, and its maker gets errUnseen.
-func TestUnseen(t *testing.T) {
+func TestRegisteredWithoutMap(t *testing.T) {
 	r, m := pinned(t)
 	for n := range uint32(16) {
 		if err := m.Put(n, Value{}); err != nil {

@@ -8,8 +8,8 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// TestOnce: what a counter and the kernel's log both report is counted once, with what each knows.
-func TestOnce(t *testing.T) {
+// TestTwoSourcesCountOnce: what a counter and the kernel's log both report is counted once, with what each knows.
+func TestTwoSourcesCountOnce(t *testing.T) {
 	counter := func(kind journal.Kind, n uint64) journal.Event {
 		return journal.Event{Kind: kind, Source: journal.SourceCgroup, Count: n, Limit: "64", Seq: 9, Prev: "x"}
 	}

@@ -277,9 +277,9 @@ func TestActivates(t *testing.T) {
 	}
 }
 
-// TestEnds: an activator ends with the jail, without having become the helper, and where its
+// TestActivatorEndsWithJail: an activator ends with the jail, without having become the helper, and where its
 // starter has no set-up for it.
-func TestEnds(t *testing.T) {
+func TestActivatorEndsWithJail(t *testing.T) {
 	a := start(t, 4711, t.TempDir())
 	pidfd, end := lives(t)
 	s, _ := udp(t)

@@ -15,10 +15,10 @@ import (
 	"agentjail.dev/runtime/network/seal"
 )
 
-// TestMoved: if a program of the jail has taken a service's port, requests to the service still
+// TestTakenPortsReachTheHelper: if a program of the jail has taken a service's port, requests to the service still
 // arrive at the helper, over UDP and TCP, by each way that supports it. The answer comes from the
 // port of the request. The program gets all other traffic.
-func TestMoved(t *testing.T) {
+func TestTakenPortsReachTheHelper(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
 	}

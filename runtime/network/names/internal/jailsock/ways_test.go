@@ -16,9 +16,9 @@ import (
 	"agentjail.dev/runtime/spec/publish"
 )
 
-// TestTaken: by every way, TCP connections to the range arrive at the helper with their address, UDP to it is refused, and outside of the
+// TestConnectionsArriveByEveryWay: by every way, TCP connections to the range arrive at the helper with their address, UDP to it is refused, and outside of the
 // range all is as before.
-func TestTaken(t *testing.T) {
+func TestConnectionsArriveByEveryWay(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
 	}
