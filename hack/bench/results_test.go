@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // sampleResults are of a run in which agentjail takes factor times its delegate's time.
@@ -86,31 +88,19 @@ func TestDocs(t *testing.T) {
 	dir := t.TempDir()
 	page := filepath.Join(dir, "performance.md")
 	r := sampleResults(2)
-	if err := os.WriteFile(page, []byte("no place"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(page, []byte("no place"), 0o600))
 	if err := r.writeDocs(dir); err == nil {
 		t.Error("a page without a place for the numbers is no error")
 	}
-	if err := os.WriteFile(page, []byte("before\n"+docsBegin+"old\n"+docsEnd+"\nafter\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(page, []byte("before\n"+docsBegin+"old\n"+docsEnd+"\nafter\n"), 0o600))
 	for range 2 {
-		if err := r.writeDocs(dir); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, r.writeDocs(dir))
 	}
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, page)
 	if s := string(text); !strings.HasPrefix(s, "before\n"+docsBegin+"| what |") || !strings.HasSuffix(s, docsEnd+"\nafter\n") || strings.Contains(s, "old") {
 		t.Errorf("the page is\n%s", s)
 	}
-	picture, err := os.ReadFile(filepath.Join(dir, "performance.svg"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	picture := env.Read(t, filepath.Join(dir, "performance.svg"))
 	d := xml.NewDecoder(bytes.NewReader(picture))
 	bars := 0
 	for {
@@ -118,9 +108,7 @@ func TestDocs(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "rect" {
 			bars++
 		}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 func TestParseList(t *testing.T) {
@@ -75,9 +77,7 @@ func TestJudge(t *testing.T) {
 func TestGoTest(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	const text = "=== RUN   TestA\n--- FAIL: TestA (0.01s)\n    --- PASS: TestA/one (0.00s)\n    --- FAIL: TestA/two (0.00s)\n        --- FAIL: TestA/two/x (0.00s)\n--- SKIP: TestB (0.00s)\n--- PASS: TestC/x@sha256:ce9e4283cffc41150ee1f1651af084e44d2ac991d770d412725e4f402871fea1 (0.00s)\nFAIL\n"
-	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(log, []byte(text), 0o600))
 	r, err := readGoTest(log, "u")
 	if want := (results{{"u", "TestA/one"}: pass, {"u", "TestA/two/x"}: fail, {"u", "TestB"}: skipped, {"u", "TestC/x@sha256:N"}: pass}); err != nil || !maps.Equal(r, want) {
 		t.Errorf("%v, %v", r, err)
@@ -87,9 +87,7 @@ func TestGoTest(t *testing.T) {
 func TestTAP(t *testing.T) {
 	const text = "TAP version 13\r\n1..4\r\nok 1 one\r\nnot ok 2 - two\r\n# not ok 9 a comment\r\nok 3 three # skip needs more\r\nok 4 one\r\n  ok 5 nested\r\nok 8 # skip\r\nokay 6\r\n"
 	r := results{}
-	if err := readTAP(strings.NewReader(text), "u", nil, r); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, readTAP(strings.NewReader(text), "u", nil, r))
 	want := results{{"u", "one"}: pass, {"u", "two"}: fail, {"u", "three"}: skipped, {"u", "one (2)"}: pass}
 	if !maps.Equal(r, want) {
 		t.Errorf("%v", r)

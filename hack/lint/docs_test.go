@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // documented are the directories whose exported names have doc comments.
@@ -17,9 +19,7 @@ func TestDocComments(t *testing.T) {
 	for _, file := range goFiles(t, documented, false, 200) {
 		set := token.NewFileSet()
 		f, err := parser.ParseFile(set, file.path, nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if ast.IsGenerated(f) {
 			continue
 		}
@@ -117,9 +117,7 @@ const (
 )
 `
 	f, err := parser.ParseFile(token.NewFileSet(), "p.go", code, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var got []string
 	for _, name := range undocumented(f) {
 		got = append(got, name.Name)

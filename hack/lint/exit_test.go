@@ -2,8 +2,9 @@ package lint
 
 import (
 	"bytes"
-	"os"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // exitsAsPassed is what a TestMain states to end a suite of which nothing ran. It is in two parts, so
@@ -15,10 +16,7 @@ const exitsAsPassed = "os.Exit" + "(0)"
 func TestNoSilentPass(t *testing.T) {
 	n := 0
 	for _, f := range goFiles(t, []string{"tests"}, true, 10) {
-		text, err := os.ReadFile(f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, f.path)
 		if !bytes.Contains(text, []byte("func TestMain(")) {
 			continue
 		}

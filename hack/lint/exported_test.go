@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // exporting are the directories whose exported names are for other packages.
@@ -22,9 +24,7 @@ func TestExportedNamesAreUsed(t *testing.T) {
 	set := token.NewFileSet()
 	parse := func(f file) *ast.File {
 		tree, err := parser.ParseFile(set, f.path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		return tree
 	}
 	used := map[string][]string{} // directories by the names that they select
@@ -115,9 +115,7 @@ func (u) G() {}
 type T interface{ H() }
 `
 	f, err := parser.ParseFile(token.NewFileSet(), "p.go", code, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	var got []string
 	for _, name := range exports(f) {
 		got = append(got, name.Name)

@@ -3,11 +3,12 @@ package lint
 import (
 	"go/scanner"
 	"go/token"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"agentjail.dev/tests/env"
 )
 
 const (
@@ -34,10 +35,7 @@ func TestLines(t *testing.T) {
 		}
 	}
 	for _, f := range goFiles(t, []string{"runtime", "shim", "seccomp", "apparmor", "cmd"}, false, 300) {
-		text, err := os.ReadFile(f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, f.path)
 		if found := tooLong(text); len(found) > 0 && !slices.Contains(longLines, f.rel) {
 			t.Errorf("%s: lines %v have more than %d columns", f.rel, found, maxLine)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/tests/env"
 )
 
 // module is the import path of the repository's root, which is two directories up.
@@ -121,14 +122,10 @@ func imports(t *testing.T, name string) (out []string) {
 func allImports(t *testing.T, name string) (out []string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, spec := range f.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		out = append(out, imported)
 	}
 	return out

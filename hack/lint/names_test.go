@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"agentjail.dev/runtime/spec/traits"
+	"agentjail.dev/tests/env"
 )
 
 // named are the directories whose code may request a low-level runtime's name: the
@@ -45,9 +46,7 @@ func each(t *testing.T, skip []string, look func(rel string, f *ast.File)) {
 	t.Helper()
 	for _, file := range goFiles(t, everywhere, false, 200, skip...) {
 		f, err := parser.ParseFile(token.NewFileSet(), file.path, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		look(file.rel, f)
 	}
 }
@@ -94,9 +93,7 @@ func TestComparedNames(t *testing.T) {
 		{`log("install runc", "runc")`, false},
 	} {
 		f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nfunc f() bool {\n"+c.body+"\n}", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if got := comparedNames(f); len(got) > 0 != c.bad {
 			t.Errorf("%s: %v", c.body, got)
 		}

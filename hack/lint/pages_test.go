@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // codeWords are the words of a page's line that are set as code.
@@ -16,10 +18,7 @@ var codeWords = regexp.MustCompile("`([^`]+)`")
 // section is the part of a page below a heading, up to the next heading of any level.
 func section(t *testing.T, page, heading string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top, page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, filepath.Join(top, page))
 	_, rest, ok := strings.Cut(string(text), "\n"+heading+"\n")
 	if !ok {
 		t.Fatalf("%s has no heading %q", page, heading)

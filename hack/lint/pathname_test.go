@@ -1,9 +1,10 @@
 package lint
 
 import (
-	"os"
 	"regexp"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // comparesPaths is a comparison of paths that has to be written twice, for the directory itself
@@ -19,10 +20,7 @@ func TestPathsAreCompared(t *testing.T) {
 	}
 	skip := []string{"hack/tools", "hack/lint"}
 	for _, f := range append(goFiles(t, everywhere, false, 400, skip...), goFiles(t, everywhere, true, 200, skip...)...) {
-		text, err := os.ReadFile(f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, f.path)
 		for _, m := range comparesPaths.FindAllString(string(text), -1) {
 			t.Errorf("%s: %s: runtime/kernel/pathname has Within, Below and Rel", f.rel, m)
 		}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // grants are settings that give a jail more, as messages write them.
@@ -24,18 +26,14 @@ func TestRemediesNameWhatTheyOpen(t *testing.T) {
 		}
 		set := token.NewFileSet()
 		tree, err := parser.ParseFile(set, f.path, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		ast.Inspect(tree, func(node ast.Node) bool {
 			lit, ok := node.(*ast.BasicLit)
 			if !ok || lit.Kind != token.STRING {
 				return true
 			}
 			text, err := strconv.Unquote(lit.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			if granted := grantIn(text); granted != "" {
 				n++
 				if _, after, _ := strings.Cut(text, granted); !strings.Contains(after, "which ") {

@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"path"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // sleeper is the package whose functions wait for tests.
@@ -19,9 +21,7 @@ func TestNoSleep(t *testing.T) {
 			continue
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), file.path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if sleeps(f) {
 			t.Errorf("%s sleeps (remedy: env.Eventually, env.Poll or env.AnyMoment of %s; time.Tick for a rate)", file.rel, sleeper)
 		}
@@ -44,9 +44,7 @@ func sleeps(f *ast.File) (found bool) {
 func TestSleeps(t *testing.T) {
 	for body, want := range map[string]bool{"time.Sleep(1)": true, "f := time.Sleep; f(1)": true, "<-time.After(1)": false, `s := "time.Sleep(1)"; _ = s`: false} {
 		f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nfunc f() {\n"+body+"\n}", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		if got := sleeps(f); got != want {
 			t.Errorf("%s: %v", body, got)
 		}

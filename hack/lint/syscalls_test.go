@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/tests/env"
 )
 
 // rawCallers are the product's directories and files that make system calls by number, and why
@@ -30,10 +30,7 @@ var rawCall = regexp.MustCompile(`\b(unix|syscall)\.(Raw|AllThreads)?Syscall[0-9
 func TestRawSystemCalls(t *testing.T) {
 	used := map[string]bool{}
 	for _, f := range goFiles(t, []string{"runtime", "seccomp", "apparmor", "shim", "cmd"}, false, 300) {
-		text, err := os.ReadFile(f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, f.path)
 		if strings.Contains(string(text), "unix.Openat2(") && !strings.HasPrefix(f.rel, "runtime/kernel/openat/") {
 			t.Errorf("%s calls unix.Openat2: package openat has the ways to resolve a path", f.rel)
 		}

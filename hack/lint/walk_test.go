@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // A file is one of the repository's Go files.
@@ -45,9 +47,7 @@ func goFiles(t *testing.T, dirs []string, tests bool, atLeast int, skip ...strin
 		return nil
 	}
 	for _, dir := range dirs {
-		if err := filepath.WalkDir(filepath.Join(top, dir), add); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, filepath.WalkDir(filepath.Join(top, dir), add))
 	}
 	if len(out) < atLeast {
 		t.Errorf("only %d files were looked at", len(out))

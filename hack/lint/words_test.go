@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"agentjail.dev/tests/env"
 )
 
 var update = flag.Bool("update", false, "lower the numbers of testdata/words.txt to today's")
@@ -63,10 +65,7 @@ func TestPlainWords(t *testing.T) {
 		add(file.rel, append(words, ofNames(t, file.path, nil)...), nil)
 	}
 	for _, rel := range pages(t) {
-		text, err := os.ReadFile(filepath.Join(top, rel))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := env.Read(t, filepath.Join(top, rel))
 		add(rel, ofPage(string(text)), nil)
 	}
 	for _, dir := range slices.Sorted(maps.Keys(found)) {
@@ -107,9 +106,7 @@ func pages(t *testing.T) []string {
 		}
 		for _, n := range names {
 			rel, err := filepath.Rel(top, n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, err)
 			out = append(out, filepath.ToSlash(rel))
 		}
 	}
@@ -128,9 +125,7 @@ func ofGo(t *testing.T, path string, src []byte) (words, wide []string) {
 	}
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, path, src, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if ast.IsGenerated(f) {
 		return nil, nil
 	}
@@ -169,9 +164,7 @@ func ofNames(t *testing.T, path string, src any) (names []string) {
 	t.Helper()
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, path, src, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, d := range f.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(fn.Name.Name, "Test") && spoken.MatchString(fn.Name.Name) {
 			names = append(names, fmt.Sprintf("%d: %s", set.Position(fn.Pos()).Line, fn.Name.Name))
@@ -206,10 +199,7 @@ func ofPage(text string) (words []string) {
 
 func readTallies(t *testing.T, path string) map[string]tally {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := env.Read(t, path)
 	out := map[string]tally{}
 	for l := range strings.Lines(string(text)) {
 		var dir string
@@ -236,9 +226,7 @@ func writeTallies(t *testing.T, path string, allowed map[string]tally, found map
 			fmt.Fprintf(&b, "%s %d %d\n", dir, n.speech, n.wide)
 		}
 	}
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte(b.String()), 0o644))
 }
 
 // TestFindsWords: words of speech are found in comments, messages and prose, and not in keys or

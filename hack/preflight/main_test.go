@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // fakeProc is a /proc with n kernel workers in state D, and one that sleeps.
@@ -15,16 +17,12 @@ func fakeProc(t *testing.T, n int, name string) string {
 	dir := t.TempDir()
 	put := func(pid int, comm, state string) {
 		at := filepath.Join(dir, fmt.Sprint(pid))
-		if err := os.Mkdir(at, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.Mkdir(at, 0o755))
 		for file, text := range map[string]string{
 			"comm": comm + "\n", "stat": fmt.Sprintf("%d (%s) %s 2 0", pid, comm, state),
 			"status": "Name:\t" + comm + "\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t0\n",
 		} {
-			if err := os.WriteFile(filepath.Join(at, file), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			env.Check(t, os.WriteFile(filepath.Join(at, file), []byte(text), 0o644))
 		}
 	}
 	for i := range n {

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/tests/env"
 )
 
 const helpText = `NAME:
@@ -36,9 +36,7 @@ OPTIONS:
 // TestParseHelp: names, options and commands are read from what the command line library prints.
 func TestParseHelp(t *testing.T) {
 	p, subs, err := parseHelp(helpText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if p.name() != "agentjail sandbox" || p.Short != "run a command in a jail" || strings.Join(subs, " ") != "check help" {
 		t.Errorf("%q, %q, %q", p.name(), p.Short, subs)
 	}
@@ -57,9 +55,7 @@ func TestParseHelp(t *testing.T) {
 // TestManPage: what means something to troff is escaped, and an example keeps its lines.
 func TestManPage(t *testing.T) {
 	p, _, err := parseHelp(helpText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	p.Short = `.it's a \ name`
 	text := string(manPage(p, "1.0~rc1", time.Unix(0, 0).UTC()))
 	for _, want := range []string{
@@ -94,9 +90,7 @@ func TestVersions(t *testing.T) {
 func TestDefaultConfig(t *testing.T) {
 	text := defaultConfig()
 	p, err := policy.Parse(text, "config.toml", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	if p.Limits.Pids != policy.Default().Limits.Pids {
 		t.Error("it is not the default")
 	}
@@ -109,10 +103,7 @@ func TestDefaultConfig(t *testing.T) {
 
 // TestIdentify: licences are known by their words, whatever their lines.
 func TestIdentify(t *testing.T) {
-	own, err := os.ReadFile("../../LICENSE")
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := env.Read(t, "../../LICENSE")
 	for text, want := range map[string]string{
 		string(own): "Apache-2.0",
 		"Permission is hereby granted, free of charge, to any person obtaining a copy\nof this software and associated documentation files (the \"Software\")": "MIT",

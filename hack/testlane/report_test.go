@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/hack/testlane/outcome"
+	"agentjail.dev/tests/env"
 )
 
 // TestRemembered: a test that is unsteady in two runs is known, one of code that is not this code's
@@ -44,9 +45,7 @@ func TestRemembered(t *testing.T) {
 	if learn(unsteady, "e") != 0 {
 		t.Error("it is not forgotten")
 	}
-	if err := os.WriteFile(file, []byte("}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(file, []byte("}"), 0o600))
 	if err := update(file, func(*memory) {}); err == nil || !strings.Contains(err.Error(), "remedy") {
 		t.Errorf("a file that is none: %v", err)
 	}
@@ -58,9 +57,7 @@ func TestReport(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("BUDGET", "")
 	t.Setenv("BEGAN", "1")
-	if err := os.WriteFile("commits", []byte("x\ny\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile("commits", []byte("x\ny\n"), 0o644))
 	ctx := context.Background()
 	lanes := filepath.Join(out, "lanes")
 	file := filepath.Join(t.TempDir(), "unsteady.json")
@@ -81,13 +78,9 @@ func TestReport(t *testing.T) {
 	}
 	write := func(l outcome.Lane) {
 		t.Helper()
-		if err := l.Write(lanes); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, l.Write(lanes))
 	}
-	if err := runLane(ctx, []string{"lint", "true"}); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, runLane(ctx, []string{"lint", "true"}))
 	check(false, "all lanes that ran passed")
 
 	write(outcome.Lane{Name: "test-e2e", Part: "e2e", Unsteady: []outcome.Entry{{Package: "agentjail.dev/tests/e2e", Test: "TestX", Note: "x.out"}}})
@@ -97,19 +90,13 @@ func TestReport(t *testing.T) {
 
 	write(outcome.Lane{Name: "test-vm", Part: "engines", Failed: []outcome.Entry{{Package: "agentjail.dev/tests/cri", Test: "TestY"}}})
 	for _, name := range []string{"lint", "test-vm"} {
-		if err := runLane(ctx, []string{name, "false"}); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, runLane(ctx, []string{name, "false"}))
 	}
 	t.Setenv("BUDGET", "1")
-	if err := runLane(ctx, []string{"bench-smoke", "false"}); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, runLane(ctx, []string{"bench-smoke", "false"}))
 	check(true, "LEFT OUT, since nine tenths of 1 minutes are over: bench-smoke", "failed:\n  lint command: exit status 1", "test-vm engines: tests/cri TestY", "LEFT OUT")
 	all, err := outcome.ReadAll(lanes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	for _, l := range all {
 		if l.Name == "test-vm" && l.Part == outcome.Whole && l.Red() {
 			t.Error("a task whose part reports what failed is reported itself")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/hack/testlane/outcome"
+	"agentjail.dev/tests/env"
 )
 
 // toys are the packages of a module, each with tests that fail in a way of their own. first reports
@@ -76,12 +77,8 @@ func toyModule(t *testing.T) {
 		files[name+"/toy_test.go"] = toyHead + text
 	}
 	for name, text := range files {
-		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755))
+		env.Check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	t.Chdir(dir)
 	t.Setenv("GOFLAGS", "-trimpath")

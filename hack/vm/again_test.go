@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // A boot of a machine that is made up: what is on its console, and how it ends.
@@ -30,27 +32,18 @@ func runFake(t *testing.T, boots ...fakeBoot) (results []result, printed string,
 		steps[1] = step{name: "reset", pkg: "b", resets: true}
 	}
 	o := options{kind: "fake", out: filepath.Join(t.TempDir(), "out")}
-	if err := os.MkdirAll(m.path("work"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.MkdirAll(m.path("work"), 0o755))
 	put := func(path, text string) {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(path, []byte(text), 0o644))
 	}
-	if err := writeOrder(m.path("work"), steps); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, writeOrder(m.path("work"), steps))
 	put(m.path("results.img"), "")
 	put(m.path(rootDisk), "")
 	results, err = m.runSteps(o, steps, func() error {
 		if len(orders) == len(boots) {
 			t.Fatal("the machine is started once more than it may be")
 		}
-		order, err := os.ReadFile(filepath.Join(m.path("work"), "steps.order"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		order := env.Read(t, filepath.Join(m.path("work"), "steps.order"))
 		b := boots[len(orders)]
 		if _, err := os.Lstat(m.path(rootDisk)); len(orders) == 1 && (err == nil) != steps[1].resets {
 			t.Errorf("the root disk of the second boot: %v", err)
@@ -126,9 +119,7 @@ func TestKernelFailed(t *testing.T) {
 	} {
 		w := watcher{name: "fake"}
 		var log bytes.Buffer
-		if err := w.lines(strings.NewReader(console), &log, nil); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, w.lines(strings.NewReader(console), &log, nil))
 		if w.sign != want || log.String() != console {
 			t.Errorf("%q: %q", console, w.sign)
 		}

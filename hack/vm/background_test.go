@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 func TestDecide(t *testing.T) {
@@ -60,9 +62,7 @@ func monitorOf(t *testing.T, answer func(command string) string) (socket string,
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "monitor")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	t.Cleanup(func() { l.Close() })
 	commands := make(chan string, 16)
 	go func() {
@@ -90,9 +90,7 @@ func TestMonitor(t *testing.T) {
 		return `{"timestamp": {"seconds": 1}, "event": "STOP"}` + "\n" + `{"return": {}}`
 	})
 	q, err := dialMonitor(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, err)
 	defer q.conn.Close()
 	if err := q.do("stop"); err != nil {
 		t.Error(err)
@@ -114,9 +112,7 @@ func TestMachineGoesOnWithoutOtherTests(t *testing.T) {
 		name: "test", others: func() bool { return others.Swap(false) }, pid: os.Getpid(), still: true,
 		control: func() (*qmp, error) { return dialMonitor(socket) },
 	}
-	if err := p.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, p.run(t.Context()))
 	if a, b := <-got, <-got; a != "qmp_capabilities" || b != "cont" || p.still {
 		t.Errorf("the monitor got %s, %s; still: %v", a, b, p.still)
 	}
@@ -133,9 +129,7 @@ func TestMonitorAppears(t *testing.T) {
 // TestOneMachineAtATime: beside other tests one machine is up at a time; without them no process waits.
 func TestOneMachineAtATime(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "background")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(file, nil, 0o600))
 	o := options{background: file}
 	turn := make(chan struct{}, 1)
 	first := o.takeTurn(t.Context(), turn)
@@ -151,8 +145,6 @@ func TestOneMachineAtATime(t *testing.T) {
 	}
 	cancel()
 	o.takeTurn(t.Context(), turn)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Remove(file))
 	o.takeTurn(t.Context(), turn)() // does not wait: the file is gone
 }

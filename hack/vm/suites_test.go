@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestPlan: what takes long under emulation runs there by name only, and everywhere else as ever.
@@ -10,9 +12,7 @@ func TestPlan(t *testing.T) {
 	names := func(o options) (out []string) {
 		t.Helper()
 		steps, err := plan(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, err)
 		for _, s := range steps {
 			out = append(out, s.name)
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 const bareLog = `=== RUN   TestBoth
@@ -31,15 +33,11 @@ ok  	agentjail.dev/seccomp	0.1s
 func TestTable(t *testing.T) {
 	dir := t.TempDir()
 	vm := filepath.Join(dir, "vm")
-	if err := os.Mkdir(vm, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(vm, 0o755))
 	log := filepath.Join(dir, "bare.log")
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	write(log, bareLog)
 	machine := filepath.Join(vm, "apparmor.out")
@@ -92,9 +90,7 @@ func TestTwins(t *testing.T) {
 	const unit = "    --- SKIP: TestRealWork/nginx (0.00s)\n--- PASS: TestRealWork (0.00s)\nok  \tagentjail.dev/seccomp\t0.1s\n"
 	for word, fails := range map[string]bool{"PASS": false, "SKIP": true, "FAIL": true} {
 		text := unit + "    --- " + word + ": TestWorkloads/nginx (0.00s)\n--- PASS: TestWorkloads (0.00s)\nok  \tagentjail.dev/tests/e2e\t0.1s\n"
-		if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.WriteFile(log, []byte(text), 0o644))
 		var out bytes.Buffer
 		if err := printTable(&out, []string{"bare=" + log}); (err != nil) != fails {
 			t.Errorf("the twin's verdict is %s: %v\n%s", word, err, &out)
@@ -145,10 +141,7 @@ func TestStepsExist(t *testing.T) {
 			}
 			var text strings.Builder
 			for _, f := range files {
-				b, err := os.ReadFile(f)
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := env.Read(t, f)
 				text.Write(b)
 			}
 			for _, name := range st.only {

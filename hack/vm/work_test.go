@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestMakeWork: a machine's work disk has what is shared, and of tests and packages only what its
@@ -16,16 +18,10 @@ func TestMakeWork(t *testing.T) {
 	again := step{name: "again", pkg: "tests/a", limit: 8 * time.Minute}
 	other := step{name: "other", pkg: "tests/b", packages: true}
 	for _, name := range []string{"src/go.mod", "cmd/agentjail", "packages/1/a.deb", one.binary(), other.binary()} {
-		if err := os.MkdirAll(filepath.Join(shared, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(shared, name), []byte(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		env.Check(t, os.MkdirAll(filepath.Join(shared, filepath.Dir(name)), 0o755))
+		env.Check(t, os.WriteFile(filepath.Join(shared, name), []byte(name), 0o755))
 	}
-	if err := makeWork(shared, dir, kind{}, []step{one, again}); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, makeWork(shared, dir, kind{}, []step{one, again}))
 	for name, want := range map[string]bool{
 		"init": true, "src/go.mod": true, "cmd/agentjail": true, "tests/tests-a.test": true, "tests/tests-b.test": false, "packages": false,
 		"steps/one": true, "steps/again": true, "steps/other": false,
@@ -34,10 +30,7 @@ func TestMakeWork(t *testing.T) {
 			t.Errorf("%s: %v, and it should be there: %v", name, err, want)
 		}
 	}
-	script, err := os.ReadFile(filepath.Join(dir, "steps/one"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := env.Read(t, filepath.Join(dir, "steps/one"))
 	const want = "cd /work/src/tests/a && exec testlane tests -program -packages tests/a under-runc /work/tests/tests-a.test -test.v -test.timeout=7m0s '-test.run=^(A|B)$'\n"
 	if string(script) != want {
 		t.Errorf("the step is %q and not %q", script, want)
@@ -46,14 +39,10 @@ func TestMakeWork(t *testing.T) {
 	if err != nil || string(order) != "one 960\nagain 960\n" {
 		t.Errorf("the order is %q, %v", order, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "steps.order"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(filepath.Join(dir, "steps.order"), nil, 0o644))
 	// The next machine has what the first did not take, and all that both have is still there.
 	next := filepath.Join(t.TempDir(), "work")
-	if err := makeWork(shared, next, kind{}, []step{other}); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, makeWork(shared, next, kind{}, []step{other}))
 	var all []string
 	_ = filepath.WalkDir(next, func(p string, d os.DirEntry, _ error) error {
 		if !d.IsDir() {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -45,12 +44,7 @@ func control(t *testing.T) *promise.Engine {
 
 // overBundle is a runtime with a bundle of its own, which all containers have their root file system from.
 func overBundle(t *testing.T, runtime string) *promise.Engine {
-	base, err := os.MkdirTemp("/var/tmp", "agentjail-contract-")
-	if err == nil {
-		err = os.Chmod(base, 0o711)
-	}
-	env.Check(t, err)
-	t.Cleanup(func() { os.RemoveAll(base) })
+	base := engine.TempDir(t, "/var/tmp", "agentjail-contract-")
 	b := engine.NewBundle(t, base)
 	loosen(b.Spec)
 	// A bundle of its own: what a verb after create reads of config.json (runc exec: the capabilities) is the ordinary one's.

@@ -55,10 +55,8 @@ func secret(t *testing.T) (path, text string) {
 // hostDir makes a directory of a user's on the host.
 func hostDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(base, "host-")
-	env.Check(t, err)
+	dir := engine.TempDir(t, base, "host-")
 	env.Check(t, errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, 1000, 1000)))
-	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
 

@@ -22,7 +22,7 @@ func TestApt(t *testing.T) {
 	}
 	d := d(t)
 	env.Check(t, docker.ImportApt())
-	has(t, "apt's setting", mustRun(d, engine.Apt, "apt-config", "dump", "APT::Sandbox::User"), `APT::Sandbox::User "root";`)
+	env.Contain(t, "apt's setting", mustRun(d, engine.Apt, "apt-config", "dump", "APT::Sandbox::User"), `APT::Sandbox::User "root";`)
 	id := d.Detached(jail, "--entrypoint", "", engine.Apt, "apt-get", "-q", "update")
 	code := d.Must("wait", id)
 	logs := d.Docker("logs", id)
@@ -62,18 +62,18 @@ func aptRepository(t *testing.T) string {
 			env.Check(t, os.MkdirAll(d, 0o755))
 		}
 		control := fmt.Sprintf("Package: %s\nVersion: 1.0\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: test\n", p.name)
-		put(t, filepath.Join(root, "DEBIAN/control"), control, 0o644, 0)
-		put(t, filepath.Join(root, "DEBIAN/postinst"), "#!/bin/sh\nset -e\n"+p.postinst+"\n", 0o755, 0)
-		put(t, filepath.Join(root, p.file), "#!/bin/sh\necho "+p.name+"\n", 0o755, 0)
+		env.Put(t, filepath.Join(root, "DEBIAN/control"), control, 0o644, 0)
+		env.Put(t, filepath.Join(root, "DEBIAN/postinst"), "#!/bin/sh\nset -e\n"+p.postinst+"\n", 0o755, 0)
+		env.Put(t, filepath.Join(root, p.file), "#!/bin/sh\necho "+p.name+"\n", 0o755, 0)
 		env.Check(t, os.Chmod(filepath.Join(root, p.file), p.mode))
 		deb := filepath.Join(repo, p.name+".deb")
 		if out, err := exec.Command("dpkg-deb", "--root-owner-group", "-b", root, deb).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		text := content(t, deb)
+		text := string(env.Read(t, deb))
 		fmt.Fprintf(&index, "%sFilename: ./%s.deb\nSize: %d\nSHA256: %x\n\n", control, p.name, len(text), sha256.Sum256([]byte(text)))
 	}
-	put(t, filepath.Join(repo, "Packages"), index.String(), 0o644, 0)
+	env.Put(t, filepath.Join(repo, "Packages"), index.String(), 0o644, 0)
 	env.Check(t, os.Chown(repo, 1000, 1000))
 	return repo
 }
@@ -101,10 +101,10 @@ func TestAptStock(t *testing.T) {
 	if got.Code != 0 {
 		t.Errorf("in a jail: %s", got)
 	}
-	eq(t, "what a jail prints, from a directory", got.Stdout, want.Stdout)
-	eq(t, "the mode of a set-id program", mustRun(d, "-v", repo+":/repo:ro", engine.Stock, "sh", "-c", "dpkg -i /repo/agent-jail.deb >/dev/null; stat -c '%a %U %G' /usr/bin/ssh-agent"), "755 root root")
+	env.Equal(t, "what a jail prints, from a directory", got.Stdout, want.Stdout)
+	env.Equal(t, "the mode of a set-id program", mustRun(d, "-v", repo+":/repo:ro", engine.Stock, "sh", "-c", "dpkg -i /repo/agent-jail.deb >/dev/null; stat -c '%a %U %G' /usr/bin/ssh-agent"), "755 root root")
 	r := run(d, "-v", repo+":/repo:ro", engine.Stock, "dpkg", "-i", "/repo/set-id-jail.deb")
-	has(t, "a set-id program that no list has", r.Stderr, "error setting permissions of './usr/bin/set-id-jail': Operation not permitted")
+	env.Contain(t, "a set-id program that no list has", r.Stderr, "error setting permissions of './usr/bin/set-id-jail': Operation not permitted")
 	if len(d.Degraded) > 0 {
 		t.Log("not over the network, which is limited here:", d.Degraded)
 		return
@@ -117,5 +117,5 @@ func TestAptStock(t *testing.T) {
 		return d.Docker("exec", server, "wget", "-q", "-O", "/dev/null", "http://127.0.0.1/Packages").Code == 0
 	})
 	over := d.Docker("run", "--rm", "--runtime=agentjail-net", "--network", network, engine.Stock, "sh", "-c", aptScript, "sh", "http://e2e-apt-server/")
-	eq(t, "what a jail prints, over the network", over.Stdout, strings.Replace(want.Stdout, "other-jail\n", "", 1))
+	env.Equal(t, "what a jail prints, over the network", over.Stdout, strings.Replace(want.Stdout, "other-jail\n", "", 1))
 }

@@ -126,9 +126,9 @@ func TestKeptOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, errOut)
 	}
-	has(t, "mounts", out, "noatime")
-	has(t, "sysctls", out, "\n0\n0\t65535\n")
-	has(t, "log", errOut, "hooks.poststop: /bin/true dropped")
+	env.Contain(t, "mounts", out, "noatime")
+	env.Contain(t, "sysctls", out, "\n0\n0\t65535\n")
+	env.Contain(t, "log", errOut, "hooks.poststop: /bin/true dropped")
 }
 
 // TestLeastPids: a jail starts with a few processes, and is refused below the least (moby, TestRunPIDsLimit). At the least itself
@@ -150,5 +150,5 @@ func TestLeastPids(t *testing.T) {
 	if err == nil {
 		t.Fatal("a jail starts with four processes")
 	}
-	has(t, "the refusal", errOut, "limits.pids of 4 is below 5, the least with which a jail starts (remedy: limits.pids of 5 or more")
+	env.Contain(t, "the refusal", errOut, "limits.pids of 4 is below 5, the least with which a jail starts (remedy: limits.pids of 5 or more")
 }

@@ -43,8 +43,8 @@ func TestCompose(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
 	env.Check(t, os.Mkdir(filepath.Join(dir, "work"), 0o755))
-	chown(t, filepath.Join(dir, "work"), 1000)
-	put(t, filepath.Join(dir, "docker-compose.yml"), fmt.Sprintf(composeFile, engine.Busybox, engine.Name), 0o644, 1000)
+	env.Check(t, os.Lchown(filepath.Join(dir, "work"), 1000, 1000))
+	env.Put(t, filepath.Join(dir, "docker-compose.yml"), fmt.Sprintf(composeFile, engine.Busybox, engine.Name), 0o644, 1000)
 	project := fmt.Sprintf("compose%d", os.Getpid())
 	compose := composeIn(t, d, dir, project)
 	down := func() { compose("down", "-v", "-t", "0") }
@@ -56,15 +56,15 @@ func TestCompose(t *testing.T) {
 		return string(said) == "agent is here\n" && strings.Contains(logs, "agent is up") && strings.Contains(logs, "helper is up")
 	})
 	who, _ := owner(t, filepath.Join(dir, "work", "greeting"))
-	eq(t, "owner of what the agent makes", who, "1000:1000")
-	eq(t, "the volume in the other service", compose("exec", "-T", "helper", "cat", "/kept/file"), "kept")
+	env.Equal(t, "owner of what the agent makes", who, "1000:1000")
+	env.Equal(t, "the volume in the other service", compose("exec", "-T", "helper", "cat", "/kept/file"), "kept")
 	for _, service := range []string{"agent", "helper"} {
-		jailed(t, service, decode[engine.Who](d, compose("exec", "-T", service, "probe", "identity")))
+		jailed(t, service, env.Decode[engine.Who](d, compose("exec", "-T", service, "probe", "identity")))
 		id := compose("ps", "-q", service)
 		sealed(t, service, probeIn[links](d, nil, id, "interfaces"))
 	}
 	compose("restart", "-t", "0", "helper")
-	eq(t, "after a restart", compose("exec", "-T", "helper", "echo", "here"), "here")
+	env.Equal(t, "after a restart", compose("exec", "-T", "helper", "echo", "here"), "here")
 	down()
 	for _, what := range []string{"ps -aq", "volume ls -q", "network ls -q"} {
 		if left := d.Must(append(strings.Fields(what), "--filter", "label=com.docker.compose.project="+project)...); left != "" {
@@ -82,7 +82,7 @@ func TestComposeView(t *testing.T) {
 		file := fmt.Sprintf("services:\n  agent:\n    image: %s\n    runtime: %s\n    network_mode: none\n    labels: [%q, %q]\n    command: [%q, %q, %q]\n    volumes: [%q]\n",
 			engine.Busybox, engine.Name, promise.ViewAnnotations[0], promise.ViewAnnotations[1], command[0], command[1], command[2], dir+":/w")
 		project := directory(t, 1000)
-		put(t, filepath.Join(project, "docker-compose.yml"), file, 0o644, 1000)
+		env.Put(t, filepath.Join(project, "docker-compose.yml"), file, 0o644, 1000)
 		compose := composeIn(t, d, project, fmt.Sprintf("composeview%d", os.Getpid()))
 		t.Cleanup(func() { compose("down", "-t", "0") })
 		return func() (r engine.Result) {

@@ -62,10 +62,10 @@ func TestCopiedIn(t *testing.T) {
 				id := d.Detached("--runtime="+rt, "-u", user, engine.Busybox, "sleep", "3600")
 				copyIn(d, archived(t, secret...), id+":/tmp")
 				owners := "users 1000:1000 600\nroots 0:0 600\nlink 1000:1000 777\nagain 1000:1000 600"
-				eq(t, "as "+user, sh(d, id, look), want+owners)
+				env.Equal(t, "as "+user, sh(d, id, look), want+owners)
 				// The same again: the new files have the sizes of the old ones, and the directory is there.
 				copyIn(d, archived(t, secret...), id+":/tmp")
-				eq(t, "a second time as "+user, sh(d, id, look), want+owners)
+				env.Equal(t, "a second time as "+user, sh(d, id, look), want+owners)
 			}
 		})
 	}
@@ -77,7 +77,7 @@ func TestCopiedInSetID(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
 	copyIn(d, archived(t, tar.Header{Typeflag: tar.TypeReg, Name: "s", Mode: 0o6755}), id+":/tmp")
-	eq(t, "mode and owner", sh(d, id, "stat -c '%a %u' /tmp/s"), "755 0")
+	env.Equal(t, "mode and owner", sh(d, id, "stat -c '%a %u' /tmp/s"), "755 0")
 }
 
 // TestCopiedInSignal: a signal that has a server read its settings again finds them.
@@ -116,9 +116,9 @@ func TestOwnDiff(t *testing.T) {
 	want := ours(d.Must("diff", ready(d.Detached("--runtime=runc", engine.Busybox, "sh", "-c", script))))
 	id := ready(start(d, engine.Busybox, "sh", "-c", script))
 	text, code := agentjail(t, "diff", id)
-	eq(t, "status", code, 0)
-	eq(t, "changes", ours(text), want)
-	eq(t, "files of the image that are the same", strings.Count(text, " /bin/"), 0)
+	env.Equal(t, "status", code, 0)
+	env.Equal(t, "changes", ours(text), want)
+	env.Equal(t, "files of the image that are the same", strings.Count(text, " /bin/"), 0)
 }
 
 // TestOwnExport: the image that `agentjail export` makes of a jail has the owners that they had in the jail.
@@ -128,10 +128,10 @@ func TestOwnExport(t *testing.T) {
 	id := start(d, "-u", "1000:1000", engine.Busybox, "sh", "-c", "echo mine > /tmp/made; sleep 3600")
 	env.Eventually(d, "the file", func() bool { return d.Docker("exec", id, "test", "-s", "/tmp/made").Code == 0 })
 	archive, code := agentjail(t, "export", id)
-	eq(t, "status", code, 0)
+	env.Equal(t, "status", code, 0)
 	if r := d.DockerIn(strings.NewReader(archive), "import", "-", "e2e-exported"); r.Code != 0 {
 		t.Fatalf("%s", r)
 	}
 	t.Cleanup(func() { d.Docker("rmi", "e2e-exported") })
-	eq(t, "owners", mustRun(d, "e2e-exported", "stat", "-c", "%u:%g %a", "/tmp/made", "/bin/busybox", "/home/app"), "1000:1000 644\n0:0 755\n1000:1000 755")
+	env.Equal(t, "owners", mustRun(d, "e2e-exported", "stat", "-c", "%u:%g %a", "/tmp/made", "/bin/busybox", "/home/app"), "1000:1000 644\n0:0 755\n1000:1000 755")
 }

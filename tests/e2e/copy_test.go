@@ -19,36 +19,36 @@ func TestCopyOut(t *testing.T) {
 	env.Eventually(d, "files", func() bool { return d.Docker("exec", id, "test", "-e", "/made/ready").Code == 0 })
 	to := t.TempDir()
 	d.Must("cp", id+":/made", to)
-	eq(t, "a new file", content(t, filepath.Join(to, "made/dir/file")), "made\n")
+	env.Equal(t, "a new file", string(env.Read(t, filepath.Join(to, "made/dir/file"))), "made\n")
 	d.Must("cp", id+":/etc/group", to)
-	eq(t, "a changed file", content(t, filepath.Join(to, "group")), "changed\n")
+	env.Equal(t, "a changed file", string(env.Read(t, filepath.Join(to, "group"))), "changed\n")
 	d.Must("cp", id+":/etc/passwd", to)
-	has(t, "the image's file", content(t, filepath.Join(to, "passwd")), "app:x:1000")
+	env.Contain(t, "the image's file", string(env.Read(t, filepath.Join(to, "passwd"))), "app:x:1000")
 }
 
 func TestCopyIn(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
 	from := t.TempDir()
-	put(t, filepath.Join(from, "file"), "from the host\n", 0o644, 0)
-	put(t, filepath.Join(from, "tool"), "#!/bin/sh\necho tool runs\n", 0o755, 0)
+	env.Put(t, filepath.Join(from, "file"), "from the host\n", 0o644, 0)
+	env.Put(t, filepath.Join(from, "tool"), "#!/bin/sh\necho tool runs\n", 0o755, 0)
 	d.Must("cp", from, id+":/in")
-	eq(t, "content", sh(d, id, "cat /in/file"), "from the host")
-	eq(t, "program", sh(d, id, "/in/tool"), "tool runs")
+	env.Equal(t, "content", sh(d, id, "cat /in/file"), "from the host")
+	env.Equal(t, "program", sh(d, id, "/in/tool"), "tool runs")
 	d.Must("cp", filepath.Join(from, "file"), id+":/etc/passwd-new")
-	eq(t, "over the image", sh(d, id, "cat /etc/passwd-new"), "from the host")
+	env.Equal(t, "over the image", sh(d, id, "cat /etc/passwd-new"), "from the host")
 	// And back, which shows that docker and the jail mean the same file.
 	d.Must("cp", id+":/in/file", filepath.Join(from, "back"))
-	eq(t, "back", content(t, filepath.Join(from, "back")), "from the host\n")
+	env.Equal(t, "back", string(env.Read(t, filepath.Join(from, "back"))), "from the host\n")
 }
 
 func TestCopyBeforeStart(t *testing.T) {
 	d := d(t)
 	id := d.Created(jail, engine.Busybox, "cat", "/early/file")
 	from := t.TempDir()
-	put(t, filepath.Join(from, "file"), "early bird\n", 0o644, 0)
+	env.Put(t, filepath.Join(from, "file"), "early bird\n", 0o644, 0)
 	d.Must("cp", from, id+":/early")
-	eq(t, "output", d.Must("start", "-a", id), "early bird")
+	env.Equal(t, "output", d.Must("start", "-a", id), "early bird")
 }
 
 func TestExport(t *testing.T) {
@@ -75,8 +75,8 @@ func TestExport(t *testing.T) {
 		}
 		files[strings.TrimPrefix(h.Name, "./")] = b.String()
 	}
-	eq(t, "a new file", files["made"], "made\n")
-	has(t, "the image's file", files["etc/passwd"], "app:x:1000")
+	env.Equal(t, "a new file", files["made"], "made\n")
+	env.Contain(t, "the image's file", files["etc/passwd"], "app:x:1000")
 	if _, there := files["etc/image-secret"]; there {
 		t.Error("a file that the jail removed is in its export")
 	}

@@ -94,7 +94,7 @@ func TestRestartForgets(t *testing.T) {
 		env.Eventually(d, "the mark", func() bool { return d.Docker("exec", id, "test", "-e", "/mark").Code == 0 })
 		d.Must("restart", "-t", "0", id)
 		env.Eventually(d, "the second start", func() bool { return strings.Count(d.Must("logs", id), "\n") >= 1 })
-		eq(t, "second start under "+rt, lastLine(d.Must("logs", id)), want)
+		env.Equal(t, "second start under "+rt, lastLine(d.Must("logs", id)), want)
 	}
 }
 
@@ -106,8 +106,8 @@ func TestCommitIsImage(t *testing.T) {
 	env.Eventually(d, "the file", func() bool { return d.Docker("exec", id, "test", "-e", "/made").Code == 0 })
 	d.Must("commit", id, "e2e-committed")
 	t.Cleanup(func() { d.Docker("rmi", "e2e-committed") })
-	eq(t, "the jail's change", mustRun(d, "e2e-committed", "sh", "-c", "[ -e /made ] && echo there || echo not there"), "not there")
-	eq(t, "owners", mustRun(d, "e2e-committed", "stat", "-c", "%u", "/bin/busybox", "/home/app"), "0\n1000")
+	env.Equal(t, "the jail's change", mustRun(d, "e2e-committed", "sh", "-c", "[ -e /made ] && echo there || echo not there"), "not there")
+	env.Equal(t, "owners", mustRun(d, "e2e-committed", "stat", "-c", "%u", "/bin/busybox", "/home/app"), "0\n1000")
 }
 
 func lastLine(s string) string {

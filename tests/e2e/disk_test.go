@@ -11,6 +11,7 @@ import (
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 func init() {
@@ -54,7 +55,7 @@ func TestRootOnDisk(t *testing.T) {
 	}
 	for range 2 { // the second time over the first
 		copyIn(d, archived(t, tar.Header{Typeflag: tar.TypeReg, Name: "secret", Mode: 0o600}), id+":/made")
-		eq(t, "a copied file", sh(d, id, "stat -c '%u %a' /made/secret; rm /made/file; echo made >/made/file"), "0 600")
+		env.Equal(t, "a copied file", sh(d, id, "stat -c '%u %a' /made/secret; rm /made/file; echo made >/made/file"), "0 600")
 	}
 	to := filepath.Join(t.TempDir(), "file")
 	d.Must("cp", id+":/made/file", to)

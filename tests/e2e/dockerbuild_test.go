@@ -33,7 +33,7 @@ func TestDefaultRuntimeBuild(t *testing.T) {
 	e := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name})
 	d := e.For(t)
 	dir := t.TempDir()
-	put(t, filepath.Join(dir, "Dockerfile"), "FROM "+engine.Busybox+"\nCOPY Dockerfile /copied\nRUN echo made > /made\n", 0o644, 0)
+	env.Put(t, filepath.Join(dir, "Dockerfile"), "FROM "+engine.Busybox+"\nCOPY Dockerfile /copied\nRUN echo made > /made\n", 0o644, 0)
 	r := build(e, "0", "classic", dir)
 	if r.Code == 0 || !strings.Contains(r.Stderr, "DOCKER_BUILDKIT=1 docker build") {
 		t.Errorf("a classic build in jails: %s", r)
@@ -42,13 +42,13 @@ func TestDefaultRuntimeBuild(t *testing.T) {
 		t.Error("there is an image")
 	}
 	image := d.Must("image", "inspect", "--format", "{{.Id}}", engine.Busybox)
-	eq(t, "a jail of an image by its digest, without a log", d.Must("run", "--rm", "--log-driver=none", "--no-healthcheck", image, "echo", "jail"), "jail")
+	env.Equal(t, "a jail of an image by its digest, without a log", d.Must("run", "--rm", "--log-driver=none", "--no-healthcheck", image, "echo", "jail"), "jail")
 	if r := build(e, "1", "buildkit", dir); strings.Contains(r.Stderr, "buildx") && strings.Contains(r.Stderr, "missing or broken") {
 		t.Log("no BuildKit with this docker command")
 	} else if r.Code != 0 {
 		t.Errorf("a build by BuildKit: %s", r)
 	} else {
-		eq(t, "what BuildKit made", d.Must("run", "--rm", "buildkit", "cat", "/made"), "made")
+		env.Equal(t, "what BuildKit made", d.Must("run", "--rm", "buildkit", "cat", "/made"), "made")
 	}
 }
 
@@ -61,10 +61,10 @@ func TestBuildKitWorker(t *testing.T) {
 	// dockerd's own BuildKit takes the first runc in PATH, as its containerd does.
 	dir := t.TempDir()
 	script := "#!/bin/sh\ncase \"$*\" in */buildkit/executor/*) exec " + under + " \"$@\";; esac\nexec " + runc + " \"$@\"\n"
-	put(t, filepath.Join(dir, "runc"), script, 0o755, 0)
+	env.Put(t, filepath.Join(dir, "runc"), script, 0o755, 0)
 	e := engine.StartFor(t, engine.Options{Shims: []string{dir}})
 	work := t.TempDir()
-	put(t, filepath.Join(work, "Dockerfile"), "FROM "+engine.Busybox+"\nRUN echo made > /made\n", 0o644, 0)
+	env.Put(t, filepath.Join(work, "Dockerfile"), "FROM "+engine.Busybox+"\nRUN echo made > /made\n", 0o644, 0)
 	r := build(e, "1", "buildkit", work)
 	if strings.Contains(r.Stderr, "buildx") && strings.Contains(r.Stderr, "missing or broken") {
 		t.Log("no BuildKit with this docker command")

@@ -41,7 +41,7 @@ func TestCopyRunsNothing(t *testing.T) {
 		r := d.DockerIn(bytes.NewReader(packed), "cp", "-", id+":"+dir)
 		t.Logf("docker cp of what %s packed: exit code %d %s", pack[0], r.Code, strings.TrimSpace(r.Stderr))
 		if r.Code == 0 {
-			eq(t, "what was copied", sh(d, id, "cat "+dir+"/copied"), "copied")
+			env.Equal(t, "what was copied", sh(d, id, "cat "+dir+"/copied"), "copied")
 		}
 	}
 	if ran := sh(d, id, "cat /ran 2>/dev/null || true"); ran != "" {
@@ -52,7 +52,7 @@ func TestCopyRunsNothing(t *testing.T) {
 	if options := mountOptions(t, merged); !strings.Contains(","+options+",", ",noexec,") {
 		t.Errorf("the engine's view of the root is %s: %s", merged, options)
 	}
-	eq(t, "the jail still runs its programs", sh(d, id, "/usr/bin/env echo yes"), "yes")
+	env.Equal(t, "the jail still runs its programs", sh(d, id, "/usr/bin/env echo yes"), "yes")
 }
 
 // engineView is where the engine has a container's root on the host: dockerd's own store reports it, containerd's has a fixed place.
@@ -72,7 +72,7 @@ func engineView(d *engine.T, id string) string {
 func mountOptions(t *testing.T, at string) string {
 	t.Helper()
 	options := ""
-	for line := range strings.Lines(content(t, "/proc/self/mountinfo")) {
+	for line := range strings.Lines(string(env.Read(t, "/proc/self/mountinfo"))) {
 		if f := strings.Fields(line); len(f) > 5 && f[4] == at {
 			options = f[5]
 		}
@@ -95,6 +95,6 @@ func TestEngineLinks(t *testing.T) {
 		if (err == nil) != follows {
 			t.Errorf("%s: following a link: %v", name, err)
 		}
-		eq(t, "the jail follows its links", sh(d, id, "cat /link/file"), "there")
+		env.Equal(t, "the jail follows its links", sh(d, id, "cat /link/file"), "there")
 	}
 }

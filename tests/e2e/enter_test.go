@@ -33,12 +33,12 @@ func TestInitStepLeavesNothing(t *testing.T) {
 	pid := inspect(d, id, "{{.State.Pid}}")
 	exe, err := os.Readlink("/proc/" + pid + "/exe")
 	env.Check(t, err)
-	eq(t, "the first process's program", exe, "/bin/busybox")
-	eq(t, "filters of the first process", filters(t, content(t, "/proc/"+pid+"/status")), "2")
-	eq(t, "filters of an exec", filters(t, sh(d, id, "cat /proc/self/status")), "2")
-	eq(t, "filters of docker exec --privileged", filters(t, d.Must("exec", "--privileged", id, "cat", "/proc/self/status")), "2")
+	env.Equal(t, "the first process's program", exe, "/bin/busybox")
+	env.Equal(t, "filters of the first process", filters(t, string(env.Read(t, "/proc/"+pid+"/status"))), "2")
+	env.Equal(t, "filters of an exec", filters(t, sh(d, id, "cat /proc/self/status")), "2")
+	env.Equal(t, "filters of docker exec --privileged", filters(t, d.Must("exec", "--privileged", id, "cat", "/proc/self/status")), "2")
 	for what, text := range map[string]string{
-		"the first process's memory": content(t, "/proc/"+pid+"/maps"),
+		"the first process's memory": string(env.Read(t, "/proc/"+pid+"/maps")),
 		"an exec's memory":           sh(d, id, "cat /proc/self/maps"),
 		"an exec's open files":       sh(d, id, "ls -l /proc/self/fd"),
 		"an exec's arguments":        sh(d, id, "cat /proc/$$/cmdline"),
@@ -64,7 +64,7 @@ func TestInnerSandbox(t *testing.T) {
 		maps.Copy(want, landlock)
 		for _, user := range []string{"0", "1000"} {
 			out := d.Must("run", "--rm", "--runtime="+runtime, "-u", user, engine.Busybox, "probe", "sandbox")
-			got := decode[map[string]outcome](d, out)
+			got := env.Decode[map[string]outcome](d, out)
 			for what, w := range want {
 				if got[what].Errno != w {
 					t.Errorf("%s, user %s: %s: %q, want %q", runtime, user, what, got[what].Errno, w)
@@ -78,16 +78,16 @@ func TestInnerSandbox(t *testing.T) {
 func TestProcessorsCounted(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
-	eq(t, "nproc", mustRun(d, "--cpus", "1", engine.Busybox, "nproc"), "1")
-	eq(t, "nproc with half a processor", mustRun(d, "--cpus", "0.5", engine.Busybox, "nproc"), "1")
+	env.Equal(t, "nproc", mustRun(d, "--cpus", "1", engine.Busybox, "nproc"), "1")
+	env.Equal(t, "nproc with half a processor", mustRun(d, "--cpus", "0.5", engine.Busybox, "nproc"), "1")
 	id := sleeper(d, "--cpus", "1")
-	eq(t, "nproc of an exec", sh(d, id, "nproc"), "1")
+	env.Equal(t, "nproc of an exec", sh(d, id, "nproc"), "1")
 }
 
 // TestSmallLimits: limits that no Go program could start under are no hindrance to other programs.
 func TestSmallLimits(t *testing.T) {
 	d := d(t)
-	eq(t, "limits", mustRun(d, "--ulimit", "nofile=12:14", "--ulimit", "data=40000000", "--ulimit", "nproc=20:30", engine.Busybox,
+	env.Equal(t, "limits", mustRun(d, "--ulimit", "nofile=12:14", "--ulimit", "data=40000000", "--ulimit", "nproc=20:30", engine.Busybox,
 		"sh", "-c", "ulimit -n; ulimit -Hn; ulimit -d; ulimit -u"), "12\n14\n39062\n20")
 }
 
@@ -95,7 +95,7 @@ func TestSmallLimits(t *testing.T) {
 func TestDenyWriteExecute(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
-	got := decode[map[string]outcome](d, d.Must("run", "--rm", "--runtime=agentjail-small", engine.Busybox, "probe", "executable-memory"))
+	got := env.Decode[map[string]outcome](d, d.Must("run", "--rm", "--runtime=agentjail-small", engine.Busybox, "probe", "executable-memory"))
 	if got["mprotect"].Errno != "EACCES" || got["mmap"].Errno != "EACCES" {
 		t.Errorf("%+v", got)
 	}
@@ -109,13 +109,13 @@ func TestLandlock(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	const own = "echo 500 > /proc/self/oom_score_adj"
-	eq(t, "on a read-only root", mustRun(d, "--read-only", "--tmpfs", "/tmp", engine.Busybox, "sh", "-c", "touch /tmp/x /dev/shm/x && echo written; echo x > /dev/null && echo null; "+own+" || echo refused"), "written\nnull\nrefused")
+	env.Equal(t, "on a read-only root", mustRun(d, "--read-only", "--tmpfs", "/tmp", engine.Busybox, "sh", "-c", "touch /tmp/x /dev/shm/x && echo written; echo x > /dev/null && echo null; "+own+" || echo refused"), "written\nnull\nrefused")
 
 	// The PID namespace is the jail's own and bounds signals: the first process reaches what an exec started, and an exec reaches it.
 	id := start(d, engine.Busybox, "sh", "-c", `trap "exit 9" TERM; while ! [ -e /tmp/go ]; do sleep 0.05; done; kill -9 $(cat /tmp/go) && touch /tmp/killed || touch /tmp/refused; while :; do sleep 0.05; done`)
 	d.Must("exec", "-d", id, "sh", "-c", "echo $$ > /tmp/pid; mv /tmp/pid /tmp/go; exec sleep 3600")
 	env.Eventually(d, "the signal", func() bool { return sh(d, id, "ls /tmp/killed /tmp/refused 2>/dev/null; true") != "" })
-	eq(t, "a signal to an exec", sh(d, id, "ls /tmp/killed /tmp/refused 2>/dev/null; true"), "/tmp/killed")
+	env.Equal(t, "a signal to an exec", sh(d, id, "ls /tmp/killed /tmp/refused 2>/dev/null; true"), "/tmp/killed")
 	shEnds(d, id, "kill -TERM 1")
-	eq(t, "a signal from an exec", d.Must("wait", id), "9")
+	env.Equal(t, "a signal from an exec", d.Must("wait", id), "9")
 }

@@ -51,8 +51,8 @@ func TestExecStdin(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
 	r := d.DockerIn(strings.NewReader("a\nb\nc\n"), "exec", "-i", id, "sh", "-c", "wc -l; echo err >&2")
-	eq(t, "stdout", strings.TrimSpace(r.Stdout), "3")
-	eq(t, "stderr", r.Stderr, "err\n")
+	env.Equal(t, "stdout", strings.TrimSpace(r.Stdout), "3")
+	env.Equal(t, "stderr", r.Stderr, "err\n")
 }
 
 func TestExecTerminal(t *testing.T) {
@@ -65,7 +65,7 @@ func TestExecTerminal(t *testing.T) {
 	term.Type("until probe winsize | grep -q '91.*31'; do :; done; echo resized-$((1+1))\n")
 	term.ExpectAtSize(31, 91, "resized-2")
 	term.Type("exit 9\n")
-	eq(t, "exit code", term.Wait(), 9)
+	env.Equal(t, "exit code", term.Wait(), 9)
 }
 
 func TestExecDetached(t *testing.T) {
@@ -90,7 +90,7 @@ func TestExecManyAtOnce(t *testing.T) {
 		}()
 	}
 	for range n {
-		eq(t, "output", <-results, "42\n")
+		env.Equal(t, "output", <-results, "42\n")
 	}
 }
 
@@ -117,7 +117,7 @@ func TestExecAtOnce(t *testing.T) {
 		if got := status(t, b, c, "run", "--detach", "--bundle", b.Dir, id); got != 0 {
 			t.Fatal(got)
 		}
-		eq(t, "exec", status(t, b, c, "exec", id, "true"), 0)
-		eq(t, "delete", status(t, b, c, "delete", "--force", id), 0)
+		env.Equal(t, "exec", status(t, b, c, "exec", id, "true"), 0)
+		env.Equal(t, "delete", status(t, b, c, "delete", "--force", id), 0)
 	}
 }

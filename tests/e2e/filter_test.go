@@ -67,7 +67,7 @@ func TestLoadedFilters(t *testing.T) {
 			env.Check(t, err)
 			entries = slices.DeleteFunc(entries, func(e seccomp.Entry) bool { return e.Errno != "" })
 			count := fmt.Sprintf("%d pass", len(entries)-c.fewer)
-			p := decode[struct{ Proofs proved }](d, out).Proofs
+			p := env.Decode[struct{ Proofs proved }](d, out).Proofs
 			if len(p) != 1 {
 				t.Errorf("%d sets of filters: %s", len(p), out)
 			}
@@ -101,13 +101,13 @@ func TestViolationKills(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	for _, rt := range []string{"--runtime=agentjail-kill", "--runtime=agentjail-strict-kill"} {
-		eq(t, rt+": a shell", d.Must("run", "--rm", rt, engine.Busybox, "sh", "-c", "echo a | cat; mkdir /tmp/x && ls /tmp"), "a\nx")
+		env.Equal(t, rt+": a shell", d.Must("run", "--rm", rt, engine.Busybox, "sh", "-c", "echo a | cat; mkdir /tmp/x && ls /tmp"), "a\nx")
 		id := d.Detached(rt, engine.Busybox, "sleep", "3600")
 		for what, command := range map[string]string{"unshare": "unshare -m true", "mount": "mount -t tmpfs none /mnt", "chroot": "chroot / true", "set-id bit": "touch /tmp/f; chmod u+s /tmp/f"} {
 			// The shell's status of a command that SIGSYS ended.
-			eq(t, rt+": "+what, d.Must("exec", id, "sh", "-c", command+" 2>/dev/null; echo $?"), "159")
+			env.Equal(t, rt+": "+what, d.Must("exec", id, "sh", "-c", command+" 2>/dev/null; echo $?"), "159")
 		}
 	}
 	// Without it the same calls are only refused.
-	eq(t, "unshare", mustRun(d, engine.Busybox, "sh", "-c", "unshare -m true 2>/dev/null; echo $?"), "1")
+	env.Equal(t, "unshare", mustRun(d, engine.Busybox, "sh", "-c", "unshare -m true 2>/dev/null; echo $?"), "1")
 }

@@ -104,7 +104,7 @@ func TestGrantsRefused(t *testing.T) {
 			t.Errorf("%v: the reason is not reported: %s", options, r.Stderr)
 		}
 	}
-	eq(t, "a plain container", d.Must("run", "--rm", rt, engine.Busybox, "echo", "starts"), "starts")
+	env.Equal(t, "a plain container", d.Must("run", "--rm", rt, engine.Busybox, "echo", "starts"), "starts")
 }
 
 // TestExecLoosensNothing: an exec gets no more than its jail, whatever it requests.
@@ -128,5 +128,5 @@ func TestExecLoosensNothing(t *testing.T) {
 // runtimeLog is what the runtime logged for a running container: containerd keeps it in the container's bundle.
 func runtimeLog(t testing.TB, d *engine.T, id string) string {
 	t.Helper()
-	return content(t, d.Dir+"/containerd-run/io.containerd.runtime.v2.task/moby/"+id+"/log.json")
+	return string(env.Read(t, d.Dir+"/containerd-run/io.containerd.runtime.v2.task/moby/"+id+"/log.json"))
 }

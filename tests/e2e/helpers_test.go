@@ -1,12 +1,10 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -74,22 +72,13 @@ func awaitSleeps(d *engine.T, id string, n int) {
 // probe runs the probe in a new jail and decodes its answer. options come before the image.
 func probe[A any](d *engine.T, options []string, args ...string) A {
 	d.Helper()
-	return decode[A](d, mustRun(d, append(append(options, engine.Busybox, "probe"), args...)...))
+	return env.Decode[A](d, mustRun(d, append(append(options, engine.Busybox, "probe"), args...)...))
 }
 
 // probeIn runs the probe in a running container and decodes its answer. options are docker exec's.
 func probeIn[A any](d *engine.T, options []string, id string, args ...string) A {
 	d.Helper()
-	return decode[A](d, d.Must(append(append([]string{"exec"}, options...), append([]string{id, "probe"}, args...)...)...))
-}
-
-func decode[A any](d *engine.T, text string) A {
-	d.Helper()
-	var a A
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		d.Fatalf("the probe printed no JSON: %v\n%s", err, text)
-	}
-	return a
+	return env.Decode[A](d, d.Must(append(append([]string{"exec"}, options...), append([]string{id, "probe"}, args...)...)...))
 }
 
 // outcome is the probe's word on one attempt.
@@ -109,21 +98,9 @@ func directory(t testing.TB, uid int) string {
 	// Below the test's directory, so that this one is what the container sees and nothing above it.
 	dir = filepath.Join(dir, "directory")
 	env.Check(t, os.Mkdir(dir, 0o755))
-	put(t, filepath.Join(dir, "hello"), "hello from the host\n", 0o644, uid)
-	chown(t, dir, uid)
+	env.Put(t, filepath.Join(dir, "hello"), "hello from the host\n", 0o644, uid)
+	env.Check(t, os.Lchown(dir, uid, uid))
 	return dir
-}
-
-// put writes a file that belongs to uid.
-func put(t testing.TB, path, text string, mode os.FileMode, uid int) {
-	t.Helper()
-	env.Check(t, os.WriteFile(path, []byte(text), mode))
-	chown(t, path, uid)
-}
-
-func chown(t testing.TB, path string, uid int) {
-	t.Helper()
-	env.Check(t, os.Lchown(path, uid, uid))
 }
 
 // owner returns the owner of a file on the host, "uid:gid", and its mode.
@@ -133,29 +110,6 @@ func owner(t testing.TB, path string) (string, os.FileMode) {
 	env.Check(t, err)
 	s := st.Sys().(*syscall.Stat_t)
 	return fmt.Sprintf("%d:%d", s.Uid, s.Gid), st.Mode()
-}
-
-// content reads a file of the host.
-func content(t testing.TB, path string) string {
-	t.Helper()
-	text := env.Read(t, path)
-	return string(text)
-}
-
-// eq compares.
-func eq[V comparable](t testing.TB, what string, got, want V) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}
-
-// has tests that text contains part.
-func has(t testing.TB, what, text, part string) {
-	t.Helper()
-	if !strings.Contains(text, part) {
-		t.Errorf("%s: got %q, want it to contain %q", what, text, part)
-	}
 }
 
 // needAgentjail skips a test of something that only agentjail has when another runtime is tried.

@@ -49,11 +49,11 @@ func TestHighIDs(t *testing.T) {
 		{"a tmpfs", []string{"-u", "100000", "--tmpfs", "/t:uid=100000,mode=700"}, "touch /t/x; stat -c %u /t/x", "100000"},
 		{"a volume", []string{"-u", "100000:100001", "-v", "/h/v"}, "touch /h/v/x; stat -c %u:%g /h/v /h/v/x", "100000:100001\n100000:100001"},
 	} {
-		eq(t, c.name, mustRun(d, append(c.options, image, "sh", "-c", c.script)...), c.want)
+		env.Equal(t, c.name, mustRun(d, append(c.options, image, "sh", "-c", c.script)...), c.want)
 	}
 	id := start(d, image, "sleep", "3600")
-	eq(t, "exec", d.Must("exec", "-u", "high", id, "sh", "-c", "id -u; id -g; cat /h/f"), "100000\n100001\nmine")
-	eq(t, "exec, a group", d.Must("exec", "-u", "5:300000", id, "id", "-g"), "300000")
+	env.Equal(t, "exec", d.Must("exec", "-u", "high", id, "sh", "-c", "id -u; id -g; cat /h/f"), "100000\n100001\nmine")
+	env.Equal(t, "exec, a group", d.Must("exec", "-u", "5:300000", id, "id", "-g"), "300000")
 	if !engine.UnderTestIsAgentjail() {
 		return
 	}
@@ -63,7 +63,7 @@ func TestHighIDs(t *testing.T) {
 	if out, code := agentjail(t, "inspect", id); code != 0 {
 		t.Errorf("inspect: %d, %s", code, out)
 	}
-	eq(t, "in a mounted directory", mustRun(d, "-u", "100000:100001", "-v", work+":/w", image, "sh", "-c", "echo x >/w/f; stat -c %u:%g /w /w/f"), "100000:100001\n100000:100001")
+	env.Equal(t, "in a mounted directory", mustRun(d, "-u", "100000:100001", "-v", work+":/w", image, "sh", "-c", "echo x >/w/f; stat -c %u:%g /w /w/f"), "100000:100001\n100000:100001")
 	var st unix.Stat_t
 	if err := unix.Stat(work+"/f", &st); err != nil || st.Uid != 1000 || st.Gid != 1000 {
 		t.Errorf("on the host: %d:%d, %v", st.Uid, st.Gid, err)

@@ -61,9 +61,9 @@ func newNeighbour(d *engine.T) neighbour {
 // unharmed tests that it works as before.
 func (n neighbour) unharmed() {
 	n.d.Helper()
-	eq(n.d, "the neighbour", sh(n.d, n.id, "cat /root/kept /mine/kept /dev/shm/kept"), n.secret+"\n"+n.secret+"\n"+n.secret)
-	eq(n.d, "the neighbour's directory", content(n.d, filepath.Join(n.dir, "kept")), n.secret+"\n")
-	eq(n.d, "a new jail", mustRun(n.d, engine.Busybox, "sh", "-c", "cat /etc/image-secret"), "only for root of the image")
+	env.Equal(n.d, "the neighbour", sh(n.d, n.id, "cat /root/kept /mine/kept /dev/shm/kept"), n.secret+"\n"+n.secret+"\n"+n.secret)
+	env.Equal(n.d, "the neighbour's directory", string(env.Read(n.d, filepath.Join(n.dir, "kept"))), n.secret+"\n")
+	env.Equal(n.d, "a new jail", mustRun(n.d, engine.Busybox, "sh", "-c", "cat /etc/image-secret"), "only for root of the image")
 }
 
 func TestForkBomb(t *testing.T) {
@@ -105,7 +105,7 @@ func TestMemoryBomb(t *testing.T) {
 		return d.Must("events", "--since", "0", "--until", "0s", "--filter", "container="+id, "--filter", "event=oom") != ""
 	})
 	d.Must("kill", id)
-	eq(t, "OOMKilled", inspect(d, id, "{{.State.OOMKilled}}"), "true")
+	env.Equal(t, "OOMKilled", inspect(d, id, "{{.State.OOMKilled}}"), "true")
 	n.unharmed()
 	// Files in the jail's own file systems are memory too, and count.
 	fill := d.Docker("run", "--rm", jail, "-m", "64m", engine.Busybox, "probe", "fill", "/dev/shm", "200")
@@ -118,7 +118,7 @@ func TestMemoryBomb(t *testing.T) {
 	}
 	// With a limit above policy's, 4 GiB, which holds.
 	id = start(d, "-m", "6g", "--memory-swap", "6g", engine.Busybox, "probe", "memory", "5000")
-	eq(t, "exit code by default", d.Must("wait", id), "137")
+	env.Equal(t, "exit code by default", d.Must("wait", id), "137")
 	n.unharmed()
 }
 
@@ -174,14 +174,14 @@ func TestRemoveEverything(t *testing.T) {
 	n := newNeighbour(d)
 	dir := directory(t, 1000)
 	outside := filepath.Join(filepath.Dir(dir), "outside")
-	put(t, outside, "not in the directory\n", 0o666, 1000)
+	env.Put(t, outside, "not in the directory\n", 0o666, 1000)
 	env.Check(t, os.Symlink(outside, filepath.Join(dir, "link")))
 	ro := directory(t, 1000)
 	id := sleeper(d, "-v", dir+":/work", "-v", ro+":/ro:ro")
 	d.Docker("exec", id, "busybox", "rm", "-rf", "--no-preserve-root", "/")
 	d.Docker("exec", id, "/bin/busybox", "sh", "-c", "/bin/busybox rm -rf /* /.[!.]*")
-	eq(t, "a file beside the directory", content(t, outside), "not in the directory\n")
-	eq(t, "a read-only directory", content(t, filepath.Join(ro, "hello")), "hello from the host\n")
+	env.Equal(t, "a file beside the directory", string(env.Read(t, outside)), "not in the directory\n")
+	env.Equal(t, "a read-only directory", string(env.Read(t, filepath.Join(ro, "hello"))), "hello from the host\n")
 	n.unharmed()
 	d.Must("rm", "-f", id)
 	n.unharmed()
@@ -221,13 +221,13 @@ func TestNothingOfOthersIsFound(t *testing.T) {
 	canary := fmt.Sprintf("canary-%d", os.Getpid())
 	for _, at := range []string{filepath.Dir(dir), "/var/tmp", "/tmp", "/root", "/run"} {
 		p := filepath.Join(at, canary)
-		put(t, p, canary+"\n", 0o666, 0)
+		env.Put(t, p, canary+"\n", 0o666, 0)
 		t.Cleanup(func() { os.Remove(p) })
 	}
 	// What the jail's own files reveal of paths on the host is tried too: layers of images, the neighbour's root.
 	var hostPaths []string
 	pid := inspect(d, n.id, "{{.State.Pid}}")
-	for line := range strings.SplitSeq(content(t, "/proc/"+pid+"/mountinfo"), "\n") {
+	for line := range strings.SplitSeq(string(env.Read(t, "/proc/"+pid+"/mountinfo")), "\n") {
 		for _, opt := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" ,:=", r) }) {
 			if strings.HasPrefix(opt, "/run/") || strings.HasPrefix(opt, "/var/") {
 				hostPaths = append(hostPaths, opt)
@@ -236,12 +236,12 @@ func TestNothingOfOthersIsFound(t *testing.T) {
 	}
 	for _, user := range []string{"0", "1000"} {
 		id := sleeper(d, "-u", user, "-v", dir+":/work", "-v", filepath.Join(dir, "hello")+":/file", "--pid", "host", "--network", "host", "--ipc", "host")
-		has(t, "find looks", sh(d, id, "find / -name hello 2>/dev/null; true"), "/work/hello")
-		eq(t, "found by name", sh(d, id, "find / -name '"+canary+"' -o -name kept 2>/dev/null; true"), "")
-		eq(t, "found by content", sh(d, id, `{ find / \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type f -size -64k -exec grep -l "`+n.secret+`" {} +
+		env.Contain(t, "find looks", sh(d, id, "find / -name hello 2>/dev/null; true"), "/work/hello")
+		env.Equal(t, "found by name", sh(d, id, "find / -name '"+canary+"' -o -name kept 2>/dev/null; true"), "")
+		env.Equal(t, "found by content", sh(d, id, `{ find / \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type f -size -64k -exec grep -l "`+n.secret+`" {} +
 			grep -l "`+n.secret+`" /proc/*/root/root/kept /proc/*/root/mine/kept /proc/*/environ /dev/shm/*; } 2>/dev/null; true`), "")
-		eq(t, "processes", sh(d, id, "cat /proc/[0-9]*/comm | grep -c -e dockerd -e containerd -e agentjail; true"), "0")
-		eq(t, "around the directory", sh(d, id, "ls /work/.. /file/.. 2>/dev/null | grep canary; cat /work/../"+canary+" 2>/dev/null; true"), "")
+		env.Equal(t, "processes", sh(d, id, "cat /proc/[0-9]*/comm | grep -c -e dockerd -e containerd -e agentjail; true"), "0")
+		env.Equal(t, "around the directory", sh(d, id, "ls /work/.. /file/.. 2>/dev/null | grep canary; cat /work/../"+canary+" 2>/dev/null; true"), "")
 		for _, p := range hostPaths {
 			if d.Docker("exec", id, "test", "-e", p).Code == 0 && !strings.HasPrefix(p, "/run/agentjail-") {
 				t.Errorf("as %s the host's %s is there", user, p)
@@ -260,20 +260,20 @@ func TestNothingOfOthersIsFound(t *testing.T) {
 // TestRootsFilesStayProtected: in a directory of uid 1000, files that belong to the host's root keep their protection.
 func TestRootsFilesStayProtected(t *testing.T) {
 	dir := directory(t, 1000)
-	put(t, filepath.Join(dir, "private"), "root's own\n", 0o600, 0)
-	put(t, filepath.Join(dir, "readable"), "root's public\n", 0o644, 0)
+	env.Put(t, filepath.Join(dir, "private"), "root's own\n", 0o600, 0)
+	env.Put(t, filepath.Join(dir, "readable"), "root's public\n", 0o644, 0)
 	env.Check(t, os.Mkdir(filepath.Join(dir, "rootdir"), 0o755))
 	for _, user := range []string{"0", "1000"} {
 		t.Run("uid "+user, func(t *testing.T) {
 			d := d(t)
 			id := sleeper(d, "-u", user, "-v", dir+":/w")
-			eq(t, "reads", sh(d, id, "cat /w/readable /w/private 2>/dev/null; true"), "root's public")
+			env.Equal(t, "reads", sh(d, id, "cat /w/readable /w/private 2>/dev/null; true"), "root's public")
 			for _, attempt := range []string{"echo x > /w/readable", "echo x > /w/private", "touch /w/rootdir/x", "chmod 777 /w/readable", "chown 0:0 /w/readable", "chmod 777 /w/rootdir"} {
 				if d.Docker("exec", id, "sh", "-c", attempt).Code == 0 {
 					t.Errorf("%s works", attempt)
 				}
 			}
-			eq(t, "root's file", content(t, filepath.Join(dir, "readable")), "root's public\n")
+			env.Equal(t, "root's file", string(env.Read(t, filepath.Join(dir, "readable"))), "root's public\n")
 		})
 	}
 }
@@ -313,8 +313,8 @@ func TestSetID(t *testing.T) {
 // TestSetIDInImage: a set-id program of the image changes no process's identity.
 func TestSetIDInImage(t *testing.T) {
 	d := d(t)
-	var w who = decode[who](d, mustRun(d, "-u", "1000", engine.Busybox, "setuid-probe", "identity"))
-	eq(t, "effective uid", w.EUID, 1000)
+	var w who = env.Decode[who](d, mustRun(d, "-u", "1000", engine.Busybox, "setuid-probe", "identity"))
+	env.Equal(t, "effective uid", w.EUID, 1000)
 	jailed(t, "set-uid program", w)
 }
 
@@ -329,7 +329,7 @@ func TestWorkingDirectory(t *testing.T) {
 		if r.Code != 0 {
 			return // refused
 		}
-		c := decode[map[string]string](d, r.Stdout)
+		c := env.Decode[map[string]string](d, r.Stdout)
 		for k, v := range c {
 			if k == "above" || strings.HasPrefix(k, "fd ") {
 				t.Errorf("%s: %s: %s", what, k, v)
@@ -355,7 +355,7 @@ func TestRuntimeBinary(t *testing.T) {
 	before := map[string]string{}
 	for _, b := range binaries {
 		if exists(b) {
-			before[b] = content(t, b)
+			before[b] = string(env.Read(t, b))
 		}
 	}
 	// The program that is started is /proc/self/exe: the runtime itself, when it is careless.
@@ -373,7 +373,7 @@ func TestRuntimeBinary(t *testing.T) {
 		t.Errorf("the runtime's program was opened for writing: %s", log)
 	}
 	for b, was := range before {
-		if content(t, b) != was {
+		if string(env.Read(t, b)) != was {
 			t.Errorf("%s was changed", b)
 		}
 	}

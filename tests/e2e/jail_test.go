@@ -36,7 +36,7 @@ func TestOpenFiles(t *testing.T) {
 	awaitSleeps(d, id, 2)
 	// busybox's sleep opens nothing itself.
 	list := sh(d, id, `for p in /proc/[0-9]*; do case $(tr '\0' ' ' < $p/cmdline) in sleep*) echo $(ls $p/fd);; esac; done`)
-	eq(t, "descriptors of both processes", list, "0 1 2\n0 1 2")
+	env.Equal(t, "descriptors of both processes", list, "0 1 2\n0 1 2")
 }
 
 // TestUptime: the machine seems to have started with the jail.
@@ -52,7 +52,7 @@ func TestUptime(t *testing.T) {
 		t.Fatal(err)
 	}
 	var host float64
-	if _, err := fmt.Sscan(content(t, "/proc/uptime"), &host); err != nil {
+	if _, err := fmt.Sscan(string(env.Read(t, "/proc/uptime")), &host); err != nil {
 		t.Fatal(err)
 	}
 	// Not an assertion on speed: less than half of the host's age, and the host is older than any start of a jail.
@@ -105,11 +105,11 @@ func TestLimitsByDefault(t *testing.T) {
 func TestLimitsBelowPolicy(t *testing.T) {
 	d := d(t)
 	id := sleeper(d, "-m", "100m", "--pids-limit", "50")
-	eq(t, "memory", cgroupValue(t, d, id, "memory", "memory.limit_in_bytes", "memory.max"), 100<<20)
-	eq(t, "pids", cgroupValue(t, d, id, "pids", "pids.max", "pids.max"), 50)
+	env.Equal(t, "memory", cgroupValue(t, d, id, "memory", "memory.limit_in_bytes", "memory.max"), 100<<20)
+	env.Equal(t, "pids", cgroupValue(t, d, id, "pids", "pids.max", "pids.max"), 50)
 	d.Must("update", "--pids-limit", "40", "-m", "80m", id)
-	eq(t, "memory after update", cgroupValue(t, d, id, "memory", "memory.limit_in_bytes", "memory.max"), 80<<20)
-	eq(t, "pids after update", cgroupValue(t, d, id, "pids", "pids.max", "pids.max"), 40)
+	env.Equal(t, "memory after update", cgroupValue(t, d, id, "memory", "memory.limit_in_bytes", "memory.max"), 80<<20)
+	env.Equal(t, "pids after update", cgroupValue(t, d, id, "pids", "pids.max", "pids.max"), 40)
 }
 
 // cgroupValue is a limit of a container (engine.CgroupLimit).

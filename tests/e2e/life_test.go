@@ -16,22 +16,22 @@ func TestLogsFollow(t *testing.T) {
 	env.Eventually(d, "the first line", func() bool { return d.Must("logs", id) != "" })
 	followed := d.Docker("logs", "-f", id) // ends with the container
 	r := d.Docker("logs", id)
-	eq(t, "lines", strings.Count(r.Stdout, "\n"), 2000)
-	eq(t, "stderr", r.Stderr, "last\n")
+	env.Equal(t, "lines", strings.Count(r.Stdout, "\n"), 2000)
+	env.Equal(t, "stderr", r.Stderr, "last\n")
 	// Docker 20.10 ends now and then before the last lines: it takes the log's end and news of a line in any order
 	// (followLogs of its loggerutils).
 	if followed.Code != 0 || followed.Stdout == "" || !strings.HasPrefix(r.Stdout, followed.Stdout) {
 		t.Errorf("not the log's beginning: %s", followed)
 	}
 	tail := d.Docker("logs", "--tail", "1", id) // of both streams together
-	eq(t, "lines of the tail", strings.Count(tail.Stdout+tail.Stderr, "\n"), 1)
+	env.Equal(t, "lines of the tail", strings.Count(tail.Stdout+tail.Stderr, "\n"), 1)
 }
 
 func TestAttach(t *testing.T) {
 	d := d(t)
 	id := d.Created(jail, "-i", engine.Busybox, "cat")
 	r := d.DockerIn(strings.NewReader("through and back\n"), "start", "-a", "-i", id)
-	eq(t, "stdout", r.Stdout, "through and back\n")
+	env.Equal(t, "stdout", r.Stdout, "through and back\n")
 }
 
 func TestStats(t *testing.T) {
@@ -47,8 +47,8 @@ func TestTop(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
 	out := d.Must("top", id)
-	has(t, "docker top", out, "sleep 3600")
-	has(t, "docker top with options", d.Must("top", id, "-o", "pid,args"), "sleep 3600")
+	env.Contain(t, "docker top", out, "sleep 3600")
+	env.Contain(t, "docker top with options", d.Must("top", id, "-o", "pid,args"), "sleep 3600")
 }
 
 func TestPause(t *testing.T) {
@@ -65,15 +65,15 @@ func TestPause(t *testing.T) {
 	id := start(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "while :; do echo tick >> /w/ticks; sleep 0.01; done")
 	env.Eventually(d, "the first tick", func() bool { return size() > 0 })
 	d.Must("pause", id)
-	eq(t, "state", inspect(d, id, "{{.State.Status}} {{.State.Paused}}"), "paused true")
+	env.Equal(t, "state", inspect(d, id, "{{.State.Status}} {{.State.Paused}}"), "paused true")
 	before := size()
 	if r := d.Docker("exec", id, "true"); r.Code == 0 {
 		t.Errorf("exec into a paused container works: %s", r)
 	}
-	eq(t, "ticks while paused", size(), before)
+	env.Equal(t, "ticks while paused", size(), before)
 	d.Must("unpause", id)
 	env.Eventually(d, "the container goes on", func() bool { return size() > before })
-	eq(t, "state", inspect(d, id, "{{.State.Status}}"), "running")
+	env.Equal(t, "state", inspect(d, id, "{{.State.Status}}"), "running")
 }
 
 func TestStop(t *testing.T) {
@@ -81,13 +81,13 @@ func TestStop(t *testing.T) {
 	polite := start(d, engine.Busybox, "sh", "-c", "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
 	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", polite), "ready") })
 	d.Must("stop", polite)
-	eq(t, "polite", inspect(d, polite, "{{.State.ExitCode}}"), "5")
-	has(t, "log", d.Must("logs", polite), "bye")
+	env.Equal(t, "polite", inspect(d, polite, "{{.State.ExitCode}}"), "5")
+	env.Contain(t, "log", d.Must("logs", polite), "bye")
 
 	deaf := start(d, engine.Busybox, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
 	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", deaf), "ready") })
 	d.Must("stop", "-t", "1", deaf)
-	eq(t, "deaf", inspect(d, deaf, "{{.State.ExitCode}}"), "137")
+	env.Equal(t, "deaf", inspect(d, deaf, "{{.State.ExitCode}}"), "137")
 }
 
 func TestKillSignal(t *testing.T) {
@@ -96,9 +96,9 @@ func TestKillSignal(t *testing.T) {
 	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", id), "ready") })
 	d.Must("kill", "-s", "USR1", id)
 	env.Eventually(d, "the trap", func() bool { return strings.Contains(d.Must("logs", id), "got-usr1") })
-	eq(t, "state", inspect(d, id, "{{.State.Running}}"), "true")
+	env.Equal(t, "state", inspect(d, id, "{{.State.Running}}"), "true")
 	d.Must("kill", id)
-	eq(t, "exit code", d.Must("wait", id), "137")
+	env.Equal(t, "exit code", d.Must("wait", id), "137")
 }
 
 func TestRestart(t *testing.T) {
@@ -108,34 +108,34 @@ func TestRestart(t *testing.T) {
 	env.Eventually(d, "first start", func() bool { b, _ := os.ReadFile(dir + "/log"); return len(b) > 0 })
 	first := inspect(d, id, "{{.State.Pid}}")
 	d.Must("restart", id)
-	env.Eventually(d, "second start", func() bool { return content(t, dir+"/log") == "started\nstarted\n" })
+	env.Eventually(d, "second start", func() bool { return string(env.Read(t, dir+"/log")) == "started\nstarted\n" })
 	if second := inspect(d, id, "{{.State.Pid}}"); second == first || second == "0" {
 		t.Errorf("pid %s after %s", second, first)
 	}
 	d.Must("stop", id)
 	d.Must("start", id)
-	env.Eventually(d, "third start", func() bool { return content(t, dir+"/log") == "started\nstarted\nstarted\n" })
-	eq(t, "works", sh(d, id, "id -u"), "0")
+	env.Eventually(d, "third start", func() bool { return string(env.Read(t, dir+"/log")) == "started\nstarted\nstarted\n" })
+	env.Equal(t, "works", sh(d, id, "id -u"), "0")
 }
 
 func TestWait(t *testing.T) {
 	d := d(t)
 	id := start(d, engine.Busybox, "sh", "-c", "sleep 0.2; exit 17")
-	eq(t, "docker wait", d.Must("wait", id), "17")
+	env.Equal(t, "docker wait", d.Must("wait", id), "17")
 }
 
 func TestRename(t *testing.T) {
 	d := d(t)
 	id := sleeper(d, "--name", "e2e-old-name")
 	d.Must("rename", "e2e-old-name", "e2e-new-name")
-	eq(t, "exec by the new name", d.Must("exec", "e2e-new-name", "echo", "yes"), "yes")
+	env.Equal(t, "exec by the new name", d.Must("exec", "e2e-new-name", "echo", "yes"), "yes")
 	_ = id
 }
 
 func TestInspect(t *testing.T) {
 	d := d(t)
 	id := sleeper(d, "-e", "A=B", "--label", "l=v", "-m", "100m")
-	eq(t, "fields", inspect(d, id, `{{.HostConfig.Runtime}} {{.State.Running}} {{index .Config.Labels "l"}} {{.HostConfig.Memory}} {{.Config.Image}}`),
+	env.Equal(t, "fields", inspect(d, id, `{{.HostConfig.Runtime}} {{.State.Running}} {{index .Config.Labels "l"}} {{.HostConfig.Memory}} {{.Config.Image}}`),
 		engine.Name+" true v 104857600 "+engine.Busybox)
 	pid, err := strconv.Atoi(inspect(d, id, "{{.State.Pid}}"))
 	if err != nil || pid <= 1 {
@@ -150,7 +150,7 @@ func TestHealthcheck(t *testing.T) {
 	bad := sleeper(d, append(health, "--health-cmd", "echo broken; exit 1")...)
 	env.Eventually(d, "healthy", func() bool { return inspect(d, good, "{{.State.Health.Status}}") == "healthy" })
 	env.Eventually(d, "unhealthy", func() bool { return inspect(d, bad, "{{.State.Health.Status}}") == "unhealthy" })
-	has(t, "the check's output", inspect(d, bad, "{{range .State.Health.Log}}{{.Output}}{{end}}"), "broken")
+	env.Contain(t, "the check's output", inspect(d, bad, "{{range .State.Health.Log}}{{.Output}}{{end}}"), "broken")
 }
 
 func TestRestartPolicy(t *testing.T) {
@@ -160,15 +160,15 @@ func TestRestartPolicy(t *testing.T) {
 		env.Eventually(d, "the last try", func() bool {
 			return inspect(d, id, "{{.RestartCount}} {{.State.Status}}") == "2 exited"
 		})
-		eq(t, "exit code", inspect(d, id, "{{.State.ExitCode}}"), "3")
-		eq(t, "log", d.Must("logs", id), "try\ntry\ntry")
+		env.Equal(t, "exit code", inspect(d, id, "{{.State.ExitCode}}"), "3")
+		env.Equal(t, "log", d.Must("logs", id), "try\ntry\ntry")
 	})
 	t.Run("always", func(t *testing.T) {
 		d := d(t)
 		id := start(d, "--restart", "always", engine.Busybox, "sh", "-c", "echo try; sleep 0.1")
 		env.Eventually(d, "restarts", func() bool { n, _ := strconv.Atoi(inspect(d, id, "{{.RestartCount}}")); return n >= 2 })
 		d.Must("stop", id)
-		eq(t, "state", inspect(d, id, "{{.State.Running}} {{.State.Restarting}}"), "false false")
+		env.Equal(t, "state", inspect(d, id, "{{.State.Running}} {{.State.Restarting}}"), "false false")
 	})
 }
 
@@ -194,12 +194,12 @@ func TestLiveRestore(t *testing.T) {
 		if err := e.StartDockerd(); err != nil {
 			t.Fatal(c.name, err)
 		}
-		eq(t, "pid after "+c.name, inspect(d, id, "{{.State.Pid}}"), pid)
-		eq(t, "exec after "+c.name, sh(d, id, "id -u"), "0")
+		env.Equal(t, "pid after "+c.name, inspect(d, id, "{{.State.Pid}}"), pid)
+		env.Equal(t, "exec after "+c.name, sh(d, id, "id -u"), "0")
 	}
 	shEnds(d, ends, "touch /tmp/end")
-	eq(t, "exit code", d.Must("wait", ends), "6")
+	env.Equal(t, "exit code", d.Must("wait", ends), "6")
 	d.Must("stop", "-t", "1", id)
 	d.Must("start", id)
-	eq(t, "exec after a new start", sh(d, id, "id -u"), "0")
+	env.Equal(t, "exec after a new start", sh(d, id, "id -u"), "0")
 }

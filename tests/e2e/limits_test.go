@@ -20,7 +20,7 @@ const oomOrder = 900
 // processes cannot take back by themselves.
 func canLimit(t testing.TB) bool {
 	t.Helper()
-	for line := range strings.Lines(content(t, "/proc/self/status")) {
+	for line := range strings.Lines(string(env.Read(t, "/proc/self/status"))) {
 		if v, ok := strings.CutPrefix(line, "CapEff:\t"); ok {
 			caps, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
 			env.Check(t, err)
@@ -48,8 +48,8 @@ func TestJailIsKilledBeforeTheHost(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := d(t)
 			id := sleeper(d, c.options...)
-			first := strings.TrimSpace(content(t, "/proc/"+inspect(d, id, "{{.State.Pid}}")+"/oom_score_adj"))
-			eq(t, "the first process", first, fmt.Sprint(c.want))
+			first := strings.TrimSpace(string(env.Read(t, "/proc/"+inspect(d, id, "{{.State.Pid}}")+"/oom_score_adj")))
+			env.Equal(t, "the first process", first, fmt.Sprint(c.want))
 			exec, err := strconv.Atoi(sh(d, id, "cat /proc/self/oom_score_adj"))
 			if err != nil || exec < oomOrder {
 				t.Errorf("a further process has %d, %v", exec, err)
@@ -70,7 +70,7 @@ func TestEveryProcessIsKilledBeforeTheHost(t *testing.T) {
 	id := sleeper(d, options...)
 	for _, user := range []string{"0", "1000"} {
 		got := d.Must("exec", "-u", user, id, "sh", "-c", "for n in 899 0 -1000; do echo $n > /proc/self/oom_score_adj; done 2>/dev/null; cat /proc/self/oom_score_adj")
-		eq(t, "as user "+user, got, fmt.Sprint(oomOrder))
+		env.Equal(t, "as user "+user, got, fmt.Sprint(oomOrder))
 	}
 }
 
@@ -105,15 +105,15 @@ func TestResourceLimits(t *testing.T) {
 			d := d(t)
 			id := sleeper(d, c.options...)
 			for who, text := range map[string]string{
-				"the first process": content(t, filepath.Join("/proc", inspect(d, id, "{{.State.Pid}}"), "limits")),
+				"the first process": string(env.Read(t, filepath.Join("/proc", inspect(d, id, "{{.State.Pid}}"), "limits"))),
 				"a further process": d.Must("exec", id, "cat", "/proc/self/limits"),
 				"another user's":    d.Must("exec", "-u", "1000", id, "cat", "/proc/self/limits"),
 			} {
 				rows := rlimitRows(t, text)
-				eq(t, who+": core files", rows["Max core file size"], "1 1")
-				eq(t, who+": message queues", rows["Max msgqueue size"], "0 0")
+				env.Equal(t, who+": core files", rows["Max core file size"], "1 1")
+				env.Equal(t, who+": message queues", rows["Max msgqueue size"], "0 0")
 				if who == "the first process" || c.options == nil {
-					eq(t, who+": open files", rows["Max open files"], c.files)
+					env.Equal(t, who+": open files", rows["Max open files"], c.files)
 				}
 			}
 		})
@@ -141,9 +141,9 @@ func TestEngineWithoutCores(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, said)
 		}
-		has(t, "the report", text, "missing  process.rlimits[RLIMIT_CORE]")
+		env.Contain(t, "the report", text, "missing  process.rlimits[RLIMIT_CORE]")
 	}
-	eq(t, "the limit", strings.TrimSpace(out), want)
+	env.Equal(t, "the limit", strings.TrimSpace(out), want)
 }
 
 // TestSocketBuffers: the buffers of a jail's sockets have a limit, on control groups of version 1 one of their own, which
@@ -162,7 +162,7 @@ func TestSocketBuffers(t *testing.T) {
 			if is := cgroupValue(t, d, id, "memory", "memory.kmem.tcp.limit_in_bytes", "memory.max"); is > 200<<20 || is > most && exists("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes") {
 				t.Errorf("socket buffers may have %d bytes", is)
 			}
-			eq(t, "TCP", sh(d, id, "cat /proc/sys/net/ipv4/tcp_rmem /proc/sys/net/ipv4/tcp_wmem | tr '\\t' ' '"), "4096 16384 1048576\n4096 8192 1048576")
+			env.Equal(t, "TCP", sh(d, id, "cat /proc/sys/net/ipv4/tcp_rmem /proc/sys/net/ipv4/tcp_wmem | tr '\\t' ' '"), "4096 16384 1048576\n4096 8192 1048576")
 		})
 	}
 }
@@ -177,14 +177,14 @@ func TestTmpfsSizes(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	id := sleeper(d, "--shm-size", "512m", "--tmpfs", "/big:size=1g", "--tmpfs", "/plain")
-	eq(t, "sizes", mebibytes(d, id, "/dev/shm", "/big", "/plain"), "512 1024 256")
+	env.Equal(t, "sizes", mebibytes(d, id, "/dev/shm", "/big", "/plain"), "512 1024 256")
 	if out, code := agentjail(t, "denied", id); code != 0 || strings.Contains(out, "size") {
 		t.Errorf("denied: %d, %s", code, out)
 	}
 	shared := sleeper(d, "--ipc", "shareable", "--shm-size", "768m")
-	eq(t, "shared memory that others may join", mebibytes(d, shared, "/dev/shm"), "768")
+	env.Equal(t, "shared memory that others may join", mebibytes(d, shared, "/dev/shm"), "768")
 	// TestRunMountReadOnlyDevShm of moby's tests, with a directory that the jail may read.
-	eq(t, "a read-only directory there", mustRun(d, "--read-only", "-v", t.TempDir()+":/dev/shm:ro", engine.Busybox, "sh", "-c", "touch /dev/shm/x 2>&1; true"),
+	env.Equal(t, "a read-only directory there", mustRun(d, "--read-only", "-v", t.TempDir()+":/dev/shm:ro", engine.Busybox, "sh", "-c", "touch /dev/shm/x 2>&1; true"),
 		"touch: /dev/shm/x: Read-only file system")
 	for _, id := range []string{id, shared} {
 		if out, code := agentjail(t, "inspect", id); code != 0 {
@@ -198,7 +198,7 @@ func TestRequestsAboveLimitsAreReported(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	id := sleeper(d, "--shm-size", "900g", "--tmpfs", "/big:size=900g", "--memory", "900g", "--pids-limit", "5000", "--ulimit", "nofile=65536")
-	eq(t, "open files", strings.TrimSpace(sh(d, id, "ulimit -Hn")), "16384")
+	env.Equal(t, "open files", strings.TrimSpace(sh(d, id, "ulimit -Hn")), "16384")
 	fields := []string{
 		"mounts[/dev/shm].size: 900GiB", "mounts[/big].size: 900GiB", "linux.resources.memory.limit: 900GiB",
 		"linux.resources.pids.limit: 5000", "process.rlimits[RLIMIT_NOFILE]: 65536",
@@ -218,7 +218,7 @@ func TestRequestsAboveLimitsAreReported(t *testing.T) {
 	if r := d.Docker("update", "--pids-limit", "6000", id); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
-	eq(t, "processes after an update", strings.TrimSpace(sh(d, id, "cat /sys/fs/cgroup/pids/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids.max")), "1024")
+	env.Equal(t, "processes after an update", strings.TrimSpace(sh(d, id, "cat /sys/fs/cgroup/pids/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids.max")), "1024")
 	if denied, _ := agentjail(t, "denied", id); !strings.Contains(denied, "6000") {
 		t.Errorf("an update above the limit is not in\n%s", denied)
 	}

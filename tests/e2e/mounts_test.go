@@ -49,7 +49,7 @@ func TestNestedInReadOnly(t *testing.T) {
 	if failed != "" {
 		t.Fatal(failed)
 	}
-	eq(t, "writable", sh(d, id, "cd /w; for f in x dir/x vol/x tmp/x; do touch $f 2>/dev/null && echo $f; done; true"), "dir/x\nvol/x\ntmp/x")
+	env.Equal(t, "writable", sh(d, id, "cd /w; for f in x dir/x vol/x tmp/x; do touch $f 2>/dev/null && echo $f; done; true"), "dir/x\nvol/x\ntmp/x")
 }
 
 // TestVolumeSubpath: a part of a volume, a directory or a file (Docker 26 and later), is as the volume is, and what lies
@@ -66,10 +66,10 @@ func TestVolumeSubpath(t *testing.T) {
 	if failed != "" {
 		t.Fatal(failed)
 	}
-	eq(t, "what the jail sees", sh(d, id, "ls /m; cat /f; stat -c %u:%g /m/seven; echo out >/m/new; stat -c %u /m/new; cat /m/../top 2>/dev/null || echo none"),
+	env.Equal(t, "what the jail sees", sh(d, id, "ls /m; cat /f; stat -c %u:%g /m/seven; echo out >/m/new; stat -c %u /m/new; cat /m/../top 2>/dev/null || echo none"),
 		"f\nseven\nin\n7:8\n0\nnone")
-	eq(t, "its user", d.Must("exec", "-u", "7", id, "cat", "/m/seven"), "7")
-	eq(t, "the volume", d.Must("run", "--rm", "--runtime=runc", "-v", "parts:/d", engine.Busybox, "cat", "/d/a/b/new"), "out")
+	env.Equal(t, "its user", d.Must("exec", "-u", "7", id, "cat", "/m/seven"), "7")
+	env.Equal(t, "the volume", d.Must("run", "--rm", "--runtime=runc", "-v", "parts:/d", engine.Busybox, "cat", "/d/a/b/new"), "out")
 
 	d.Must("volume", "create", "-o", "type=none", "-o", "o=bind", "-o", "device=/etc", "host")
 	if id, failed := withMounts(d, "/v1.45", part("host", "ssh", "/m")); engine.UnderTestIsAgentjail() && !strings.Contains(failed, "the host's configuration") {
@@ -94,12 +94,12 @@ func TestImageMount(t *testing.T) {
 	if failed != "" {
 		t.Fatal(failed)
 	}
-	eq(t, "what the jail sees", sh(d, id, "ls /im/l | wc -l; cat /f; stat -c %u:%g /f /im/bin/busybox /im/home/app; cat /etc2/image-secret; /im/bin/busybox echo runs"),
+	env.Equal(t, "what the jail sees", sh(d, id, "ls /im/l | wc -l; cat /f; stat -c %u:%g /f /im/bin/busybox /im/home/app; cat /etc2/image-secret; /im/bin/busybox echo runs"),
 		"100\n990:0\n0:0\n1000:1000\nonly for root of the image\nruns")
 	if r := d.Docker("exec", "-u", "1000", id, "cat", "/im/etc/image-secret"); r.Code == 0 {
 		t.Errorf("another user reads what is root's: %s", r)
 	}
-	eq(t, "written", sh(d, id, "for f in /im/new /etc2/passwd /f; do echo x 2>/dev/null >>$f || echo refused; done"), "refused\nrefused\nrefused")
+	env.Equal(t, "written", sh(d, id, "for f in /im/new /etc2/passwd /f; do echo x 2>/dev/null >>$f || echo refused; done"), "refused\nrefused\nrefused")
 	if out, code := agentjail(t, "inspect", id); code != 0 {
 		t.Errorf("inspect: %d: %s", code, out)
 	}

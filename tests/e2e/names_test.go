@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestNamesOverDocker: a network by name under an engine: the resolver's file is ours on every network of Docker's, allowed names have an
@@ -16,7 +17,7 @@ func TestNamesOverDocker(t *testing.T) {
 	d := d(t)
 	for _, network := range []string{"bridge", "none"} {
 		id := d.Detached("--runtime=agentjail-names", "--network", network, engine.Busybox, "sleep", "3600")
-		eq(t, network+": resolv.conf", d.Must("exec", id, "cat", "/etc/resolv.conf"), "nameserver 127.0.0.1")
+		env.Equal(t, network+": resolv.conf", d.Must("exec", id, "cat", "/etc/resolv.conf"), "nameserver 127.0.0.1")
 		for name, want := range map[string]string{"api.example.test": "127.64.", "deep.a.wild.example.test": "127.64.", "other.example.test": "NXDOMAIN", "wild.example.test": "NXDOMAIN"} {
 			if out := d.Docker("exec", id, "nslookup", "-type=a", name, "127.0.0.1").String(); !strings.Contains(out, want) {
 				t.Errorf("%s: %s: %s", network, name, out)

@@ -53,15 +53,15 @@ func TestEngineNetwork(t *testing.T) {
 	}
 	client := d.Detached(rt, "--network", user, "--name", "e2e-net-client", engine.Busybox, "sleep", "3600")
 	d.Must("network", "connect", "--alias", "the-server", user, server)
-	eq(t, "by name, on a network connected later", d.Must("exec", client, "sh", "-c", "echo ping | nc the-server 7000"), "ping")
-	eq(t, "as root on a low port", d.Must("exec", server, "sh", "-c", "nc -l -p 80 >/dev/null 2>&1 & sleep 0.2; kill $! && echo listens"), "listens")
+	env.Equal(t, "by name, on a network connected later", d.Must("exec", client, "sh", "-c", "echo ping | nc the-server 7000"), "ping")
+	env.Equal(t, "as root on a low port", d.Must("exec", server, "sh", "-c", "nc -l -p 80 >/dev/null 2>&1 & sleep 0.2; kill $! && echo listens"), "listens")
 
 	// Its root writes to hosts, which has what the engine wrote until the start; the resolver stays the engine's.
 	for _, id := range []string{server, client} {
 		hosts := inspect(d, id, "{{.HostsPath}}")
-		before := content(t, hosts)
-		eq(t, "hosts", sh(d, id, "grep -c \"$(hostname)\" /etc/hosts; echo '5.5.5.5 mine' >>/etc/hosts; grep -c mine /etc/hosts"), "1\n1")
-		eq(t, "the engine's own", content(t, hosts), before)
+		before := string(env.Read(t, hosts))
+		env.Equal(t, "hosts", sh(d, id, "grep -c \"$(hostname)\" /etc/hosts; echo '5.5.5.5 mine' >>/etc/hosts; grep -c mine /etc/hosts"), "1\n1")
+		env.Equal(t, "the engine's own", string(env.Read(t, hosts)), before)
 		if r := d.Docker("exec", id, "sh", "-c", "echo x >>/etc/resolv.conf"); r.Code == 0 {
 			t.Errorf("the engine's resolver: %s", r)
 		}
@@ -96,7 +96,7 @@ func TestEngineNetwork(t *testing.T) {
 	}
 	// One with it shares it.
 	second := d.Detached(rt, "--network", "container:"+server, engine.Busybox, "sleep", "3600")
-	eq(t, "the joined network's server", d.Must("exec", second, "sh", "-c", "echo ping | nc 127.0.0.1 7000"), "ping")
+	env.Equal(t, "the joined network's server", d.Must("exec", second, "sh", "-c", "echo ping | nc 127.0.0.1 7000"), "ping")
 	if r := d.Docker("exec", second, "sh", "-c", "echo x >>/etc/hosts"); r.Code == 0 {
 		t.Errorf("the hosts of another jail: %s", r)
 	}
@@ -105,7 +105,7 @@ func TestEngineNetwork(t *testing.T) {
 	for _, network := range []string{"host", "container:" + plain} {
 		r := d.Docker("run", "--rm", rt, "--network", network, engine.Busybox, "probe", "interfaces")
 		if r.Code == 0 {
-			sealed(t, "--network "+network, decode[links](d, strings.TrimSpace(r.Stdout)))
+			sealed(t, "--network "+network, env.Decode[links](d, strings.TrimSpace(r.Stdout)))
 		} else if network == "host" || !strings.Contains(r.Stderr, "refused") {
 			t.Errorf("%s: %s", network, r)
 		}

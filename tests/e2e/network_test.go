@@ -91,7 +91,7 @@ func TestNetworks(t *testing.T) {
 					t.Errorf("%s: the jail reaches %s", c.network, to)
 				}
 			}
-			eq(t, "connections that the host saw", count(), 0)
+			env.Equal(t, "connections that the host saw", count(), 0)
 			// The jail's own servers work.
 			d.Must("exec", "-d", id, "probe", "echo-server", "127.0.0.1:7000")
 			env.Eventually(d, "the jail's own server", func() bool {
@@ -115,9 +115,9 @@ func TestNetworkConnectLater(t *testing.T) {
 			t.Errorf("after docker network connect the jail reaches %s", to)
 		}
 	}
-	eq(t, "connections that the host saw", count(), 0)
+	env.Equal(t, "connections that the host saw", count(), 0)
 	d.Must("network", "disconnect", user, id)
-	eq(t, "the jail goes on", sh(d, id, "echo yes"), "yes")
+	env.Equal(t, "the jail goes on", sh(d, id, "echo yes"), "yes")
 }
 
 // TestEmbeddedDNS: docker's name server on a user-defined network, inside the container's own network namespace, would
@@ -167,7 +167,7 @@ func TestJoinJail(t *testing.T) {
 	first := start(d, engine.Busybox, "probe", "echo-server", "127.0.0.1:7000")
 	env.Eventually(d, "the server", func() bool { return strings.Contains(d.Must("logs", first), "listening") })
 	second := sleeper(d, "--network", "container:"+first)
-	eq(t, "the other's server", sh(d, second, "echo ping | nc 127.0.0.1 7000"), "ping")
+	env.Equal(t, "the other's server", sh(d, second, "echo ping | nc 127.0.0.1 7000"), "ping")
 	sealed(t, "the joined network", probeIn[links](d, nil, second, "interfaces"))
 	if processes := sh(d, second, "ls /proc | grep '^[0-9]' | tr '\\n' ' '"); strings.Count(processes, " ") > 4 {
 		t.Errorf("the joining jail sees processes %s", processes)
@@ -185,8 +185,8 @@ func TestJoinOfNoJailIsRefused(t *testing.T) {
 		return
 	}
 	lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
-	sealed(t, "joined", decode[links](d, lines[0]))
-	if decode[map[string]outcome](d, lines[1])["tcp,127.0.0.1:7000"].Errno == "" {
+	sealed(t, "joined", env.Decode[links](d, lines[0]))
+	if env.Decode[map[string]outcome](d, lines[1])["tcp,127.0.0.1:7000"].Errno == "" {
 		t.Error("the jail reaches a server in the other container's network")
 	}
 }

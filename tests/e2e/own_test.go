@@ -82,19 +82,19 @@ func TestInstall(t *testing.T) {
 	}
 	settings := func() (m map[string]any) {
 		t.Helper()
-		env.Check(t, json.Unmarshal([]byte(content(t, e.DaemonConfig())), &m))
+		env.Check(t, json.Unmarshal([]byte(string(env.Read(t, e.DaemonConfig()))), &m))
 		return m
 	}
-	before, text := settings(), content(t, e.DaemonConfig())
+	before, text := settings(), string(env.Read(t, e.DaemonConfig()))
 	if r := d.Docker("run", "--rm", jail, engine.Busybox, "true"); r.Code == 0 {
 		t.Fatal("agentjail is there before it is installed")
 	}
 
-	has(t, "--dry-run", must("install", "docker", "--dry-run"), "+")
-	eq(t, "daemon.json after --dry-run", content(t, e.DaemonConfig()), text)
+	env.Contain(t, "--dry-run", must("install", "docker", "--dry-run"), "+")
+	env.Equal(t, "daemon.json after --dry-run", string(env.Read(t, e.DaemonConfig())), text)
 
 	must("install", "docker")
-	jailed(t, "a jail of the installed runtime", decode[who](d, d.Must("run", "--rm", jail, engine.Busybox, "probe", "identity")))
+	jailed(t, "a jail of the installed runtime", env.Decode[who](d, d.Must("run", "--rm", jail, engine.Busybox, "probe", "identity")))
 	after := settings()
 	for k, v := range before {
 		if k != "runtimes" && !reflect.DeepEqual(v, after[k]) {
@@ -104,9 +104,9 @@ func TestInstall(t *testing.T) {
 	if !reflect.DeepEqual(after["runtimes"].(map[string]any)["other"], before["runtimes"].(map[string]any)["other"]) {
 		t.Errorf("another runtime was changed: %v", after["runtimes"])
 	}
-	text = content(t, e.DaemonConfig())
+	text = string(env.Read(t, e.DaemonConfig()))
 	must("install", "docker")
-	eq(t, "daemon.json after a second install", content(t, e.DaemonConfig()), text)
+	env.Equal(t, "daemon.json after a second install", string(env.Read(t, e.DaemonConfig())), text)
 
 	must("uninstall", "docker")
 	if !reflect.DeepEqual(settings(), before) {

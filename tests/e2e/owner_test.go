@@ -24,7 +24,7 @@ func TestRootsDirectory(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	dir := directory(t, 0)
-	put(t, filepath.Join(dir, "private"), "root's own\n", 0o600, 0)
+	env.Put(t, filepath.Join(dir, "private"), "root's own\n", 0o600, 0)
 	env.Check(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
 	env.Check(t, os.Chmod(filepath.Join(dir, "open"), 0o1777))
 	for _, from := range []string{dir, filepath.Join(dir, "hello")} {
@@ -34,17 +34,17 @@ func TestRootsDirectory(t *testing.T) {
 		}
 	}
 	const script = "cat /w/hello /w/private 2>/dev/null; stat -c %u /w; touch /w/new 2>/dev/null; touch /w/open/new 2>/dev/null; ls /w /w/open | grep -c new"
-	eq(t, "read-only", sh(d, sleeper(d, "-v", dir+":/w:ro"), script+"; true"), "hello from the host\n65534\n0")
+	env.Equal(t, "read-only", sh(d, sleeper(d, "-v", dir+":/w:ro"), script+"; true"), "hello from the host\n65534\n0")
 	with := func(runtime string) string {
 		return d.Must("run", "--rm", "--runtime="+runtime, "-v", dir+":/w", engine.Busybox, "sh", "-c", script)
 	}
-	eq(t, "as user 65534", with("agentjail-roots-nobody"), "hello from the host\n65534\n1")
+	env.Equal(t, "as user 65534", with("agentjail-roots-nobody"), "hello from the host\n65534\n1")
 	if got, _ := owner(t, filepath.Join(dir, "open/new")); strings.HasPrefix(got, "0:") {
 		t.Errorf("a file of user 65534 belongs to %s", got)
 	}
-	eq(t, "as root", with("agentjail-roots-allow"), "hello from the host\nroot's own\n0\n2")
+	env.Equal(t, "as root", with("agentjail-roots-allow"), "hello from the host\nroot's own\n0\n2")
 	got, _ := owner(t, filepath.Join(dir, "new"))
-	eq(t, "a file of root's", got, "0:0")
+	env.Equal(t, "a file of root's", got, "0:0")
 }
 
 // TestPlacesWithKeysAreRefused: what holds a user's keys, units or start-up files is refused, and so is what holds that.
@@ -54,7 +54,7 @@ func TestPlacesWithKeysAreRefused(t *testing.T) {
 	ssh, units := filepath.Join(dir, ".ssh"), filepath.Join(dir, ".config/systemd/user")
 	for _, p := range []string{ssh, filepath.Join(dir, ".config"), filepath.Join(dir, ".config/systemd"), units} {
 		env.Check(t, os.Mkdir(p, 0o755))
-		chown(t, p, 1000)
+		env.Check(t, os.Lchown(p, 1000, 1000))
 	}
 	for option, why := range map[string]string{ssh + ":/w": "keys", ssh + ":/w:ro": "keys", units + ":/w": "service manager"} {
 		if r := run(d, "-v", option, engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, why) {
@@ -72,7 +72,7 @@ func TestEngineStorageByLayers(t *testing.T) {
 	snapshots := filepath.Join(storage, "io.containerd.snapshotter.v1.overlayfs/snapshots")
 	beside := filepath.Join(storage, "io.containerd.metadata.v1.bolt")
 	env.Check(t, os.MkdirAll(beside, 0o755))
-	chown(t, beside, 1000)
+	env.Check(t, os.Lchown(beside, 1000, 1000))
 	b := engine.NewBundle(t, base)
 	for _, dir := range []string{snapshots + "/1", snapshots + "/2/fs", snapshots + "/2/work"} {
 		env.Check(t, os.MkdirAll(dir, 0o755))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestPassthrough: a container of a profile that passes calls through is the delegate's own and no jail, and no jail has
@@ -20,7 +21,7 @@ func TestPassthrough(t *testing.T) {
 	if !strings.Contains(status, "CapEff:\t00000000a80425fb") || !strings.Contains(status, "NoNewPrivs:\t0") || !strings.Contains(status, "Uid:\t0") {
 		t.Errorf("not Docker's default container:\n%s", status)
 	}
-	eq(t, "map of ids", strings.Join(strings.Fields(sh(d, id, "cat /proc/self/uid_map")), " "), "0 0 4294967295")
+	env.Equal(t, "map of ids", strings.Join(strings.Fields(sh(d, id, "cat /proc/self/uid_map")), " "), "0 0 4294967295")
 	// No jail joins it, whichever of the two was requested to.
 	for _, option := range []string{"--network", "--ipc", "--pid"} {
 		r := d.Docker("run", "--rm", jail, option, "container:"+id, engine.Busybox, "sh", "-c", `for n in /proc/self/ns/*; do readlink $n; done`)
@@ -46,9 +47,9 @@ func TestPassthrough(t *testing.T) {
 	d.Must("pause", id)
 	d.Must("unpause", id)
 	d.Must("restart", "-t", "0", id)
-	eq(t, "after a restart", sh(d, id, "echo alive"), "alive")
+	env.Equal(t, "after a restart", sh(d, id, "echo alive"), "alive")
 	d.Must("kill", id)
-	eq(t, "exit code", d.Must("wait", id), "137")
+	env.Equal(t, "exit code", d.Must("wait", id), "137")
 	// A jail's name and image do not make one.
-	eq(t, "by a variable", strings.TrimSpace(mustRun(d, "-e", "AGENTJAIL_PROFILE=passthrough", engine.Busybox, "grep", "-c", "^CapEff:.0000000000000000", "/proc/self/status")), "1")
+	env.Equal(t, "by a variable", strings.TrimSpace(mustRun(d, "-e", "AGENTJAIL_PROFILE=passthrough", engine.Busybox, "grep", "-c", "^CapEff:.0000000000000000", "/proc/self/status")), "1")
 }

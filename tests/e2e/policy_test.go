@@ -16,26 +16,26 @@ func TestMapNobody(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	rt := "--runtime=agentjail-nobody"
-	w := decode[who](d, d.Must("run", "--rm", rt, engine.Busybox, "probe", "identity"))
+	w := env.Decode[who](d, d.Must("run", "--rm", rt, engine.Busybox, "probe", "identity"))
 	f := strings.Fields(w.UIDMap)
 	if len(f) != 6 || f[0] != "0" || f[1] != "65534" || f[2] != "1" {
 		t.Errorf("id map %q", w.UIDMap)
 	}
 	dir := directory(t, 1000)
-	eq(t, "work in a directory", d.Must("run", "--rm", rt, "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo x > /w/new; touch /etc/new; stat -c %u /w/new /etc/new /home/app"), "0\n0\n1000")
+	env.Equal(t, "work in a directory", d.Must("run", "--rm", rt, "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo x > /w/new; touch /etc/new; stat -c %u /w/new /etc/new /home/app"), "0\n0\n1000")
 	got, _ := owner(t, filepath.Join(dir, "new"))
-	eq(t, "owner", got, "1000:1000")
-	eq(t, "as a user", d.Must("run", "--rm", rt, "-u", "1000", "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo x > /w/user; id -u"), "1000")
+	env.Equal(t, "owner", got, "1000:1000")
+	env.Equal(t, "as a user", d.Must("run", "--rm", rt, "-u", "1000", "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo x > /w/user; id -u"), "1000")
 	id := d.Detached(rt, engine.Busybox, "sleep", "3600")
-	eq(t, "exec", d.Must("exec", id, "sh", "-c", "echo out > /dev/stdout"), "out")
+	env.Equal(t, "exec", d.Must("exec", id, "sh", "-c", "echo out > /dev/stdout"), "out")
 	var uid string
-	for line := range strings.SplitSeq(content(t, "/proc/"+inspect(d, id, "{{.State.Pid}}")+"/status"), "\n") {
+	for line := range strings.SplitSeq(string(env.Read(t, "/proc/"+inspect(d, id, "{{.State.Pid}}")+"/status")), "\n") {
 		if u, ok := strings.CutPrefix(line, "Uid:"); ok {
 			uid = strings.Fields(u)[0]
 		}
 	}
-	eq(t, "uid on the host", uid, "65534")
-	for name, o := range decode[map[string]outcome](d, d.Must("run", "--rm", rt, engine.Busybox, "probe", "attempts")) {
+	env.Equal(t, "uid on the host", uid, "65534")
+	for name, o := range env.Decode[map[string]outcome](d, d.Must("run", "--rm", rt, engine.Busybox, "probe", "attempts")) {
 		if !refused(name, o) {
 			t.Errorf("%s: %s %s", name, o.Errno, o.Note)
 		}
@@ -47,8 +47,8 @@ func TestSmallPolicy(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	id := d.Detached("--runtime=agentjail-small", "-m", "1g", "--pids-limit", "500", engine.Busybox, "sleep", "3600")
-	eq(t, "memory", cgroupValue(t, d, id, "memory", "memory.limit_in_bytes", "memory.max"), 64<<20)
-	eq(t, "pids", cgroupValue(t, d, id, "pids", "pids.max", "pids.max"), 20)
+	env.Equal(t, "memory", cgroupValue(t, d, id, "memory", "memory.limit_in_bytes", "memory.max"), 64<<20)
+	env.Equal(t, "pids", cgroupValue(t, d, id, "pids", "pids.max", "pids.max"), 20)
 	fill := probeIn[struct {
 		Bytes int64
 		Errno string
@@ -93,7 +93,7 @@ func TestNewestRuncMakesTheSameJail(t *testing.T) {
 	}
 	sh(d, id, "echo x > /w/new; echo out > /dev/stdout")
 	got, _ := owner(t, filepath.Join(dir, "new"))
-	eq(t, "owner", got, "1000:1000")
+	env.Equal(t, "owner", got, "1000:1000")
 	out, code := agentjail(t, "--config", policy, "inspect", id)
 	if code != 0 {
 		t.Errorf("inspect: exit code %d: %s", code, out)
@@ -104,10 +104,10 @@ func TestNewestRuncMakesTheSameJail(t *testing.T) {
 	d.Must("cp", id+":/etc/passwd", t.TempDir())
 	term := d.Terminal(24, 80, "exec", "-it", id, "sh", "-c", "tty; exit 3")
 	term.Expect("/dev/pts/")
-	eq(t, "exit code on a terminal", term.Wait(), 3)
+	env.Equal(t, "exit code on a terminal", term.Wait(), 3)
 	d.Must("restart", "-t", "1", id)
-	eq(t, "after a restart", sh(d, id, "cat /w/new"), "x")
+	env.Equal(t, "after a restart", sh(d, id, "cat /w/new"), "x")
 	d.Must("kill", id)
-	eq(t, "exit code", d.Must("wait", id), "137")
-	eq(t, "a missing program", run(d, engine.Busybox, "/no/such").Code, 127)
+	env.Equal(t, "exit code", d.Must("wait", id), "137")
+	env.Equal(t, "a missing program", run(d, engine.Busybox, "/no/such").Code, 127)
 }

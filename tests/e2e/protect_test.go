@@ -24,9 +24,9 @@ func repository(t testing.TB, at string) {
 	for _, d := range []string{"objects", "refs", "hooks", "info"} {
 		env.Check(t, os.MkdirAll(filepath.Join(at, d), 0o755))
 	}
-	put(t, filepath.Join(at, "HEAD"), "ref: refs/heads/main\n", 0o644, 1000)
-	put(t, filepath.Join(at, "config"), "[core]\n\tbare = false\n", 0o644, 1000)
-	put(t, filepath.Join(at, "hooks/pre-commit"), "#!/bin/sh\n", 0o755, 1000)
+	env.Put(t, filepath.Join(at, "HEAD"), "ref: refs/heads/main\n", 0o644, 1000)
+	env.Put(t, filepath.Join(at, "config"), "[core]\n\tbare = false\n", 0o644, 1000)
+	env.Put(t, filepath.Join(at, "hooks/pre-commit"), "#!/bin/sh\n", 0o755, 1000)
 }
 
 // hostile makes a project with a nested repository, a submodule and a further work tree, and what an attack brings along.
@@ -44,7 +44,7 @@ func hostile(t testing.TB) string {
 		".git/worktrees/tree/commondir": "../..\n", ".git/worktrees/tree/HEAD": "ref: refs/heads/tree\n",
 		".vscode/tasks.json": "{}", ".bashrc": "# mine\n", "evil/file": "evil", "evil/config": "[core]\n\tfsmonitor = evil\n",
 	} {
-		put(t, filepath.Join(dir, name), text, 0o644, 1000)
+		env.Put(t, filepath.Join(dir, name), text, 0o644, 1000)
 	}
 	err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
 		if err == nil {
@@ -207,8 +207,8 @@ func TestProtectedPathMounted(t *testing.T) {
 		mustRun(d, "-v", filepath.Join(dir, at)+":/m", engine.Busybox, "sh", "-c", "! touch /m && ! touch /m/x")
 	}
 	// An empty directory stays empty: programs request that.
-	eq(t, "an empty directory", mustRun(d, "-v", filepath.Join(dir, "evil/hooks")+":/m", engine.Busybox, "sh", "-c", "ls -A /m | wc -l"), "0")
-	eq(t, "an engine's volume", mustRun(d, "-v", "/m", engine.Busybox, "sh", "-c", "echo >/m/x; ls -A /m | wc -l"), "1")
+	env.Equal(t, "an empty directory", mustRun(d, "-v", filepath.Join(dir, "evil/hooks")+":/m", engine.Busybox, "sh", "-c", "ls -A /m | wc -l"), "0")
+	env.Equal(t, "an engine's volume", mustRun(d, "-v", "/m", engine.Busybox, "sh", "-c", "echo >/m/x; ls -A /m | wc -l"), "1")
 }
 
 // TestHiddenPaths: policy covers secrets, and leaves to jails what it names.
@@ -217,7 +217,7 @@ func TestHiddenPaths(t *testing.T) {
 	d := d(t)
 	dir := hostile(t)
 	for _, name := range []string{".env", "lib/key.pem", "id_rsa", "environment"} {
-		put(t, filepath.Join(dir, name), "secret "+name+"\n", 0o644, 1000)
+		env.Put(t, filepath.Join(dir, name), "secret "+name+"\n", 0o644, 1000)
 	}
 	for _, mode := range []string{"", ":ro"} {
 		out := d.Must("run", "--rm", "--runtime=agentjail-hiding", "-v", dir+":/w"+mode, engine.Busybox, "sh", "-c",
@@ -226,9 +226,9 @@ func TestHiddenPaths(t *testing.T) {
 		if mode == "" {
 			want += "\nwritable"
 		}
-		eq(t, "hidden"+mode, out, want)
+		env.Equal(t, "hidden"+mode, out, want)
 	}
-	has(t, "the host's file", content(t, filepath.Join(dir, ".env")), "secret .env")
+	env.Contain(t, "the host's file", string(env.Read(t, filepath.Join(dir, ".env"))), "secret .env")
 }
 
 // TestInspectProtected: inspect counts protected paths, and reports one that the host has replaced, which takes the mount
@@ -242,7 +242,7 @@ func TestInspectProtected(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "protected paths") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	put(t, filepath.Join(dir, "new"), "# the host's\n", 0o644, 1000)
+	env.Put(t, filepath.Join(dir, "new"), "# the host's\n", 0o644, 1000)
 	env.Check(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, ".bashrc")))
 	if out, code = agentjail(t, "inspect", id); code == 0 || !strings.Contains(out, "/w/.bashrc is not mounted any more") {
 		t.Errorf("exit code %d: %s", code, out)

@@ -36,12 +36,12 @@ func TestPublicFiles(t *testing.T) {
 		for f in /etc/localtime /etc/timezone /etc/passwd /ca.crt; do [ ! -e $f ] || echo x 2>&1 >> $f; done
 		grep ' /etc/localtime ' /proc/self/mountinfo; ls /etc/ssl/certs | wc -l; touch /etc/ssl/certs/x; cat /etc/passwd; cat /etc/timezone`)...)
 	t.Log(out)
-	has(t, "the time zone", out, "TZif")
-	has(t, "the host's root", out, "root:x:0:0::/root:")
+	env.Contain(t, "the time zone", out, "TZif")
+	env.Contain(t, "the host's root", out, "root:x:0:0::/root:")
 	if strings.Contains(out, "/usr/share/zoneinfo/") {
 		t.Errorf("the mount table names the host's file: %s", out)
 	}
-	for line := range strings.Lines(content(t, "/etc/passwd")) {
+	for line := range strings.Lines(string(env.Read(t, "/etc/passwd"))) {
 		f := strings.Split(line, ":")
 		if len(f) == 7 && len(f[2]) > 2 && f[2] != "1234" && f[2] != "65534" && strings.Contains(out, f[0]+":x:"+f[2]) {
 			t.Errorf("an account of the host's: %s", line)
@@ -56,9 +56,9 @@ func TestPublicFiles(t *testing.T) {
 	link := filepath.Join(directory(t, 1000), "localtime")
 	env.Check(t, os.Symlink("/etc/localtime", link))
 	r := run(d, "-v", link+":/etc/localtime:ro", engine.Busybox, "true")
-	has(t, "a link of an ordinary user's", r.Stderr, "refused: the symbolic link")
+	env.Contain(t, "a link of an ordinary user's", r.Stderr, "refused: the symbolic link")
 	r = run(d, "-v", "/etc/shadow:/shadow:ro", engine.Busybox, "true")
-	has(t, "/etc/shadow", r.Stderr, "refused: it holds the host's configuration")
+	env.Contain(t, "/etc/shadow", r.Stderr, "refused: it holds the host's configuration")
 }
 
 // TestPublicGitSettings: git's settings of the host are copied, unless one could be a credential.
@@ -75,14 +75,14 @@ func TestPublicGitSettings(t *testing.T) {
 		f.Close()
 	}
 	look := func(what string) engine.Result {
-		text := content(t, at)
+		text := string(env.Read(t, at))
 		r := run(d, "-v", at+":/root/.gitconfig:ro", engine.Busybox, "cat", "/root/.gitconfig")
 		want, err := gitsettings.Copy(text)
 		if err != nil {
-			has(t, what, r.Stderr, "no copy is made: "+err.Error())
+			env.Contain(t, what, r.Stderr, "no copy is made: "+err.Error())
 			return r
 		}
-		eq(t, what, r.Stdout, want)
+		env.Equal(t, what, r.Stdout, want)
 		return r
 	}
 	if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ func TestPublicGitSettings(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Remove(at) })
 	write("# a remark\n[alias]\n\tagentjail-test = status\n")
-	eq(t, "the copy", look("a harmless one").Stdout, "[alias]\n\tagentjail-test = \"status\"\n")
+	env.Equal(t, "the copy", look("a harmless one").Stdout, "[alias]\n\tagentjail-test = \"status\"\n")
 	os.Remove(at)
 	write("[http \"https://agentjail.invalid/\"]\n\textraHeader = Authorization: Basic eA==\n")
 	r := look("one with a credential")

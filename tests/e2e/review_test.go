@@ -51,7 +51,7 @@ func TestReview(t *testing.T) {
 		"echo run >>/w/new; mkdir -p /w/d; mv /w/d /w/d2; wc -l </w/new")
 	for _, want := range []string{"1", "2"} {
 		out := d.Must("start", "-a", id)
-		eq(t, "lines", strings.TrimSpace(out), want)
+		env.Equal(t, "lines", strings.TrimSpace(out), want)
 		if _, err := os.Lstat(filepath.Join(dir, "new")); err == nil {
 			t.Fatal("the directory has what the container wrote")
 		}

@@ -25,8 +25,8 @@ func variables(asked string) string {
 
 // TestRun holds what docker run prints in a jail for each of its options.
 func TestRun(t *testing.T) {
-	env := filepath.Join(t.TempDir(), "env")
-	put(t, env, "FROM_FILE=yes it is\n", 0o644, 0)
+	file := filepath.Join(t.TempDir(), "env")
+	env.Put(t, file, "FROM_FILE=yes it is\n", 0o644, 0)
 	for _, c := range []struct {
 		name    string
 		options []string
@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 		{"-e", []string{"-e", "A=1 2", "-e", "B="}, []string{"sh", "-c", `echo "$A|$B|${B-unset}"`}, "1 2||"},
 		{"only the environment that was requested", nil, []string{"sh", "-c", "env | sort | sed 's/=.*//' | tr '\\n' ' '"}, variables("HOME HOSTNAME PATH PWD SHLVL")},
 		{"a variable of the init step's", []string{"-e", "GOMAXPROCS=1"}, []string{"sh", "-c", "echo $GOMAXPROCS"}, "1"},
-		{"--env-file", []string{"--env-file", env}, []string{"sh", "-c", `echo "$FROM_FILE"`}, "yes it is"},
+		{"--env-file", []string{"--env-file", file}, []string{"sh", "-c", `echo "$FROM_FILE"`}, "yes it is"},
 		{"--hostname", []string{"--hostname", "box"}, []string{"hostname"}, "box"},
 		{"--entrypoint", []string{"--entrypoint", "/bin/echo"}, []string{"over"}, "over"},
 		{"--domainname", []string{"--hostname", "box", "--domainname", "jail.test"}, []string{"cat", "/proc/sys/kernel/domainname"}, "jail.test"},
@@ -81,13 +81,13 @@ func TestRun(t *testing.T) {
 
 func TestRunStderr(t *testing.T) {
 	r := run(d(t), engine.Busybox, "sh", "-c", "echo out; echo err > /dev/stderr; echo more >&2")
-	eq(t, "stdout", r.Stdout, "out\n")
-	eq(t, "stderr", r.Stderr, "err\nmore\n")
+	env.Equal(t, "stdout", r.Stdout, "out\n")
+	env.Equal(t, "stderr", r.Stderr, "err\nmore\n")
 }
 
 func TestRunStdin(t *testing.T) {
 	r := d(t).DockerIn(strings.NewReader("one\ntwo\n"), "run", "--rm", "-i", jail, engine.Busybox, "wc", "-l")
-	eq(t, "lines", strings.TrimSpace(r.Stdout), "2")
+	env.Equal(t, "lines", strings.TrimSpace(r.Stdout), "2")
 }
 
 // TestExitCodes holds the codes by which scripts report what happened (docker-run(1)).
@@ -125,8 +125,8 @@ func TestExitCodeOfSignals(t *testing.T) {
 			id := sleeper(d, "--init")
 			awaitSleeps(d, id, 1)
 			d.Must("kill", "-s", c.signal, id)
-			eq(t, "docker wait", d.Must("wait", id), c.code)
-			eq(t, "State.ExitCode", inspect(d, id, "{{.State.ExitCode}} {{.State.Running}} {{.State.Error}}"), c.code+" false")
+			env.Equal(t, "docker wait", d.Must("wait", id), c.code)
+			env.Equal(t, "State.ExitCode", inspect(d, id, "{{.State.ExitCode}} {{.State.Running}} {{.State.Error}}"), c.code+" false")
 		})
 	}
 }
@@ -162,7 +162,7 @@ func TestRunTerminal(t *testing.T) {
 		t.Logf("the client ended with %d", code)
 	}
 	env.Eventually(d, "the container has ended", func() bool { return inspect(d, name, "{{.State.Status}}") == "exited" })
-	eq(t, "exit code", inspect(d, name, "{{.State.ExitCode}}"), "7")
+	env.Equal(t, "exit code", inspect(d, name, "{{.State.ExitCode}}"), "7")
 }
 
 func TestRunTerminalAsUser(t *testing.T) {
@@ -171,7 +171,7 @@ func TestRunTerminalAsUser(t *testing.T) {
 	term.Expect("1000")
 	term.Type("line\n")
 	term.Expect("got-line")
-	eq(t, "exit code", term.Wait(), 0)
+	env.Equal(t, "exit code", term.Wait(), 0)
 }
 
 func TestRunRemoves(t *testing.T) {
@@ -186,15 +186,15 @@ func TestRunRemoves(t *testing.T) {
 func TestRunDetached(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
-	eq(t, "state", inspect(d, id, "{{.State.Status}} {{.HostConfig.Runtime}}"), "running "+engine.Name)
-	has(t, "docker ps", d.Must("ps", "--no-trunc", "-q"), id)
+	env.Equal(t, "state", inspect(d, id, "{{.State.Status}} {{.HostConfig.Runtime}}"), "running "+engine.Name)
+	env.Contain(t, "docker ps", d.Must("ps", "--no-trunc", "-q"), id)
 	pid := inspect(d, id, "{{.State.Pid}}")
 	// The pid is that of the process in the jail, on the host.
-	has(t, "the process", content(t, "/proc/"+pid+"/cmdline"), "3600")
+	env.Contain(t, "the process", string(env.Read(t, "/proc/"+pid+"/cmdline")), "3600")
 }
 
 func TestRunNonRootImage(t *testing.T) {
-	eq(t, "output", mustRun(d(t), engine.NonRoot, "sh", "-c", "id -u; touch mine && ls"), "entry runs as 1000:1000 in /home/app\n1000\nmine")
+	env.Equal(t, "output", mustRun(d(t), engine.NonRoot, "sh", "-c", "id -u; touch mine && ls"), "entry runs as 1000:1000 in /home/app\n1000\nmine")
 }
 
 func TestInitReaps(t *testing.T) {
@@ -229,7 +229,7 @@ func TestFiftyAtOnce(t *testing.T) {
 		}
 	})
 	running := d.Must("ps", "--filter", "name=fifty-", "--format", "{{.Names}} {{.State}}")
-	eq(t, "running jails", strings.Count(running, " running"), n)
+	env.Equal(t, "running jails", strings.Count(running, " running"), n)
 	// Each is a world of its own: the first id of the range, the pid namespace, the network namespace.
 	seen := map[string]string{}
 	for _, name := range all {
@@ -242,7 +242,7 @@ func TestFiftyAtOnce(t *testing.T) {
 			}
 			seen[id] = name
 		}
-		base := strings.Join(strings.Fields(content(t, "/proc/"+pid+"/uid_map")), " ")
+		base := strings.Join(strings.Fields(string(env.Read(t, "/proc/"+pid+"/uid_map"))), " ")
 		if other := seen[base]; other != "" {
 			t.Errorf("%s has the host ids of %s: %s", name, other, base)
 		}

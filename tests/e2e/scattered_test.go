@@ -27,8 +27,8 @@ func TestFilesOnSeparateFileSystems(t *testing.T) {
 	b := engine.NewBundle(t, at("bundle"))
 	state, logs, pids, work := at("state"), at("log"), at("pid"), at("work")
 	env.Check(t, os.Symlink(pids, filepath.Join(base, "link")))
-	put(t, filepath.Join(work, "given"), "given", 0o644, 0)
-	chown(t, work, 1000)
+	env.Put(t, filepath.Join(work, "given"), "given", 0o644, 0)
+	env.Check(t, os.Lchown(work, 1000, 1000))
 	b.Mount(work, "/work")
 	b.Spec.Process.Args = []string{"sh", "-c", "cat /work/given; sleep 3600"}
 	c := engine.Caller{Path: path, Args: []string{"--root", state, "--log", filepath.Join(logs, "log"), "--debug"}}

@@ -24,7 +24,7 @@ func TestSharedNamespaces(t *testing.T) {
 	}
 	answered := func(text, address string) {
 		t.Helper()
-		if o := decode[map[string]engine.Outcome](d, text)[address]; o.Errno != "" {
+		if o := env.Decode[map[string]engine.Outcome](d, text)[address]; o.Errno != "" {
 			t.Errorf("%s: %+v", address, o)
 		}
 	}
@@ -34,10 +34,10 @@ func TestSharedNamespaces(t *testing.T) {
 	sh(d, main, `sleep 1000 </dev/null >/dev/null 2>&1 & echo $! >/tmp/pid
 		probe echo-server @second </dev/null >/tmp/second 2>&1 & until [ -s /tmp/second ]; do sleep .05; done; mv /tmp/pid /tmp/go`)
 	await("the first process's answer", "cat /tmp/done")
-	eq(t, "a signal to what an exec started", sh(d, main, "cat /tmp/sent"), "sent")
+	env.Equal(t, "a signal to what an exec started", sh(d, main, "cat /tmp/sent"), "sent")
 	answered(sh(d, main, "cat /tmp/done"), "unix,@second")
 	// From a container that shares them.
-	eq(t, "a signal from another container", strings.TrimSpace(mustRun(d, "--pid", "container:"+main, engine.Busybox, "sh", "-c", "kill -HUP 1 && echo sent")), "sent")
+	env.Equal(t, "a signal from another container", strings.TrimSpace(mustRun(d, "--pid", "container:"+main, engine.Busybox, "sh", "-c", "kill -HUP 1 && echo sent")), "sent")
 	await("the signal's effect", "cat /tmp/hup")
 	answered(mustRun(d, "--network", "container:"+main, engine.Busybox, "probe", "connect", "unix,@first"), "unix,@first")
 }

@@ -151,7 +151,7 @@ func TestPathsFromCallersDirectory(t *testing.T) {
 		defer out.Close()
 		cmd.Stdout, cmd.Stderr = out, out
 		err = cmd.Run()
-		said := content(t, out.Name())
+		said := string(env.Read(t, out.Name()))
 		if err != nil {
 			t.Fatalf("%v: %v %s", args, err, said)
 		}
@@ -159,11 +159,11 @@ func TestPathsFromCallersDirectory(t *testing.T) {
 	}
 	t.Cleanup(func() { call("delete", id, "--force") })
 	call("run", id, "--detach", "--pid-file", "pid")
-	if pid := content(t, filepath.Join(b.Dir, "pid")); !strings.Contains(call("state", id), `"pid": `+pid) {
+	if pid := string(env.Read(t, filepath.Join(b.Dir, "pid"))); !strings.Contains(call("state", id), `"pid": `+pid) {
 		t.Errorf("the pid file states %s: %s", pid, call("state", id))
 	}
 	call("exec", "--detach", "--pid-file", "exec-pid", id, "sleep", "1")
-	if content(t, filepath.Join(b.Dir, "exec-pid")) == "" {
+	if string(env.Read(t, filepath.Join(b.Dir, "exec-pid"))) == "" {
 		t.Error("exec left no pid")
 	}
 	if _, err := os.Stat(filepath.Join(b.Dir, "state", id)); err != nil {
@@ -174,12 +174,12 @@ func TestPathsFromCallersDirectory(t *testing.T) {
 	if strings.HasPrefix(version, "runc ") {
 		first = `[{"ociVersion":`
 	}
-	if log := content(t, filepath.Join(b.Dir, "log")); strings.HasPrefix(version, "runc ") && strings.Count(log, "level=debug") == 0 {
+	if log := string(env.Read(t, filepath.Join(b.Dir, "log"))); strings.HasPrefix(version, "runc ") && strings.Count(log, "level=debug") == 0 {
 		t.Errorf("nothing of the delegate's in the log: %s", log)
 	}
 	call("update", id, "--pids-limit", "33")
 	found := false
-	for line := range strings.Lines(content(t, "/proc/"+content(t, filepath.Join(b.Dir, "pid"))+"/cgroup")) {
+	for line := range strings.Lines(string(env.Read(t, "/proc/"+string(env.Read(t, filepath.Join(b.Dir, "pid")))+"/cgroup"))) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		limit, err := os.ReadFile("/sys/fs/cgroup/" + f[1] + f[2] + "/pids.max")
 		found = found || err == nil && string(limit) == "33\n"

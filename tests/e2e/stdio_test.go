@@ -17,14 +17,7 @@ import (
 // runtime under test.
 func byItself(t *testing.T) (dir, runtime string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "agentjail-stdio-")
-	env.Check(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	env.Check(t, os.Chmod(dir, 0o711))
-	if runtime, err = engine.UnderTest(); err != nil {
-		t.Fatal(err)
-	}
-	return dir, runtime
+	return engine.TempDir(t, "/var/tmp", "agentjail-stdio-"), env.Get(t, engine.UnderTest)
 }
 
 // The devices and files that a jail gets as its standard files belong to whom they belonged to: with /dev/null, a jail

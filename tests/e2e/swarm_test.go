@@ -29,9 +29,9 @@ func TestSwarm(t *testing.T) {
 		return id != ""
 	})
 	jailed(t, "a task", probeIn[engine.Who](d, nil, id, "identity"))
-	eq(t, "the secret", d.Must("exec", id, "cat", "/run/secrets/token"), "hush")
-	eq(t, "the configuration", d.Must("exec", id, "cat", "/etc/agent.conf"), "colour = blue")
-	eq(t, "others' place in the secret", d.Must("exec", id, "stat", "-c", "%a %u:%g", "/run/secrets/token"), "400 1000:1000")
+	env.Equal(t, "the secret", d.Must("exec", id, "cat", "/run/secrets/token"), "hush")
+	env.Equal(t, "the configuration", d.Must("exec", id, "cat", "/etc/agent.conf"), "colour = blue")
+	env.Equal(t, "others' place in the secret", d.Must("exec", id, "stat", "-c", "%a %u:%g", "/run/secrets/token"), "400 1000:1000")
 	if r := d.Docker("exec", id, "sh", "-c", "echo changed > /run/secrets/token"); r.Code == 0 {
 		t.Error("the secret can be written")
 	}

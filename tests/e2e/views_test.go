@@ -38,7 +38,7 @@ func TestProgramsFindTheLimits(t *testing.T) {
 		{"the time of boot is the jail's", "[ $(($(date +%s) - $(awk '/^btime/ {print $2}' /proc/stat))) -lt 600 ] && echo fresh", "fresh"},
 		{"its boot id stays", "a=$(cat /proc/sys/kernel/random/boot_id); [ ${#a} = 36 ] && [ $a = $(cat /proc/sys/kernel/random/boot_id) ] && echo same", "same"},
 	} {
-		eq(t, c.what, sh(d, id, c.script), c.want)
+		env.Equal(t, c.what, sh(d, id, c.script), c.want)
 	}
 	other := start(d, engine.Work, "sleep", "3600")
 	if a, b := sh(d, id, "cat /proc/sys/kernel/random/boot_id"), sh(d, other, "cat /proc/sys/kernel/random/boot_id"); a == b {
@@ -48,9 +48,9 @@ func TestProgramsFindTheLimits(t *testing.T) {
 	if !needsUpdate(d, id) {
 		return
 	}
-	eq(t, "free after an update", sh(d, id, "free -m | awk '/^Mem:/ {print $2}'"), "128")
-	eq(t, "processors after an update", sh(d, id, "getconf _NPROCESSORS_ONLN"), strconv.Itoa(procfiles.CPUs(nil, min(2, procfiles.ReadHost().CPUs))))
-	eq(t, "writing to a view", sh(d, id, "echo x > /proc/meminfo 2>/dev/null || echo refused"), "refused")
+	env.Equal(t, "free after an update", sh(d, id, "free -m | awk '/^Mem:/ {print $2}'"), "128")
+	env.Equal(t, "processors after an update", sh(d, id, "getconf _NPROCESSORS_ONLN"), strconv.Itoa(procfiles.CPUs(nil, min(2, procfiles.ReadHost().CPUs))))
+	env.Equal(t, "writing to a view", sh(d, id, "echo x > /proc/meminfo 2>/dev/null || echo refused"), "refused")
 }
 
 // needsUpdate halves the memory and doubles the processors, where the engine can.
@@ -191,13 +191,13 @@ func TestMountTable(t *testing.T) {
 			}
 		}
 	}
-	eq(t, "control groups", sh(d, id, "cut -d: -f3 /proc/self/cgroup | sort -u"), "/")
+	env.Equal(t, "control groups", sh(d, id, "cut -d: -f3 /proc/self/cgroup | sort -u"), "/")
 	// The copies of the engine's files serve as the files.
-	eq(t, "own name", sh(d, id, "cat /etc/hostname"), id[:12])
-	has(t, "own address", sh(d, id, "cat /etc/hosts"), id[:12])
-	eq(t, "with its domain", mustRun(d, "--hostname", "h", "--domainname", "d.test", engine.Busybox, "hostname", "-f"), "h.d.test")
-	eq(t, "with the domain in it", mustRun(d, "--hostname", "h.d.test", engine.Busybox, "hostname", "-f"), "h.d.test")
-	eq(t, "owner", sh(d, id, "stat -c %u /etc/hosts /etc/hostname /etc/resolv.conf"), "0\n0\n0")
+	env.Equal(t, "own name", sh(d, id, "cat /etc/hostname"), id[:12])
+	env.Contain(t, "own address", sh(d, id, "cat /etc/hosts"), id[:12])
+	env.Equal(t, "with its domain", mustRun(d, "--hostname", "h", "--domainname", "d.test", engine.Busybox, "hostname", "-f"), "h.d.test")
+	env.Equal(t, "with the domain in it", mustRun(d, "--hostname", "h.d.test", engine.Busybox, "hostname", "-f"), "h.d.test")
+	env.Equal(t, "owner", sh(d, id, "stat -c %u /etc/hosts /etc/hostname /etc/resolv.conf"), "0\n0\n0")
 }
 
 // TestNamesWritable: root of a jail can change the engine's files about the network, as under runc. They are the jail's own:
@@ -210,13 +210,13 @@ func TestNamesWritable(t *testing.T) {
 	paths := strings.Fields(inspect(d, id, "{{.HostsPath}} {{.HostnamePath}} {{.ResolvConfPath}}"))
 	var before []string
 	for _, p := range paths {
-		before = append(before, content(t, p))
+		before = append(before, string(env.Read(t, p)))
 	}
 	sh(d, id, "for f in "+files+"; do echo '# mine' >>$f || exit 1; done")
-	eq(t, "what was written", sh(d, id, "grep -l '^# mine' "+files+" | wc -l"), "3")
-	eq(t, "what a copy holds", sh(d, id, "dd if=/dev/zero of=/etc/hosts bs=1M count=64 2>/dev/null; echo $(( $(stat -c %s /etc/hosts) <= 4 << 20 ))"), "1")
+	env.Equal(t, "what was written", sh(d, id, "grep -l '^# mine' "+files+" | wc -l"), "3")
+	env.Equal(t, "what a copy holds", sh(d, id, "dd if=/dev/zero of=/etc/hosts bs=1M count=64 2>/dev/null; echo $(( $(stat -c %s /etc/hosts) <= 4 << 20 ))"), "1")
 	for i, p := range paths {
-		eq(t, p, content(t, p), before[i])
+		env.Equal(t, p, string(env.Read(t, p)), before[i])
 	}
 	if r := d.Docker("exec", "-u", "1000", id, "sh", "-c", "echo x >>/etc/hostname"); r.Code == 0 {
 		t.Errorf("another user than root writes: %s", r)
@@ -225,11 +225,11 @@ func TestNamesWritable(t *testing.T) {
 		t.Errorf("inspect: %d: %s", code, out)
 	}
 	d.Must("restart", "-t", "0", id)
-	eq(t, "after a restart", sh(d, id, "grep -l '^# mine' "+files+" || echo none"), "none")
+	env.Equal(t, "after a restart", sh(d, id, "grep -l '^# mine' "+files+" || echo none"), "none")
 	r := run(d, "--read-only", engine.Busybox, "sh", "-c", "echo x >>/etc/hosts")
-	has(t, "with --read-only", r.Stderr, "Read-only file system")
+	env.Contain(t, "with --read-only", r.Stderr, "Read-only file system")
 	joined := mustRun(d, "--network", "container:"+id, engine.Busybox, "sh", "-c", "echo x >>/etc/hosts && tail -n 1 /etc/hosts")
-	eq(t, "with the network of another jail", joined, "x")
+	env.Equal(t, "with the network of another jail", joined, "x")
 }
 
 // TestInspectReports: agentjail inspect lists what stays, and a mounted directory with it.
@@ -267,7 +267,7 @@ func TestInspectReports(t *testing.T) {
 			t.Errorf("%d of %d revealed: %s", len(r.Exposed), r.Ways, out)
 		}
 		text, _ := agentjail(t, "inspect", id)
-		has(t, "inspect", text, fmt.Sprintf("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Exposed)))
-		has(t, "inspect", text, "sysinfo(2)")
+		env.Contain(t, "inspect", text, fmt.Sprintf("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Exposed)))
+		env.Contain(t, "inspect", text, "sysinfo(2)")
 	}
 }

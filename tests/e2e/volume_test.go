@@ -33,14 +33,14 @@ func TestMountedDir(t *testing.T) {
 				cat hello; echo more >> hello
 				mkdir -p a/b; echo new > a/b/new; ln -s b/new a/link; ln hello hard; mv a/b/new a/moved; chmod 700 a/moved; touch -d 2001-01-01 a/moved
 				[ "$(stat -c %u:%g hello)" = "$(id -u):$(id -g)" ] && [ "$(stat -c %u:%g a/moved)" = "$(id -u):$(id -g)" ] && echo mine`)
-			eq(t, "output", mustRun(d, args...), "hello from the host\nmine")
-			eq(t, "hello", content(t, filepath.Join(dir, "hello")), "hello from the host\nmore\n")
+			env.Equal(t, "output", mustRun(d, args...), "hello from the host\nmine")
+			env.Equal(t, "hello", string(env.Read(t, filepath.Join(dir, "hello"))), "hello from the host\nmore\n")
 			for _, name := range []string{"hello", "hard", "a", "a/b", "a/moved", "a/link"} {
 				got, _ := owner(t, filepath.Join(dir, name))
-				eq(t, "owner of "+name, got, c.want)
+				env.Equal(t, "owner of "+name, got, c.want)
 			}
 			_, mode := owner(t, filepath.Join(dir, "a/moved"))
-			eq(t, "mode of a/moved", mode, 0o700)
+			env.Equal(t, "mode of a/moved", mode, 0o700)
 		})
 	}
 }
@@ -49,10 +49,10 @@ func TestMountedFile(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
 	file := filepath.Join(dir, "hello")
-	eq(t, "output", mustRun(d, "-v", file+":/etc/one", engine.Busybox, "sh", "-c", "cat /etc/one; echo changed > /etc/one; stat -c %u /etc/one"), "hello from the host\n0")
-	eq(t, "content", content(t, file), "changed\n")
+	env.Equal(t, "output", mustRun(d, "-v", file+":/etc/one", engine.Busybox, "sh", "-c", "cat /etc/one; echo changed > /etc/one; stat -c %u /etc/one"), "hello from the host\n0")
+	env.Equal(t, "content", string(env.Read(t, file)), "changed\n")
 	got, _ := owner(t, file)
-	eq(t, "owner", got, "1000:1000")
+	env.Equal(t, "owner", got, "1000:1000")
 }
 
 func TestMountReadOnly(t *testing.T) {
@@ -65,8 +65,8 @@ func TestMountReadOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := d(t)
 			dir := directory(t, 1000)
-			eq(t, "output", mustRun(d, append(option(dir), engine.Busybox, "sh", "-c", "cat /work/hello; echo x > /work/hello; rm /work/hello; touch /work/new; true")...), "hello from the host")
-			eq(t, "content", content(t, filepath.Join(dir, "hello")), "hello from the host\n")
+			env.Equal(t, "output", mustRun(d, append(option(dir), engine.Busybox, "sh", "-c", "cat /work/hello; echo x > /work/hello; rm /work/hello; touch /work/new; true")...), "hello from the host")
+			env.Equal(t, "content", string(env.Read(t, filepath.Join(dir, "hello"))), "hello from the host\n")
 			if _, err := os.Lstat(filepath.Join(dir, "new")); err == nil {
 				t.Error("a file was made in a read-only directory")
 			}
@@ -79,15 +79,15 @@ func TestMountBindSyntax(t *testing.T) {
 	dir := directory(t, 1000)
 	mustRun(d, "--mount", "type=bind,source="+dir+",target=/work", engine.Busybox, "sh", "-c", "echo x > /work/new")
 	got, _ := owner(t, filepath.Join(dir, "new"))
-	eq(t, "owner", got, "1000:1000")
+	env.Equal(t, "owner", got, "1000:1000")
 }
 
 // TestMountFlags: whatever lies in a directory, a set-id program or a device node, has no effect in the jail.
 func TestMountFlags(t *testing.T) {
 	d := d(t)
 	for _, line := range []string{mustRun(d, "-v", directory(t, 1000)+":/work", engine.Busybox, "sh", "-c", "grep ' /work ' /proc/self/mountinfo")} {
-		has(t, "mount", line, "nosuid")
-		has(t, "mount", line, "nodev")
+		env.Contain(t, "mount", line, "nosuid")
+		env.Contain(t, "mount", line, "nodev")
 	}
 }
 
@@ -97,8 +97,8 @@ func TestNamedVolume(t *testing.T) {
 	d.Must("volume", "create", vol)
 	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
 	mustRun(d, "-v", vol+":/data", engine.Busybox, "sh", "-c", "echo kept > /data/file; mkdir /data/dir")
-	eq(t, "in another jail", mustRun(d, "-v", vol+":/elsewhere", engine.Busybox, "sh", "-c", "cat /elsewhere/file; rmdir /elsewhere/dir; ls /elsewhere"), "kept\nfile")
-	eq(t, "read-only", mustRun(d, "-v", vol+":/data:ro", engine.Busybox, "sh", "-c", "cat /data/file; touch /data/x 2>/dev/null || echo ro"), "kept\nro")
+	env.Equal(t, "in another jail", mustRun(d, "-v", vol+":/elsewhere", engine.Busybox, "sh", "-c", "cat /elsewhere/file; rmdir /elsewhere/dir; ls /elsewhere"), "kept\nfile")
+	env.Equal(t, "read-only", mustRun(d, "-v", vol+":/data:ro", engine.Busybox, "sh", "-c", "cat /data/file; touch /data/x 2>/dev/null || echo ro"), "kept\nro")
 }
 
 // TestVolumeFromImage: a new volume gets what the image has at its place, with its owners.
@@ -106,8 +106,8 @@ func TestVolumeFromImage(t *testing.T) {
 	d := d(t)
 	const vol = "e2e-from-image"
 	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
-	eq(t, "output", mustRun(d, "-v", vol+":/etc", engine.Busybox, "sh", "-c", "head -n 1 /etc/passwd; echo x > /etc/new; cat /etc/new"), "root:x:0:0:root:/root:/bin/sh\nx")
-	eq(t, "again", mustRun(d, "-v", vol+":/etc", engine.Busybox, "cat", "/etc/new"), "x")
+	env.Equal(t, "output", mustRun(d, "-v", vol+":/etc", engine.Busybox, "sh", "-c", "head -n 1 /etc/passwd; echo x > /etc/new; cat /etc/new"), "root:x:0:0:root:/root:/bin/sh\nx")
+	env.Equal(t, "again", mustRun(d, "-v", vol+":/etc", engine.Busybox, "cat", "/etc/new"), "x")
 }
 
 // TestVolumeAsUser: a volume whose place in the image belongs to the user is that user's to write.
@@ -115,7 +115,7 @@ func TestVolumeAsUser(t *testing.T) {
 	d := d(t)
 	const vol = "e2e-as-user"
 	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
-	eq(t, "output", mustRun(d, "-v", vol+":/home/app", engine.NonRoot, "sh", "-c", "echo x > new && cat new"), "entry runs as 1000:1000 in /home/app\nx")
+	env.Equal(t, "output", mustRun(d, "-v", vol+":/home/app", engine.NonRoot, "sh", "-c", "echo x > new && cat new"), "entry runs as 1000:1000 in /home/app\nx")
 }
 
 // newVolume makes a volume and returns its directory on the host.
@@ -148,7 +148,7 @@ func TestVolumeIDs(t *testing.T) {
 				}
 				return r.Stdout + r.Stderr
 			}
-			eq(t, "what it sees and leaves", in(engine.Name), in("runc", u.Control...))
+			env.Equal(t, "what it sees and leaves", in(engine.Name), in("runc", u.Control...))
 		})
 	}
 }
@@ -162,19 +162,19 @@ func TestNewVolume(t *testing.T) {
 		d.Helper()
 		return d.Must("run", "--rm", "--network=none", "--runtime="+runtime, "-u", user, "-v", "e2e-new:/v", "-w", "/v", engine.Busybox, "sh", "-c", script)
 	}
-	eq(t, "read-only", mustRun(d, "-u", "999:998", "-v", "e2e-new:/v:ro", engine.Busybox, "stat", "-c", "%u:%g", "/v"), "0:0")
+	env.Equal(t, "read-only", mustRun(d, "-u", "999:998", "-v", "e2e-new:/v:ro", engine.Busybox, "stat", "-c", "%u:%g", "/v"), "0:0")
 	rooted := sleeper(d, "-v", "e2e-new:/v")
-	eq(t, "owner", in(engine.Name, "999:998", "stat -c '%u:%g' .; mkdir -m 700 db; echo one >db/f; cat db/f"), "999:998\none")
+	env.Equal(t, "owner", in(engine.Name, "999:998", "stat -c '%u:%g' .; mkdir -m 700 db; echo one >db/f; cat db/f"), "999:998\none")
 	on, _ := owner(t, dir)
-	eq(t, "owner of the top on the disk", on, "999:998")
-	eq(t, "a later jail", in(engine.Name, "999:998", "echo two >>db/f; cat db/f"), "one\ntwo")
-	eq(t, "runc", in("runc", "999:998", "cat db/f"), "one\ntwo")
+	env.Equal(t, "owner of the top on the disk", on, "999:998")
+	env.Equal(t, "a later jail", in(engine.Name, "999:998", "echo two >>db/f; cat db/f"), "one\ntwo")
+	env.Equal(t, "runc", in("runc", "999:998", "cat db/f"), "one\ntwo")
 	sh(d, rooted, "echo root >/v/roots; chmod 600 /v/roots; cat /v/db/f 2>/dev/null; true")
 	on, _ = owner(t, filepath.Join(dir, "roots"))
-	eq(t, "owner of root's file on the disk", on, "0:0")
-	eq(t, "root's file", in(engine.Name, "999:998", "cat roots 2>/dev/null || echo denied"), "denied")
-	eq(t, "a third user", in(engine.Name, "1000:1000", "ls; cat db/f 2>/dev/null || touch x 2>/dev/null || echo denied"), "db\nroots\ndenied")
-	eq(t, "chmod, as initdb does", in(engine.Name, "999:998", "chmod 700 . && stat -c %a ."), "700")
+	env.Equal(t, "owner of root's file on the disk", on, "0:0")
+	env.Equal(t, "root's file", in(engine.Name, "999:998", "cat roots 2>/dev/null || echo denied"), "denied")
+	env.Equal(t, "a third user", in(engine.Name, "1000:1000", "ls; cat db/f 2>/dev/null || touch x 2>/dev/null || echo denied"), "db\nroots\ndenied")
+	env.Equal(t, "chmod, as initdb does", in(engine.Name, "999:998", "chmod 700 . && stat -c %a ."), "700")
 }
 
 // TestVolumeOfImage: a volume that an image names is its user's, whatever the owner of its place in
@@ -187,9 +187,9 @@ func TestVolumeOfImage(t *testing.T) {
 		d.Must("commit", "--change", "VOLUME "+c.place, "--change", "USER 1000:1000", made, image)
 		t.Cleanup(func() { d.Docker("rmi", "-f", image) })
 		id := sleeper(d, image)
-		eq(t, c.place, sh(d, id, "cd "+c.place+"; echo one >f; chmod 600 f; stat -c '%u:%g' . f"), "1000:1000\n1000:1000")
-		eq(t, c.place+" for a later jail", mustRun(d, "--volumes-from", id, image, "cat", c.place+"/f"), "one")
-		eq(t, c.place+" for another user", mustRun(d, "--volumes-from", id, "-u", "999:998", image, "sh", "-c", "cat "+c.place+"/f 2>/dev/null || echo denied"), "denied")
+		env.Equal(t, c.place, sh(d, id, "cd "+c.place+"; echo one >f; chmod 600 f; stat -c '%u:%g' . f"), "1000:1000\n1000:1000")
+		env.Equal(t, c.place+" for a later jail", mustRun(d, "--volumes-from", id, image, "cat", c.place+"/f"), "one")
+		env.Equal(t, c.place+" for another user", mustRun(d, "--volumes-from", id, "-u", "999:998", image, "sh", "-c", "cat "+c.place+"/f 2>/dev/null || echo denied"), "denied")
 	}
 }
 
@@ -210,12 +210,12 @@ func TestSwarmVolume(t *testing.T) {
 		}) {
 			t.Fatal(d.Must("service", "ps", "--no-trunc", name))
 		}
-		eq(t, name, strings.TrimSpace(d.Must("service", "logs", "--raw", name)), want)
+		env.Equal(t, name, strings.TrimSpace(d.Must("service", "logs", "--raw", name)), want)
 		d.Must("service", "rm", name)
 	}
 	on, mode := owner(t, filepath.Join(dir, "f"))
-	eq(t, "owner on the disk", on, "999:998")
-	eq(t, "mode on the disk", mode, 0o600)
+	env.Equal(t, "owner on the disk", on, "999:998")
+	env.Equal(t, "mode on the disk", mode, 0o600)
 }
 
 // TestVolumeOfDirectory: a volume that the local driver makes of a person's directory is that
@@ -224,16 +224,16 @@ func TestVolumeOfDirectory(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
 	newVolume(d, "e2e-disguise", "-o", "type=none", "-o", "o=bind", "-o", "device="+dir)
-	eq(t, "output", mustRun(d, "-u", "4321:4321", "-v", "e2e-disguise:/v", engine.Busybox, "sh", "-c", "cat /v/hello; echo x >/v/new; stat -c %u:%g /v/new"), "hello from the host\n4321:4321")
+	env.Equal(t, "output", mustRun(d, "-u", "4321:4321", "-v", "e2e-disguise:/v", engine.Busybox, "sh", "-c", "cat /v/hello; echo x >/v/new; stat -c %u:%g /v/new"), "hello from the host\n4321:4321")
 	on, _ := owner(t, filepath.Join(dir, "new"))
-	eq(t, "owner on the host", on, "1000:1000")
-	chown(t, dir, 0)
+	env.Equal(t, "owner on the host", on, "1000:1000")
+	env.Check(t, os.Lchown(dir, 0, 0))
 	env.Check(t, os.Chmod(dir, 0o755))
 	if r := run(d, "-u", "4321:4321", "-v", "e2e-disguise:/v", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "it belongs to the host's root") {
 		t.Errorf("root's directory: %s", r)
 	}
 	on, _ = owner(t, dir)
-	eq(t, "owner of root's directory", on, "0:0")
+	env.Equal(t, "owner of root's directory", on, "0:0")
 }
 
 // TestSystemLink: a program of the host's can be mounted read-only by a name that a package made
@@ -244,7 +244,7 @@ func TestSystemLink(t *testing.T) {
 		t.Skip(err)
 	}
 	d := d(t)
-	eq(t, "output", mustRun(d, "-v", name+":/x:ro", engine.Busybox, "sh", "-c", "[ -s /x ] && echo there; (echo >>/x) 2>/dev/null || echo read-only"), "there\nread-only")
+	env.Equal(t, "output", mustRun(d, "-v", name+":/x:ro", engine.Busybox, "sh", "-c", "[ -s /x ] && echo there; (echo >>/x) 2>/dev/null || echo read-only"), "there\nread-only")
 	if r := run(d, "-v", name+":/x", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
 		t.Errorf("writable: %s", r)
 	}
@@ -252,19 +252,19 @@ func TestSystemLink(t *testing.T) {
 
 func TestAnonymousVolume(t *testing.T) {
 	d := d(t)
-	eq(t, "output", mustRun(d, "-v", "/data", engine.Busybox, "sh", "-c", "echo x > /data/f; cat /data/f"), "x")
-	eq(t, "of an image with a user", mustRun(d, "-v", "/srv/data", engine.NonRoot, "sh", "-c", "echo x > /srv/data/f; stat -c %u:%g /srv/data/f"), "entry runs as 1000:1000 in /home/app\n1000:1000")
+	env.Equal(t, "output", mustRun(d, "-v", "/data", engine.Busybox, "sh", "-c", "echo x > /data/f; cat /data/f"), "x")
+	env.Equal(t, "of an image with a user", mustRun(d, "-v", "/srv/data", engine.NonRoot, "sh", "-c", "echo x > /srv/data/f; stat -c %u:%g /srv/data/f"), "entry runs as 1000:1000 in /home/app\n1000:1000")
 }
 
 func TestNestedMounts(t *testing.T) {
 	const vol = "e2e-nested"
 	outer, inner := directory(t, 1000), directory(t, 1001)
-	put(t, filepath.Join(inner, "inner"), "inner\n", 0o644, 1001)
+	env.Put(t, filepath.Join(inner, "inner"), "inner\n", 0o644, 1001)
 	d := d(t)
 	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
 	got := mustRun(d, "-v", outer+":/w", "-v", inner+":/w/sub", "-v", vol+":/w/cache/deep", "--tmpfs", "/w/tmp", engine.Busybox, "sh", "-c",
 		"cat /w/hello /w/sub/inner; echo a > /w/a; echo b > /w/sub/b; echo c > /w/cache/deep/c; echo t > /w/tmp/t; cat /w/tmp/t")
-	eq(t, "output", got, "hello from the host\ninner\nt")
+	env.Equal(t, "output", got, "hello from the host\ninner\nt")
 	for path, want := range map[string]string{
 		filepath.Join(outer, "a"):          "1000:1000",
 		filepath.Join(outer, "sub"):        "1000:1000",
@@ -287,7 +287,7 @@ func TestNestedMounts(t *testing.T) {
 // TestDirOverImageDir: the image's files below the place of a mount are hidden by it.
 func TestDirOverImageDir(t *testing.T) {
 	d := d(t)
-	eq(t, "output", mustRun(d, "-v", directory(t, 1000)+":/home", engine.Busybox, "ls", "/home"), "hello")
+	env.Equal(t, "output", mustRun(d, "-v", directory(t, 1000)+":/home", engine.Busybox, "ls", "/home"), "hello")
 }
 
 // TestTwoJailsOneDir: two jails, with ids of their own on the host, work in the same directory.
@@ -296,6 +296,6 @@ func TestTwoJailsOneDir(t *testing.T) {
 	dir := directory(t, 1000)
 	a, b := sleeper(d, "-v", dir+":/w"), sleeper(d, "-v", dir+":/w")
 	sh(d, a, "echo from-a > /w/shared")
-	eq(t, "seen by the other", sh(d, b, "cat /w/shared; echo from-b >> /w/shared"), "from-a")
-	eq(t, "seen by the first", sh(d, a, "cat /w/shared"), "from-a\nfrom-b")
+	env.Equal(t, "seen by the other", sh(d, b, "cat /w/shared; echo from-b >> /w/shared"), "from-a")
+	env.Equal(t, "seen by the first", sh(d, a, "cat /w/shared"), "from-a\nfrom-b")
 }

@@ -58,7 +58,7 @@ func TestRealWork(t *testing.T) {
 func work(t testing.TB, d *engine.T, options ...string) (string, map[string]string) {
 	t.Helper()
 	dir := directory(t, 1000)
-	put(t, filepath.Join(dir, "README"), "the workspace\n", 0o644, 1000)
+	env.Put(t, filepath.Join(dir, "README"), "the workspace\n", 0o644, 1000)
 	args := append([]string{"run", "--rm", "-i", "-v", dir + ":/workspace", "-w", "/workspace"}, options...)
 	r := d.DockerIn(strings.NewReader(workScript), append(args, engine.Work, "bash", "-s")...)
 	if r.Code != 0 {
@@ -100,6 +100,6 @@ func TestRemoveEverythingForReal(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(ro, "hello")); err != nil {
 		t.Error(err)
 	}
-	eq(t, "the image", d.Must("run", "--rm", jail, engine.Work, "bash", "-c", "ls /usr/bin/git"), "/usr/bin/git")
+	env.Equal(t, "the image", d.Must("run", "--rm", jail, engine.Work, "bash", "-c", "ls /usr/bin/git"), "/usr/bin/git")
 	n.unharmed()
 }

@@ -28,7 +28,7 @@ func reportOf(t *testing.T, id string) string {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("reports of %s: %v, %v", id, found, err)
 	}
-	return content(t, found[0])
+	return string(env.Read(t, found[0]))
 }
 
 // delegateRoot is where the engine has the delegate keep a jail.
@@ -39,7 +39,7 @@ func delegateRoot(t *testing.T, id string) string {
 		t.Fatalf("records of %s: %v, %v", id, found, err)
 	}
 	var record struct{ DelegateRoot string }
-	if err := json.Unmarshal([]byte(content(t, found[0])), &record); err != nil || record.DelegateRoot == "" {
+	if err := json.Unmarshal([]byte(string(env.Read(t, found[0]))), &record); err != nil || record.DelegateRoot == "" {
 		t.Fatalf("the record of %s: %v", id, err)
 	}
 	return record.DelegateRoot
@@ -67,7 +67,7 @@ func TestOwnerNamed(t *testing.T) {
 			dir, below := directory(t, 4711), directory(t, 4712)
 			env.Check(t, os.MkdirAll(filepath.Join(dir, ".git/hooks"), 0o755))
 			for _, p := range []string{".git", ".git/hooks"} {
-				chown(t, filepath.Join(dir, p), 4711)
+				env.Check(t, os.Lchown(filepath.Join(dir, p), 4711, 4711))
 			}
 			args := append([]string{"--runtime=" + c.runtime, "-v", dir + ":/w", "-v", below + ":/w/below", "-v", "/w/cache"}, c.options...)
 			id := d.Detached(append(args, c.image, "sleep", "3600")...)
@@ -78,10 +78,10 @@ func TestOwnerNamed(t *testing.T) {
 				}
 				for _, p := range []string{user, "d", "d/" + user, "p"} {
 					got, _ := owner(t, filepath.Join(dir, p))
-					eq(t, p, got, "4711:4711")
+					env.Equal(t, p, got, "4711:4711")
 				}
 				got, _ := owner(t, filepath.Join(below, "d", user))
-				eq(t, "below/d", got, "4712:4712")
+				env.Equal(t, "below/d", got, "4712:4712")
 			}
 			if r := as("1000", "echo '#!/bin/sh' > /w/.git/hooks/pre-commit"); r.Code == 0 {
 				t.Errorf("a protected path was written: %s", r)
@@ -149,7 +149,7 @@ func TestOwnerHostile(t *testing.T) {
 			id := sleeper(d, args...)
 			d.Must("exec", id, "touch", "/w/new")
 			got, _ := owner(t, filepath.Join(dir, "new"))
-			eq(t, "the first process's file", got, "4711:4711")
+			env.Equal(t, "the first process's file", got, "4711:4711")
 			rep := reportOf(t, id)
 			for _, l := range labels {
 				label, _, _ := strings.Cut(l, "=")

@@ -1,8 +1,13 @@
 package env
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Check ends the test at an error.
@@ -36,4 +41,45 @@ func Get[T any](t testing.TB, f func() (T, error)) T {
 	v, err := f()
 	Check(t, err)
 	return v
+}
+
+// Equal fails the test where got is not want.
+func Equal[V comparable](t testing.TB, what string, got, want V) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// Contain fails the test where part is not in text.
+func Contain(t testing.TB, what, text, part string) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("%s: got %q, want it to contain %q", what, text, part)
+	}
+}
+
+// Decode returns the JSON that a program printed.
+func Decode[A any](t testing.TB, text string) A {
+	t.Helper()
+	var a A
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatalf("no JSON of a %T: %v\n%s", a, err, text)
+	}
+	return a
+}
+
+// Put writes a file that belongs to uid.
+func Put(t testing.TB, path, text string, mode os.FileMode, uid int) {
+	t.Helper()
+	Check(t, os.WriteFile(path, []byte(text), mode))
+	Check(t, os.Lchown(path, uid, uid))
+}
+
+// Owner returns the owner of a file on the host, "uid:gid".
+func Owner(t testing.TB, path string) string {
+	t.Helper()
+	var st unix.Stat_t
+	Check(t, unix.Lstat(path, &st))
+	return fmt.Sprintf("%d:%d", st.Uid, st.Gid)
 }

@@ -64,11 +64,11 @@ spec:
 		"---"+pod("csi-directory-read", "{name: v, mountPath: /v, readOnly: true}", ofNode(directory, ", readOnly: true"))+
 		"---"+pod("csi-system", "{name: v, mountPath: /v, readOnly: true}", ofNode(system, ", readOnly: true")))
 	h.ready(t, "pod/csi-inline", "pod/csi-claim", "pod/csi-read", "pod/csi-directory", "pod/csi-directory-read")
-	expect(t, "the pod's own volume", h.sh(t, "csi-inline", "echo written >/v/file && cat /again/file; stat -c %u:%g /v/file; touch /again/x 2>/dev/null || echo read-only"), "written\n0:3000\nread-only")
-	expect(t, "a persistent volume", h.sh(t, "csi-claim", "echo shared >/v/sub/file; stat -c %u:%g /v/sub/file"), "0:3000")
-	expect(t, "the same, of another pod", h.sh(t, "csi-read", "cat /v/file; touch /v/x 2>/dev/null || echo read-only"), "shared\nread-only")
-	expect(t, "a directory of the node, read-only", h.sh(t, "csi-directory-read", "cat /v/file; touch /v/x 2>/dev/null || echo read-only"), "the node's\nread-only")
-	expect(t, "a directory of the node", h.sh(t, "csi-directory", "echo pod >/v/new && cat /v/new"), "pod")
+	env.Equal(t, "the pod's own volume", h.sh(t, "csi-inline", "echo written >/v/file && cat /again/file; stat -c %u:%g /v/file; touch /again/x 2>/dev/null || echo read-only"), "written\n0:3000\nread-only")
+	env.Equal(t, "a persistent volume", h.sh(t, "csi-claim", "echo shared >/v/sub/file; stat -c %u:%g /v/sub/file"), "0:3000")
+	env.Equal(t, "the same, of another pod", h.sh(t, "csi-read", "cat /v/file; touch /v/x 2>/dev/null || echo read-only"), "shared\nread-only")
+	env.Equal(t, "a directory of the node, read-only", h.sh(t, "csi-directory-read", "cat /v/file; touch /v/x 2>/dev/null || echo read-only"), "the node's\nread-only")
+	env.Equal(t, "a directory of the node", h.sh(t, "csi-directory", "echo pod >/v/new && cat /v/new"), "pod")
 	if !h.jail() {
 		h.ready(t, "pod/csi-system")
 		return ""

@@ -62,11 +62,11 @@ func execs(t *testing.T, h handler) string {
 	if err != nil {
 		t.Error(err)
 	}
-	expect(t, "stdin", out, "from outside")
+	env.Equal(t, "stdin", out, "from outside")
 	from := filepath.Join(t.TempDir(), "file")
 	env.Check(t, os.WriteFile(from, []byte("copied"), 0o644))
 	h.in(t, "cp", from, "exec:/root/file")
-	expect(t, "copied in", h.sh(t, "exec", "cat /root/file"), "copied")
+	env.Equal(t, "copied in", h.sh(t, "exec", "cat /root/file"), "copied")
 	h.in(t, "cp", "exec:/root/file", from+".back")
 	if text, err := os.ReadFile(from + ".back"); err != nil || string(text) != "copied" {
 		t.Errorf("copied back: %v, %q", err, text)
@@ -90,7 +90,7 @@ spec:
 		t.Errorf("%v: %s", err, out)
 	}
 	h.waits(t, "jsonpath={.status.phase}=Succeeded", "pod/attach")
-	contains(t, "what it prints", h.in(t, "logs", "attach"), "attached to me")
+	env.Contain(t, "what it prints", h.in(t, "logs", "attach"), "attached to me")
 	return ""
 }
 
@@ -100,10 +100,10 @@ func debugs(t *testing.T, h handler) string {
 		"--", "sh", "-c", "ps; grep -e CapEff -e Seccomp: /proc/self/status")
 	h.waits(t, "jsonpath={.status.ephemeralContainerStatuses[0].state.terminated.exitCode}=0", "pod/debugged")
 	out := h.in(t, "logs", "debugged", "-c", "look")
-	contains(t, "processes", out, "sleep 100000")
+	env.Contain(t, "processes", out, "sleep 100000")
 	if h.jail() {
-		contains(t, "capabilities", out, "CapEff:\t0000000000000000")
-		contains(t, "filter", out, "Seccomp:\t2")
+		env.Contain(t, "capabilities", out, "CapEff:\t0000000000000000")
+		env.Contain(t, "filter", out, "Seccomp:\t2")
 	}
 	return ""
 }
@@ -170,6 +170,6 @@ func checkpoints(t *testing.T, h handler) string {
 	if err == nil {
 		t.Errorf("a checkpoint was made: %s", out)
 	}
-	expect(t, "after the refusal", h.sh(t, "checkpoint", "echo alive"), "alive")
+	env.Equal(t, "after the refusal", h.sh(t, "checkpoint", "echo alive"), "alive")
 	return "none: no criu"
 }

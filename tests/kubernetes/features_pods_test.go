@@ -3,6 +3,8 @@ package kubernetes
 import (
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/env"
 )
 
 // execProbes: a probe that is late is one that failed, and a busy machine's may take longer than the second that they have by default.
@@ -51,7 +53,7 @@ func netProbes(t *testing.T, h handler) string {
 	// From another pod, by its address: CNI's.
 	h.sleeper(t, "peer")
 	ip := h.in(t, "get", "pod", "tcp", "-o", "jsonpath={.status.podIP}")
-	contains(t, "pod to pod", h.sh(t, "peer", `printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 20 `+ip+` 8080`), "served")
+	env.Contain(t, "pod to pod", h.sh(t, "peer", `printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 20 `+ip+` 8080`), "served")
 	return ""
 }
 
@@ -76,7 +78,7 @@ spec:
   volumes: [{name: v, emptyDir: {}}]
 `)
 	h.waits(t, "jsonpath={.status.phase}=Succeeded", "pod/inits")
-	expect(t, "what it prints", h.in(t, "logs", "inits", "-c", "main"), "made first\nsidecar")
+	env.Equal(t, "what it prints", h.in(t, "logs", "inits", "-c", "main"), "made first\nsidecar")
 	return ""
 }
 
@@ -111,7 +113,7 @@ spec:
 `)
 	h.waits(t, "condition=Complete", "job/job")
 	h.waits(t, "condition=Failed", "job/failing")
-	expect(t, "exit code and message", h.in(t, "get", "pods", "-l", "job-name=failing", "-o",
+	env.Equal(t, "exit code and message", h.in(t, "get", "pods", "-l", "job-name=failing", "-o",
 		"jsonpath={.items[0].status.containerStatuses[0].state.terminated.exitCode} {.items[0].status.containerStatuses[0].state.terminated.message}"), "5 why")
 	return ""
 }
@@ -136,7 +138,7 @@ spec:
 	h.in(t, "rollout", "status", "deployment/deployment", "--timeout=100s")
 	h.in(t, "set", "env", "deployment/deployment", "RELEASE=2")
 	h.in(t, "rollout", "status", "deployment/deployment", "--timeout=100s")
-	expect(t, "release", h.in(t, "exec", "deployment/deployment", "--", "sh", "-c", "echo $RELEASE"), "2")
+	env.Equal(t, "release", h.in(t, "exec", "deployment/deployment", "--", "sh", "-c", "echo $RELEASE"), "2")
 	h.in(t, "rollout", "undo", "deployment/deployment")
 	h.in(t, "rollout", "status", "deployment/deployment", "--timeout=100s")
 	return ""
@@ -160,7 +162,7 @@ spec:
       - {name: main, image: "$IMAGE", command: [sleep, "100000"]}
 `)
 	h.in(t, "rollout", "status", "statefulset/stateful", "--timeout=100s")
-	expect(t, "its name", h.sh(t, "stateful-1", "hostname"), "stateful-1")
+	env.Equal(t, "its name", h.sh(t, "stateful-1", "hostname"), "stateful-1")
 	before := h.in(t, "get", "pod", "stateful-0", "-o", "jsonpath={.metadata.uid}")
 	h.in(t, "delete", "pod", "stateful-0", "--wait=false")
 	eventually(t, "another of that name", func() (string, bool) {
@@ -181,19 +183,19 @@ func sandboxes(t *testing.T, h handler) string {
 	claimed := strings.Fields(h.in(t, "get", "pods", "-l", "pool=warm", "-o", "jsonpath={.items[*].metadata.name}"))[0]
 	h.in(t, "label", "pod", claimed, "pool=claimed", "--overwrite")
 	defer h.in(t, "delete", "pod", claimed, "--wait=false") // it belongs to no Deployment now
-	expect(t, "the claimed pod", h.sh(t, claimed, "echo mine >/root/file; cat /root/file"), "mine")
+	env.Equal(t, "the claimed pod", h.sh(t, claimed, "echo mine >/root/file; cat /root/file"), "mine")
 	eventually(t, "another takes its place", func() (string, bool) {
 		out := h.in(t, "get", "deployment", "warm", "-o", "jsonpath={.status.readyReplicas}/{.status.replicas}")
 		return out, out == "2/2" && !strings.Contains(h.in(t, "get", "pods", "-l", "pool=warm", "-o", "name"), claimed)
 	})
-	expect(t, "the claimed pod goes on", h.sh(t, claimed, "cat /root/file"), "mine")
+	env.Equal(t, "the claimed pod goes on", h.sh(t, claimed, "cat /root/file"), "mine")
 
 	h.sh(t, "sandbox-0", "echo kept >/data/file; echo gone >/root/file")
 	h.in(t, "scale", "statefulset/sandbox", "--replicas=0")
 	h.in(t, "wait", "--for=delete", "pod/sandbox-0", "--timeout=100s")
 	h.in(t, "scale", "statefulset/sandbox", "--replicas=1")
 	h.in(t, "rollout", "status", "statefulset/sandbox", "--timeout=100s")
-	expect(t, "after it was suspended", h.sh(t, "sandbox-0", "hostname; cat /data/file; cat /root/file 2>/dev/null || echo anew"), "sandbox-0\nkept\nanew")
+	env.Equal(t, "after it was suspended", h.sh(t, "sandbox-0", "hostname; cat /data/file; cat /root/file 2>/dev/null || echo anew"), "sandbox-0\nkept\nanew")
 	return ""
 }
 
@@ -269,6 +271,6 @@ spec:
 	h.ready(t, "pod/graceful")
 	h.in(t, "delete", "pod", "graceful", "--wait=false")
 	h.waits(t, "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}=9", "pod/graceful")
-	contains(t, "its last words", h.in(t, "get", "pod", "graceful", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.message}"), "the hook ran")
+	env.Contain(t, "its last words", h.in(t, "get", "pod", "graceful", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.message}"), "the hook ran")
 	return ""
 }

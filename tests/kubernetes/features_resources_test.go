@@ -44,8 +44,8 @@ spec:
   - {name: main, image: "$IMAGE", command: [sh, -c, "dd if=/dev/zero of=/dev/null bs=128M count=1; echo $?; `+engine.AfterGo("exit 137")+`"], resources: {limits: {memory: 32Mi}}}
 `)
 	h.ready(t, "pod/limited", "pod/burstable")
-	expect(t, "classes", h.in(t, "get", "pod", "limited", "burstable", "-o", "jsonpath={.items[*].status.qosClass}"), "Guaranteed Burstable")
-	expect(t, "memory", h.memory(t, "limited"), "67108864")
+	env.Equal(t, "classes", h.in(t, "get", "pod", "limited", "burstable", "-o", "jsonpath={.items[*].status.qosClass}"), "Guaranteed Burstable")
+	env.Equal(t, "memory", h.memory(t, "limited"), "67108864")
 	h.endsKilled(t, "killed")
 	return ""
 }
@@ -73,7 +73,7 @@ func (h handler) goes(t *testing.T, pod string) {
 func (h handler) memory(t *testing.T, pod string) string {
 	t.Helper()
 	if h.jail() {
-		contains(t, "what it sees", h.sh(t, pod, "grep MemTotal /proc/meminfo"), "kB")
+		env.Contain(t, "what it sees", h.sh(t, pod, "grep MemTotal /proc/meminfo"), "kB")
 	}
 	return h.groupFile(t, pod, "memory.limit_in_bytes", "memory.max")
 }
@@ -136,9 +136,9 @@ spec:
 		got := h.memory(t, "resized")
 		return got, got == "209715200"
 	})
-	expect(t, "restarts", h.in(t, "get", "pod", "resized", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"), "0")
+	env.Equal(t, "restarts", h.in(t, "get", "pod", "resized", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"), "0")
 	if h.jail() {
-		contains(t, "what it sees", h.sh(t, "resized", "cat /proc/meminfo"), "204800 kB")
+		env.Contain(t, "what it sees", h.sh(t, "resized", "cat /proc/meminfo"), "204800 kB")
 	}
 	return ""
 }
@@ -160,7 +160,7 @@ spec:
   volumes: [{name: v, emptyDir: {}}]
 `)
 	h.ready(t, "pod/users")
-	contains(t, "the kubelet's ids", h.sh(t, "users", "cat /proc/self/uid_map"), " 10")
+	env.Contain(t, "the kubelet's ids", h.sh(t, "users", "cat /proc/self/uid_map"), " 10")
 	f := strings.Fields(h.sh(t, "users", "cat /proc/self/uid_map; until [ -e /v/file ]; do sleep 0.1; done; stat -c %u /v/file"))
 	if len(f) != 4 || f[0] != "0" || f[2] != "65536" || f[3] != "0" {
 		t.Errorf("ids: %v", f)
@@ -183,9 +183,9 @@ spec:
 `)
 	h.ready(t, "pod/loosened")
 	got := h.sh(t, "loosened", "ip -o link | wc -l; grep CapEff /proc/self/status; ls /proc | grep -c '^[0-9]'")
-	expect(t, "its address for the cluster", h.in(t, "get", "pod", "loosened", "-o", "jsonpath={.status.podIP}"), nodeAddress)
+	env.Equal(t, "its address for the cluster", h.in(t, "get", "pod", "loosened", "-o", "jsonpath={.status.podIP}"), nodeAddress)
 	if !h.jail() {
-		contains(t, "the node's processes", h.sh(t, "loosened", "ps"), "kubelet")
+		env.Contain(t, "the node's processes", h.sh(t, "loosened", "ps"), "kubelet")
 		return ""
 	}
 	f := strings.Fields(got)
@@ -217,6 +217,6 @@ spec:
 	t.Cleanup(func() { _ = os.Remove(path) })
 	h.waits(t, "create", "pod/"+name+"-"+nodeName)
 	h.ready(t, "pod/"+name+"-"+nodeName)
-	expect(t, "a jail", h.sh(t, name+"-"+nodeName, "grep -c 'Seccomp:.*2' /proc/self/status || true"), map[bool]string{true: "1", false: "0"}[h.jail()])
+	env.Equal(t, "a jail", h.sh(t, name+"-"+nodeName, "grep -c 'Seccomp:.*2' /proc/self/status || true"), map[bool]string{true: "1", false: "0"}[h.jail()])
 	return ""
 }

@@ -37,7 +37,7 @@ spec:
 		out, err := h.try(t, "exec", "volumes", "-c", "main", "--", "sh", "-c", "cat /disk/file /memory/file; stat -c %g /disk/file; id -G")
 		return out, err == nil && out == "disk\nmemory\n3000\n1000 2000 3000 4000"
 	})
-	expect(t, "subPath", h.in(t, "exec", "volumes", "-c", "other", "--", "sh", "-c", "echo part >/part/file; cat /all/part/file; touch /all/x 2>/dev/null || echo read-only"), "part\nread-only")
+	env.Equal(t, "subPath", h.in(t, "exec", "volumes", "-c", "other", "--", "sh", "-c", "echo part >/part/file; cat /all/part/file; touch /all/x 2>/dev/null || echo read-only"), "part\nread-only")
 	return ""
 }
 
@@ -83,7 +83,7 @@ spec:
       - {configMap: {name: settings}}
 `)
 	h.ready(t, "pod/projections")
-	expect(t, "what it sees", h.sh(t, "projections", `echo $KEY $WHERE $password; cat /settings/key; echo; cat /secret/password; echo; cat /etc/key; echo; cat /all/labels; echo; cut -d. -f1 /all/token | wc -w; ls /var/run/secrets/kubernetes.io/serviceaccount`),
+	env.Equal(t, "what it sees", h.sh(t, "projections", `echo $KEY $WHERE $password; cat /settings/key; echo; cat /secret/password; echo; cat /etc/key; echo; cat /all/labels; echo; cut -d. -f1 /all/token | wc -w; ls /var/run/secrets/kubernetes.io/serviceaccount`),
 		"one "+nodeName+" hidden\none\nhidden\none\napp=\"projections\"\n1\nca.crt\nnamespace\ntoken")
 	h.in(t, "patch", "configmap", "settings", "-p", `{"data": {"key": "two"}}`)
 	// The kubelet looks at pods again when it syncs them.
@@ -114,7 +114,7 @@ spec:
 	}
 	h.apply(t, pod("host-read", dir, ", readOnly: true"))
 	h.ready(t, "pod/host-read")
-	expect(t, "a directory of the node", h.sh(t, "host-read", "cat /host/file; touch /host/new 2>/dev/null || echo read-only"), "the node's\nread-only")
+	env.Equal(t, "a directory of the node", h.sh(t, "host-read", "cat /host/file; touch /host/new 2>/dev/null || echo read-only"), "the node's\nread-only")
 	h.apply(t, pod("host-write", dir, ""))
 	h.apply(t, pod("host-etc", "/etc", ", readOnly: true"))
 	if !h.jail() {
@@ -177,7 +177,7 @@ spec:
   volumes: [{name: v, image: {reference: "$IMAGE", pullPolicy: IfNotPresent}}]
 `)
 	h.ready(t, "pod/image-volume")
-	expect(t, "the image's files", h.sh(t, "image-volume", "cat /image/etc/not-executable; touch /image/new 2>/dev/null || echo read-only"), "no program\nread-only")
+	env.Equal(t, "the image's files", h.sh(t, "image-volume", "cat /image/etc/not-executable; touch /image/new 2>/dev/null || echo read-only"), "no program\nread-only")
 	return ""
 }
 
@@ -227,6 +227,6 @@ spec:
 	}
 	h.endsKilled(t, "storage-memory")
 	h.ready(t, "pod/storage-root")
-	expect(t, "a jail with files in its root", h.in(t, "get", "pod", "storage-root", "-o", "jsonpath={.status.phase}"), "Running")
+	env.Equal(t, "a jail with files in its root", h.in(t, "get", "pod", "storage-root", "-o", "jsonpath={.status.phase}"), "Running")
 	return "files of the root are memory"
 }

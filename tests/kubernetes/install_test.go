@@ -82,7 +82,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("containerd was not restarted, and kubectl states: %s", out)
 	}
 	why := typed(t, "kubectl -n kube-system get pods -l app=agentjail-install -o custom-columns='NODE:.spec.nodeName,WHY:.status.initContainerStatuses[0].lastState.terminated.message'")
-	contains(t, "the pod's status", why, "systemctl on the node: exit status 1")
+	env.Contain(t, "the pod's status", why, "systemctl on the node: exit status 1")
 	env.Check(t, os.Remove(fails))
 	installed(t)
 	eventually(t, "the node's handlers", func() (string, bool) {

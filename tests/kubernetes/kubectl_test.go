@@ -129,22 +129,6 @@ func (h handler) sh(t testing.TB, pod, script string) string {
 	return h.in(t, "exec", pod, "--", "sh", "-c", script)
 }
 
-// expect compares.
-func expect(t testing.TB, what, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %q and not %q", what, got, want)
-	}
-}
-
-// contains looks for a text.
-func contains(t testing.TB, what, got, want string) {
-	t.Helper()
-	if !strings.Contains(got, want) {
-		t.Errorf("%s: no %q in\n%s", what, want, got)
-	}
-}
-
 // eventually polls until a check holds. For what kubectl wait cannot wait for.
 func eventually(t testing.TB, what string, ask func() (string, bool)) {
 	t.Helper()

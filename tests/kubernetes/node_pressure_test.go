@@ -53,7 +53,7 @@ func TestPressure(t *testing.T) {
 	reconfigure(t, config, pressed)
 	for _, h := range handlers {
 		message := h.evicted(t, "memory")
-		contains(t, h.name, message, "low on resource: memory")
+		env.Contain(t, h.name, message, "low on resource: memory")
 		used := usage(message)
 		if used < hogMemory>>10 || used > (hogMemory+20<<20)>>10 {
 			t.Errorf("%s has 220 MiB, and the kubelet states %d KiB: %s", h.name, used, message)
@@ -71,7 +71,7 @@ func TestPressure(t *testing.T) {
 		h.goes(t, "disk") // or it is evicted already
 	}
 	for _, h := range handlers {
-		contains(t, h.name, h.evicted(t, "disk"), "low on resource: ephemeral-storage")
+		env.Contain(t, h.name, h.evicted(t, "disk"), "low on resource: ephemeral-storage")
 		record("eviction by the node's disk", h.name, "ok")
 	}
 }

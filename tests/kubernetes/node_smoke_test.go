@@ -35,9 +35,9 @@ spec:
 				out := h.in(t, "logs", "smoke")
 				return out, out == "prints this"
 			})
-			contains(t, "exec", h.sh(t, "smoke", "cat /proc/self/status"), "Seccomp:\t2")
+			env.Contain(t, "exec", h.sh(t, "smoke", "cat /proc/self/status"), "Seccomp:\t2")
 			groups := h.groups(t, "smoke") // requested once: under emulation each kubectl takes ten seconds
-			expect(t, "memory", groupFile(t, groups, "memory.limit_in_bytes", "memory.max"), "67108864")
+			env.Equal(t, "memory", groupFile(t, groups, "memory.limit_in_bytes", "memory.max"), "67108864")
 			confined(t, processes(t, groups))
 			h.in(t, "delete", "pod", "smoke", timeout(commandWait))
 			// The kubelet removes what a pod without a time of grace had after it has reported that it is gone.

@@ -39,7 +39,7 @@ func TestRestarts(t *testing.T) {
 				return out, err == nil && out == "alive"
 			})
 			h.ready(t, "pod/lives")
-			expect(t, h.name+": container and restarts after "+name, state(h), before[h])
+			env.Equal(t, h.name+": container and restarts after "+name, state(h), before[h])
 		}
 		// A new pod, too.
 		for _, h := range handlers {
@@ -108,7 +108,7 @@ func TestPodManifests(t *testing.T) {
 		text := env.Read(t, manifest(m.file))
 		apply(t, strings.Replace(string(text), "image: IMAGE", "image: "+agentImage, 1))
 		kubectl(t, "wait", "--for=condition=Ready", "pod/"+m.pod, "--timeout=100s")
-		contains(t, m.file, kubectl(t, "exec", m.pod, "--", "cat", "/proc/self/status"), "Seccomp:\t2")
+		env.Contain(t, m.file, kubectl(t, "exec", m.pod, "--", "cat", "/proc/self/status"), "Seccomp:\t2")
 	}
 	ip := kubectl(t, "get", "pod", "agent-by-name", "-o", "jsonpath={.status.podIP}")
 	eventually(t, "the published port", func() (string, bool) {
@@ -153,7 +153,7 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: moved}}}
 		h.in(t, "rollout", "status", "deployment/moved", "--timeout=100s")
 	}
 	out := kubectl(t, "drain", nodeName, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=100s")
-	contains(t, "drain", out, "drained")
+	env.Contain(t, "drain", out, "drained")
 	for _, h := range handlers {
 		if left := h.in(t, "get", "pods", "-o", "jsonpath={.items[?(@.status.phase=='Running')].metadata.name}"); left != "" {
 			t.Errorf("%s: still run: %s", h.name, left)
@@ -192,7 +192,7 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("not the new program: %v", err)
 	}
 	for _, h := range handlers {
-		expect(t, "a pod of before", h.sh(t, "old", "echo alive"), "alive")
+		env.Equal(t, "a pod of before", h.sh(t, "old", "echo alive"), "alive")
 		h.in(t, "delete", "pod", "old", "--timeout=60s")
 		h.sleeper(t, "new")
 		record("upgrade with live pods", h.name, "ok")
@@ -210,8 +210,8 @@ func TestUninstall(t *testing.T) {
 	kubectl(t, append([]string{"wait", "--for=create", "--timeout=60s"}, pods...)...)
 	kubectl(t, append([]string{"wait", "--for=jsonpath={.status.initContainerStatuses[0].lastState.terminated.exitCode}=125", "--timeout=90s"}, pods...)...)
 	why := kubectl(t, append([]string{"get", "-o", "jsonpath={.items[0].status.initContainerStatuses[0].lastState.terminated.message}{.items[0].status.initContainerStatuses[0].state.terminated.message}"}, pods...)...)
-	contains(t, "the pod's status", why, "on the node, and agentjail is what ends them")
-	expect(t, "the jail goes on", jail.sh(t, "last", "echo alive"), "alive")
+	env.Contain(t, "the pod's status", why, "on the node, and agentjail is what ends them")
+	env.Equal(t, "the jail goes on", jail.sh(t, "last", "echo alive"), "alive")
 	for _, h := range handlers[1:] {
 		h.in(t, "delete", "deployments,statefulsets,jobs,pods", "--all", "--timeout=100s")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
 
@@ -126,9 +127,7 @@ var badInput = []struct {
 // linkTo makes a symbolic link to base/target below a new directory and returns the link's path with rest behind it.
 func linkTo(t *testing.T, target, rest string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(base, "link-")
-	env.Check(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := engine.TempDir(t, base, "link-")
 	env.Check(t, os.Chmod(dir, 0o755))
 	link := filepath.Join(dir, "link")
 	env.Check(t, os.Symlink(filepath.Join(base, target), link))

@@ -236,9 +236,7 @@ func TestNoExecutableMemory(t *testing.T) {
 			first := pidNamespace(t, "echo "+level+" >"+sysctl)
 			j := made(t, n)
 			j.c = engine.Caller{Path: "nsenter", Args: append([]string{"--pid", "--mount", "--target", strconv.Itoa(first), "--", j.c.Path}, j.c.Args...)}
-			if said, err := j.begin(t); err != nil {
-				t.Fatalf("%v: %s", err, said)
-			}
+			j.start(t)
 			proc := fmt.Sprintf("/proc/%d/root/proc", first)
 			pid := j.helper(t).Pid
 			if got := executes(t, proc, pid); got != want {

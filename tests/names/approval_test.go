@@ -118,9 +118,7 @@ func TestApproval(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	j := made(t, n)
 	j.ownPolicy(t, prompting(""))
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	if got, ok := j.in(t, "https", "other.example.test", "443"); ok || !strings.Contains(got, "no such host") {
 		t.Errorf("with nothing attached: %q", got)
 	}
@@ -254,20 +252,14 @@ func TestApprovalOff(t *testing.T) {
 func TestApprovalCommand(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	dir, err := os.MkdirTemp("/var/lib", "agentjail-names-")
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
-	env.Check(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := engine.TempDir(t, "/var/lib", "agentjail-names-")
+	env.Check(t, os.Chmod(dir, 0o755))
 	program := filepath.Join(dir, "decide")
 	text := "#!/bin/sh\nread -r q\ncase $q in *other.example.test*:443}) echo '{\"allow\":true}' ;; *:22}) exit 1 ;; *) echo no ;; esac\n"
 	env.Check(t, os.WriteFile(program, []byte(text), 0o755))
 	j := made(t, n)
 	j.ownPolicy(t, prompting("approval_command = [\""+program+"\"]\n"))
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	if got, ok := j.in(t, "look", "other.example.test", "0"); ok {
 		t.Errorf("with nothing attached: %q", got)
 	}
@@ -297,9 +289,7 @@ func TestApprovalTerminal(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	j := made(t, n)
 	j.ownPolicy(t, prompting(""))
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	term := engine.OnTerminal(t, 40, 200, exec.Command(filepath.Join(filepath.Dir(j.bin), "agentjailctl"), "watch", j.id))
 	env.Poll(env.AnswerWait, func() bool { _, ok := j.in(t, "look", "attached.example.test", "0"); return ok })
 	got := j.later(t, "https", "other.example.test", "443")
@@ -351,9 +341,7 @@ func TestApprovalPod(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	first := made(t, n)
 	first.ownPolicy(t, prompting(""))
-	if said, err := first.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	first.start(t)
 	second := made(t, n)
 	second.c = first.c
 	for i := range second.b.Spec.Linux.Namespaces {
@@ -361,9 +349,7 @@ func TestApprovalPod(t *testing.T) {
 			ns.Path = fmt.Sprintf("/proc/%d/ns/net", first.pid(t))
 		}
 	}
-	if said, err := second.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	second.start(t)
 	w := first.watch(t)
 	got := second.later(t, "https", "other.example.test", "443")
 	w.wants(t, first, "other.example.test", 443)
@@ -389,9 +375,7 @@ func TestApprovalListeners(t *testing.T) {
 	j := publishing(t, n, "", "18003:8000")
 	j.bin, j.c.Path = bin, bin
 	j.ownPolicy(t, prompting("publish = [\"18000-18009\"]\n"))
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	w := j.watch(t)
 	got := j.later(t, "https", "other.example.test", "443")
 	w.wants(t, j, "other.example.test", 443)

@@ -304,9 +304,7 @@ func overDelegate(t *testing.T, l *lab, name, way string) *exec.Cmd {
 		root := env.Get(t, engine.ModuleRoot)
 		j.c.Path, j.c.Args = filepath.Join(root, "hack/without-unified.sh"), append([]string{j.c.Path}, j.c.Args...)
 	}
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	return j.b.Command(t.Context(), j.c, "exec", j.id, client, attacker)
 }
 

@@ -165,9 +165,7 @@ func TestClients(t *testing.T) {
 	plain.b.Spec.Linux.Namespaces = []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}}
 	for _, c := range []*jail{j, plain} {
 		furnish(t, c.b, s)
-		if said, err := c.begin(t); err != nil {
-			t.Fatalf("%v: %s", err, said)
-		}
+		c.start(t)
 	}
 	found := 0
 	for i, c := range clients {

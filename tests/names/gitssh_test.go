@@ -105,9 +105,7 @@ func TestCredentialsSSH(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	dir := forge(t, n)
 	j := withKeys(t, n, strings.ReplaceAll(lendSSH, "DIR", dir))
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	const at, narrow = "root@forge.example.test:DIR/git/", "ssh://root@forge.example.test:2222DIR/git/"
 	for _, w := range []struct{ what, script, want string }{
 		{"clone", "cd /tmp && git clone -q " + at + "r.git r && wc -l < r/numbers", "2000"},

@@ -59,9 +59,7 @@ type jail struct {
 func start(t *testing.T, n *internet) *jail {
 	t.Helper()
 	j := made(t, n)
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	return j
 }
 
@@ -76,16 +74,19 @@ func (j *jail) begin(t *testing.T) (string, error) {
 	return "", nil
 }
 
+// start creates and starts the jail, and ends the test where that fails.
+func (j *jail) start(t *testing.T) {
+	t.Helper()
+	if printed, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, printed)
+	}
+}
+
 // made is a jail to be started.
 func made(t *testing.T, n *internet) *jail {
 	t.Helper()
 	bin := env.Get(t, engine.UnderTest)
-	base, err := os.MkdirTemp("/var/tmp", "agentjail-names-")
-	if err == nil {
-		err = os.Chmod(base, 0o711)
-	}
-	env.Check(t, err)
-	t.Cleanup(func() { os.RemoveAll(base) })
+	base := engine.TempDir(t, "/var/tmp", "agentjail-names-")
 	bins := env.Get(t, engine.BinDir)
 	j := &jail{b: engine.NewBundle(t, base), bin: bin, conf: filepath.Join(bins, "names.toml")}
 	env.Check(t, os.WriteFile(j.conf, []byte(policyText), 0o600))
@@ -249,9 +250,7 @@ func goes(t *testing.T, n *internet, way string) {
 	bin := only(t, way) // before the jail, which is deleted with it
 	j := made(t, n)
 	j.bin, j.c.Path = bin, bin
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	for _, w := range ways {
 		if way == byListeners && w.args[2] == "8443" {
 			w.why = "refused" // no process listens
@@ -465,9 +464,7 @@ func TestPodSharesNetworkAndHelper(t *testing.T) {
 		return j
 	}
 	second := joins("")
-	if said, err := second.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	second.start(t)
 	if got, ok := second.in(t, "https", "api.example.test", "443"); !ok || got != "served api.example.test" {
 		t.Errorf("the second container: %q", got)
 	}
@@ -487,9 +484,7 @@ func TestPodSharesNetworkAndHelper(t *testing.T) {
 	// The same rules hold in a network of its own.
 	alone := made(t, n)
 	alone.b.Spec.Annotations = map[string]string{"dev.agentjail.network.allow": "api.example.test:443"}
-	if said, err := alone.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	alone.start(t)
 	for port, want := range map[string]bool{"443": true, "80": false} {
 		if got, ok := alone.in(t, map[string]string{"443": "https", "80": "http"}[port], "api.example.test", port); ok != want {
 			t.Errorf("with fewer names, port %s: %q", port, got)

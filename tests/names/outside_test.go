@@ -86,9 +86,7 @@ func TestEngineNetwork(t *testing.T) {
 	}
 	at := engineNetwork(t, n)
 	j := joining(t, n, at, allow)
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	for want, args := range map[string][]string{
 		"from " + podAddr:         {"greeted", "api.example.test", "23"},
 		"served api.example.test": {"https", "api.example.test", "443"},

@@ -73,9 +73,7 @@ func TestPublish(t *testing.T) {
 	onHost = n.ca
 	resolveBy(t, dnsAddr)
 	j := publishing(t, n, "", "18000:8000, 18001:8001, 18002:8002, 18003:9, 0.0.0.0:18010:8000")
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	greeted(t, greetedFrom("127.0.0.1", "18000"))
 	greeted(t, greetedFrom("127.0.0.1", "18001"))
 	greeted(t, greetedFrom(hostAddr, "18010"))
@@ -148,9 +146,7 @@ func TestPublishEngine(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	at := engineNetwork(t, n)
 	j := publishing(t, n, at, "0.0.0.0:18010:8000")
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	greeted(t, fromLab(n, podAddr, "18010"))
 	if got, err := greetedFrom("127.0.0.1", "18010")(); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("on the host: %q, %v", got, err)

@@ -124,9 +124,7 @@ func TestReload(t *testing.T) {
 	j := made(t, n)
 	j.ownPolicy(t, allowing("api.example.test:443,7", "other.example.test:7", "granted.example.test:7 private", "*.wild.example.test:443"))
 	j.b.Spec.Annotations = map[string]string{"dev.agentjail.network.allow": "api.example.test:443,7;other.example.test:7;granted.example.test:7 private;a.wild.example.test:443"}
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	kept, ended, option := j.stay(t, "api.example.test", "7"), j.stay(t, "other.example.test", "7"), j.stay(t, "granted.example.test", "7")
 	address := func(name string) string {
 		got, _ := j.in(t, "look", name, "0")
@@ -201,9 +199,7 @@ func TestReloadPod(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	first := made(t, n)
 	first.ownPolicy(t, allowing("api.example.test:443"))
-	if said, err := first.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	first.start(t)
 	second := made(t, n)
 	second.c, second.conf = first.c, first.conf
 	for i := range second.b.Spec.Linux.Namespaces {
@@ -212,9 +208,7 @@ func TestReloadPod(t *testing.T) {
 		}
 	}
 	second.b.Spec.Annotations = map[string]string{"dev.agentjail.network.allow": "api.example.test:443"}
-	if said, err := second.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	second.start(t)
 	// The first one's own rules are wider now, and the second one's are not.
 	first.policy(t, allowing("api.example.test:443", "other.example.test:443"))
 	if said := first.network(t, "reload"); !strings.Contains(said, "1 entries") {
@@ -237,9 +231,7 @@ func TestReloadKilled(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	j := made(t, n)
 	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443"))
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	crashing := filepath.Join(filepath.Dir(j.bin), "agentjailctl-crashtest")
 	env.Check(t, engine.Build("./cmd/agentjailctl", crashing, "-tags=crashtest"))
 	reaches := func() (out string) {
@@ -309,9 +301,7 @@ func TestStoppedHelper(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	j := made(t, n)
 	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443"))
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	ctl := filepath.Join(filepath.Dir(j.bin), "agentjailctl")
 	fd := pidfd(t, j.helper(t).Pid)
 	signal := func(s unix.Signal) {
@@ -444,9 +434,7 @@ func TestRestart(t *testing.T) {
 	j := made(t, n)
 	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443", "*.wild.example.test:443"))
 	j.b.Spec.Linux.Sysctl = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"} // as Docker sets it
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	ctl := filepath.Join(filepath.Dir(j.bin), "agentjailctl")
 	if out, code := j.ctl(t, ctl, nil, "network", "restart", j.id); code == 0 || !strings.Contains(out, "has not ended") {
 		t.Errorf("while it runs: %d: %s", code, out)

@@ -51,9 +51,7 @@ func TestSSHForwardsNothing(t *testing.T) {
 	dir := forge(t, n)
 	seen := witnessed(t, dir)
 	j := withKeys(t, n, strings.ReplaceAll(lendSSH, "DIR", dir))
-	if said, err := j.begin(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	j.start(t)
 	for _, f := range forwards {
 		script := strings.ReplaceAll(f.script, "DIR", dir)
 		did := func(said, saw string) bool {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestBuild: an image's build, which would lose what its steps make, is refused in a jail with the way to do it, and the
@@ -19,7 +20,7 @@ func TestBuild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := get(t)
 			dir := shared(t, p, engine.RootlessUID)
-			write(t, filepath.Join(dir, "Containerfile"), "FROM localhost/busybox\nRUN echo made > /tmp/made\n", engine.RootlessUID)
+			env.Put(t, filepath.Join(dir, "Containerfile"), "FROM localhost/busybox\nRUN echo made > /tmp/made\n", 0o644, engine.RootlessUID)
 			r := p.Podman("build", "--network=none", "-t", "built", dir)
 			if r.Code == 0 || !strings.Contains(r.Stderr, "podman build --runtime=crun") {
 				t.Errorf("a build in a jail: %s", r)
@@ -28,7 +29,7 @@ func TestBuild(t *testing.T) {
 				t.Skip("no crun on this machine:", err)
 			}
 			p.Must("build", "--runtime=crun", "--network=none", "-t", "built", dir)
-			eq(t, "what the build made, in a jail", mustRun(p, "localhost/built", "cat", "/tmp/made"), "made")
+			env.Equal(t, "what the build made, in a jail", mustRun(p, "localhost/built", "cat", "/tmp/made"), "made")
 		})
 	}
 }

@@ -35,7 +35,7 @@ func TestRootOnDisk(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
-		eq(t, "in the container", strings.TrimSpace(p.Must(flag, "run", "--rm", "--network=none", engine.Busybox, "sh", "-c", engine.OnDisk)), "on disk")
+		env.Equal(t, "in the container", strings.TrimSpace(p.Must(flag, "run", "--rm", "--network=none", engine.Busybox, "sh", "-c", engine.OnDisk)), "on disk")
 		engine.NoDiskRoots(t)
 	})
 	t.Run("user", func(t *testing.T) {

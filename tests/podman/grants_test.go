@@ -66,7 +66,7 @@ func attempts(t *testing.T, p *engine.PodmanT, id string) {
 			t.Errorf("the device %s", dev)
 		}
 	}
-	eq(t, "processes of the host", sh(p, id, "cat /proc/[0-9]*/comm | grep -c -e podman -e conmon -e agentjail; true"), "0")
+	env.Equal(t, "processes of the host", sh(p, id, "cat /proc/[0-9]*/comm | grep -c -e podman -e conmon -e agentjail; true"), "0")
 }
 
 // TestCrun: with crun, podman's own choice, in runc's place, and with the annotations that only crun reads.
@@ -79,7 +79,7 @@ func TestCrun(t *testing.T) {
 	}
 	dir := env.Get(t, engine.BinDir)
 	config := filepath.Join(dir, "crun.toml")
-	write(t, config, "delegate = \"crun\"\n", 0)
+	env.Put(t, config, "delegate = \"crun\"\n", 0o644, 0)
 	flag := "--runtime-flag=config=" + config
 	for name, get := range map[string]func(*testing.T) *engine.PodmanT{"root": root, "user": user} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestCrun(t *testing.T) {
 			id := strings.TrimSpace(p.Must(append([]string{flag, "run", "-d", "--network=none"}, append(annotations, engine.Busybox, "sleep", "3600")...)...))
 			t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", id) })
 			tamed(t, p, "the jail", id)
-			eq(t, "exit code of an exec", p.Podman("exec", id, "sh", "-c", "exit 4").Code, 4)
+			env.Equal(t, "exit code of an exec", p.Podman("exec", id, "sh", "-c", "exit 4").Code, 4)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestLimits: sizes that a person requests are those of the jail, what is above a limit is denied, and Podman's own
@@ -48,7 +49,7 @@ func TestLimits(t *testing.T) {
 func TestCommandsFindPodmansNames(t *testing.T) {
 	p := root(t)
 	own := filepath.Join(filepath.Dir(under), "agentjailctl")
-	has := func(what string, want ...string) {
+	prints := func(what string, want ...string) {
 		t.Helper()
 		for _, w := range want {
 			if r := p.Run(nil, append([]string{own}, strings.Fields(what)...)...); r.Code != 0 || !strings.Contains(r.Stdout, w) {
@@ -57,17 +58,17 @@ func TestCommandsFindPodmansNames(t *testing.T) {
 		}
 	}
 	id := p.Detached("--name", "agentjail-named", "--network=none", engine.Busybox, "sh", "-c", "trap 'exit 9' TERM; while ! test -e /tmp/end; do sleep .1; done; exit 7")
-	has("ls", "agentjail-named", engine.Busybox)
+	prints("ls", "agentjail-named", engine.Busybox)
 	p.Must("exec", id, "touch", "/tmp/end")
-	eq(t, "podman wait", p.Must("wait", id), "7")
-	has("receipt agentjail-named", "receipt of jail agentjail-named", "exit status 7", engine.Busybox)
+	env.Equal(t, "podman wait", p.Must("wait", id), "7")
+	prints("receipt agentjail-named", "receipt of jail agentjail-named", "exit status 7", engine.Busybox)
 	p.Must("restart", id)
 	p.Must("rm", "-f", id)
-	has("receipt agentjail-named", "exit status 9")
+	prints("receipt agentjail-named", "exit status 9")
 	if r := p.Podman("run", "--rm", "--name", "agentjail-brief", "--network=none", engine.Busybox, "sh", "-c", "exit 3"); r.Code != 3 {
 		t.Errorf("podman run: %s", r)
 	}
-	has("receipt agentjail-brief", "exit status 3")
+	prints("receipt agentjail-brief", "exit status 3")
 }
 
 // TestHighIDs: a user and groups from 65536 on are the process's.

@@ -3,12 +3,10 @@
 package podman
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 
@@ -128,31 +126,8 @@ func held(t testing.TB, p *engine.PodmanT, what string, w engine.Who) {
 	promise.Held(t, what, w)
 }
 
-func decode[A any](t testing.TB, text string) A {
-	t.Helper()
-	var a A
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		t.Fatalf("the probe printed no JSON: %v\n%s", err, text)
-	}
-	return a
-}
-
 // probeIn runs the probe in a running jail and decodes its answer.
 func probeIn[A any](p *engine.PodmanT, id string, args ...string) A {
 	p.Helper()
-	return decode[A](p, p.Must(append([]string{"exec", id, "probe"}, args...)...))
-}
-
-func eq[V comparable](t testing.TB, what string, got, want V) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}
-
-func has(t testing.TB, what, text, part string) {
-	t.Helper()
-	if !strings.Contains(text, part) {
-		t.Errorf("%s: got %q, want it to contain %q", what, text, part)
-	}
+	return env.Decode[A](p, p.Must(append([]string{"exec", id, "probe"}, args...)...))
 }

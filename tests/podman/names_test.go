@@ -87,7 +87,7 @@ func TestRootlessNames(t *testing.T) {
 		t.Run(delegate+" "+c.network, func(t *testing.T) {
 			p := user(t)
 			config := filepath.Join(dir, "names-"+delegate+".toml")
-			write(t, config, fmt.Sprintf("delegate = %q\n[network]\nmode = \"names\"\nallow = [\"api.example.test\"]\nservers = [%q]\n", delegate, labServer), 0)
+			env.Put(t, config, fmt.Sprintf("delegate = %q\n[network]\nmode = \"names\"\nallow = [\"api.example.test\"]\nservers = [%q]\n", delegate, labServer), 0o644, 0)
 			id := strings.TrimSpace(p.Must("--runtime-flag=config="+config, "run", "-d", "--network="+c.network, engine.Busybox, "sleep", "3600"))
 			t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", "--ignore", id) })
 			reached(t, p, id)
@@ -95,9 +95,9 @@ func TestRootlessNames(t *testing.T) {
 			if err != nil || len(files) != 1 {
 				t.Fatalf("%d jails: %v", len(files), err)
 			}
-			has(t, "the report", contentOf(t, files[0]+"/report.json"), "connections come to the helper by nf_tables redirect")
+			env.Contain(t, "the report", string(env.Read(t, files[0]+"/report.json")), "connections come to the helper by nf_tables redirect")
 			if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil { // a user has no groups of version 1
-				has(t, "the report", contentOf(t, files[0]+"/report.json"), "only the helper's own resource limits bound it")
+				env.Contain(t, "the report", string(env.Read(t, files[0]+"/report.json")), "only the helper's own resource limits bound it")
 			}
 			out := p.Run(nil, filepath.Join(filepath.Dir(under), "agentjailctl"), "inspect", id)
 			if out.Code != 0 || !strings.Contains(out.Stdout, "(nf_tables redirect)") || strings.Contains(out.Stdout, " in /run/user/") != (c.network != "none") {
@@ -113,7 +113,7 @@ func TestRootlessNames(t *testing.T) {
 
 func reached(t *testing.T, p *engine.PodmanT, id string) {
 	t.Helper()
-	eq(t, "an allowed name", sh(p, id, "wget -q -O - http://api.example.test/"), "served api.example.test")
+	env.Equal(t, "an allowed name", sh(p, id, "wget -q -O - http://api.example.test/"), "served api.example.test")
 	for what, script := range map[string]string{
 		"another name":         "wget -q -O - http://other.example.test/",
 		"another host there":   "wget -q -O - --header 'Host: other.example.test' http://api.example.test/",

@@ -15,7 +15,7 @@ func TestNetworkByName(t *testing.T) {
 	p := root(t)
 	dir := env.Get(t, engine.BinDir)
 	config := filepath.Join(dir, "publish.toml")
-	write(t, config, "[network]\nmode = \"names\"\npublish = [\"0.0.0.0:8080\"]\nservers = [\"192.0.2.53\"]\n", 0)
+	env.Put(t, config, "[network]\nmode = \"names\"\npublish = [\"0.0.0.0:8080\"]\nservers = [\"192.0.2.53\"]\n", 0o644, 0)
 	r := p.Podman("--runtime-flag=config="+config, "run", "-d", "--publish=127.0.0.1:5056:8080", "--annotation=dev.agentjail.network.publish=0.0.0.0:8080:8081",
 		engine.Busybox, "nc", "-ll", "-p", "8081", "-e", "sh", "-c", `read line; echo "heard $line"`)
 	id := strings.TrimSpace(r.Stdout)

@@ -3,11 +3,11 @@ package podman
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -19,7 +19,7 @@ import (
 
 func TestRun(t *testing.T) {
 	p := root(t)
-	eq(t, "output", mustRun(p, engine.Busybox, "echo", "hello"), "hello")
+	env.Equal(t, "output", mustRun(p, engine.Busybox, "echo", "hello"), "hello")
 	for _, c := range []struct {
 		what string
 		args []string
@@ -29,14 +29,14 @@ func TestRun(t *testing.T) {
 		{"exit code of a missing program", []string{"/nowhere"}, 127},
 		{"exit code of what is no program", []string{"/etc/not-executable"}, 126},
 	} {
-		eq(t, c.what, p.Podman(append([]string{"run", "--rm", "--network=none", engine.Busybox}, c.args...)...).Code, c.code)
+		env.Equal(t, c.what, p.Podman(append([]string{"run", "--rm", "--network=none", engine.Busybox}, c.args...)...).Code, c.code)
 	}
 	said := p.Run(strings.NewReader("from here\n"), "podman", "run", "--rm", "-i", "--network=none", engine.Busybox, "cat")
-	eq(t, "standard input", said.Stdout, "from here\n")
-	promise.Jailed(t, "podman run -u 1000", decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
-	eq(t, "by the runtime's path, as a quadlet would", p.Must("run", "--runtime="+under, "--rm", "--network=none", engine.Busybox, "echo", "here"), "here")
-	eq(t, "the root directory", mustRun(p, engine.Busybox, "sh", "-c", "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home"), "new")
-	eq(t, "owner of the image's files", mustRun(p, engine.Busybox, "stat", "-c", "%u:%g", "/etc/passwd"), "0:0")
+	env.Equal(t, "standard input", said.Stdout, "from here\n")
+	promise.Jailed(t, "podman run -u 1000", env.Decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
+	env.Equal(t, "by the runtime's path, as a quadlet would", p.Must("run", "--runtime="+under, "--rm", "--network=none", engine.Busybox, "echo", "here"), "here")
+	env.Equal(t, "the root directory", mustRun(p, engine.Busybox, "sh", "-c", "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home"), "new")
+	env.Equal(t, "owner of the image's files", mustRun(p, engine.Busybox, "stat", "-c", "%u:%g", "/etc/passwd"), "0:0")
 }
 
 // TestEnginesFilesWritable: root of a jail writes to its own copies of what podman makes for it.
@@ -45,7 +45,7 @@ func TestEnginesFilesWritable(t *testing.T) {
 	id := start(p, "-u", "1234", engine.Busybox, "sleep", "3600")
 	const files = "/etc/passwd /etc/hosts /etc/hostname /etc/resolv.conf"
 	write := "for f in " + files + "; do echo '# mine' >>$f || exit 1; done; grep -l '# mine' " + files + " | wc -l"
-	eq(t, "what was written", p.Must("exec", "-u", "0", id, "sh", "-c", write), "4")
+	env.Equal(t, "what was written", p.Must("exec", "-u", "0", id, "sh", "-c", write), "4")
 	own := p.Run(nil, "sh", "-c", "cd /run/containers/storage/overlay-containers/"+id+"/userdata && cat hosts hostname && ! grep '# mine' *")
 	if own.Code != 0 {
 		t.Errorf("podman's own: %s", own)
@@ -107,13 +107,13 @@ func TestTerminal(t *testing.T) {
 	term.Type("tty; stty size; exit 5\n")
 	term.Expect("/dev/pts/0")
 	term.Expect("33 77")
-	eq(t, "exit code", term.Wait(), 5)
+	env.Equal(t, "exit code", term.Wait(), 5)
 
 	id := start(p, engine.Busybox, "sleep", "3600")
 	term = p.Terminal(20, 50, "exec", "-it", id, "sh")
 	term.Type("stty size; exit 6\n")
 	term.Expect("20 50")
-	eq(t, "exit code of an exec", term.Wait(), 6)
+	env.Equal(t, "exit code of an exec", term.Wait(), 6)
 }
 
 // TestLife is a jail's life in the background.
@@ -123,16 +123,16 @@ func TestLife(t *testing.T) {
 	env.Eventually(p, "the jail's word", func() bool { return strings.Contains(p.Must("logs", id), "ready") })
 
 	r := p.Podman("exec", "-e", "A=b", "-w", "/tmp", id, "sh", "-c", "echo $A $(pwd); exit 9")
-	eq(t, "exec", fmt.Sprint(r.Stdout, r.Code), "b /tmp\n9")
-	eq(t, "exit code of a missing program", p.Podman("exec", id, "/nowhere").Code, 127)
+	env.Equal(t, "exec", fmt.Sprint(r.Stdout, r.Code), "b /tmp\n9")
+	env.Equal(t, "exit code of a missing program", p.Podman("exec", id, "/nowhere").Code, 127)
 	p.Must("exec", "-d", id, "sleep", "1234")
 	env.Eventually(p, "the exec in the background", func() bool { return strings.Contains(sh(p, id, "ps"), "sleep 1234") })
-	has(t, "top", p.Must("top", id), "sleep 1234")
+	env.Contain(t, "top", p.Must("top", id), "sleep 1234")
 
 	p.Must("pause", id)
-	eq(t, "paused", p.Must("inspect", "-f", "{{.State.Status}}", id), "paused")
+	env.Equal(t, "paused", p.Must("inspect", "-f", "{{.State.Status}}", id), "paused")
 	p.Must("unpause", id)
-	eq(t, "unpaused", p.Must("inspect", "-f", "{{.State.Status}} {{.OCIRuntime}}", id), "running "+engine.Name)
+	env.Equal(t, "unpaused", p.Must("inspect", "-f", "{{.State.Status}} {{.OCIRuntime}}", id), "running "+engine.Name)
 
 	r = p.Podman("container", "checkpoint", id)
 	if r.Code == 0 {
@@ -144,15 +144,15 @@ func TestLife(t *testing.T) {
 			t.Errorf("a checkpoint: %s", r)
 		}
 	}
-	eq(t, "after the attempt", sh(p, id, "echo here"), "here")
+	env.Equal(t, "after the attempt", sh(p, id, "echo here"), "here")
 
 	p.Must("stop", "-t", "60", id)
-	has(t, "logs", p.Must("logs", id), "bye")
-	eq(t, "after the end", p.Must("inspect", "-f", "{{.State.Status}} {{.State.ExitCode}}", id), "exited 3")
+	env.Contain(t, "logs", p.Must("logs", id), "bye")
+	env.Equal(t, "after the end", p.Must("inspect", "-f", "{{.State.Status}} {{.State.ExitCode}}", id), "exited 3")
 	p.Must("start", id)
-	eq(t, "started again", sh(p, id, "echo here"), "here")
+	env.Equal(t, "started again", sh(p, id, "echo here"), "here")
 	p.Must("kill", "-s", "KILL", id)
-	eq(t, "killed", p.Must("wait", id), "137")
+	env.Equal(t, "killed", p.Must("wait", id), "137")
 }
 
 func TestRestartPolicy(t *testing.T) {
@@ -161,25 +161,25 @@ func TestRestartPolicy(t *testing.T) {
 	env.Eventually(p, "two restarts", func() bool {
 		return p.Must("inspect", "-f", "{{.RestartCount}} {{.State.Status}}", id) == "2 exited"
 	})
-	eq(t, "times that it ran", strings.Count(p.Must("logs", id), "once"), 3)
+	env.Equal(t, "times that it ran", strings.Count(p.Must("logs", id), "once"), 3)
 }
 
 func TestCopy(t *testing.T) {
 	p := root(t)
 	id := start(p, engine.Busybox, "sh", "-c", "echo made in the jail > /tmp/out; sleep 3600")
 	dir := shared(t, p, 0)
-	write(t, filepath.Join(dir, "in"), "from the host\n", 0)
+	env.Put(t, filepath.Join(dir, "in"), "from the host\n", 0o644, 0)
 	p.Must("cp", filepath.Join(dir, "in"), id+":/tmp/in")
-	eq(t, "copied in", sh(p, id, "cat /tmp/in"), "from the host")
+	env.Equal(t, "copied in", sh(p, id, "cat /tmp/in"), "from the host")
 	env.Eventually(p, "the jail's file", func() bool { return p.Podman("exec", id, "test", "-s", "/tmp/out").Code == 0 })
 	p.Must("cp", id+":/tmp/out", filepath.Join(dir, "out"))
 	text := env.Read(t, filepath.Join(dir, "out"))
-	eq(t, "copied out", string(text), "made in the jail\n")
+	env.Equal(t, "copied out", string(text), "made in the jail\n")
 	// Of the image, out of a jail that does not run.
 	made := p.Must("create", "--network=none", engine.Busybox, "cat", "/tmp/in")
 	t.Cleanup(func() { p.Remove("rm", "-f", made) })
 	p.Must("cp", filepath.Join(dir, "in"), made+":/tmp/in")
-	eq(t, "copied in before the start", p.Must("start", "-a", made), "from the host")
+	env.Equal(t, "copied in before the start", p.Must("start", "-a", made), "from the host")
 }
 
 func TestStats(t *testing.T) {
@@ -193,8 +193,8 @@ func TestStats(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.Stdout), &stats); err != nil || len(stats) != 1 {
 		t.Fatalf("%v: %s", err, r)
 	}
-	has(t, "memory", stats[0]["mem_usage"], "67.11MB")
-	eq(t, "processes", stats[0]["pids"], "1")
+	env.Contain(t, "memory", stats[0]["mem_usage"], "67.11MB")
+	env.Equal(t, "processes", stats[0]["pids"], "1")
 }
 
 // TestPod: the first container of a pod is the jail whose namespaces the others join.
@@ -207,9 +207,9 @@ func TestPod(t *testing.T) {
 	a, b := probeIn[engine.Who](p, "server", "identity"), probeIn[engine.Who](p, "client", "identity")
 	promise.Jailed(t, "server", a)
 	promise.Jailed(t, "client", b)
-	eq(t, "id map", a.UIDMap, b.UIDMap)
+	env.Equal(t, "id map", a.UIDMap, b.UIDMap)
 	for _, ns := range []string{"user", "net", "ipc", "uts"} {
-		eq(t, ns+" namespace", a.Namespaces[ns], b.Namespaces[ns])
+		env.Equal(t, ns+" namespace", a.Namespaces[ns], b.Namespaces[ns])
 	}
 	for _, ns := range []string{"mnt", "pid"} {
 		if a.Namespaces[ns] == b.Namespaces[ns] {
@@ -227,7 +227,7 @@ func TestPod(t *testing.T) {
 	env.Eventually(p, "a signal from another container of the pod", func() bool { return sh(p, "reloads", "cat /tmp/hup 2>/dev/null; true") == "got" })
 	p.Must("pod", "stop", "-t", "0", "duo")
 	p.Must("pod", "start", "duo")
-	eq(t, "after a restart of the pod", sh(p, "client", "echo here"), "here")
+	env.Equal(t, "after a restart of the pod", sh(p, "client", "echo here"), "here")
 }
 
 // TestPodDirectory: a directory of a user's, mounted by whom runs the pod, is the pod's to write to. What Kubernetes' authors of
@@ -251,7 +251,7 @@ func TestPodDirectory(t *testing.T) {
 		if b, err := os.ReadFile(filepath.Join(dir, name)); string(b) != want {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
-		eq(t, "the owner of "+name, owner(t, filepath.Join(dir, name)), "1000:1000")
+		env.Equal(t, "the owner of "+name, env.Owner(t, filepath.Join(dir, name)), "1000:1000")
 	}
 }
 
@@ -260,15 +260,15 @@ func TestVolumes(t *testing.T) {
 	dir := shared(t, p, 1000)
 	for _, user := range []string{"0", "1000"} {
 		mustRun(p, "-u", user, "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo made > /work/by-"+user)
-		eq(t, "owner of what "+user+" makes in a directory", owner(t, filepath.Join(dir, "by-"+user)), "1000:1000")
+		env.Equal(t, "owner of what "+user+" makes in a directory", env.Owner(t, filepath.Join(dir, "by-"+user)), "1000:1000")
 	}
 	p.Must("volume", "create", "kept")
 	t.Cleanup(func() { p.Must("volume", "rm", "-f", "kept") })
 	mustRun(p, "-v", "kept:/kept", engine.Busybox, "sh", "-c", "echo stays > /kept/file")
-	eq(t, "the volume's content", mustRun(p, "-v", "kept:/kept:ro", engine.Busybox, "cat", "/kept/file"), "stays")
+	env.Equal(t, "the volume's content", mustRun(p, "-v", "kept:/kept:ro", engine.Busybox, "cat", "/kept/file"), "stays")
 	on := filepath.Join(p.Root(), p.Must("volume", "inspect", "-f", "{{.Mountpoint}}", "kept"), "file")
-	eq(t, "owner of a volume's file on the host", owner(t, on), "0:0")
-	eq(t, "a read-only volume", p.Podman("run", "--rm", "--network=none", "-v", "kept:/kept:ro", engine.Busybox, "touch", "/kept/x").Code, 1)
+	env.Equal(t, "owner of a volume's file on the host", env.Owner(t, on), "0:0")
+	env.Equal(t, "a read-only volume", p.Podman("run", "--rm", "--network=none", "-v", "kept:/kept:ro", engine.Busybox, "touch", "/kept/x").Code, 1)
 	if r := p.Podman("run", "--rm", "--network=none", "-v", "/etc:/host", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
 		t.Errorf("the host's /etc: %s", r)
 	}
@@ -277,10 +277,10 @@ func TestVolumes(t *testing.T) {
 func TestHealthcheck(t *testing.T) {
 	p := root(t)
 	id := start(p, "--health-cmd", "test -e /tmp/well", "--health-interval", "disable", "--health-retries", "1", engine.Busybox, "sleep", "3600")
-	eq(t, "check of a sick one", p.Podman("healthcheck", "run", id).Code, 1)
+	env.Equal(t, "check of a sick one", p.Podman("healthcheck", "run", id).Code, 1)
 	sh(p, id, "touch /tmp/well")
-	eq(t, "check of a well one", p.Podman("healthcheck", "run", id).Code, 0)
-	has(t, "health", p.Must("inspect", id), `"healthy"`)
+	env.Equal(t, "check of a well one", p.Podman("healthcheck", "run", id).Code, 0)
+	env.Contain(t, "health", p.Must("inspect", id), `"healthy"`)
 }
 
 // TestUserns: ids that podman picks are kept, and shifted once.
@@ -305,20 +305,20 @@ func TestUserns(t *testing.T) {
 			if _, err := fmt.Sscan(w.UIDMap, &inside, &outside, &count); err != nil || inside != 0 || outside < c.first || count != c.count {
 				t.Errorf("id map %q", w.UIDMap)
 			}
-			eq(t, "owners of the image's files", sh(p, id, "stat -c %u:%g / /etc /etc/passwd /home/app; cat /etc/image-secret"),
+			env.Equal(t, "owners of the image's files", sh(p, id, "stat -c %u:%g / /etc /etc/passwd /home/app; cat /etc/image-secret"),
 				"0:0\n0:0\n0:0\n1000:1000\nonly for root of the image")
-			eq(t, "the layer", sh(p, id, "echo x > /etc/new; stat -c %u:%g /etc/new; echo y >> /etc/passwd; tail -n 1 /etc/passwd"), "0:0\ny")
+			env.Equal(t, "the layer", sh(p, id, "echo x > /etc/new; stat -c %u:%g /etc/new; echo y >> /etc/passwd; tail -n 1 /etc/passwd"), "0:0\ny")
 			sh(p, id, "echo made > /work/file")
-			eq(t, "owner of what it makes in a directory", owner(t, filepath.Join(dir, "file")), "1000:1000")
-			eq(t, "the directory's owner inside", sh(p, id, "stat -c %u:%g /work"), "0:0")
+			env.Equal(t, "owner of what it makes in a directory", env.Owner(t, filepath.Join(dir, "file")), "1000:1000")
+			env.Equal(t, "the directory's owner inside", sh(p, id, "stat -c %u:%g /work"), "0:0")
 		})
 	}
 	r := p.Podman("run", "--rm", "--network=none", "--userns=keep-id", engine.Busybox, "probe", "identity")
 	if r.Code != 0 {
-		has(t, "podman's own refusal", r.Stderr, "rootless") // 4.3
+		env.Contain(t, "podman's own refusal", r.Stderr, "rootless") // 4.3
 		return
 	}
-	promise.Held(t, "keep-id", decode[engine.Who](t, r.Stdout))
+	promise.Held(t, "keep-id", env.Decode[engine.Who](t, r.Stdout))
 }
 
 // TestHostMapping: what Podman 5 makes of --userns=keep-id for root, all of the host's ids, gives a jail ids of its own.
@@ -331,38 +331,13 @@ func TestHostMapping(t *testing.T) {
 	b.Spec.Process.Args = []string{"probe", "identity"}
 	out, err := b.Run(t, engine.Caller{Path: under})
 	env.Check(t, err)
-	promise.Jailed(t, "the jail", decode[engine.Who](t, out))
+	promise.Jailed(t, "the jail", env.Decode[engine.Who](t, out))
 }
 
 // shared makes a directory with the given owner in the place, outside of what is a container's.
 func shared(t testing.TB, p *engine.PodmanT, uid int) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(p.Dir, "shared-")
-	if err == nil {
-		err = os.Chown(dir, uid, uid)
-	}
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
-	env.Check(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := engine.TempDir(t, p.Dir, "shared-")
+	env.Check(t, errors.Join(os.Chown(dir, uid, uid), os.Chmod(dir, 0o755)))
 	return dir
-}
-
-func write(t testing.TB, path, text string, uid int) {
-	t.Helper()
-	err := os.WriteFile(path, []byte(text), 0o644)
-	if err == nil {
-		err = os.Chown(path, uid, uid)
-	}
-	env.Check(t, err)
-}
-
-// owner is a file's on the machine, uid:gid.
-func owner(t testing.TB, path string) string {
-	t.Helper()
-	st, err := os.Lstat(path)
-	env.Check(t, err)
-	s := st.Sys().(*syscall.Stat_t)
-	return fmt.Sprintf("%d:%d", s.Uid, s.Gid)
 }

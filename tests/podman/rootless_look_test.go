@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestRootlessLook: agentjail's own commands show an ordinary user the user's own jails.
@@ -39,10 +40,10 @@ func TestRootlessLook(t *testing.T) {
 		}
 	}
 	list := p.Run(nil, under, "list")
-	has(t, "list", list.Stdout, id)
-	has(t, "list", list.Stdout, "running")
-	eq(t, "exit code of gc", p.Run(nil, under, "gc").Code, 0)
-	eq(t, "the jail after gc", sh(p, id, "echo here"), "here")
+	env.Contain(t, "list", list.Stdout, id)
+	env.Contain(t, "list", list.Stdout, "running")
+	env.Equal(t, "exit code of gc", p.Run(nil, under, "gc").Code, 0)
+	env.Equal(t, "the jail after gc", sh(p, id, "echo here"), "here")
 }
 
 // TestRootlessCheck: what an ordinary user cannot have is named, with what can be done.
@@ -81,7 +82,7 @@ func TestRootlessCheck(t *testing.T) {
 // limit, which counts in each user namespace (Linux 5.14).
 func TestRootlessForkBomb(t *testing.T) {
 	p := user(t)
-	got := decode[struct {
+	got := env.Decode[struct {
 		Started int    `json:"started"`
 		Errno   string `json:"errno"`
 	}](t, mustRun(p, engine.Busybox, "probe", "forks", "3000"))

@@ -31,8 +31,8 @@ func TestRootlessProfile(t *testing.T) {
 	profile(t, "abi <abi/4.0>, profile runc /usr/{bin,sbin}/runc flags=(unconfined) { userns, }")
 
 	id := start(p, engine.Busybox, "sleep", "3600")
-	eq(t, "first process", sh(p, id, "cat /proc/1/attr/current"), want)
-	eq(t, "exec", sh(p, id, "cat /proc/self/attr/current"), want)
+	env.Equal(t, "first process", sh(p, id, "cat /proc/1/attr/current"), want)
+	env.Equal(t, "exec", sh(p, id, "cat /proc/self/attr/current"), want)
 	sh(p, id, "sleep 1000 & kill $!")
 	p.Must("stop", "-t", "0", id)
 	if x := checked(p, "lsm"); x.Status != "ok" {

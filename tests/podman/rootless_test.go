@@ -16,23 +16,23 @@ import (
 // A jail of an ordinary user's podman has every protection but those that take a privilege on the machine.
 func TestRootlessRun(t *testing.T) {
 	p := user(t)
-	eq(t, "output", mustRun(p, engine.Busybox, "echo", "hello"), "hello")
-	eq(t, "exit code", p.Podman("run", "--rm", "--network=none", engine.Busybox, "sh", "-c", "exit 7").Code, 7)
-	eq(t, "exit code of a missing program", p.Podman("run", "--rm", "--network=none", engine.Busybox, "/nowhere").Code, 127)
-	w := decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity"))
+	env.Equal(t, "output", mustRun(p, engine.Busybox, "echo", "hello"), "hello")
+	env.Equal(t, "exit code", p.Podman("run", "--rm", "--network=none", engine.Busybox, "sh", "-c", "exit 7").Code, 7)
+	env.Equal(t, "exit code of a missing program", p.Podman("run", "--rm", "--network=none", engine.Busybox, "/nowhere").Code, 127)
+	w := env.Decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity"))
 	promise.Held(t, "podman run", w)
 	inside, err := p.InsideAsUser(t.Context(), "podman", "unshare", "readlink", "/proc/self/ns/user").Output()
 	env.Check(t, err)
 	if w.Namespaces["user"] == strings.TrimSpace(string(inside)) {
 		t.Error("the jail is in the engine's own user namespace")
 	}
-	promise.Held(t, "podman run -u 1000", decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
+	promise.Held(t, "podman run -u 1000", env.Decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
 	id := start(p, engine.Busybox, "sleep", "3600")
 	reports, err := filepath.Glob(p.Root() + "/run/user/*/agentjail/jails/*" + id + "/report.json")
 	if err != nil || len(reports) != 1 {
 		t.Fatalf("%d reports: %v", len(reports), err)
 	}
-	has(t, "what cannot be had", contentOf(t, reports[0]), "all of its jails share them")
+	env.Contain(t, "what cannot be had", string(env.Read(t, reports[0])), "all of its jails share them")
 }
 
 func TestRootlessLife(t *testing.T) {
@@ -42,18 +42,18 @@ func TestRootlessLife(t *testing.T) {
 	term := p.Terminal(20, 50, "exec", "-it", id, "sh")
 	term.Type("stty size; exit 6\n")
 	term.Expect("20 50")
-	eq(t, "exit code of an exec", term.Wait(), 6)
+	env.Equal(t, "exit code of an exec", term.Wait(), 6)
 	env.Eventually(p, "the jail's word", func() bool { return strings.Contains(p.Must("logs", id), "ready") })
 	// The layer: thrown away, sized, and a directory of the image can be made again.
-	eq(t, "the layer", sh(p, id, "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home; df -k / | awk 'NR == 2 { print $2 }'"), "new\n1048576")
+	env.Equal(t, "the layer", sh(p, id, "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home; df -k / | awk 'NR == 2 { print $2 }'"), "new\n1048576")
 	in := filepath.Join(p.Dir, "home", "in")
-	write(t, in, "from the host\n", engine.RootlessUID)
+	env.Put(t, in, "from the host\n", 0o644, engine.RootlessUID)
 	p.Must("cp", in, id+":/tmp/in")
-	eq(t, "copied in", sh(p, id, "cat /tmp/in"), "from the host")
+	env.Equal(t, "copied in", sh(p, id, "cat /tmp/in"), "from the host")
 	p.Must("cp", id+":/etc/group", in)
 	p.Must("stop", "-t", "0", id)
 	p.Must("start", id)
-	eq(t, "thrown away with a restart", sh(p, id, "ls -d /home/new 2>/dev/null; true"), "")
+	env.Equal(t, "thrown away with a restart", sh(p, id, "ls -d /home/new 2>/dev/null; true"), "")
 }
 
 func TestRootlessPod(t *testing.T) {
@@ -71,21 +71,21 @@ func TestRootlessPod(t *testing.T) {
 func TestRootlessVolumes(t *testing.T) {
 	p := user(t)
 	dir := shared(t, p, engine.RootlessUID)
-	write(t, filepath.Join(dir, "roots"), "root's\n", 0)
+	env.Put(t, filepath.Join(dir, "roots"), "root's\n", 0o644, 0)
 	mine := fmt.Sprintf("%d:%d", engine.RootlessUID, engine.RootlessUID)
 	mustRun(p, "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo made > /work/file")
-	eq(t, "owner of what it makes in a directory", owner(t, filepath.Join(dir, "file")), mine)
+	env.Equal(t, "owner of what it makes in a directory", env.Owner(t, filepath.Join(dir, "file")), mine)
 	r := p.Podman("run", "--rm", "--network=none", "-v", dir+":/work", engine.Busybox, "sh", "-c",
 		"cat /work/roots; echo x >> /work/roots; cp /bin/busybox /work/s; chmod 4755 /work/s; chown 1:1 /work/file")
-	has(t, "a file of root's can be read", r.Stdout, "root's")
-	eq(t, "and not written", contentOf(t, filepath.Join(dir, "roots")), "root's\n")
+	env.Contain(t, "a file of root's can be read", r.Stdout, "root's")
+	env.Equal(t, "and not written", string(env.Read(t, filepath.Join(dir, "roots"))), "root's\n")
 	if st, err := os.Stat(filepath.Join(dir, "s")); err != nil || st.Mode()&os.ModeSetuid != 0 {
 		t.Errorf("a set-id program left in the directory: %v, %v", st, err)
 	}
-	eq(t, "owner after chown", owner(t, filepath.Join(dir, "file")), mine)
+	env.Equal(t, "owner after chown", env.Owner(t, filepath.Join(dir, "file")), mine)
 	mustRun(p, "-v", "kept:/kept", engine.Busybox, "sh", "-c", "echo stays > /kept/file")
 	t.Cleanup(func() { p.Must("volume", "rm", "-f", "kept") })
-	eq(t, "the volume's content", mustRun(p, "-v", "kept:/kept:ro", engine.Busybox, "cat", "/kept/file"), "stays")
+	env.Equal(t, "the volume's content", mustRun(p, "-v", "kept:/kept:ro", engine.Busybox, "cat", "/kept/file"), "stays")
 	for _, from := range []string{"/etc", "/run/user/" + fmt.Sprint(engine.RootlessUID), p.Dir + "/home/.local/share/containers"} {
 		if r := p.Podman("run", "--rm", "--network=none", "-v", from+":/host", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
 			t.Errorf("%s: %s", from, r)
@@ -109,10 +109,10 @@ func TestRootlessUserns(t *testing.T) {
 		r := p.Podman("run", "--rm", "--network=none", c.option, "-v", dir+":/work", engine.Busybox, "sh", "-c",
 			"probe identity; stat -c %u:%g /etc/passwd /home/app; echo made > /work/file")
 		lines := strings.SplitN(r.Stdout, "\n", 2)
-		w := decode[engine.Who](t, lines[0])
+		w := env.Decode[engine.Who](t, lines[0])
 		promise.Held(t, c.option, w)
-		eq(t, c.option+": uid", w.UID, c.uid)
-		eq(t, c.option+": owners of the image's files", lines[1], "0:0\n1000:1000\n")
+		env.Equal(t, c.option+": uid", w.UID, c.uid)
+		env.Equal(t, c.option+": owners of the image's files", lines[1], "0:0\n1000:1000\n")
 		if strings.Contains(w.UIDMap, c.maps) != (c.maps != "") && c.maps != "" {
 			t.Errorf("%s: id map %q", c.option, w.UIDMap)
 		}
@@ -122,7 +122,7 @@ func TestRootlessUserns(t *testing.T) {
 			}
 			continue
 		}
-		eq(t, c.option+": owner", owner(t, filepath.Join(dir, "file")), c.owner+":"+c.owner)
+		env.Equal(t, c.option+": owner", env.Owner(t, filepath.Join(dir, "file")), c.owner+":"+c.owner)
 		os.Remove(filepath.Join(dir, "file"))
 	}
 }
@@ -140,7 +140,7 @@ func TestRootlessGrants(t *testing.T) {
 			}
 			id := p.Detached(append(g, engine.Busybox, "sleep", "3600")...)
 			tamed(t, p, "the jail", id)
-			has(t, "devices", sh(p, id, "ls /dev | grep -c -e other -e fuse -e mem; true"), "0")
+			env.Contain(t, "devices", sh(p, id, "ls /dev | grep -c -e other -e fuse -e mem; true"), "0")
 		})
 	}
 }
@@ -150,7 +150,7 @@ func TestRootlessSeesOthers(t *testing.T) {
 	p := user(t)
 	dir := shared(t, p, engine.RootlessUID)
 	canary := filepath.Join(p.Dir, "home", "canary")
-	write(t, canary, "the user's secret\n", engine.RootlessUID)
+	env.Put(t, canary, "the user's secret\n", 0o644, engine.RootlessUID)
 	victim := p.InsideAsUser(t.Context(), "sleep", "600")
 	env.Check(t, victim.Start())
 	ended := make(chan error, 1)
@@ -158,12 +158,12 @@ func TestRootlessSeesOthers(t *testing.T) {
 	t.Cleanup(func() { _ = victim.Process.Kill() })
 	other := start(p, engine.Busybox, "sh", "-c", "echo secret > /root/kept; sleep 3600")
 	id := start(p, "--pid=host", "-v", dir+":/work", engine.Busybox, "sleep", "3600")
-	eq(t, "found", sh(p, id, "find / -name canary -o -name kept 2>/dev/null; cat "+canary+" /work/../home/canary /proc/*/root/root/kept 2>/dev/null; true"), "")
+	env.Equal(t, "found", sh(p, id, "find / -name canary -o -name kept 2>/dev/null; cat "+canary+" /work/../home/canary /proc/*/root/root/kept 2>/dev/null; true"), "")
 	p.Podman("exec", id, "kill", "-9", "-1")
 	p.Podman("exec", id, "sh", "-c", fmt.Sprintf("kill -9 %d", victim.Process.Pid))
 	p.Podman("exec", id, "busybox", "rm", "-rf", "--no-preserve-root", "/")
-	eq(t, "the user's file", contentOf(t, canary), "the user's secret\n")
-	eq(t, "another jail", sh(p, other, "cat /root/kept"), "secret")
+	env.Equal(t, "the user's file", string(env.Read(t, canary)), "the user's secret\n")
+	env.Equal(t, "another jail", sh(p, other, "cat /root/kept"), "secret")
 	select {
 	case err := <-ended:
 		t.Errorf("a process of the user's was killed: %v", err)
@@ -184,23 +184,23 @@ func TestRootlessPolicy(t *testing.T) {
 	env.Check(t, os.MkdirAll(theirs, 0o755))
 	env.Check(t, os.Chown(theirs, engine.RootlessUID, engine.RootlessUID))
 	for _, f := range []string{roots, users, filepath.Join(theirs, "policy.toml")} {
-		write(t, f, "on_loosen = \"refuse\"\n", 0)
+		env.Put(t, f, "on_loosen = \"refuse\"\n", 0o644, 0)
 	}
 	with := func(file string, args ...string) engine.Result {
 		return p.Podman(append([]string{"--runtime-flag=config=" + file, "run", "--rm", "--network=none"}, args...)...)
 	}
-	eq(t, "a jail under root's policy", with(roots, engine.Busybox, "true").Code, 0)
+	env.Equal(t, "a jail under root's policy", with(roots, engine.Busybox, "true").Code, 0)
 	if r := with(roots, "--cap-add=SYS_ADMIN", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refuse") {
 		t.Errorf("root's policy does not hold: %s", r)
 	}
 	// What policy insists on, and a user's engine cannot have, keeps the jail from starting.
 	if on, _ := os.ReadFile("/sys/module/apparmor/parameters/enabled"); !strings.HasPrefix(string(on), "Y") {
-		write(t, roots, "[apparmor]\nrequired = true\n", 0)
+		env.Put(t, roots, "[apparmor]\nrequired = true\n", 0o644, 0)
 		if r := with(roots, engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "AppArmor") {
 			t.Errorf("policy insists on AppArmor: %s", r)
 		}
 	}
-	eq(t, "a policy in the same directory", with(users, engine.Busybox, "true").Code, 0)
+	env.Equal(t, "a policy in the same directory", with(users, engine.Busybox, "true").Code, 0)
 	for _, c := range []struct {
 		what, file string
 		uid        int
@@ -260,10 +260,4 @@ func TestRootlessNothingLeft(t *testing.T) {
 			t.Errorf("left: %s", what)
 		}
 	}
-}
-
-func contentOf(t testing.TB, path string) string {
-	t.Helper()
-	text := env.Read(t, path)
-	return string(text)
 }

@@ -29,7 +29,7 @@ func TestUnitCommand(t *testing.T) {
 		}
 	}
 	sh(p, "systemd-agent", "echo made > /work/file")
-	eq(t, "owner of what it makes", owner(t, filepath.Join(dir, "file")), "1000:1000")
+	env.Equal(t, "owner of what it makes", env.Owner(t, filepath.Join(dir, "file")), "1000:1000")
 	p.Remove("rm", "-f", "-t", "0", "systemd-agent")
 }
 
@@ -52,7 +52,7 @@ func TestQuadlet(t *testing.T) {
 	}
 	for line := range strings.SplitSeq(string(out), "\n") {
 		if strings.HasPrefix(line, "ExecStart=") {
-			has(t, "what the unit runs", line, "--runtime="+engine.Name)
+			env.Contain(t, "what the unit runs", line, "--runtime="+engine.Name)
 			return
 		}
 	}

@@ -138,9 +138,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	base, err := os.MkdirTemp("/var/tmp", "agentjail-rings-")
-	env.Check(t, err)
-	t.Cleanup(func() { os.RemoveAll(base) })
+	base := engine.TempDir(t, "/var/tmp", "agentjail-rings-")
 	env.Check(t, os.Chmod(base, 0o711))
 	dir, err := engine.BinDir() // runtimes are run from where only root can write
 	env.Check(t, err)

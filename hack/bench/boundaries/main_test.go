@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestTable: a row names each way out that is not stopped, and a boundary that was not run its reason.
@@ -28,12 +30,8 @@ func TestTable(t *testing.T) {
 // TestWrite: the table replaces the former one, and nothing else of the page.
 func TestWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(path, []byte("before\n"+docsBegin+"old\n"+docsEnd+"\nafter\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := write(path, "new\n"); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(path, []byte("before\n"+docsBegin+"old\n"+docsEnd+"\nafter\n"), 0o644))
+	env.Check(t, write(path, "new\n"))
 	if text, err := os.ReadFile(path); string(text) != "before\n"+docsBegin+"new\n"+docsEnd+"\nafter\n" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}

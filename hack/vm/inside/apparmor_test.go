@@ -25,10 +25,10 @@ func TestProfile(t *testing.T) {
 			what := strings.Join(options, " ")
 			id := detached(t, append([]string{runtime}, options...)...)
 			pid := docker(t, "inspect", "-f", "{{.State.Pid}}", id)
-			eq(t, what, read(t, "/proc/"+pid+"/attr/current"), want)
-			eq(t, what+" exec --privileged", docker(t, "exec", "--privileged", "-u", "0", id, "cat", "/proc/self/attr/current"), want)
+			env.Equal(t, what, read(t, "/proc/"+pid+"/attr/current"), want)
+			env.Equal(t, what+" exec --privileged", docker(t, "exec", "--privileged", "-u", "0", id, "cat", "/proc/self/attr/current"), want)
 		}
-		eq(t, "exec", docker(t, "exec", aJail(t, runtime), "cat", "/proc/self/attr/current"), want)
+		env.Equal(t, "exec", docker(t, "exec", aJail(t, runtime), "cat", "/proc/self/attr/current"), want)
 	})
 }
 
@@ -64,11 +64,11 @@ func TestDelegateProfile(t *testing.T) {
 	}
 	each(t, func(t *testing.T, runtime string) {
 		id := detached(t, runtime)
-		eq(t, "first process", docker(t, "exec", id, "cat", "/proc/1/attr/current"), want)
-		eq(t, "exec", docker(t, "exec", id, "cat", "/proc/self/attr/current"), want)
+		env.Equal(t, "first process", docker(t, "exec", id, "cat", "/proc/1/attr/current"), want)
+		env.Equal(t, "exec", docker(t, "exec", id, "cat", "/proc/self/attr/current"), want)
 		docker(t, "exec", id, "sh", "-c", "sleep 1000 & kill $!")
 	})
-	eq(t, "crun alone", docker(t, "run", "--rm", "--runtime=crun", "--security-opt=no-new-privileges", "--security-opt=apparmor="+profile, image, "cat", "/proc/self/attr/current"),
+	env.Equal(t, "crun alone", docker(t, "run", "--rm", "--runtime=crun", "--security-opt=no-new-privileges", "--security-opt=apparmor="+profile, image, "cat", "/proc/self/attr/current"),
 		profile+"//&crun (mixed)")
 	replace(t, "abi <abi/4.0>, profile crun /usr/{bin,sbin}/crun { all, }")
 	if r := run(t, "docker", "run", "--rm", "--runtime=agentjail-crun", image, "true"); r.code == 0 || !strings.Contains(r.String(), "crun") {
@@ -104,7 +104,7 @@ func TestProfileComesBack(t *testing.T) {
 	} {
 		spoil()
 		got := docker(t, "run", "--rm", "--runtime=agentjail", image, "sh", "-c", "cat /proc/self/attr/current")
-		eq(t, name, got, profile+" (enforce)")
+		env.Equal(t, name, got, profile+" (enforce)")
 		if r := run(t, "docker", "run", "--rm", "--network=none", "--runtime=runc", "--cap-add=ALL", "--security-opt=seccomp=unconfined",
 			"--security-opt=apparmor="+profile, image, "mount", "-t", "tmpfs", "none", "/tmp"); r.code == 0 {
 			t.Errorf("%s: the profile allows mounting", name)
@@ -132,8 +132,8 @@ func TestProfileCannotBeLoaded(t *testing.T) {
 	}
 	id := detached(t, "--runtime=agentjail")
 	const engines = "docker-default (enforce)"
-	eq(t, "not required", read(t, "/proc/"+docker(t, "inspect", "-f", "{{.State.Pid}}", id)+"/attr/current"), engines)
-	eq(t, "not required, exec --privileged", docker(t, "exec", "--privileged", id, "cat", "/proc/self/attr/current"), engines)
+	env.Equal(t, "not required", read(t, "/proc/"+docker(t, "inspect", "-f", "{{.State.Pid}}", id)+"/attr/current"), engines)
+	env.Equal(t, "not required, exec --privileged", docker(t, "exec", "--privileged", id, "cat", "/proc/self/attr/current"), engines)
 	if r := run(t, "agentjail", "inspect", id); r.code != 0 || !strings.Contains(r.out, "apparmor_parser") {
 		t.Errorf("the output does not name what is missing: %s", r)
 	}

@@ -90,7 +90,7 @@ func TestLimitFiles(t *testing.T) {
 				}
 				g := group(t, detached(t, append([]string{runtime}, c.options...)...))
 				for file, want := range c.want {
-					eq(t, file, read(t, filepath.Join(g, file)), want)
+					env.Equal(t, file, read(t, filepath.Join(g, file)), want)
 				}
 				if got := read(t, filepath.Join(g, "memory.max")); got == "max" {
 					t.Error("no limit of memory")
@@ -109,7 +109,7 @@ func TestUpdate(t *testing.T) {
 		before := read(t, filepath.Join(g, "memory.max"))
 		docker(t, "update", "--pids-limit", "50", "-m", "64m", "--memory-swap", "64m", "--cpus", "0.5", id)
 		for file, want := range map[string]string{"pids.max": "50", "memory.max": "67108864", "memory.swap.max": "0", "cpu.max": "50000 100000"} {
-			eq(t, "tightened "+file, read(t, filepath.Join(g, file)), want)
+			env.Equal(t, "tightened "+file, read(t, filepath.Join(g, file)), want)
 		}
 		run(t, "docker", "update", "--pids-limit", "-1", "-m", "1t", "--memory-swap", "-1", "--cpus", "2", id)
 		for file, most := range map[string]string{"pids.max": "1024", "memory.max": before} {
@@ -122,7 +122,7 @@ func TestUpdate(t *testing.T) {
 				t.Errorf("loosened %s to %d, more than %s", file, got, most)
 			}
 		}
-		eq(t, "loosened swap", read(t, filepath.Join(g, "memory.swap.max")), "0")
+		env.Equal(t, "loosened swap", read(t, filepath.Join(g, "memory.swap.max")), "0")
 	})
 }
 
@@ -133,10 +133,10 @@ func TestPause(t *testing.T) {
 		id := aJail(t, runtime)
 		g := group(t, id)
 		docker(t, "pause", id)
-		eq(t, "frozen", read(t, filepath.Join(g, "cgroup.freeze")), "1")
+		env.Equal(t, "frozen", read(t, filepath.Join(g, "cgroup.freeze")), "1")
 		docker(t, "unpause", id)
-		eq(t, "thawed", read(t, filepath.Join(g, "cgroup.freeze")), "0")
-		eq(t, "exec", docker(t, "exec", id, "echo", "alive"), "alive")
+		env.Equal(t, "thawed", read(t, filepath.Join(g, "cgroup.freeze")), "0")
+		env.Equal(t, "exec", docker(t, "exec", id, "echo", "alive"), "alive")
 	})
 }
 
@@ -164,7 +164,7 @@ func TestGroupFromInside(t *testing.T) {
 			ids[option] = detached(t, runtime, option)
 		}
 		for what, id := range ids {
-			eq(t, what+" own group", docker(t, "exec", id, "cat", "/proc/self/cgroup"), "0::/")
+			env.Equal(t, what+" own group", docker(t, "exec", id, "cat", "/proc/self/cgroup"), "0::/")
 			got := docker(t, "exec", "-u", "0", id, "sh", "-c", `
 				for f in pids.max=max memory.max=max cgroup.procs=0 cgroup.subtree_control=+pids cgroup.freeze=1 cgroup.kill=1; do
 					[ -e /sys/fs/cgroup/${f%%=*} ] || echo "no $f"
@@ -172,7 +172,7 @@ func TestGroupFromInside(t *testing.T) {
 				done
 				mkdir /sys/fs/cgroup/mine 2>/dev/null && echo "made a group"
 				echo done`)
-			eq(t, what+" changes", got, "done")
+			env.Equal(t, what+" changes", got, "done")
 		}
 	})
 }

@@ -31,15 +31,15 @@ func TestShim(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			isJail(t, "run", docker(t, "run", "--rm", "--runtime="+runtime, image, "probe", "identity"))
 			r := run(t, "docker", "run", "--rm", "--privileged", "--runtime="+runtime, image, "sh", "-c", "probe identity; exit 7")
-			eq(t, "status", r.code, 7)
+			env.Equal(t, "status", r.code, 7)
 			isJail(t, "run --privileged", r.out)
 			id := detached(t, "--runtime="+runtime, "-m", "64m")
 			isJail(t, "exec", docker(t, "exec", id, "probe", "identity"))
 			isJail(t, "exec --privileged", docker(t, "exec", "--privileged", id, "probe", "identity"))
 			g := group(t, id)
-			eq(t, "memory.max", read(t, filepath.Join(g, "memory.max")), "67108864")
+			env.Equal(t, "memory.max", read(t, filepath.Join(g, "memory.max")), "67108864")
 			docker(t, "update", "-m", "32m", "--memory-swap", "32m", id)
-			eq(t, "memory.max after update", read(t, filepath.Join(g, "memory.max")), "33554432")
+			env.Equal(t, "memory.max after update", read(t, filepath.Join(g, "memory.max")), "33554432")
 			if out := docker(t, "stats", "--no-stream", "--format", "{{.MemUsage}} {{.PIDs}}", id); !strings.HasSuffix(out, "/ 32MiB 1") {
 				t.Errorf("stats: %q", out)
 			}
@@ -84,7 +84,7 @@ func TestAnnotation(t *testing.T) {
 	need(t, "apparmor")
 	for annotation, want := range map[string]string{"dev.agentjail.limits.pids=77": "77", "dev.agentjail.limits.pids=100000": "1024"} {
 		id := detached(t, "--runtime=agentjail", "--annotation", annotation)
-		eq(t, annotation, read(t, filepath.Join(group(t, id), "pids.max")), want)
+		env.Equal(t, annotation, read(t, filepath.Join(group(t, id), "pids.max")), want)
 	}
 }
 
@@ -101,9 +101,9 @@ func TestImageStore(t *testing.T) {
 	for _, runtime := range []string{"agentjail", shims[0]} {
 		isJail(t, runtime, d("run", "--rm", "--network=none", "--runtime="+runtime, image, "probe", "identity"))
 		got := d("run", "--rm", "--network=none", "--runtime="+runtime, image, "sh", "-c", "stat -c '%u %a' /etc/image-secret; echo more >>/etc/passwd && echo written; df -k / | tail -n 1 | tr -s ' ' | cut -d' ' -f2")
-		eq(t, runtime+": root", got, "0 600\nwritten\n1048576")
+		env.Equal(t, runtime+": root", got, "0 600\nwritten\n1048576")
 	}
-	eq(t, "the image, afterwards", run(t, append([]string{"docker"}, second.args("run", "--rm", "--network=none", "--runtime=runc", image, "grep", "-c", "more", "/etc/passwd")...)...).out, "0")
+	env.Equal(t, "the image, afterwards", run(t, append([]string{"docker"}, second.args("run", "--rm", "--network=none", "--runtime=runc", image, "grep", "-c", "more", "/etc/passwd")...)...).out, "0")
 	if text := read(t, "/proc/self/mountinfo"); strings.Contains(text, second.store+"/rootfs/") {
 		t.Error("root file systems stay mounted")
 	}
@@ -182,7 +182,7 @@ func TestSystemdInstalled(t *testing.T) {
 	second := secondDocker(t, "installed", `{"live-restore":true,"exec-opts":["native.cgroupdriver=systemd"]}`)
 	d := func(args ...string) string { t.Helper(); return docker(t, second.args(args...)...) }
 	must(t, "agentjail", "install", "docker", "--daemon-config", second.config, "--pidfile", second.pidfile, "--socket", second.socket)
-	eq(t, "driver", d("info", "-f", "{{.CgroupDriver}} {{.CgroupVersion}} {{.LiveRestoreEnabled}}"), "systemd 2 true")
+	env.Equal(t, "driver", d("info", "-f", "{{.CgroupDriver}} {{.CgroupVersion}} {{.LiveRestoreEnabled}}"), "systemd 2 true")
 	inScope(t, "agentjail", d)
 
 	id := d("run", "-d", "--network=none", "--runtime=agentjail", "--pids-limit", "77", image, "sleep", "3600")
@@ -192,11 +192,11 @@ func TestSystemdInstalled(t *testing.T) {
 	}
 	second.down(t)
 	second.up(t)
-	eq(t, "after a restart of the daemon", d("inspect", "-f", "{{.State.Running}} {{.State.Pid}}", id), "true "+pid)
+	env.Equal(t, "after a restart of the daemon", d("inspect", "-f", "{{.State.Running}} {{.State.Pid}}", id), "true "+pid)
 	isJail(t, "exec after a restart of the daemon", d("exec", id, "probe", "identity"))
 	scope := scopeOf(id)
 	d("update", "--pids-limit", "66", id)
-	eq(t, "pids.max after a restart of the daemon", read(t, scope+"/pids.max"), "66")
+	env.Equal(t, "pids.max after a restart of the daemon", read(t, scope+"/pids.max"), "66")
 	d("rm", "-f", id)
 	if _, err := os.Stat(scope); err == nil {
 		t.Error("its group stays")
@@ -227,13 +227,13 @@ func inScope(t *testing.T, runtime string, d func(args ...string) string) {
 	if g != scope && g != scope+"/container" { // crun makes the latter
 		t.Errorf("its group is %s", g)
 	}
-	eq(t, "memory.max", read(t, scope+"/memory.max"), "67108864")
-	eq(t, "pids.max", read(t, scope+"/pids.max"), "77")
-	eq(t, "memory.swap.max", read(t, g+"/memory.swap.max"), "0")
-	eq(t, "systemd knows it", must(t, "systemctl", "show", "-p", "ActiveState", "--value", "docker-"+id+".scope"), "active")
+	env.Equal(t, "memory.max", read(t, scope+"/memory.max"), "67108864")
+	env.Equal(t, "pids.max", read(t, scope+"/pids.max"), "77")
+	env.Equal(t, "memory.swap.max", read(t, g+"/memory.swap.max"), "0")
+	env.Equal(t, "systemd knows it", must(t, "systemctl", "show", "-p", "ActiveState", "--value", "docker-"+id+".scope"), "active")
 	isJail(t, "exec", d("exec", id, "probe", "identity"))
 	d("update", "--pids-limit", "66", id)
-	eq(t, "pids.max after update", read(t, scope+"/pids.max"), "66")
+	env.Equal(t, "pids.max after update", read(t, scope+"/pids.max"), "66")
 	d("rm", "-f", id)
 	if _, err := os.Stat(scope); err == nil {
 		t.Error("its group stays")

@@ -70,7 +70,7 @@ func TestOverlayDefaults(t *testing.T) {
 			old := read(t, knob)
 			env.Check(t, os.WriteFile(knob, []byte("Y"), 0))
 			defer os.WriteFile(knob, []byte(old), 0)
-			eq(t, "says", docker(t, "run", "--rm", "--runtime="+runtimes[i%len(runtimes)], image, "sh", "-c", "rm /etc/passwd; mkdir /new; mv /home /home2; echo fine"), "fine")
+			env.Equal(t, "says", docker(t, "run", "--rm", "--runtime="+runtimes[i%len(runtimes)], image, "sh", "-c", "rm /etc/passwd; mkdir /new; mv /home /home2; echo fine"), "fine")
 		})
 	}
 }

@@ -166,10 +166,3 @@ func removeShared(t testing.TB) {
 		delete(shared, runtime)
 	}
 }
-
-func eq[V comparable](t testing.TB, what string, got, want V) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}

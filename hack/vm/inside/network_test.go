@@ -24,7 +24,7 @@ func TestNetwork(t *testing.T) {
 			if runtime != "--runtime="+runtimes[0] && len(options) > 0 {
 				continue // the delegate has no influence in it
 			}
-			eq(t, strings.Join(options, " "), docker(t, append(append([]string{"run", "--rm", runtime}, options...), image, "sh", "-c", interfaces)...), "lo")
+			env.Equal(t, strings.Join(options, " "), docker(t, append(append([]string{"run", "--rm", runtime}, options...), image, "sh", "-c", interfaces)...), "lo")
 		}
 		id := detached(t, runtime)
 		run(t, "docker", "network", "connect", network, id)
@@ -40,11 +40,11 @@ func TestNetwork(t *testing.T) {
 			}
 		}()
 		_, port, _ := net.SplitHostPort(l.Addr().String())
-		eq(t, "what gets out", docker(t, "exec", id, "sh", "-c",
+		env.Equal(t, "what gets out", docker(t, "exec", id, "sh", "-c",
 			"ping -c 1 -W 1 "+gateway+" >/dev/null 2>&1 && echo ping; nc -w 2 "+gateway+" "+port+" </dev/null 2>/dev/null && echo connection; echo nothing"), "nothing")
-		eq(t, "connections that the machine saw", len(seen), 0)
+		env.Equal(t, "connections that the machine saw", len(seen), 0)
 		// Inside it works; the server states when it listens.
-		eq(t, "a server on lo", docker(t, "exec", id, "sh", "-c",
+		env.Equal(t, "a server on lo", docker(t, "exec", id, "sh", "-c",
 			"mkfifo /tmp/ready; probe echo-server 127.0.0.1:81 >/tmp/ready & read -r ready </tmp/ready; echo $ready; echo hello | nc 127.0.0.1 81; kill $!"), "listening\nhello")
 	})
 }

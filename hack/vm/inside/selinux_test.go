@@ -64,8 +64,8 @@ func TestLabel(t *testing.T) {
 				t.Errorf("%q: exec states %q", what, got)
 				continue
 			}
-			eq(t, what+" files", strings.Join(says[:4], " "), "1 2 3 localhost")
-			eq(t, what+" exec", strings.TrimRight(says[4], "\x00"), first)
+			env.Equal(t, what+" files", strings.Join(says[:4], " "), "1 2 3 localhost")
+			env.Equal(t, what+" exec", strings.TrimRight(says[4], "\x00"), first)
 			if root := rootLabel.FindStringSubmatch(says[5]); root == nil || !fileLabel.MatchString(root[1]) || !strings.HasSuffix(root[1], m[1]) {
 				t.Errorf("%q: the root's label: %q", what, root)
 			}
@@ -150,7 +150,7 @@ func TestLabelledDir(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		dir := directory(t, "labelled")
 		id := detached(t, runtime, "-v", dir+":/given:Z")
-		eq(t, "write and read", docker(t, "exec", id, "sh", "-c", "echo mine > /given/f && cat /given/f"), "mine")
+		env.Equal(t, "write and read", docker(t, "exec", id, "sh", "-c", "echo mine > /given/f && cat /given/f"), "mine")
 		if r := run(t, "docker", "run", "--rm", runtime, "-v", dir+":/theirs", image, "cat", "/theirs/f"); r.code == 0 {
 			t.Errorf("another jail reads it: %s", r)
 		}

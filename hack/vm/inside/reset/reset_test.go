@@ -30,29 +30,19 @@ func TestReset(t *testing.T) {
 	}
 	engine.NeedsViews(t)
 	config := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(config, []byte("workspace.size = \"32MiB\"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile(config, []byte("workspace.size = \"32MiB\"\n"), 0o644))
 	view := []string{"--config", config, "sandbox", "--workspace", dir, "--review", "--view", "open", "--", "sh", "-c"}
 	if _, err := os.Stat(dir); err == nil {
 		afterwards(t, view)
 		return
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(dir, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.Mkdir(dir, 0o755))
+	env.Check(t, os.Chown(dir, 1000, 1000))
 	jail := exec.Command("/usr/local/bin/agentjail", append(view, "echo kept >new; echo 1 >ready; exec sleep 1000")...)
-	if err := jail.Start(); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, jail.Start())
 	env.Eventually(t, "what the jail writes", func() bool { return strings.Contains(agentjail(t, "workspace", "diff", "open").Stdout, "A ready\n") })
 	unix.Sync()
-	if err := os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0); err != nil {
-		t.Fatal(err)
-	}
+	env.Check(t, os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0))
 	_ = jail.Wait()
 	t.Fatal("the machine goes on")
 }
