@@ -44,12 +44,7 @@ var (
 func TestMain(m *testing.M) {
 	engine.IfJanitor()
 	engine.SuiteNeedsRoot("it runs containers")
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	engine.Exit(run(m))
 }
 
 func run(m *testing.M) (int, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -166,4 +167,27 @@ func PodmanFor(t testing.TB, user bool) *PodmanPlace {
 	env.AtEnd(t, p.Close)
 	env.Check(t, p.ImportBusybox(user))
 	return p
+}
+
+// Exit ends a suite with the code that its tests returned, or with 1 at an error.
+func Exit(code int, err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// OnOwnHost runs this program again in a network namespace and a mount namespace of its own, with
+// the variable set to 1, and returns the exit code.
+func OnOwnHost(variable string) int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), variable+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }

@@ -1,4 +1,5 @@
-// Package env has what tests of every package share: the one way to wait, and a network with a name server and servers.
+// Package env has what tests of every package share: the one way to wait, to compare and to end a
+// test at an error, and a network with a name server and servers.
 package env
 
 import (

@@ -63,12 +63,7 @@ func TestMain(m *testing.M) {
 		os.Exit(onNode(m))
 	}
 	engine.SuiteNeedsRoot("it starts a cluster of its own")
-	code, err := outside()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "kubernetes:", err)
-		code = 1
-	}
-	os.Exit(code)
+	engine.Exit(outside())
 }
 
 // outside builds what the node needs, starts its first process in namespaces of their own, and cleans up after it.

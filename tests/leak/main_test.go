@@ -32,12 +32,7 @@ var (
 
 func TestMain(m *testing.M) {
 	engine.SuiteNeedsRoot("it runs jails")
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	engine.Exit(run(m))
 }
 
 func run(m *testing.M) (int, error) {

@@ -3,12 +3,9 @@
 package names
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"path"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -32,25 +29,12 @@ func TestMain(m *testing.M) {
 		os.Exit(beClient(os.Args[1:]))
 	case os.Getenv(hosted) == "":
 		engine.SuiteNeedsRoot("it runs jails")
-		os.Exit(host())
+		os.Exit(engine.OnOwnHost(hosted))
 	}
 	os.Exit(func() int {
 		defer engine.RemoveBuilt()
 		return m.Run()
 	}())
-}
-
-// host runs this program again in a network namespace and a mount namespace of its own, in which there is another resolv.conf.
-func host() int {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), hosted+"=1")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
 }
 
 // resolveBy has this process's host query a name server.

@@ -3,7 +3,6 @@
 package packages
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -29,12 +28,7 @@ var made string
 
 func TestMain(m *testing.M) {
 	engine.SuiteNeedsRoot("it installs packages")
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	engine.Exit(run(m))
 }
 
 func run(m *testing.M) (int, error) {
