@@ -97,10 +97,12 @@ func (c *call) answerSoftly(def answer, ours, incoming *region) {
 
 // add adds a refusal that no other with the same answer contains, and drops those that it contains.
 func (c *call) add(r refusal) {
-	if slices.ContainsFunc(c.refuse, func(o refusal) bool { return !o.rest && o.answer == r.answer && r.args.within(o.args) }) {
+	if slices.ContainsFunc(c.refuse, func(o refusal) bool { return !o.rest && o.answer == r.answer && r.args.subsetOf(o.args) }) {
 		return
 	}
-	c.refuse = slices.DeleteFunc(c.refuse, func(o refusal) bool { return !o.rest && o.answer == r.answer && o.args.within(r.args) })
+	c.refuse = slices.DeleteFunc(c.refuse, func(o refusal) bool {
+		return !o.rest && o.answer == r.answer && o.args.subsetOf(r.args)
+	})
 	c.refuse = append(c.refuse, r)
 }
 

@@ -10,7 +10,7 @@ import (
 // covers every rule for families other than 38 and 40. Rules that differ in
 // one argument are looked at together.
 func covered(a args, rules []args) bool {
-	if slices.ContainsFunc(rules, a.within) {
+	if slices.ContainsFunc(rules, a.subsetOf) {
 		return true
 	}
 	for axis := range a {
@@ -18,7 +18,7 @@ func covered(a args, rules []args) bool {
 		for _, r := range rules {
 			s := r[axis]
 			r[axis] = set{}
-			if a.within(r) {
+			if a.subsetOf(r) {
 				in = append(in, s)
 			}
 		}

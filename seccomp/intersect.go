@@ -190,7 +190,7 @@ func meetEach(ours, incoming []args) (out []args, exact bool) {
 	}
 	out = maximal(out)
 	for _, a := range lost {
-		if !slices.ContainsFunc(out, a.within) {
+		if !slices.ContainsFunc(out, a.subsetOf) {
 			return out, false
 		}
 	}

@@ -33,8 +33,8 @@ func (r *region) spares(a args) bool {
 	if slices.ContainsFunc(r.refuse, func(x refusal) bool { return x.kills() && !x.apart(a) }) {
 		return false
 	}
-	return r.neverKills() || slices.ContainsFunc(r.allow, a.within) ||
-		slices.ContainsFunc(r.refuse, func(x refusal) bool { return !x.kills() && (x.rest || a.within(x.args)) })
+	return r.neverKills() || slices.ContainsFunc(r.allow, a.subsetOf) ||
+		slices.ContainsFunc(r.refuse, func(x refusal) bool { return !x.kills() && (x.rest || a.subsetOf(x.args)) })
 }
 
 // spec is a seccomp section read rule by rule.
@@ -257,13 +257,13 @@ func subtract(a args, refuse []refusal) (out []args, exact bool) {
 				next = append(next, b)
 				continue
 			}
-			if b.within(r.args) {
+			if b.subsetOf(r.args) {
 				continue
 			}
 			// Beyond r in exactly one argument: exclude r there.
 			axis, many := -1, false
 			for i := range b {
-				if !b[i].within(r.args[i]) {
+				if !b[i].subsetOf(r.args[i]) {
 					many = many || axis >= 0
 					axis = i
 				}

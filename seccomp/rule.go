@@ -17,10 +17,10 @@ var always = []args{{}}
 // unconditional reports whether rules allow every call.
 func unconditional(rules []args) bool { return len(rules) == 1 && rules[0] == args{} }
 
-// within reports whether a's calls are all among b's.
-func (a args) within(b args) bool {
+// subsetOf reports whether a's calls are all among b's.
+func (a args) subsetOf(b args) bool {
 	for i := range a {
-		if !a[i].within(b[i]) {
+		if !a[i].subsetOf(b[i]) {
 			return false
 		}
 	}
@@ -168,8 +168,8 @@ func maximal(in []args) []args {
 	in = slices.Compact(in)
 	out := make([]args, 0, len(in))
 	for i, a := range in {
-		if !slices.ContainsFunc(in[:i], a.within) && !slices.ContainsFunc(in[i+1:], func(b args) bool {
-			return a.within(b) && !b.within(a)
+		if !slices.ContainsFunc(in[:i], a.subsetOf) && !slices.ContainsFunc(in[i+1:], func(b args) bool {
+			return a.subsetOf(b) && !b.subsetOf(a)
 		}) {
 			out = append(out, a)
 		}

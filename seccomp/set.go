@@ -116,8 +116,8 @@ func (s set) bounds() (lo, hi uint64) {
 	return 0, math.MaxUint64
 }
 
-// within reports whether every member of a is a member of b.
-func (a set) within(b set) bool {
+// subsetOf reports whether every member of a is a member of b.
+func (a set) subsetOf(b set) bool {
 	if b.kind == everything || a == b {
 		return true
 	}
@@ -180,9 +180,9 @@ func (a set) apart(b set) bool {
 // false if no single comparison expresses it; the result is then empty, which is the stricter side.
 func (a set) meet(b set) (s set, empty, exact bool) {
 	switch {
-	case a.within(b):
+	case a.subsetOf(b):
 		return a, false, true
-	case b.within(a):
+	case b.subsetOf(a):
 		return b, false, true
 	case a.apart(b):
 		return set{}, true, true
@@ -201,7 +201,7 @@ func (a set) meet(b set) (s set, empty, exact bool) {
 			lo, hi := b.bounds()
 			shared := ^(uint64(1)<<bits.Len64(lo^hi) - 1)
 			t := set{masked, a.mask | shared, a.value | lo&shared}
-			if t.within(b) {
+			if t.subsetOf(b) {
 				return t, false, true
 			}
 		}

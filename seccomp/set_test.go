@@ -57,7 +57,7 @@ func TestSetAlgebra(t *testing.T) {
 			}
 		}
 		for _, b := range sets {
-			sub, sep := a.within(b), a.apart(b)
+			sub, sep := a.subsetOf(b), a.apart(b)
 			m, empty, exact := a.meet(b)
 			if sub {
 				within++

@@ -76,7 +76,7 @@ func (p ioPolicy) check(uri string) error {
 
 // enginePipe reports whether a path is that of a pipe in a directory of engines'.
 func (p ioPolicy) enginePipe(path string) bool {
-	return cleanAbsolute(path) && isPipe(path) && within(path, append(p.daemonDirs(), enginePipes...))
+	return cleanAbsolute(path) && isPipe(path) && belowAny(path, append(p.daemonDirs(), enginePipes...))
 }
 
 // ownPipe reports whether a path is that of a pipe in a directory that has the
@@ -118,7 +118,7 @@ func checkPlain(path string, s policy.Shim) error {
 	if !cleanAbsolute(path) {
 		return refusal.New(refusal.Log, "%q is not a clean absolute path", path)
 	}
-	if !within(path, s.Logs) {
+	if !belowAny(path, s.Logs) {
 		return refusal.New(refusal.Log, "%s is neither a pipe of an engine's nor below a directory of policy's shim.logs",
 			path).WithRemedy("add %q to shim.logs", filepath.Dir(path))
 	}
@@ -126,7 +126,7 @@ func checkPlain(path string, s policy.Shim) error {
 }
 
 func checkFile(path string, s policy.Shim) error {
-	if !within(path, s.Logs) {
+	if !belowAny(path, s.Logs) {
 		return refusal.New(refusal.Log, "the log file %s is not below a directory of policy's shim.logs", path).WithRemedy("add %q to shim.logs", filepath.Dir(path))
 	}
 	return checkNode(path)
@@ -158,9 +158,9 @@ func checkLogger(u *url.URL, s policy.Shim) error {
 	return nil
 }
 
-// within reports whether a path is below one of these directories when links are followed: /var/run
-// is one on most hosts. The existing part of a path decides.
-func within(path string, dirs []string) bool {
+// belowAny reports whether a path is below one of these directories when links are followed:
+// /var/run is a link on most hosts. The existing part of a path decides.
+func belowAny(path string, dirs []string) bool {
 	real := ""
 	for at, rest := filepath.Dir(path), filepath.Base(path); ; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {
 		r, err := filepath.EvalSymlinks(at)

@@ -34,8 +34,8 @@ var (
 
 func plain(n uint64) string { return fmt.Sprint(n) }
 
-// within compares a limit with policy's bound.
-func within(have uint64, there bool, bound uint64, hostHas bool, u unit) outcome {
+// checkLimit compares a limit with policy's bound.
+func checkLimit(have uint64, there bool, bound uint64, hostHas bool, u unit) outcome {
 	want := "at most " + u.exact(bound)
 	switch {
 	case bound == 0:
@@ -55,7 +55,7 @@ func within(have uint64, there bool, bound uint64, hostHas bool, u unit) outcome
 
 func pidsLimit(d *demands, s *seen) outcome {
 	v, ok := limitIn(s.cgroup.files["pids.max"])
-	return within(v, ok, uint64(traits.Of(d.jail.Delegate).Pids(d.jail.Policy.Limits.Pids)), d.host.Cgroup.Pids, pieces)
+	return checkLimit(v, ok, uint64(traits.Of(d.jail.Delegate).Pids(d.jail.Policy.Limits.Pids)), d.host.Cgroup.Pids, pieces)
 }
 
 func memoryLimit(d *demands, s *seen) outcome {
@@ -64,7 +64,7 @@ func memoryLimit(d *demands, s *seen) outcome {
 		file = "memory.max"
 	}
 	v, ok := limitIn(s.cgroup.files[file])
-	return within(v, ok, uint64(d.jail.Policy.Limits.Memory), d.host.Cgroup.Memory, volume)
+	return checkLimit(v, ok, uint64(d.jail.Policy.Limits.Memory), d.host.Cgroup.Memory, volume)
 }
 
 // socketLimit: version 1 has a limit of its own for the buffers of sockets,
@@ -74,7 +74,7 @@ func socketLimit(d *demands, s *seen) outcome {
 		return holds("a part of the memory")
 	}
 	v, ok := limitIn(s.cgroup.files["memory.kmem.tcp.limit_in_bytes"])
-	return within(v, ok, uint64(d.jail.Policy.Limits.Sockets), d.host.Cgroup.Sockets, volume)
+	return checkLimit(v, ok, uint64(d.jail.Policy.Limits.Sockets), d.host.Cgroup.Sockets, volume)
 }
 
 // swapLimit: version 1 limits memory and swap together, version 2 swap alone.
@@ -85,7 +85,7 @@ func swapLimit(d *demands, s *seen) outcome {
 	}
 	if !s.cgroup.v2 {
 		v, ok := limitIn(s.cgroup.files["memory.memsw.limit_in_bytes"])
-		o := within(v, ok, uint64(pol.Memory+pol.Swap), d.host.Cgroup.Swap, volume)
+		o := checkLimit(v, ok, uint64(pol.Memory+pol.Swap), d.host.Cgroup.Swap, volume)
 		o.seen += " (with memory)"
 		return o
 	}

@@ -28,10 +28,10 @@ type initStep struct {
 	host    hostfacts.Facts
 	filter  []byte // the inner filter
 	// linux is nil for a further process of a running jail, whose mounts were checked at its start.
-	linux    *specs.Linux
-	viewed   []string // the paths of the jail's synthetic files
-	places   []string // where the jail's mounts are
-	loopback bool     // no other interface may have an address or a route
+	linux     *specs.Linux
+	synthetic []string // the paths of the jail's synthetic files
+	places    []string // where the jail's mounts are
+	loopback  bool     // no other interface may have an address or a route
 }
 
 // throughEnter has the delegate start the init step in place of a process's program, and returns
@@ -59,7 +59,7 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 		o.LeaveFilters = jailinit.OwnFilters
 	}
 	if linux != nil {
-		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, step.viewed), linux.ReadonlyPaths
+		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, step.synthetic), linux.ReadonlyPaths
 	}
 	o.LabelFile, o.Label = label(p)
 	for _, limit := range p.Rlimits {

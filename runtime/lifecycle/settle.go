@@ -140,7 +140,7 @@ func checkCwdInside(pid int, mounts []mountinfo.Mount) error {
 // mounted without a size, and attaches the jail's synthetic files.
 func settleMounts(pid int, mounts []mountinfo.Mount, st *rootfs.Staged) error {
 	tighten := looseMounts(mounts)
-	if len(tighten) == 0 && len(st.Views) == 0 && !st.Attaches() {
+	if len(tighten) == 0 && len(st.Synthetic) == 0 && !st.Attaches() {
 		return nil
 	}
 	return namespace.InMount(pid, func() error {
@@ -154,7 +154,7 @@ func settleMounts(pid int, mounts []mountinfo.Mount, st *rootfs.Staged) error {
 				return err
 			}
 		}
-		if err := st.AttachViews(); err != nil {
+		if err := st.AttachSynthetic(); err != nil {
 			return err
 		}
 		return st.AttachProtected()

@@ -61,7 +61,7 @@ func (a *attempt) stageRoot() error {
 			return err
 		}
 	}
-	j.ViewsDev, j.Reviews = st.ViewsDev, st.Reviews
+	j.SyntheticDev, j.Reviews = st.SyntheticDev, st.Reviews
 	for _, n := range st.Notes {
 		a.rep.Add(report.Change{Ring: rings.Resources, Kind: report.Set, Field: "root", Why: n})
 	}

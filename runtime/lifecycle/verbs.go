@@ -140,12 +140,12 @@ func (r *Runtime) resize(j *state.Jail, limits *specs.LinuxResources) error {
 	if err := r.Store.Save(j); err != nil {
 		return err
 	}
-	if j.ViewsDev == 0 || !j.InitAlive() || sandboxOf(&j.Brief) != "" {
+	if j.SyntheticDev == 0 || !j.InitAlive() || sandboxOf(&j.Brief) != "" {
 		return nil
 	}
 	machine := procfiles.ReadHost()
 	files := procfiles.Sized(procfiles.For(j.Limits, machine, "", time.Unix(j.Born, 0)), machine)
-	err := rootfs.RewriteViews(j.ViewsDev, files, func(f func() error) error { return namespace.InMount(j.InitPid, f) })
+	err := rootfs.RewriteSynthetic(j.SyntheticDev, files, func(f func() error) error { return namespace.InMount(j.InitPid, f) })
 	if err != nil && j.InitAlive() {
 		return fmt.Errorf("writing the limits into the jail's files: %w", err)
 	}

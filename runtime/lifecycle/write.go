@@ -68,7 +68,7 @@ func (a *attempt) writeBundle() (err error) {
 	spec.Process = &process
 	a.files, err = r.throughEnter(j, initStep{
 		process: &process, host: a.in.Facts.Host, filter: a.innerFilter, linux: spec.Linux,
-		viewed: a.staged.Viewed(), loopback: a.mode.Terms(j.Network).OnlyLoopback,
+		synthetic: a.staged.SyntheticPaths(), loopback: a.mode.Terms(j.Network).OnlyLoopback,
 		places: a.staged.Places,
 	})
 	if err != nil {

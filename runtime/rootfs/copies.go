@@ -24,7 +24,7 @@ const maxCopy = 1 << 20
 
 // copyFiles copies the files of the engine and of the host that the jail is to have
 // copies of, as container root's.
-func (v *viewMaker) copyFiles() error {
+func (v *syntheticMaker) copyFiles() error {
 	for _, b := range v.Plan.Binds {
 		if !b.Copy {
 			continue
@@ -55,7 +55,7 @@ func (v *viewMaker) copyFiles() error {
 }
 
 // writeFor writes a file of container root's, and has a bind mount show it.
-func (v *viewMaker) writeFor(name, text string, m *specs.Mount, writable bool) error {
+func (v *syntheticMaker) writeFor(name, text string, m *specs.Mount, writable bool) error {
 	dir, at := v.dir, v.at
 	if writable {
 		if err := v.openCopies(); err != nil {
@@ -92,7 +92,7 @@ const (
 )
 
 // openCopies mounts the file system of the copies that the jail may write to, the first time.
-func (v *viewMaker) openCopies() (err error) {
+func (v *syntheticMaker) openCopies() (err error) {
 	if v.copies != nil {
 		return nil
 	}
@@ -139,7 +139,7 @@ func addOptions(options []string, more ...string) []string {
 
 // copyText returns the text of a copy: of a public file the judged text, of an engine's file its
 // current text.
-func (v *viewMaker) copyText(src *bindsource.Source) (string, error) {
+func (v *syntheticMaker) copyText(src *bindsource.Source) (string, error) {
 	if src.IsPublic() {
 		u := v.Spec.Process.User
 		return src.TextFor(u.UID, u.GID, u.AdditionalGids), nil

@@ -15,7 +15,7 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
-// insideDir is the directory of the views in which the jail reads its own refusals.
+// insideDir is the directory of the synthetic files in which the jail reads its own refusals.
 const insideDir = "inside"
 
 // addInside adds a mount for that directory to the spec. copyInside fills the directory.
@@ -39,7 +39,7 @@ func (s *stager) addInside() error {
 }
 
 // copyInside writes the directory that addInside has mounted.
-func (v *viewMaker) copyInside() error {
+func (v *syntheticMaker) copyInside() error {
 	if !v.inside {
 		return nil
 	}
@@ -57,10 +57,10 @@ func (v *viewMaker) copyInside() error {
 	if err := write(v.dir, insideDir+"/"+plan.DenialsFile, v.Plan.Inside, 0o444); err != nil {
 		return err
 	}
-	// A separate mount, which does not become read-only with the views. A mount that is read-only
-	// when it enters the jail's mount namespace stays so for the host, too (mount_namespaces(7),
-	// locked flags). The delegate makes the jail's mount read-only, and the files belong to a
-	// user that the jail does not have.
+	// A separate mount, which does not become read-only with the synthetic files. A mount that is
+	// read-only when it enters the jail's mount namespace stays so for the host, too
+	// (mount_namespaces(7), locked flags). The delegate makes the jail's mount read-only, and
+	// the files belong to a user that the jail does not have.
 	if err := unix.Mount(at, at, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("binding %s: %w", at, err)
 	}
@@ -68,10 +68,10 @@ func (v *viewMaker) copyInside() error {
 }
 
 // RewriteInside replaces the file of the jail's refusals in one step: a reader sees the old or
-// the new one. inJail and dev are as of RewriteViews. Without the directory it does nothing.
+// the new one. inJail and dev are as of RewriteSynthetic. Without the directory it does nothing.
 //
 // The jail can move the directory's parent mount, and put something else at its path. Only a
-// directory of the jail's views is written to, and only where such a file exists.
+// directory of the jail's synthetic files is written to, and only where such a file exists.
 func RewriteInside(dev uint64, text []byte, inJail func(func() error) error) error {
 	var dir *os.File
 	err := inJail(func() (err error) {

@@ -82,10 +82,10 @@ type Staged struct {
 	Nested []Nested
 	// Notes are deviations from the usual set-up, with reasons.
 	Notes []string
-	// Views are to be attached when the delegate has made the jail's mounts.
-	Views []View
-	// ViewsDev is the device number of the file system that they are on.
-	ViewsDev uint64
+	// Synthetic are files to be attached when the delegate has made the jail's mounts.
+	Synthetic []Synthetic
+	// SyntheticDev is the device number of the file system that they are on.
+	SyntheticDev uint64
 	// Protected are the protected paths of each directory that was searched; AttachProtected
 	// mounts their protection.
 	Protected []Protected
@@ -99,11 +99,11 @@ type Staged struct {
 func (s *Staged) Close() {
 	s.Root.Close()
 	s.Changes.Close()
-	closeTrees(s.Views, s.attach)
+	closeTrees(s.Synthetic, s.attach)
 }
 
-func closeTrees(views []View, attach []attachment) {
-	for _, v := range views {
+func closeTrees(synthetic []Synthetic, attach []attachment) {
+	for _, v := range synthetic {
 		v.Tree.Close()
 	}
 	for _, a := range attach {
@@ -111,10 +111,10 @@ func closeTrees(views []View, attach []attachment) {
 	}
 }
 
-// Viewed lists the paths of the views.
-func (s *Staged) Viewed() []string {
+// SyntheticPaths lists the paths of the synthetic files.
+func (s *Staged) SyntheticPaths() []string {
 	var out []string
-	for _, v := range s.Views {
+	for _, v := range s.Synthetic {
 		out = append(out, v.Path)
 	}
 	return out
@@ -139,7 +139,7 @@ func Stage(r Request) (_ *Staged, err error) {
 	defer s.close()
 	defer func() {
 		if err != nil {
-			closeTrees(s.views, s.attach)
+			closeTrees(s.synthetic, s.attach)
 		}
 	}()
 	// Trees are cloned where they were opened, in the host's mount namespace,
@@ -164,7 +164,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"making mount points", s.findNested},
 		{"attaching bind mounts", s.attachBinds},
 		{"protecting paths in mounted directories", s.protectPaths},
-		{"preparing the jail's views", s.makeViews},
+		{"preparing the jail's synthetic files", s.makeSynthetic},
 		{"mounting what lies in bind mounts", s.mountNested},
 		{"preparing device nodes", s.makeNodes},
 	} {
@@ -187,9 +187,9 @@ func Stage(r Request) (_ *Staged, err error) {
 	}
 	r.Spec.Root.Path = s.root
 	return &Staged{
-		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views,
-		ViewsDev:  s.viewsDev,
-		Protected: s.protected, Reviews: s.reviews, attach: s.attach, outer: s.outer,
+		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Synthetic: s.synthetic,
+		SyntheticDev: s.syntheticDev,
+		Protected:    s.protected, Reviews: s.reviews, attach: s.attach, outer: s.outer,
 	}, nil
 }
 
@@ -228,8 +228,8 @@ type stager struct {
 	binds        map[int]*os.File // detached clones by mount index
 	nested       []Nested
 	enclosing    map[int]int // by mount index, the mount that it lies in and is mounted with
-	views        []View
-	viewsDev     uint64
+	synthetic    []Synthetic
+	syntheticDev uint64
 	protected    []Protected
 	reviews      []state.Review
 	attach       []attachment
@@ -469,10 +469,6 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 	return tree, err
 }
 
-// nobody is the overflow id, which owns no file (Documentation/admin-guide/sysctl/fs.rst,
-// overflowgid).
-const nobody = 65534
-
 // ownerMaps returns the mapping of a bind mount's owners, from ids on the disk to the host's ids
 // of the jail; ok is false without a mapping.
 func (s *stager) ownerMaps(o plan.Owner, f bindsource.Fact) (uids, gids []specs.LinuxIDMapping, ok bool) {
@@ -487,7 +483,7 @@ func (s *stager) ownerMaps(o plan.Owner, f bindsource.Fact) (uids, gids []specs.
 		group := idmap.Pair{Disk: f.GID, Jail: s.Plan.User.GID}
 		roots := f.GID == 0 && f.UID != 0
 		if roots {
-			group.Disk = nobody
+			group.Disk = idmap.Overflow
 		}
 		gids, ok = idmap.ForMount(s.Plan.IDs.GIDs, group)
 		if ok && roots {

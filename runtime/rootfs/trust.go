@@ -17,7 +17,7 @@ import (
 )
 
 // maxBundle bounds a file of trusted certificates, in bytes: distributions' have some 200 KiB.
-// The views' file system has room for all.
+// The synthetic files' file system has room for all.
 const maxBundle = 1 << 20
 
 // A trust is a file to which the jail's own certificate authority, or its known ssh hosts, are
@@ -86,7 +86,7 @@ func (s *stager) addAuthority(root *os.File) {
 }
 
 // copyTrust writes the files that addTrust has mounted.
-func (v *viewMaker) copyTrust() error {
+func (v *syntheticMaker) copyTrust() error {
 	for n, t := range v.trusts {
 		i := slices.IndexFunc(v.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == t.path && m.Source == t.path })
 		if i < 0 {

@@ -195,11 +195,11 @@ type Jail struct {
 	Limits  *specs.LinuxResources `json:"resources,omitempty"`
 	// MountLabel is the SELinux label of the jail's files.
 	MountLabel string `json:"mountLabel,omitempty"`
-	// ViewsDev is the device number of the file system that holds the jail's synthetic files. Born
-	// is when the jail was made, in seconds since 1970, which those files report as the time of
-	// boot.
-	ViewsDev uint64 `json:"viewsDev,omitempty"`
-	Born     int64  `json:"born,omitempty"`
+	// SyntheticDev is the device number of the file system that holds the jail's synthetic files.
+	// Born is when the jail was made, in seconds since 1970, which those files report as the time
+	// of boot.
+	SyntheticDev uint64 `json:"viewsDev,omitempty"`
+	Born         int64  `json:"born,omitempty"`
 	// OwnUserNS is the path by which the delegate found the jail's user namespace, if that was made
 	// for this jail and before the delegate.
 	OwnUserNS string `json:"ownUserNS,omitempty"`

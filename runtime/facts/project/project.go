@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/thread"
@@ -33,9 +34,6 @@ const patience = 10 * time.Second
 
 // maxAnswer bounds its answer: each setting is written with its key.
 const maxAnswer = 16 * policy.MaxProject
-
-// unprivileged is the user of the process that parses.
-const unprivileged = 65534
 
 // Apply narrows a policy by the file of the mount that a bundle's annotation names. Without the
 // annotation or the file it is the same policy.
@@ -126,7 +124,7 @@ func parse(text []byte, path string) (out policy.Project, err error) {
 	cmd := exec.CommandContext(ctx, program, Verb, path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = bytes.NewReader(text), &answer, &errs, "/", []string{}
 	if os.Geteuid() == 0 && !rootless.Inside() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: idmap.Overflow, Gid: idmap.Overflow}}
 	}
 	if err := cmd.Run(); err != nil {
 		return out, fmt.Errorf("parsing it: %w: %s", err, errs.Text)

@@ -17,10 +17,6 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 )
 
-// overflow is what the owner of a file shows as who has no id in the user
-// namespace (kernel/overflowuid, proc_sys_kernel(5)).
-const overflow = 65534
-
 // whole is the map of the machine's own user namespace.
 const whole = "0 0 4294967295"
 
@@ -83,7 +79,7 @@ func Remedy(sudo, command, path string, st *unix.Stat_t) string {
 // put there.
 func Foreign(path string, st *unix.Stat_t) error {
 	switch {
-	case st.Uid != overflow:
+	case st.Uid != idmap.Overflow:
 		return fmt.Errorf("%s belongs to the user who runs the engine (uid %d of the user namespace), not to root: %s", path, st.Uid,
 			Remedy("sudo ", "chown root", path, st))
 	case st.Mode&0o022 != 0:

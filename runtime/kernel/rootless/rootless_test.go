@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/idmap"
 )
 
 func stat(t *testing.T, path string) *unix.Stat_t {
@@ -22,7 +24,7 @@ func stat(t *testing.T, path string) *unix.Stat_t {
 // Inside a user namespace the kernel reports whose a file is: see TestRootlessPolicy in
 // tests/podman. Here, any user that can open a file as its owner will do.
 func TestForeign(t *testing.T) {
-	if os.Getuid() == overflow {
+	if os.Getuid() == idmap.Overflow {
 		t.Skip("needs another user than 65534, whose own files look like those of foreign ids")
 	}
 	file := filepath.Join(t.TempDir(), "file")
@@ -33,7 +35,7 @@ func TestForeign(t *testing.T) {
 	if err := Foreign(file, st); err == nil || !strings.Contains(err.Error(), "belongs to the user who runs") {
 		t.Errorf("one's own: %v", err)
 	}
-	st.Uid = overflow
+	st.Uid = idmap.Overflow
 	if err := Foreign(file, st); err == nil || !strings.Contains(err.Error(), "belongs to an id of the user") {
 		t.Errorf("the overflow id's by name, and one's own: %v", err)
 	}

@@ -26,7 +26,7 @@ func TestJoinsCredentials(t *testing.T) {
 		{"none of its own", with("file:/k", "one"), none, true},
 		{"one more of its own", none, with("file:/k", "one"), false},
 	} {
-		err := within(c.first, c.own)
+		err := checkCovered(c.first, c.own)
 		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "credentials.house") {
 			t.Errorf("%s: %v", c.what, err)
 		}

@@ -193,11 +193,11 @@ func joins(j network.Jail) error {
 	if err != nil {
 		return fmt.Errorf("the rules of the network that is joined: %w", err)
 	}
-	return within(first, own)
+	return checkCovered(first, own)
 }
 
-// within returns an error that names what the first rules allow and the others do not.
-func within(first, own network.Rules) error {
+// checkCovered returns an error that names what the first rules allow and the others do not.
+func checkCovered(first, own network.Rules) error {
 	less, err := netrules.Parse(first.Allow, first.Deny, nil)
 	if err != nil {
 		return err

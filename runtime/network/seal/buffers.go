@@ -53,8 +53,8 @@ func (d sysctlDir) lower(b bound) error {
 	return d.set(sysctl{b.path, strings.Join(low, " ")})
 }
 
-// within returns an error if a number is above the bound.
-func (d sysctlDir) within(b bound) error {
+// checkBound returns an error if a number is above the bound.
+func (d sysctlDir) checkBound(b bound) error {
 	have, err := d.numbers(b)
 	if err != nil {
 		return err

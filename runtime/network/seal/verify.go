@@ -124,7 +124,7 @@ func verifySysctls() error {
 		}
 	}
 	for _, b := range buffers {
-		if err := d.within(b); err != nil {
+		if err := d.checkBound(b); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ func InsideFile(p policy.Policy, rep *report.Report) string {
 // WriteInside writes the file in which a running jail reads its refusals, if the jail has one.
 // events is called only then.
 func WriteInside(j *state.Jail, events func() ([]journal.Event, error)) error {
-	if j.Policy.Journal.Inside != policy.InsideOn || j.ViewsDev == 0 || !j.InitAlive() {
+	if j.Policy.Journal.Inside != policy.InsideOn || j.SyntheticDev == 0 || !j.InitAlive() {
 		return nil
 	}
 	list, err := events()
@@ -32,5 +32,5 @@ func WriteInside(j *state.Jail, events func() ([]journal.Event, error)) error {
 		return err
 	}
 	text := inside.Of(list, time.Now())
-	return rootfs.RewriteInside(j.ViewsDev, text, func(f func() error) error { return namespace.InMount(j.InitPid, f) })
+	return rootfs.RewriteInside(j.SyntheticDev, text, func(f func() error) error { return namespace.InMount(j.InitPid, f) })
 }

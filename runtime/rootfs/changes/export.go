@@ -21,9 +21,6 @@ import (
 // EiB, and an archive would hold all of its zeros.
 const maxSparse = 1 << 30
 
-// nobody is the overflow uid, shown for unmapped owners (fs.rst, overflowuid).
-const nobody = 65534
-
 // exporter writes an archive.
 type exporter struct {
 	ids   idmap.Map
@@ -82,7 +79,7 @@ func inside(lookup func(uint32) (uint32, bool), id uint32) int {
 	if n, ok := lookup(id); ok {
 		return int(n)
 	}
-	return nobody
+	return idmap.Overflow
 }
 
 // addFile adds a regular file: the opened one, even if its name has changed.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host has the values that views take from the host.
+// Host has the values that synthetic files take from the host.
 type Host struct {
 	CPUs     int    // processors that this process may use
 	Possible string // /sys/devices/system/cpu/possible
@@ -27,7 +27,7 @@ type Host struct {
 // processors.
 const firstPart = 16 << 10
 
-// ReadHost reads these values. An unreadable file is empty, and so is its view.
+// ReadHost reads these values. An unreadable file is empty, and so is its synthetic file.
 func ReadHost() Host {
 	h := Host{
 		CPUs: runtime.NumCPU(), CPUInfo: readFirst("/proc/cpuinfo"), Cgroups: readFirst("/proc/cgroups"),

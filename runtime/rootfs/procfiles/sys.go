@@ -26,7 +26,7 @@ func Sys(j Jail, h Host) Tree {
 			{cpu + "/online", list(j.CPUs)},
 			{cpu + "/possible", list(last(h.Possible, j.CPUs) + 1)},
 		},
-		// Over the one a view is mounted, which can be written again.
+		// Over the one a synthetic file is mounted, which can be written again.
 		Links: []File{{cpu + "/present", "online"}},
 	}
 	for i := range j.CPUs {

@@ -1,8 +1,8 @@
 // Package procfiles makes the synthetic files that describe the machine to a jail. The kernel has
 // no namespace for them: /proc/meminfo, cpuinfo, stat and the like report the whole host. A jail
 // would learn about its neighbours from them, and programs would size their heaps and thread
-// pools for a machine that they do not have (lxcfs(1) exists for that reason). A view has the
-// same form with the jail's limits. It is a plain file, written when the jail is made and again
+// pools for a machine that they do not have (lxcfs(1) exists for that reason). A synthetic file has
+// the same form with the jail's limits. It is a plain file, written when the jail is made and again
 // when its limits change: no process has to run for it.
 //
 // [Table] lists every file that reveals the host, and what a jail has in its place.
@@ -16,7 +16,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Jail has the sizes of a jail from which its views are made.
+// Jail has the sizes of a jail from which its synthetic files are made.
 type Jail struct {
 	CPUs   int       // processors, at least 1
 	Memory int64     // bytes
@@ -130,7 +130,7 @@ func listSize(s string) int {
 	return len(seen)
 }
 
-// A File is one view.
+// A File is one synthetic file.
 type File struct {
 	Path string // where the jail sees it, absolute
 	Text string
@@ -139,7 +139,7 @@ type File struct {
 // cpuDir is where sysfs has the processors.
 const cpuDir = "/sys/devices/system/cpu/"
 
-// Single are the views that are mounted one by one: over the kernel's own files,
+// Single are the synthetic files that are mounted one by one: over the kernel's own files,
 // and over those in the jail's /sys that change with its limits.
 func Single(j Jail, h Host) []File {
 	return append(Sized(j, h), []File{

@@ -296,7 +296,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestReadHost: of a real machine, there is something to make views from.
+// TestReadHost: of a real machine, there is something to make synthetic files from.
 func TestReadHost(t *testing.T) {
 	h := ReadHost()
 	if h.CPUs < 1 || h.Memory <= 0 || h.Release == "" || h.Version == "" || !strings.Contains(h.CPUInfo, "processor") || h.Possible == "" {
@@ -313,7 +313,7 @@ func TestReadHost(t *testing.T) {
 	}
 }
 
-// TestTable: every entry is what the code does: a view is written, what becomes
+// TestTable: every entry is what the code does: a synthetic file is written, what becomes
 // nothing is masked, or in /sys, of which jails have their own, and is not
 // written there.
 func TestTable(t *testing.T) {

@@ -38,8 +38,8 @@ func (s *Set) With(o *Set) (*Set, error) {
 func overlap(a, b *Rule) (Rule, bool) {
 	r := *a
 	switch {
-	case within(a, b):
-	case within(b, a):
+	case coveredBy(a, b):
+	case coveredBy(b, a):
 		r = *b
 	default:
 		return r, false

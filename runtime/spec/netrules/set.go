@@ -349,8 +349,8 @@ func (s *Set) Covers(r Rule) error {
 			if !slices.Contains(p.Ports, port) {
 				continue
 			}
-			covered = covered || within(&r, p)
-			if within(&r, p) || within(p, &r) {
+			covered = covered || coveredBy(&r, p)
+			if coveredBy(&r, p) || coveredBy(p, &r) {
 				if o := looser(&r, p); o != "" {
 					return fmt.Errorf("%q: policy's %q does not have %s", r.Text, p.Source(), o)
 				}
@@ -363,8 +363,8 @@ func (s *Set) Covers(r Rule) error {
 	return nil
 }
 
-// within reports whether every target of rule a is a target of rule b.
-func within(a, b *Rule) bool {
+// coveredBy reports whether every target of rule a is a target of rule b.
+func coveredBy(a, b *Rule) bool {
 	switch {
 	case a.Addr.IsValid() || b.Addr.IsValid():
 		return a.Addr == b.Addr

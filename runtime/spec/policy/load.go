@@ -26,10 +26,10 @@ type Problem struct {
 }
 
 // String is the problem with its place.
-func (p Problem) String() string { return p.File + ":" + p.within() }
+func (p Problem) String() string { return p.File + ":" + p.position() }
 
-// within is the problem with its place in the file.
-func (p Problem) within() string {
+// position is the problem with its place in the file.
+func (p Problem) position() string {
 	text := p.Text
 	if p.Policy != "" {
 		text = fmt.Sprintf("[policies.%s] %s", p.Policy, text)
@@ -53,7 +53,7 @@ func (ps Problems) Error() string {
 		default:
 			out += ";"
 		}
-		out, file = out+p.within(), p.File
+		out, file = out+p.position(), p.File
 	}
 	return out
 }

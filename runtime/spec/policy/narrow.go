@@ -134,14 +134,15 @@ func narrower(k Key, old, now reflect.Value) bool {
 	case onlyStrict:
 		return now.String() == old.String() || now.String() == "strict" && old.String() == "default"
 	case fewerEntries:
-		return within(now.Interface().([]string), old.Interface().([]string))
+		return subset(now.Interface().([]string), old.Interface().([]string))
 	case moreEntries:
-		return within(old.Interface().([]string), now.Interface().([]string))
+		return subset(old.Interface().([]string), now.Interface().([]string))
 	}
 	return false
 }
 
-func within(some, all []string) bool {
+// subset reports whether all has each of some.
+func subset(some, all []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }
 

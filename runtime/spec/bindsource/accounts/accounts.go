@@ -9,15 +9,12 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/kernel/accountfile"
+	"agentjail.dev/runtime/kernel/idmap"
 )
 
-const (
-	// standard is the first id that a distribution does not assign to the same account on each of
-	// its machines (Debian policy, 9.2.2).
-	standard = 100
-	// nobody is the id of nobody and nogroup (kernel/overflowuid).
-	nobody = 65534
-)
+// standard is the first id that a distribution does not assign to the same account on each of its
+// machines (Debian policy, 9.2.2).
+const standard = 100
 
 // Users is a passwd(5) with the standard accounts and that of uid. Passwords and
 // comments, which hold people's names, are left out.
@@ -49,7 +46,7 @@ func reduce(text string, fields int, keep func(f []string, id uint32) bool) stri
 		if err != nil {
 			continue
 		}
-		if kept := keep(f, uint32(id)); !kept && id >= standard && id != nobody {
+		if kept := keep(f, uint32(id)); !kept && id >= standard && id != idmap.Overflow {
 			continue
 		}
 		out.WriteString(strings.Join(f, ":") + "\n")

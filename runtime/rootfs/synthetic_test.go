@@ -22,7 +22,7 @@ func threadMounts(t *testing.T) string {
 	return string(b)
 }
 
-// TestViews stages views, attaches them to the thread's own /proc as a jail's,
+// TestViews stages synthetic files, attaches them to the thread's own /proc as a jail's,
 // and rewrites them: everybody can read and no process can write them,
 // whatever the umask, and nothing of them shows elsewhere.
 func TestViews(t *testing.T) {
@@ -39,10 +39,10 @@ func TestViews(t *testing.T) {
 		defer st.Close()
 
 		var at []string
-		for _, v := range st.Views {
+		for _, v := range st.Synthetic {
 			at = append(at, v.Path)
 		}
-		// Not what the bundle masks or mounts itself; a masked directory is a view.
+		// Not what the bundle masks or mounts itself; a masked directory is a synthetic file.
 		want(t, "views", at, []string{"/proc/version", "/proc/loadavg", "/proc/no-such-file", "/proc/fs"})
 		want(t, "masks left to the delegate", r.Spec.Linux.MaskedPaths, []string{"/proc/stat", "/proc/cmdline", "/mine"})
 		sys := r.Spec.Mounts[0]
@@ -56,7 +56,7 @@ func TestViews(t *testing.T) {
 			t.Error("/sys can be written")
 		}
 
-		must(t, st.AttachViews())
+		must(t, st.AttachSynthetic())
 		as(t, base, base, func() {
 			want(t, "version", content(t, "/proc/version"), "jail's own")
 			want(t, "in /sys, by the jail's root", content(t, sys.Source+"/a/b/c"), "text")
@@ -69,17 +69,17 @@ func TestViews(t *testing.T) {
 			t.Error("a view can be written")
 		}
 		here := func(f func() error) error { return f() }
-		must(t, RewriteViews(st.ViewsDev, []procfiles.File{{Path: "/proc/version", Text: "new\n"}, {Path: "/proc/uptime", Text: "x"}, {Path: "/proc/nothing", Text: "x"}}, here))
+		must(t, RewriteSynthetic(st.SyntheticDev, []procfiles.File{{Path: "/proc/version", Text: "new\n"}, {Path: "/proc/uptime", Text: "x"}, {Path: "/proc/nothing", Text: "x"}}, here))
 		want(t, "after rewriting", content(t, "/proc/version"), "new")
 		if err := os.WriteFile("/proc/version", nil, 0o644); err == nil {
 			t.Error("a rewritten view can be written")
 		}
-		must(t, RewriteViews(st.ViewsDev+1, []procfiles.File{{Path: "/proc/version", Text: "another's\n"}}, here))
+		must(t, RewriteSynthetic(st.SyntheticDev+1, []procfiles.File{{Path: "/proc/version", Text: "another's\n"}}, here))
 		want(t, "what is on another file system", content(t, "/proc/version"), "new")
 	})
 }
 
-// TestViewNotKernels: over anything but the kernel's own file no view goes, also
+// TestViewNotKernels: over anything but the kernel's own file no synthetic file goes, also
 // where a link leads to one.
 func TestViewNotKernels(t *testing.T) {
 	onThread(t, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestViewNotKernels(t *testing.T) {
 		for _, name := range []string{"file", "link"} {
 			fd, err := unix.OpenTree(unix.AT_FDCWD, dir+"/file", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 			must(t, err)
-			v := View{Path: filepath.Join(dir, name), Tree: os.NewFile(uintptr(fd), name)}
-			if err := (&Staged{Views: []View{v}, ViewsDev: ^uint64(0)}).AttachViews(); err == nil {
+			v := Synthetic{Path: filepath.Join(dir, name), Tree: os.NewFile(uintptr(fd), name)}
+			if err := (&Staged{Synthetic: []Synthetic{v}, SyntheticDev: ^uint64(0)}).AttachSynthetic(); err == nil {
 				t.Errorf("a view was attached at a %s", name)
 			}
 			v.Tree.Close()
@@ -118,7 +118,7 @@ func TestNoHostInMounts(t *testing.T) {
 		must(t, s.makeRoot())
 		must(t, s.cloneBinds())
 		must(t, s.attachBinds())
-		must(t, s.makeViews())
+		must(t, s.makeSynthetic())
 		at := s.Spec.Mounts[0].Source
 		want(t, "the copy", content(t, at), "127.0.0.1 localhost\n127.0.0.1\tjail")
 		want(t, "its owner", owner(at), jailed(0))

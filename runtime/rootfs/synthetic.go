@@ -15,25 +15,25 @@ import (
 	"agentjail.dev/runtime/rootfs/procfiles"
 )
 
-// viewsDir is the tmpfs in the layer's directory that the jail's views are in. It
+// syntheticDir is the tmpfs in the layer's directory that the jail's synthetic files are in. It
 // has its own size, so that the jail's files do not compete with it, and on
 // SELinux hosts the jail's own label.
-const viewsDir = "views"
+const syntheticDir = "views"
 
-// viewsOptions bound it: a machine with thousands of processors has a cpuinfo of
+// syntheticOptions bound it: a machine with thousands of processors has a cpuinfo of
 // some megabytes, and a directory for each in /sys.
-const viewsOptions = "mode=0755,size=8388608,nr_inodes=16384"
+const syntheticOptions = "mode=0755,size=8388608,nr_inodes=16384"
 
-// A View is a file of the jail's that is to be attached over one of the
+// A Synthetic is a file of the jail's that is to be attached over one of the
 // kernel's once the jail has its mounts: delegates let only a few places below
 // /proc be mounted over.
-type View struct {
+type Synthetic struct {
 	Path string
 	Tree *os.File // detached
 }
 
-// A viewMaker writes the jail's synthetic files to a file system of their own.
-type viewMaker struct {
+// A syntheticMaker writes the jail's synthetic files to a file system of their own.
+type syntheticMaker struct {
 	*Request
 	at  string   // where the file system is mounted
 	dir *os.File // that directory
@@ -42,20 +42,20 @@ type viewMaker struct {
 	inside bool
 	// copies is the file system of the copies that the jail may write to; nil for none.
 	copies *os.File
-	// toView are the files that are to be views; bind mounts of the spec show the others.
-	toView []toView
+	// pending are the files to attach one by one; bind mounts of the spec show the others.
+	pending []pending
 }
 
-// makeViews writes the jail's synthetic files, and adds mounts for them to the spec where a spec
-// can mount them.
-func (s *stager) makeViews() (err error) {
-	v := &viewMaker{Request: &s.Request, at: filepath.Join(s.layer, viewsDir), trusts: s.trusts, inside: s.inside}
+// makeSynthetic writes the jail's synthetic files, and adds mounts for them to the spec where a
+// spec can mount them.
+func (s *stager) makeSynthetic() (err error) {
+	v := &syntheticMaker{Request: &s.Request, at: filepath.Join(s.layer, syntheticDir), trusts: s.trusts, inside: s.inside}
 	// The thread has its own mask since it has its own mount namespace.
 	defer unix.Umask(unix.Umask(0))
 	if err := unix.Mkdir(v.at, 0o755); err != nil {
 		return &os.PathError{Op: "mkdir", Path: v.at, Err: err}
 	}
-	if err := v.mount("tmpfs", v.at, unix.MS_NOSUID|unix.MS_NOEXEC, viewsOptions); err != nil {
+	if err := v.mount("tmpfs", v.at, unix.MS_NOSUID|unix.MS_NOEXEC, syntheticOptions); err != nil {
 		return err
 	}
 	if v.dir, err = OpenDir(v.at); err != nil {
@@ -67,38 +67,38 @@ func (s *stager) makeViews() (err error) {
 	if err := unix.Fstat(int(v.dir.Fd()), &st); err != nil {
 		return err
 	}
-	s.viewsDev = st.Dev
+	s.syntheticDev = st.Dev
 	steps := []func() error{v.writeSys, v.copyFiles, v.copyTrust, v.copyInside, v.writeSingle, v.maskDirs, v.makeDevices}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	s.views, err = v.clone()
+	s.synthetic, err = v.clone()
 	return err
 }
 
-// clone makes the file system read-only, and returns detached clones of the views, also with an
-// error.
-func (v *viewMaker) clone() (views []View, err error) {
+// clone makes the file system read-only, and returns detached clones of the synthetic files, also
+// with an error.
+func (v *syntheticMaker) clone() (synthetic []Synthetic, err error) {
 	attr := unix.MountAttr{
 		Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC,
 	}
 	if err := unix.MountSetattr(int(v.dir.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		return nil, fmt.Errorf("making it read-only: %w", err)
 	}
-	for _, t := range v.toView {
+	for _, t := range v.pending {
 		tree, err := cloneTree(int(v.dir.Fd()), t.name, false, nil)
 		if err != nil {
-			return views, fmt.Errorf("%s: %w", t.path, err)
+			return synthetic, fmt.Errorf("%s: %w", t.path, err)
 		}
-		views = append(views, View{Path: t.path, Tree: tree})
+		synthetic = append(synthetic, Synthetic{Path: t.path, Tree: tree})
 	}
-	return views, nil
+	return synthetic, nil
 }
 
-// toView is a view to be: a name in the views' directory, and where it goes.
-type toView struct{ name, path string }
+// pending is a synthetic file to attach: its name in their directory, and the path that it covers.
+type pending struct{ name, path string }
 
 // write makes a file. It does without package os, which queries the kernel twice as
 // much: dozens of files are made for each jail.
@@ -125,9 +125,9 @@ func mkdir(dir *os.File, name string, mode uint32) error {
 	return nil
 }
 
-// writeSingle writes the views that go over single files: not where the bundle
+// writeSingle writes the synthetic files that go over single files: not where the bundle
 // masks the file, nor where it mounts another one there (lxcfs(1)).
-func (v *viewMaker) writeSingle() error {
+func (v *syntheticMaker) writeSingle() error {
 	for _, f := range v.Single {
 		if v.Spec.Linux != nil && slices.Contains(v.Spec.Linux.MaskedPaths, f.Path) ||
 			slices.ContainsFunc(v.Spec.Mounts, func(m specs.Mount) bool { return filepath.Clean(m.Destination) == f.Path }) {
@@ -137,7 +137,7 @@ func (v *viewMaker) writeSingle() error {
 		if err := write(v.dir, name, f.Text, 0o444); err != nil {
 			return err
 		}
-		v.toView = append(v.toView, toView{name, f.Path})
+		v.pending = append(v.pending, pending{name, f.Path})
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (v *viewMaker) writeSingle() error {
 // covered by an empty directory of agentjail's. Delegates mount a tmpfs over each, which takes
 // time. Its size is half of the host's memory, which every process can read (statfs(2)). The
 // host's /proc has the same directories as the jail's.
-func (v *viewMaker) maskDirs() error {
+func (v *syntheticMaker) maskDirs() error {
 	if v.Spec.Linux == nil {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (v *viewMaker) maskDirs() error {
 		if !slices.Contains(procfiles.Directories, path) || unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return false
 		}
-		v.toView = append(v.toView, toView{empty, path})
+		v.pending = append(v.pending, pending{empty, path})
 		return true
 	})
 	return nil
@@ -167,7 +167,7 @@ func (v *viewMaker) maskDirs() error {
 
 // writeSys writes the jail's /sys, and has the spec mount it in place of the
 // tmpfs that hardening has put there.
-func (v *viewMaker) writeSys() error {
+func (v *syntheticMaker) writeSys() error {
 	i := slices.IndexFunc(v.Spec.Mounts, func(m specs.Mount) bool {
 		return filepath.Clean(m.Destination) == "/sys" && m.Type == "tmpfs"
 	})
@@ -211,7 +211,7 @@ var standardNodes = []struct {
 // namespace, from which the delegate takes them. The host's nodes are on a devtmpfs; its size,
 // half of the host's memory, would show in the jail's mount table with every mount of a node.
 // SELinux hosts keep the host's nodes, which have labels of their own.
-func (v *viewMaker) makeDevices() error {
+func (v *syntheticMaker) makeDevices() error {
 	if v.Rootless || v.Spec.Linux != nil && v.Spec.Linux.MountLabel != "" { // a user cannot make nodes (mknod(2))
 		return nil
 	}
@@ -232,24 +232,24 @@ func (v *viewMaker) makeDevices() error {
 	return nil
 }
 
-// AttachViews mounts the views over the files at their paths, in the mount namespace and below
-// the root of the calling thread, which must be a jail's. A path that this kernel does not have
-// needs no view.
-func (s *Staged) AttachViews() error {
+// AttachSynthetic mounts the synthetic files over the files at their paths, in the mount namespace
+// and below the root of the calling thread, which must be a jail's. A path that this kernel does
+// not have needs none.
+func (s *Staged) AttachSynthetic() error {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
-	for _, v := range s.Views {
-		if err := attachView(root, v, s.ViewsDev); err != nil {
-			return fmt.Errorf("view %s: %w", v.Path, err)
+	for _, v := range s.Synthetic {
+		if err := attachSynthetic(root, v, s.SyntheticDev); err != nil {
+			return fmt.Errorf("synthetic file %s: %w", v.Path, err)
 		}
 	}
 	return nil
 }
 
-func attachView(root int, v View, dev uint64) error {
+func attachSynthetic(root int, v Synthetic, dev uint64) error {
 	at, err := openCovered(root, v.Path, dev)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -261,8 +261,8 @@ func attachView(root int, v View, dev uint64) error {
 	return unix.MoveMount(int(v.Tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// openCovered opens a file of the jail's that a view goes over. It must be the kernel's, or on
-// the views' own file system: an image's file there stays as it is.
+// openCovered opens a file of the jail's that a synthetic file goes over. It must be the kernel's,
+// or on the synthetic files' own file system: an image's file there stays as it is.
 func openCovered(root int, path string, dev uint64) (int, error) {
 	at, err := openat.Open(root, path, openat.InRootNoLinks, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
@@ -281,19 +281,19 @@ func openCovered(root int, path string, dev uint64) (int, error) {
 	return at, nil
 }
 
-// RewriteViews writes new text into views that are attached in a jail. inJail
+// RewriteSynthetic writes new text into synthetic files that are attached in a jail. inJail
 // runs a function in the jail's mount namespace; the calling thread is in one
-// with the host's /proc. The jail's own mount of each view stays read-only: a
-// private clone is written through. A path where no view is attached is left
-// alone: views are on the file system dev.
-func RewriteViews(dev uint64, files []procfiles.File, inJail func(func() error) error) error {
+// with the host's /proc. The jail's own mount of each synthetic file stays read-only: a
+// private clone is written through. A path where no synthetic file is attached is left
+// alone: synthetic files are on the file system dev.
+func RewriteSynthetic(dev uint64, files []procfiles.File, inJail func(func() error) error) error {
 	trees := make([]*os.File, len(files))
 	defer closeAll(trees)
 	err := inJail(func() (err error) {
 		for i, f := range files {
 			trees[i], err = cloneTree(unix.AT_FDCWD, f.Path, false, nil)
 			if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
-				return fmt.Errorf("view %s: %w", f.Path, err)
+				return fmt.Errorf("synthetic file %s: %w", f.Path, err)
 			}
 		}
 		return nil
@@ -306,7 +306,7 @@ func RewriteViews(dev uint64, files []procfiles.File, inJail func(func() error) 
 			continue
 		}
 		if err := rewrite(dev, trees[i], f.Text); err != nil {
-			return fmt.Errorf("view %s: %w", f.Path, err)
+			return fmt.Errorf("synthetic file %s: %w", f.Path, err)
 		}
 	}
 	return nil
