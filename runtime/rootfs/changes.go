@@ -19,8 +19,8 @@ import (
 const changesDir, changesPoint = "changes", "changes/upper"
 
 // cloneChanges clones the ephemeral layer's upper directory.
-func (s *stager) cloneChanges() (*os.File, error) {
-	dir, err := OpenDir(filepath.Join(s.layer, "upper"))
+func (m *rootMaker) cloneChanges() (*os.File, error) {
+	dir, err := OpenDir(filepath.Join(m.layer, "upper"))
 	if err != nil {
 		return nil, err
 	}

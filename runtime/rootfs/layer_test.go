@@ -3,7 +3,6 @@ package rootfs
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,7 +19,7 @@ func TestLargePages(t *testing.T) {
 			t.Skip("this kernel takes huge pages for little writes")
 		}
 		r := request(t, t.TempDir())
-		s := &stager{Request: *r, layer: filepath.Join(r.Dir, layerDir)}
+		s := newRootMaker(r)
 		must(t, isolate())
 		must(t, s.makeLayer())
 		for line := range strings.Lines(threadMounts(t)) {

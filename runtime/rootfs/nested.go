@@ -26,29 +26,41 @@ import (
 // then makes there end in another mounted directory. From the opened directory, by openat2(2)
 // without links, no path leads out of it. (CVE-2025-52881 and CVE-2026-41579 are of this kind.)
 
-// findNested finds for each mount that is made here the mount that immediately encloses it.
+// A nester makes the mounts that lie in bind mounts.
+type nester struct {
+	*rootMaker
+	places    []string         // of the mounts, with links resolved
+	binds     map[int]*os.File // detached clones by mount index
+	trusts    []trust
+	enclosing map[int]int // by mount index, the mount that it lies in and is mounted with
+	made      []Nested
+}
+
+// findNested finds for each mount that is made here the mount that immediately encloses it, and
+// makes the mount points.
 func (s *stager) findNested() error {
-	s.enclosing = map[int]int{}
-	for i := range s.Spec.Mounts {
-		k := s.inner(i)
+	n := nester{rootMaker: &s.rootMaker, places: s.places, binds: s.binds, trusts: s.trusts, enclosing: map[int]int{}}
+	for i := range n.Spec.Mounts {
+		k := n.inner(i)
 		if k < 0 {
 			continue
 		}
-		if _, nested := s.enclosing[k]; !nested && s.binds[k] == nil {
+		if _, nested := n.enclosing[k]; !nested && n.binds[k] == nil {
 			continue // in a file system that only this jail has
 		}
-		if !s.canNest(i) {
+		if !n.canNest(i) {
 			continue
 		}
-		s.enclosing[i] = k
+		n.enclosing[i] = k
 	}
-	return s.createMountpoints()
+	s.nested = n
+	return n.createMountpoints()
 }
 
 // inner is the mount that covers the place of mount i when that is made, or -1.
-func (s *stager) inner(i int) int {
+func (n *nester) inner(i int) int {
 	for k := i - 1; k >= 0; k-- {
-		if pathname.Below(s.places[i], s.places[k]) {
+		if pathname.Below(n.places[i], n.places[k]) {
 			return k
 		}
 	}
@@ -57,22 +69,22 @@ func (s *stager) inner(i int) int {
 
 // canNest reports whether mount i can be made here: a bind mount, or a tmpfs that begins empty.
 // No other file system is placed below a bind mount.
-func (s *stager) canNest(i int) bool {
-	m := s.Spec.Mounts[i]
-	return s.binds[i] != nil || s.copied(i) || m.Type == "tmpfs" && !slices.Contains(m.Options, "tmpcopyup")
+func (n *nester) canNest(i int) bool {
+	m := n.Spec.Mounts[i]
+	return n.binds[i] != nil || n.copied(i) || m.Type == "tmpfs" && !slices.Contains(m.Options, "tmpcopyup")
 }
 
 // copied reports whether mount i mounts a copy of a file.
-func (s *stager) copied(i int) bool {
-	b := s.bind(i)
+func (n *nester) copied(i int) bool {
+	b := n.bind(i)
 	return b != nil && b.Copy
 }
 
 // bind returns the plan of mount i, nil where that is no bind mount.
-func (s *stager) bind(i int) *plan.Bind {
-	for k := range s.Plan.Binds {
-		if s.Plan.Binds[k].Index == i {
-			return &s.Plan.Binds[k]
+func (n *nester) bind(i int) *plan.Bind {
+	for k := range n.Plan.Binds {
+		if n.Plan.Binds[k].Index == i {
+			return &n.Plan.Binds[k]
 		}
 	}
 	return nil
@@ -81,19 +93,19 @@ func (s *stager) bind(i int) *plan.Bind {
 // createMountpoints creates the mount points in writable bind mounts, as the directory's owner.
 // The delegate would create them as container root, which the directory's file system does not
 // know.
-func (s *stager) createMountpoints() error {
-	if err := s.createInHostTree(); err != nil {
+func (n *nester) createMountpoints() error {
+	if err := n.createInHostTree(); err != nil {
 		return err
 	}
-	for i := range s.Spec.Mounts {
-		k, ok := s.enclosing[i]
-		if !ok || s.binds[k] == nil || s.readOnly(k) {
+	for i := range n.Spec.Mounts {
+		k, ok := n.enclosing[i]
+		if !ok || n.binds[k] == nil || n.readOnly(k) {
 			continue
 		}
-		rel := strings.TrimPrefix(s.places[i], s.places[k]+"/")
-		src := s.Sources[k]
-		if err := thread.AsOwner(src.UID, src.GID, func() error { return makeBelow(src.File, rel, s.isFile(i)) }); err != nil {
-			return fmt.Errorf("mount point %s: %w", s.Spec.Mounts[i].Destination, err)
+		rel := strings.TrimPrefix(n.places[i], n.places[k]+"/")
+		src := n.Sources[k]
+		if err := thread.AsOwner(src.UID, src.GID, func() error { return makeBelow(src.File, rel, n.isFile(i)) }); err != nil {
+			return fmt.Errorf("mount point %s: %w", n.Spec.Mounts[i].Destination, err)
 		}
 	}
 	return nil
@@ -102,34 +114,34 @@ func (s *stager) createMountpoints() error {
 // createInHostTree creates the mount points that are in no other mount where the root is the
 // host's own file tree: its directories are not container root's. They are made in the ephemeral
 // layer.
-func (s *stager) createInHostTree() error {
-	if !s.Plan.KeepHostOwners {
+func (n *nester) createInHostTree() error {
+	if !n.Plan.KeepHostOwners {
 		return nil
 	}
-	root, err := OpenDir(s.root)
+	root, err := OpenDir(n.root)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	for i, m := range s.Spec.Mounts {
-		if s.inner(i) >= 0 {
+	for i, m := range n.Spec.Mounts {
+		if n.inner(i) >= 0 {
 			continue
 		}
-		if err := makeBelow(root, strings.TrimPrefix(s.places[i], "/"), s.isFile(i)); err != nil {
+		if err := makeBelow(root, strings.TrimPrefix(n.places[i], "/"), n.isFile(i)); err != nil {
 			return fmt.Errorf("mount point %s: %w", m.Destination, err)
 		}
 	}
 	return nil
 }
 
-func (s *stager) readOnly(i int) bool {
-	b := s.bind(i)
+func (n *nester) readOnly(i int) bool {
+	b := n.bind(i)
 	return b != nil && (b.ReadOnly || b.Storage == plan.StorageThrowAway) // no mount point is made in its directory
 }
 
-func (s *stager) isFile(i int) bool {
-	trusted := func(t trust) bool { return t.path == s.Spec.Mounts[i].Destination }
-	return s.copied(i) || slices.ContainsFunc(s.trusts, trusted) || s.binds[i] != nil && s.Sources[i].Kind != bindsource.Dir
+func (n *nester) isFile(i int) bool {
+	trusted := func(t trust) bool { return t.path == n.Spec.Mounts[i].Destination }
+	return n.copied(i) || slices.ContainsFunc(n.trusts, trusted) || n.binds[i] != nil && n.Sources[i].Kind != bindsource.Dir
 }
 
 // mountNested mounts the mounts that lie in bind mounts, and removes them from the spec: the
@@ -140,10 +152,10 @@ func (s *stager) mountNested() error {
 	}
 	var done []int
 	for i := range s.Spec.Mounts {
-		if _, ok := s.enclosing[i]; !ok {
+		if _, ok := s.nested.enclosing[i]; !ok {
 			continue
 		}
-		if err := s.mountNestedOne(i); err != nil {
+		if err := s.nested.mountOne(i); err != nil {
 			return fmt.Errorf("mount at %s: %w", s.Spec.Mounts[i].Destination, err)
 		}
 		done = append(done, i)
@@ -155,26 +167,26 @@ func (s *stager) mountNested() error {
 	return nil
 }
 
-func (s *stager) mountNestedOne(i int) error {
-	outer := s.enclosing[i]
+func (n *nester) mountOne(i int) error {
+	outer := n.enclosing[i]
 	for {
-		k, nested := s.enclosing[outer]
+		k, nested := n.enclosing[outer]
 		if !nested {
 			break
 		}
 		outer = k
 	}
-	o, m := &s.Spec.Mounts[outer], s.Spec.Mounts[i]
+	o, m := &n.Spec.Mounts[outer], n.Spec.Mounts[i]
 	o.Options = outerOptions(o.Options)
 	from := m.Source
 	if m.Type == "tmpfs" {
 		var err error
-		if from, err = s.nestedTmpfs(i); err != nil {
+		if from, err = n.makeTmpfs(i); err != nil {
 			return err
 		}
 	}
-	if k := s.enclosing[i]; s.Spec.Mounts[k].Type == "tmpfs" {
-		if err := s.createMountpointInTmpfs(k, i); err != nil {
+	if k := n.enclosing[i]; n.Spec.Mounts[k].Type == "tmpfs" {
+		if err := n.createMountpointInTmpfs(k, i); err != nil {
 			return err
 		}
 	}
@@ -184,8 +196,8 @@ func (s *stager) mountNestedOne(i int) error {
 		return err
 	}
 	defer tree.Close()
-	s.nested = append(s.nested, Nested{Place: s.places[i], from: from, attr: attr})
-	return attachBelow(tree, o.Source, strings.TrimPrefix(s.places[i], s.places[outer]+"/"), s.readOnly(s.enclosing[i]))
+	n.made = append(n.made, Nested{Place: n.places[i], from: from, attr: attr})
+	return attachBelow(tree, o.Source, strings.TrimPrefix(n.places[i], n.places[outer]+"/"), n.readOnly(n.enclosing[i]))
 }
 
 // outerOptions are the options by which the delegate binds a mount with those that lie in it. What
@@ -305,34 +317,34 @@ func accessTimes(attr *unix.MountAttr, options []string) {
 	attr.Attr_set |= when | dirs
 }
 
-// nestedTmpfs mounts the tmpfs of mount i in the stager's own directory, with the
+// makeTmpfs mounts the tmpfs of mount i in the stager's own directory, with the
 // jail's ids in place of the bundle's.
-func (s *stager) nestedTmpfs(i int) (string, error) {
-	at := s.tmpfsAt(i)
+func (n *nester) makeTmpfs(i int) (string, error) {
+	at := n.tmpfsAt(i)
 	if err := os.Mkdir(at, 0o711); err != nil {
 		return "", err
 	}
-	data, err := s.tmpfsData(s.Spec.Mounts[i])
+	data, err := n.tmpfsData(n.Spec.Mounts[i])
 	if err != nil {
 		return "", err
 	}
-	return at, s.mount("tmpfs", at, unix.MS_NOSUID|unix.MS_NODEV, data)
+	return at, n.mount("tmpfs", at, unix.MS_NOSUID|unix.MS_NODEV, data)
 }
 
 // createMountpointInTmpfs creates the mount point of mount i in the tmpfs of mount k, for
 // container root. No other process can reach that tmpfs yet.
-func (s *stager) createMountpointInTmpfs(k, i int) error {
-	uid, ok1 := s.Plan.IDs.HostUID(0)
-	gid, ok2 := s.Plan.IDs.HostGID(0)
+func (n *nester) createMountpointInTmpfs(k, i int) error {
+	uid, ok1 := n.Plan.IDs.HostUID(0)
+	gid, ok2 := n.Plan.IDs.HostGID(0)
 	if !ok1 || !ok2 {
 		return errors.New("the jail has no uid 0 or no gid 0")
 	}
-	at := s.tmpfsAt(k)
-	parts := strings.Split(strings.TrimPrefix(s.places[i], s.places[k]+"/"), "/")
+	at := n.tmpfsAt(k)
+	parts := strings.Split(strings.TrimPrefix(n.places[i], n.places[k]+"/"), "/")
 	for j, name := range parts {
 		at = filepath.Join(at, name)
 		var err error
-		if j == len(parts)-1 && s.isFile(i) {
+		if j == len(parts)-1 && n.isFile(i) {
 			err = os.WriteFile(at, nil, 0o644)
 		} else {
 			err = os.Mkdir(at, 0o755)
@@ -348,10 +360,10 @@ func (s *stager) createMountpointInTmpfs(k, i int) error {
 }
 
 // tmpfsAt is where the tmpfs that mount i is to be gets made.
-func (s *stager) tmpfsAt(i int) string { return filepath.Join(s.layer, "m", "tmpfs"+strconv.Itoa(i)) }
+func (n *nester) tmpfsAt(i int) string { return filepath.Join(n.layer, "m", "tmpfs"+strconv.Itoa(i)) }
 
 // tmpfsData are the options of a tmpfs that are no mount attributes.
-func (s *stager) tmpfsData(m specs.Mount) (string, error) {
+func (n *nester) tmpfsData(m specs.Mount) (string, error) {
 	uid, gid, data := uint32(0), uint32(0), []string{}
 	for _, o := range m.Options {
 		key, value, ok := strings.Cut(o, "=")
@@ -370,8 +382,8 @@ func (s *stager) tmpfsData(m specs.Mount) (string, error) {
 			data = append(data, o)
 		}
 	}
-	u, ok1 := s.Plan.IDs.HostUID(uid)
-	g, ok2 := s.Plan.IDs.HostGID(gid)
+	u, ok1 := n.Plan.IDs.HostUID(uid)
+	g, ok2 := n.Plan.IDs.HostGID(gid)
 	if !ok1 || !ok2 {
 		return "", fmt.Errorf("the jail has no uid %d or no gid %d", uid, gid)
 	}

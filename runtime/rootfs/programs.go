@@ -53,11 +53,11 @@ var hidden = []string{".krun_vm.json"}
 
 // adjustPrograms adds and hides files in the jail's root: in the ephemeral
 // layer, never in the engine's.
-func (s *stager) adjustPrograms() error {
-	if s.Plan.KeepHostOwners {
+func (m *rootMaker) adjustPrograms() error {
+	if m.Plan.KeepHostOwners {
 		return nil // the host's own files
 	}
-	root, err := OpenDir(s.root)
+	root, err := OpenDir(m.root)
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (s *stager) adjustPrograms() error {
 			return fmt.Errorf("hiding /%s: %w", name, err)
 		}
 	}
-	uid, ok1 := s.Plan.IDs.HostUID(0)
-	gid, ok2 := s.Plan.IDs.HostGID(0)
+	uid, ok1 := m.Plan.IDs.HostUID(0)
+	gid, ok2 := m.Plan.IDs.HostGID(0)
 	if !ok1 || !ok2 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (s *stager) adjustPrograms() error {
 			return fmt.Errorf("adding /%s: %w", a.path, err)
 		}
 	}
-	s.noteSwitchers(int(root.Fd()))
+	m.noteSwitchers(int(root.Fd()))
 	for _, name := range passwords {
 		if err := regroup(int(root.Fd()), name, int(uid), int(gid)); err != nil {
 			return fmt.Errorf("changing the group of /%s to container root's: %w", name, err)
@@ -91,8 +91,8 @@ func (s *stager) adjustPrograms() error {
 
 // noteSwitchers warns in the report that an entry point of root's is going to fail, with the
 // remedy.
-func (s *stager) noteSwitchers(root int) {
-	if s.Spec.Process == nil || s.Spec.Process.User.UID != 0 {
+func (m *rootMaker) noteSwitchers(root int) {
+	if m.Spec.Process == nil || m.Spec.Process.User.UID != 0 {
 		return
 	}
 	for _, name := range switchers {
@@ -101,7 +101,7 @@ func (s *stager) noteSwitchers(root int) {
 			continue
 		}
 		unix.Close(fd)
-		s.notes = append(s.notes, fmt.Sprintf("the image has /%s: an entry point that changes its user with it ends with \"operation not permitted\" (remedy: start the container as that user, -u USER)", name))
+		m.notes = append(m.notes, fmt.Sprintf("the image has /%s: an entry point that changes its user with it ends with \"operation not permitted\" (remedy: start the container as that user, -u USER)", name))
 		return
 	}
 }

@@ -85,7 +85,7 @@ func benchProtect(b *testing.B, dir string) {
 		check(b, err)
 		fd, err := unix.OpenTree(int(host.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 		check(b, err)
-		s := &stager{layer: layer, binds: map[int]*os.File{0: os.NewFile(uintptr(fd), "clone")}}
+		s := &stager{rootMaker: rootMaker{Request: &Request{}, layer: layer}, binds: map[int]*os.File{0: os.NewFile(uintptr(fd), "clone")}}
 		s.Ledger, s.Key, s.Spec, s.places = ledger, "jail", &specs.Spec{Linux: &specs.Linux{}}, []string{"/work"}
 		s.Sources = []*bindsource.Source{{File: host, Fact: bindsource.Fact{Kind: bindsource.Dir}}}
 		s.Plan.Binds = []plan.Bind{{Source: dir, Protect: true, Absent: true}}

@@ -12,44 +12,90 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/ringfault"
+	"agentjail.dev/runtime/kernel/fork"
+	"agentjail.dev/runtime/kernel/idmap"
 )
+
+// A rootMaker makes the jail's root: the image's layers, read-only and idmapped, below the
+// ephemeral layer.
+type rootMaker struct {
+	*Request
+	layer, root string
+	dev         uint64 // the root's
+	notes       []string
+	userns      map[string]*os.File // by id map text
+	layers      layers
+	lower       []*os.File // detached clones of the layers, or nil
+	disk        *os.File   // the file system of a layer on disk, or nil
+}
+
+func newRootMaker(r *Request) rootMaker {
+	return rootMaker{
+		Request: r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir),
+		userns: map[string]*os.File{},
+	}
+}
+
+func (m *rootMaker) close() {
+	m.closeLower()
+	m.disk.Close()
+	for _, f := range m.userns {
+		f.Close()
+	}
+}
+
+// namespace returns a user namespace with these maps, for idmapped mounts.
+func (m *rootMaker) namespace(uids, gids []specs.LinuxIDMapping) (*os.File, error) {
+	u, g := idmap.Text(uids), idmap.Text(gids)
+	if l := m.Spec.Linux; m.UserNS != nil && u == idmap.Text(l.UIDMappings) && g == idmap.Text(l.GIDMappings) {
+		return m.UserNS, nil
+	}
+	if f, ok := m.userns[u+"/"+g]; ok {
+		return f, nil
+	}
+	f, err := fork.UserNS(u, g)
+	if err == nil {
+		m.userns[u+"/"+g] = f
+	}
+	return f, err
+}
 
 // cloneLayers finds the engine's layers and clones their directories, idmapped. A
 // file system that cannot be idmapped leaves no clone: then files are copied up.
-func (s *stager) cloneLayers() (err error) {
-	if s.Plan.KeepHostOwners {
-		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
+func (m *rootMaker) cloneLayers() (err error) {
+	if m.Plan.KeepHostOwners {
+		m.layers = layers{parent: m.Spec.Root.Path, names: []string{"."}}
 		return nil
 	}
-	if s.layers, err = findLayers(s.Rootfs, s.Spec.Root.Path, s.Mounts); err != nil {
+	if m.layers, err = findLayers(m.Rootfs, m.Spec.Root.Path, m.Mounts); err != nil {
 		return err
 	}
-	if s.Plan.AlreadyMapped {
+	if m.Plan.AlreadyMapped {
 		// The engine may have mapped its layers by mounts that ended once the root
 		// stood on them (containers/storage, containerd): only the root itself then
 		// shows the files with the jail's ids. An overlay can lie on one other.
-		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
+		m.layers = layers{parent: m.Spec.Root.Path, names: []string{"."}}
 		return nil
 	}
-	for _, dir := range s.layers.trees() {
-		tree, err := s.cloneMapped(dir)
+	for _, dir := range m.layers.trees() {
+		tree, err := m.cloneMapped(dir)
 		if err != nil {
-			s.closeLower()
+			m.closeLower()
 			return unlessUnsupported(err)
 		}
-		s.lower = append(s.lower, tree)
+		m.lower = append(m.lower, tree)
 	}
 	return nil
 }
 
-func (s *stager) closeLower() {
-	closeAll(s.lower)
-	s.lower = nil
+func (m *rootMaker) closeLower() {
+	closeAll(m.lower)
+	m.lower = nil
 }
 
 // cloneMapped clones a directory of layers, read-only, with its files' ids mapped to the jail's.
-func (s *stager) cloneMapped(dir string) (*os.File, error) {
-	ns, err := s.namespace(s.Plan.IDs.ForImage())
+func (m *rootMaker) cloneMapped(dir string) (*os.File, error) {
+	ns, err := m.namespace(m.Plan.IDs.ForImage())
 	if err != nil {
 		return nil, err
 	}
@@ -77,20 +123,20 @@ func unlessUnsupported(err error) error {
 // the ephemeral layer. The engine's own upper layer is the topmost of them: files that the engine
 // put there before the start (docker cp, mount points) are visible, and the layer is never
 // written.
-func (s *stager) makeRoot() error {
-	low := filepath.Join(s.layer, "low")
-	for i := range s.layers.apart {
-		if err := os.Mkdir(s.layers.place(low, i), 0o711); err != nil {
+func (m *rootMaker) makeRoot() error {
+	low := filepath.Join(m.layer, "low")
+	for i := range m.layers.apart {
+		if err := os.Mkdir(m.layers.place(low, i), 0o711); err != nil {
 			return err
 		}
 	}
-	if s.lower != nil {
-		for i, f := range s.lower {
-			if err := unix.MoveMount(int(f.Fd()), "", unix.AT_FDCWD, s.layers.place(low, i), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if m.lower != nil {
+		for i, f := range m.lower {
+			if err := unix.MoveMount(int(f.Fd()), "", unix.AT_FDCWD, m.layers.place(low, i), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 				return fmt.Errorf("attaching the layers: %w", err)
 			}
 		}
-		err := s.mountOverlay(low, "metacopy=off")
+		err := m.mountOverlay(low, "metacopy=off")
 		if err == nil {
 			return nil
 		}
@@ -98,22 +144,22 @@ func (s *stager) makeRoot() error {
 		if unlessUnsupported(err) != nil {
 			return err
 		}
-		for i := range s.lower {
-			if err := unix.Unmount(s.layers.place(low, i), unix.MNT_DETACH); err != nil {
+		for i := range m.lower {
+			if err := unix.Unmount(m.layers.place(low, i), unix.MNT_DETACH); err != nil {
 				return fmt.Errorf("detaching the layers: %w", err)
 			}
 		}
 	}
-	for i, dir := range s.layers.trees() {
-		if err := unix.Mount(dir, s.layers.place(low, i), "", unix.MS_BIND, ""); err != nil {
+	for i, dir := range m.layers.trees() {
+		if err := unix.Mount(dir, m.layers.place(low, i), "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("mounting the layers: %w", err)
 		}
 	}
-	if s.Plan.AlreadyMapped || s.Plan.KeepHostOwners {
-		return s.mountOverlay(low, "metacopy=off")
+	if m.Plan.AlreadyMapped || m.Plan.KeepHostOwners {
+		return m.mountOverlay(low, "metacopy=off")
 	}
-	s.notes = append(s.notes, fmt.Sprintf("the image's %s file system cannot be idmapped on this kernel: its files' owners were copied into the layer, which takes time and space by the number of files", FSName(s.Rootfs)))
-	return s.copyUp(low)
+	m.notes = append(m.notes, fmt.Sprintf("the image's %s file system cannot be idmapped on this kernel: its files' owners were copied into the layer, which takes time and space by the number of files", FSName(m.Rootfs)))
+	return m.copyUp(low)
 }
 
 // Upper is the place of a jail's writable layer in its mount table: relative to the directory of
@@ -124,9 +170,9 @@ const Upper = "../upper"
 // the options within the page that mount(2) reads. They also keep the layers' places out of the
 // jail's mount table, which shows the options. This thread's working directory is its own since
 // it has its own mount namespace.
-func (s *stager) mountOverlay(dir, extra string) error {
-	names := s.layers.names
-	upper := filepath.Join(s.layer, "upper")
+func (m *rootMaker) mountOverlay(dir, extra string) error {
+	names := m.layers.names
+	upper := filepath.Join(m.layer, "upper")
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Join(dir, names[0]), &st); err != nil {
 		return fmt.Errorf("layer %s: %w", names[0], err)
@@ -136,7 +182,7 @@ func (s *stager) mountOverlay(dir, extra string) error {
 		return err
 	}
 	// Podman's images have a root directory without write permission, which elsewhere does not
-	// hinder root: there it has CAP_DAC_OVERRIDE. The layer is the jail's.
+	// hinder root: there it has CAP_DAC_OVERRIDE. The layer is the jail'm.
 	if err := os.Chmod(upper, os.FileMode(st.Mode&0o777|0o200)); err != nil {
 		return err
 	}
@@ -144,30 +190,30 @@ func (s *stager) mountOverlay(dir, extra string) error {
 		return fmt.Errorf("entering the layers: %w", err)
 	}
 	defer func() { _ = unix.Chdir("/") }()
-	lower, err := s.shorten(dir, names)
+	lower, err := m.shorten(dir, names)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(filepath.Join(s.layer, linksDir)) }() // each is a file of the layer's
-	if s.Rootless {
+	defer func() { _ = os.RemoveAll(filepath.Join(m.layer, linksDir)) }() // each is a file of the layer's
+	if m.Rootless {
 		// Overlayfs's attributes on files otherwise need CAP_SYS_ADMIN of the machine (Linux
 		// 5.11). A tmpfs supports these attributes since Linux 6.6.
 		extra += ",userxattr"
 		if !Notable(upper) {
-			s.notes = append(s.notes, "a directory of the image that was removed cannot be made again: before Linux 6.6, overlayfs cannot note on a tmpfs for a user that its content is gone")
+			m.notes = append(m.notes, "a directory of the image that was removed cannot be made again: before Linux 6.6, overlayfs cannot note on a tmpfs for a user that its content is gone")
 		}
 	}
-	if s.Plan.Root.OnDisk() {
+	if m.Plan.Root.OnDisk() {
 		extra += ",volatile" // no file of it is read after the machine's end: fsync(2) need not wait
 	}
 	opts := "index=off," + extra + ",lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + Upper + ",workdir=../work"
-	if err := s.mount("overlay", s.root, ringfault.MountFlags(unix.MS_NOSUID|unix.MS_NODEV), opts); err != nil {
+	if err := m.mount("overlay", m.root, ringfault.MountFlags(unix.MS_NOSUID|unix.MS_NODEV), opts); err != nil {
 		return err
 	}
-	if err := unix.Stat(s.root, &st); err != nil {
+	if err := unix.Stat(m.root, &st); err != nil {
 		return err
 	}
-	s.dev = st.Dev
+	m.dev = st.Dev
 	return nil
 }
 
@@ -223,11 +269,11 @@ const linksDir = "links"
 // jail's mount table shows the names that an overlay was mounted by, and an engine's names reveal
 // which images are the same, and whose they are. They may also exceed the page that mount(2)
 // reads. A root without an engine's layers is the directory itself.
-func (s *stager) shorten(dir string, names []string) ([]string, error) {
+func (m *rootMaker) shorten(dir string, names []string) ([]string, error) {
 	if len(names) == 1 && names[0] == "." {
 		return names, nil
 	}
-	links := filepath.Join(s.layer, linksDir)
+	links := filepath.Join(m.layer, linksDir)
 	if err := os.RemoveAll(links); err != nil {
 		return nil, err
 	}
@@ -250,27 +296,27 @@ func (s *stager) shorten(dir string, names []string) ([]string, error) {
 // copyUp maps owners on kernels before 5.19 and on file systems that cannot be idmapped.
 // Overlayfs copies only a file's metadata when its owner changes (metacopy, Linux 4.19), so that
 // chown can map every file to the jail's ids.
-func (s *stager) copyUp(low string) error {
-	if err := s.mountOverlay(low, "metacopy=on,redirect_dir=on"); err != nil {
+func (m *rootMaker) copyUp(low string) error {
+	if err := m.mountOverlay(low, "metacopy=on,redirect_dir=on"); err != nil {
 		return err
 	}
-	root, err := OpenDir(s.root)
+	root, err := OpenDir(m.root)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	err = s.chownTree(int(root.Fd()))
+	err = m.chownTree(int(root.Fd()))
 	if errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("the image has more files than the layer's %d (remedy: raise root.inodes, or keep the image on ext4, xfs or btrfs): %w",
-			s.Plan.Root.Inodes, err)
+			m.Plan.Root.Inodes, err)
 	}
 	return err
 }
 
 // chownTree changes the owners of a directory and all below to the jail's ids, without following
 // links.
-func (s *stager) chownTree(dir int) error {
-	if err := s.chownAt(dir, ""); err != nil {
+func (m *rootMaker) chownTree(dir int) error {
+	if err := m.chownAt(dir, ""); err != nil {
 		return err
 	}
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -285,7 +331,7 @@ func (s *stager) chownTree(dir int) error {
 	}
 	for _, e := range names {
 		if !e.IsDir() {
-			if err := s.chownAt(fd, e.Name()); err != nil {
+			if err := m.chownAt(fd, e.Name()); err != nil {
 				return fmt.Errorf("%s: %w", e.Name(), err)
 			}
 			continue
@@ -294,7 +340,7 @@ func (s *stager) chownTree(dir int) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.Name(), err)
 		}
-		err = s.chownTree(sub)
+		err = m.chownTree(sub)
 		unix.Close(sub)
 		if err != nil {
 			return fmt.Errorf("%s/%w", e.Name(), err)
@@ -303,7 +349,7 @@ func (s *stager) chownTree(dir int) error {
 	return nil
 }
 
-func (s *stager) chownAt(dir int, name string) error {
+func (m *rootMaker) chownAt(dir int, name string) error {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if name == "" {
 		flags = unix.AT_EMPTY_PATH
@@ -312,8 +358,8 @@ func (s *stager) chownAt(dir int, name string) error {
 	if err := unix.Fstatat(dir, name, &st, flags); err != nil {
 		return err
 	}
-	u, ok1 := s.Plan.IDs.HostUID(st.Uid)
-	g, ok2 := s.Plan.IDs.HostGID(st.Gid)
+	u, ok1 := m.Plan.IDs.HostUID(st.Uid)
+	g, ok2 := m.Plan.IDs.HostGID(st.Gid)
 	if !ok1 || !ok2 {
 		return nil // the jail shows the overflow user as its owner
 	}

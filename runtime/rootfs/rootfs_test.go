@@ -60,7 +60,7 @@ func TestLayers(t *testing.T) {
 				// mountinfo shows the short names, relative to a directory that
 				// is not known, so the absolute ones are stated here.
 				r := request(t, merged)
-				s := &stager{Request: *r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
+				s := &stager{rootMaker: newRootMaker(r)}
 				defer s.close()
 				var dirs []string
 				for i := len(layers) - 1; i >= 0; i-- {

@@ -27,7 +27,7 @@ type outerMount struct {
 // destination.
 func (s *stager) outerMounts() (out []outerMount) {
 	for i, m := range s.Spec.Mounts {
-		if _, nested := s.enclosing[i]; nested {
+		if _, nested := s.nested.enclosing[i]; nested {
 			continue
 		}
 		place := path.Clean(m.Destination)

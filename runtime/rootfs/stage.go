@@ -3,6 +3,12 @@
 // is mounted in a mount namespace of the calling thread, in which the delegate is then started:
 // when jail and delegate are gone, so are the mounts, whatever happened to agentjail.
 //
+// # Where to begin
+//
+// Stage (stage.go) has the steps in order. A rootMaker makes the root (rootfs.go, ephemeral.go), a
+// nester the mounts that lie in other mounts (nested.go), a syntheticMaker the files over /proc and
+// /sys (synthetic.go); protect.go mounts the protection of paths that package protect finds.
+//
 // # Hostile paths
 //
 // The image and the mounted directories are a jail's to write, now or in an earlier run. Places in
@@ -21,8 +27,6 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/kernel/fork"
-	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/protect"
@@ -132,10 +136,7 @@ const (
 // Stage builds the jail's file tree. The calling goroutine must be locked to its thread. The
 // thread then lives in a mount namespace of its own and must not return to the Go scheduler.
 func Stage(r Request) (_ *Staged, err error) {
-	s := &stager{
-		Request: r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir),
-		userns: map[string]*os.File{},
-	}
+	s := &stager{rootMaker: newRootMaker(&r)}
 	defer s.close()
 	defer func() {
 		if err != nil {
@@ -187,7 +188,7 @@ func Stage(r Request) (_ *Staged, err error) {
 	}
 	r.Spec.Root.Path = s.root
 	return &Staged{
-		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Synthetic: s.synthetic,
+		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested.made, Notes: s.notes, Synthetic: s.synthetic,
 		SyntheticDev: s.syntheticDev,
 		Protected:    s.protected, Reviews: s.reviews, attach: s.attach, outer: s.outer,
 	}, nil
@@ -206,28 +207,14 @@ func isolate() error {
 	return nil
 }
 
-func (s *stager) keepNeeded() error {
-	if s.AllMounts {
-		return nil
-	}
-	return keepMounts(append(slices.Concat(s.Needed, s.layers.trees()), s.Dir))
-}
-
+// A stager makes the jail's file tree. Its steps are in Stage.
 type stager struct {
-	Request
-	layer, root  string
-	dev          uint64
-	notes        []string
+	rootMaker
+	places       []string         // of the mounts, with links resolved
+	binds        map[int]*os.File // detached clones by mount index
+	nested       nester
 	trusts       []trust
 	inside       bool
-	places       []string
-	userns       map[string]*os.File // by id map text
-	layers       layers
-	lower        []*os.File       // detached clones of the layers, or nil
-	disk         *os.File         // the file system of a layer on disk, or nil
-	binds        map[int]*os.File // detached clones by mount index
-	nested       []Nested
-	enclosing    map[int]int // by mount index, the mount that it lies in and is mounted with
 	synthetic    []Synthetic
 	syntheticDev uint64
 	protected    []Protected
@@ -238,92 +225,17 @@ type stager struct {
 }
 
 func (s *stager) close() {
-	s.closeLower()
-	s.disk.Close()
+	s.rootMaker.close()
 	for _, f := range s.binds {
 		f.Close()
 	}
-	for _, f := range s.userns {
-		f.Close()
-	}
 }
 
-// namespace returns a user namespace with these maps, for idmapped mounts.
-func (s *stager) namespace(uids, gids []specs.LinuxIDMapping) (*os.File, error) {
-	u, g := idmap.Text(uids), idmap.Text(gids)
-	if l := s.Spec.Linux; s.UserNS != nil && u == idmap.Text(l.UIDMappings) && g == idmap.Text(l.GIDMappings) {
-		return s.UserNS, nil
+func (s *stager) keepNeeded() error {
+	if s.AllMounts {
+		return nil
 	}
-	if f, ok := s.userns[u+"/"+g]; ok {
-		return f, nil
-	}
-	f, err := fork.UserNS(u, g)
-	if err == nil {
-		s.userns[u+"/"+g] = f
-	}
-	return f, err
-}
-
-// makeDisk makes the file system of a layer on disk.
-func (s *stager) makeDisk() (err error) {
-	if root := s.Plan.Root; root.OnDisk() {
-		s.disk, err = s.Workspaces.ThrowAway(int64(root.Disk), root.DiskFiles(), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
-	}
-	return err
-}
-
-// makeLayer mounts the file system that all of the jail's own files are in.
-func (s *stager) makeLayer() error {
-	mount := s.mountMemory
-	if s.disk != nil {
-		mount = s.mountDisk
-	}
-	if err := mount(); err != nil {
-		return err
-	}
-	for _, d := range []string{"upper", "work", "low", "m"} {
-		if err := os.Mkdir(filepath.Join(s.layer, d), 0o711); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// mountDisk attaches what makeDisk has made.
-func (s *stager) mountDisk() error {
-	if err := unix.MoveMount(int(s.disk.Fd()), "", unix.AT_FDCWD, s.layer, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("attaching the layer: %w", err)
-	}
-	return os.Chmod(s.layer, 0o711)
-}
-
-// mountMemory mounts a tmpfs.
-func (s *stager) mountMemory() error {
-	opts := "mode=0711,size=" + strconv.FormatInt(int64(s.Plan.Root.Size), 10) + ",nr_inodes=" +
-		strconv.FormatInt(s.Plan.Root.Inodes, 10)
-	mount := func(opts string) error {
-		return unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts)
-	}
-	err := error(unix.EINVAL)
-	if largePages(hostfacts.KernelRelease()) {
-		err = mount(opts + ",huge=within_size") // a tenth of the time for large writes
-	}
-	if errors.Is(err, unix.EINVAL) { // a kernel without such pages does not know the option
-		err = mount(opts)
-	}
-	if err != nil {
-		return fmt.Errorf("mounting a tmpfs with %s: %w", opts, err)
-	}
-	return nil
-}
-
-// largePages reports whether tmpfs limits large pages to the written length (Linux 6.14). Earlier
-// kernels use whole huge pages within a file's size, so that a byte in each hole of a sparse file
-// would fill the layer.
-func largePages(release string) bool {
-	var major, minor int
-	n, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
-	return err == nil && n == 2 && (major > 6 || major == 6 && minor >= 14)
+	return keepMounts(append(slices.Concat(s.Needed, s.layers.trees()), s.Dir))
 }
 
 // cloneBinds clones each bind source with its owners mapped.

@@ -49,7 +49,7 @@ type syntheticMaker struct {
 // makeSynthetic writes the jail's synthetic files, and adds mounts for them to the spec where a
 // spec can mount them.
 func (s *stager) makeSynthetic() (err error) {
-	v := &syntheticMaker{Request: &s.Request, at: filepath.Join(s.layer, syntheticDir), trusts: s.trusts, inside: s.inside}
+	v := &syntheticMaker{Request: s.Request, at: filepath.Join(s.layer, syntheticDir), trusts: s.trusts, inside: s.inside}
 	// The thread has its own mask since it has its own mount namespace.
 	defer unix.Umask(unix.Umask(0))
 	if err := unix.Mkdir(v.at, 0o755); err != nil {

@@ -107,7 +107,7 @@ func TestNoHostInMounts(t *testing.T) {
 		r := request(t, merged, bindMount(from, "/etc/hosts", "ro", "none"))
 		r.Plan.Binds[0].Copy = true
 		r.Spec.Hostname = "jail"
-		s := &stager{Request: *r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
+		s := &stager{rootMaker: newRootMaker(r)}
 		defer s.close()
 		var err error
 		s.layers, err = commonParent([]string{filepath.Dir(merged) + "/upper", filepath.Dir(merged) + "/b/diff", filepath.Dir(merged) + "/a/diff"})
