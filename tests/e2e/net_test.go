@@ -54,7 +54,8 @@ func TestEngineNetwork(t *testing.T) {
 	client := d.Detached(rt, "--network", user, "--name", "e2e-net-client", engine.Busybox, "sleep", "3600")
 	d.Must("network", "connect", "--alias", "the-server", user, server)
 	env.Equal(t, "by name, on a network connected later", d.Must("exec", client, "sh", "-c", "echo ping | nc the-server 7000"), "ping")
-	env.Equal(t, "as root on a low port", d.Must("exec", server, "sh", "-c", "nc -l -p 80 >/dev/null 2>&1 & sleep 0.2; kill $! && echo listens"), "listens")
+	env.Equal(t, "as root on a low port", d.Must("exec", server, "sh", "-c",
+		"nc -l -p 80 >/dev/null 2>&1 & until grep -qh ':0050 .* 0A ' /proc/net/tcp*; do kill -0 $! || exit; sleep 0.02; done; kill $! && echo listens"), "listens")
 
 	// Its root writes to hosts, which has what the engine wrote until the start; the resolver stays the engine's.
 	for _, id := range []string{server, client} {

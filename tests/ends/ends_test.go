@@ -259,7 +259,7 @@ func TestInitIsOutOfReach(t *testing.T) {
 		"its environment":   "! cat /proc/1/environ",
 		"its files":         "! ls /proc/1/fd",
 		"its memory":        "! head -c1 /proc/1/mem",
-		"SIGKILL, SIGSTOP":  "kill -KILL 1; kill -STOP 1; sleep 0.2; grep -q 'State:.S' /proc/1/status",
+		"SIGKILL, SIGSTOP":  "kill -KILL 1; kill -STOP 1; while grep -q 'State:.R' /proc/1/status; do :; done; grep -q 'State:.S' /proc/1/status",
 		"its privileges":    "grep -q 'CapEff:.0000000000000000' /proc/1/status && grep -q 'NoNewPrivs:.1' /proc/1/status && grep -q 'Seccomp_filters:.2' /proc/1/status",
 		"another process":   "[ $$ != 1 ]",
 		"its socket":        "! ls -l /proc/self/fd | grep socket",
