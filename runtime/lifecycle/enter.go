@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/lifecycle/firstproc"
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp"
@@ -44,7 +45,7 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 		Namespaces: hostNamespaces(f),
 		Loopback:   step.loopback,
 		Limits:     groupLimits(j, f),
-		OOMScore:   uint32(oomScore(p)),
+		OOMScore:   uint32(firstproc.OOMScore(p)),
 		Umask:      umaskOf(p, j.Process),
 		Landlock: jailinit.Landlock{
 			Want: true, Required: j.Policy.NeedsLandlock(), Scoped: linux != nil,

@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/lifecycle/firstproc"
 	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/refusal"
@@ -171,10 +172,10 @@ func (e *execution) hardenProcess() error {
 	if known.Sandbox != "" {
 		return nil // the init step looks inside
 	}
-	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
+	if err := firstproc.CheckExecCwd(&j.Brief, h.Cwd); err != nil {
 		return err
 	}
-	return checkProgram(j.InitPid, h)
+	return firstproc.CheckProgram(j.InitPid, h)
 }
 
 // writeProcess makes the init step's orders, and the process for the delegate.
@@ -213,7 +214,7 @@ func (e *execution) prepareDelegate() (err error) {
 		return err
 	}
 	if e.d.Traits().ExecNeedsPtrace && j.Started && !j.Stays {
-		awaitProgram(j.InitPid, r.Store.Root)
+		firstproc.AwaitProgram(j.InitPid, r.Store.Root)
 	}
 	if e.time, err = r.inTime(&j.Brief); err != nil {
 		return err
@@ -240,7 +241,8 @@ func (e *execution) execByDelegate() error {
 		defer c.drain()
 	}
 	// crun applies no score of the process, and runc applies the container's.
-	code, err := e.d.RunInto(e.files.Passed, append(e.rt.Globals.Args(), args.Exec()...), e.time, oomScore(e.process), !o.Detach)
+	code, err := e.d.RunInto(e.files.Passed, append(e.rt.Globals.Args(), args.Exec()...), e.time,
+		firstproc.OOMScore(e.process), !o.Detach)
 	if code == delegateFailed {
 		return e.rt.explainFilterError(exitError(code, err))
 	}

@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/lifecycle/firstproc"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 )
@@ -46,7 +47,7 @@ func (r *Runtime) startInit(j *state.Brief) error {
 			// A signal that arrives before the program can take it is lost: the kernel withholds
 			// from a first process all signals without a handler (kill(2), Notes). The caller of
 			// start may send one at once.
-			awaitProgram(j.InitPid, r.Store.Root)
+			firstproc.AwaitProgram(j.InitPid, r.Store.Root)
 		}
 		if err != nil || known {
 			done()
@@ -65,8 +66,8 @@ func (r *Runtime) startInit(j *state.Brief) error {
 // step, or has both its filters. The delegate loads one at most on a waiting process, beside those
 // of this process, which it inherits.
 func wasStarted(pid int, root string) bool {
-	_, filters := processState(pid)
-	_, ours := processState(os.Getpid())
+	_, filters := firstproc.State(pid)
+	_, ours := firstproc.State(os.Getpid())
 	return filters >= ours+2 || host.Runs(pid, root)
 }
 

@@ -12,6 +12,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/lifecycle/firstproc"
 	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/report"
@@ -76,7 +77,7 @@ func (a *attempt) createContainer() error {
 	d.Sandbox = a.sandboxOptions()
 	score := 0
 	if sandboxOf(&a.j.Brief) != "" { // all of the sandbox's processes are to inherit it
-		score = oomScore(a.j.Process)
+		score = firstproc.OOMScore(a.j.Process)
 	}
 	code, err := d.RunInto(a.files.Passed, append(r.Globals.Args(), args.Create()...), a.timeNS, score, false)
 	restore()

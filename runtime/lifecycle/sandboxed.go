@@ -19,6 +19,7 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/lifecycle/firstproc"
 	"agentjail.dev/runtime/observe/lostpaths"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/rootfs"
@@ -174,7 +175,7 @@ func (a *attempt) findHolder(pid int) error {
 		if holder != 0 {
 			return a.rt.Store.Holder(&a.j.Brief, holder)
 		}
-		if ended, _ := processState(pid); ended || time.Now().After(deadline) {
+		if ended, _ := firstproc.State(pid); ended || time.Now().After(deadline) {
 			return refusal.New(refusal.Delegate, "no process of the sandbox has the protected paths, %s is one", a.j.Protected[0])
 		}
 	}
@@ -193,7 +194,7 @@ func (a *attempt) holder(pid int) (int, error) {
 		for _, root := range g.Mounts(cgroups.Root) {
 			members, _ := cgroups.Procs(filepath.Join(root, g.Path))
 			for _, member := range members {
-				if mounts, err := mountsOf(member); err == nil && len(lostpaths.In(a.j.Protected, mounts)) == 0 {
+				if mounts, err := firstproc.Mounts(member); err == nil && len(lostpaths.In(a.j.Protected, mounts)) == 0 {
 					return member, nil
 				}
 			}

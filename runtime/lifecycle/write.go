@@ -9,6 +9,7 @@ import (
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/filetime"
+	"agentjail.dev/runtime/lifecycle/firstproc"
 	"agentjail.dev/runtime/lifecycle/jailnet"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/observe/account"
@@ -58,7 +59,7 @@ func (a *attempt) writeBundle() (err error) {
 	}
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
-	a.domain = takeDomainname(spec)
+	a.domain = firstproc.TakeDomainname(spec)
 	j.EngineEvents = a.in.Events()
 	j.MountedSince = filetime.Moment(r.Store.Dir(j.Key)).UnixNano()
 	if err := r.Store.Save(j); err != nil {

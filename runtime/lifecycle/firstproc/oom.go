@@ -1,4 +1,4 @@
-package lifecycle
+package firstproc
 
 import (
 	"fmt"
@@ -9,22 +9,22 @@ import (
 	"agentjail.dev/runtime/kernel/oomscore"
 )
 
-// oomScore returns the score that hardening set for a process.
-func oomScore(p *specs.Process) int {
+// OOMScore returns the score that hardening set for a process.
+func OOMScore(p *specs.Process) int {
 	if p != nil && p.OOMScoreAdj != nil {
 		return max(oomscore.Jail, *p.OOMScoreAdj)
 	}
 	return oomscore.Jail
 }
 
-// setOOMScore sets the OOM score of the jail's waiting first process from outside, whatever the
+// SetOOMScore sets the OOM score of the jail's waiting first process from outside, whatever the
 // delegate made of the bundle's. Written with CAP_SYS_RESOURCE, the score is also the floor below
 // which no process of the jail gets by itself.
-func setOOMScore(pid int, p *specs.Process) error {
+func SetOOMScore(pid int, p *specs.Process) error {
 	if ringfault.Ring(2) {
 		return nil
 	}
-	if err := oomscore.Raise(pid, oomScore(p)); err != nil {
+	if err := oomscore.Raise(pid, OOMScore(p)); err != nil {
 		return fmt.Errorf("the jail's first process %d: %w", pid, err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package lifecycle
+package firstproc
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 )
 
-// checkProgram looks for a process's program in the running jail, and fails in the words of runc if
+// CheckProgram looks for a process's program in the running jail, and fails in the words of runc if
 // there is none: from them engines derive whether a container's status is 127 or 126 (moby
 // daemon/errors.go, translateContainerdStartErr). The delegate cannot do this, as it starts the
 // init step. Only the message depends on the result: the step looks again, as the jail's own user.
-func checkProgram(pid int, p *specs.Process) error {
+func CheckProgram(pid int, p *specs.Process) error {
 	if p == nil || len(p.Args) == 0 {
 		return nil
 	}

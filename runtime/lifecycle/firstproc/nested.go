@@ -1,4 +1,4 @@
-package lifecycle
+package firstproc
 
 import (
 	"fmt"
@@ -41,5 +41,5 @@ func attachMissing(pid int, missing []rootfs.Nested) ([]mountinfo.Mount, error) 
 	if err := rootfs.AttachNested(missing, func(f func() error) error { return namespace.InMount(pid, f) }); err != nil {
 		return nil, err
 	}
-	return mountsOf(pid)
+	return Mounts(pid)
 }

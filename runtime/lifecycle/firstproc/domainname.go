@@ -1,4 +1,4 @@
-package lifecycle
+package firstproc
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// takeDomainname takes the UTS domain name out of a hardened spec, for this process to set. The
+// TakeDomainname takes the UTS domain name out of a hardened spec, for this process to set. The
 // kernel setting's file belongs to host root: no delegate can write it from a user namespace
 // (Linux, utsname_sysctl.c, mode 0644). runc before 1.2 and crun before 1.8.2 do not know the
 // specification's own field. A namespace that is shared with another container keeps its name.
-func takeDomainname(s *specs.Spec) string {
+func TakeDomainname(s *specs.Spec) string {
 	name := plan.Domainname(s)
 	s.Domainname = ""
 	maps.DeleteFunc(s.Linux.Sysctl, func(key, _ string) bool { return plan.IsDomainname(key) })
@@ -29,8 +29,8 @@ func takeDomainname(s *specs.Spec) string {
 	return name
 }
 
-// setDomainname sets the domain name in the UTS namespace of a process.
-func setDomainname(pid int, name string) error {
+// SetDomainname sets the domain name in the UTS namespace of a process.
+func SetDomainname(pid int, name string) error {
 	if name == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package lifecycle
+package firstproc
 
 import (
 	"os/exec"
@@ -30,7 +30,7 @@ func TestTakeDomainname(t *testing.T) {
 		if c.key != "" {
 			s.Linux.Sysctl[c.key] = c.value
 		}
-		if got := takeDomainname(s); got != c.want || s.Domainname != "" || len(s.Linux.Sysctl) != 1 {
+		if got := TakeDomainname(s); got != c.want || s.Domainname != "" || len(s.Linux.Sysctl) != 1 {
 			t.Errorf("%+v: %q, %+v", c, got, s)
 		}
 	}
@@ -47,7 +47,7 @@ func TestSetDomainname(t *testing.T) {
 		t.Skip("no UTS namespace:", err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	if err := setDomainname(cmd.Process.Pid, "jail.test"); err != nil {
+	if err := SetDomainname(cmd.Process.Pid, "jail.test"); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command("nsenter", "--uts", "--target", strconv.Itoa(cmd.Process.Pid), "cat", "/proc/sys/kernel/domainname").Output()
@@ -57,7 +57,7 @@ func TestSetDomainname(t *testing.T) {
 	if after := domain(t); after != before {
 		t.Errorf("the host's domain name is %q", after)
 	}
-	if err := setDomainname(cmd.Process.Pid, strings.Repeat("x", 65)); err == nil || !strings.Contains(err.Error(), "setdomainname(2)") {
+	if err := SetDomainname(cmd.Process.Pid, strings.Repeat("x", 65)); err == nil || !strings.Contains(err.Error(), "setdomainname(2)") {
 		t.Errorf("65 characters: %v", err)
 	}
 }
