@@ -82,8 +82,8 @@ func namespaces(p *pass) {
 		case !has[n.kind]:
 			p.change(rings.Resources, report.Set, field, "", "fresh", "a jail shares no namespace with the host")
 		}
-		if n.kind == specs.NetworkNamespace && p.network.Gives != "" {
-			p.change(rings.Resources, report.Set, "network", "", p.network.Gives, p.network.Why)
+		if n.kind == specs.NetworkNamespace && p.network.Reach != "" {
+			p.change(rings.Resources, report.Set, "network", "", p.network.Reach, p.network.Why)
 		}
 		if n.kind == specs.NetworkNamespace && p.pol.NamesNothing() {
 			p.change(rings.Resources, report.Set, "network", "", "none", policy.NothingNamed)

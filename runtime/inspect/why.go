@@ -101,7 +101,7 @@ func PolicyWhy(p *policy.Policy, d network.Decision, arch string) (*why.Facts, e
 	t := mode.Terms(d)
 	f.Network = why.Network{
 		Mode: d.Mode, ByRules: t.ByRules, Joined: t.Resolver != "" && !t.ByRules,
-		Nothing: t.Gives == "" && t.Resolver == "", Approval: t.ByRules && p.Network.Approval == policy.ApprovalPrompt,
+		Nothing: t.Reach == "" && t.Resolver == "", Approval: t.ByRules && p.Network.Approval == policy.ApprovalPrompt,
 	}
 	if t.ByRules {
 		if f.Network.Rules, err = p.Network.Rules(); err != nil {

@@ -137,7 +137,7 @@ func (a *attempt) sandboxOptions() (o delegate.SandboxOptions) {
 	switch {
 	case terms.Served:
 		o.Network = delegate.HostSockets
-	case terms.Gives == "":
+	case terms.Reach == "":
 		o.Network = delegate.NoSockets
 	}
 	o.ByGofer = a.staged.Attaches()

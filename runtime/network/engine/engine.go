@@ -41,7 +41,7 @@ func (Mode) Decide(f network.Found) network.Decision {
 // Terms allow the engine's work in the namespace.
 func (Mode) Terms(network.Decision) network.Terms {
 	return network.Terms{
-		Gives: "the engine's", Why: "the jail and the engine's network reach each other (policy: network.mode)",
+		Reach: "the engine's", Why: "the jail and the engine's network reach each other (policy: network.mode)",
 		NoMore:     "not for a jail to have, or of no use to it",
 		EngineHook: true, LowPorts: true,
 	}

@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 		for _, n := range []network.Namespace{network.Own, network.Joined, network.Given} {
 			// The report's text matches the decision, and always has a reason.
 			terms := m.Terms(network.Decision{Mode: m.Name(), Namespace: n})
-			if terms.NoMore == "" || (terms.Gives == "") != (m.Name() == network.Empty) || (terms.Gives == "") != (terms.Why == "") {
+			if terms.NoMore == "" || (terms.Reach == "") != (m.Name() == network.Empty) || (terms.Reach == "") != (terms.Why == "") {
 				t.Errorf("%s, %s: %+v", m.Name(), n, terms)
 			}
 		}

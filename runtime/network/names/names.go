@@ -64,7 +64,7 @@ func (Mode) Decide(f network.Found) network.Decision {
 func (Mode) Terms(d network.Decision) network.Terms {
 	t := none.Mode{}.Terms(d)
 	t.NoMore = "the jail reaches what policy names, and nothing else"
-	t.Gives, t.Why = "by name", "a helper outside connects to what policy names (policy: network.mode, network.allow)"
+	t.Reach, t.Why = "by name", "a helper outside connects to what policy names (policy: network.mode, network.allow)"
 	if d.Outside != "" {
 		t.Why = "a helper in " + d.Outside + " connects to what policy names (policy: network.mode, network.allow)"
 	}

@@ -75,8 +75,8 @@ type Found struct {
 
 // Terms are the consequences of a decision for a jail's configuration.
 type Terms struct {
-	// Gives and Why are the report's text on the network's reach; "" if it reaches nothing.
-	Gives, Why string
+	// Reach and Why are the report's text on where the network leads; "" if it leads nowhere.
+	Reach, Why string
 	// NoMore is the report's reason for refusing any other network or kernel setting.
 	NoMore string
 	// EngineHook keeps the hook by which an engine learns of the namespace, to put its interface
