@@ -64,7 +64,7 @@ func watch(c *cli.Context) error {
 		return errors.Join(err, end())
 	}
 	defer f.Close()
-	write, err = askHere(ctx, c, wanted, write)
+	write, err = decideHere(ctx, c, wanted, write)
 	if err != nil {
 		return errors.Join(err, end())
 	}
@@ -95,10 +95,10 @@ func watched(c *cli.Context) []string {
 	return wanted
 }
 
-// askHere attaches this process to the jails whose names it can decide on, if it is to decide: a
+// decideHere attaches this process to the jails whose names it can decide on, if it is to decide: a
 // run that only records events must not have jails wait. It returns write, which then may be called
 // by several goroutines.
-func askHere(ctx context.Context, c *cli.Context, wanted []string, write func(*journal.Event) error) (
+func decideHere(ctx context.Context, c *cli.Context, wanted []string, write func(*journal.Event) error) (
 	func(*journal.Event) error, error,
 ) {
 	out, isFile := c.App.Writer.(*os.File)

@@ -48,12 +48,12 @@ known of it; --json has which, as "verdict".`,
 			},
 			jsonFlag,
 		},
-		Action: askWhy,
+		Action: printWhy,
 	}
 }
 
-// askWhy answers, prints, and has the verdict in the exit status.
-func askWhy(c *cli.Context) error {
+// printWhy prints the answer; the exit status is the verdict.
+func printWhy(c *cli.Context) error {
 	a, err := answer(c)
 	if err != nil {
 		return err

@@ -102,11 +102,11 @@ var table = sync.OnceValue(func() []Verb {
 			Name: "start", Usage: "seal the jail's network and start its program", Args: "CONTAINER",
 			Description: "Seals the network namespace, looks at the waiting process from outside, and releases\nit. Inside, the init step verifies every ring, installs the inner filter and executes\nthe program. A protection that does not hold ends the jail.",
 			Run: func(c *Call) error {
-				w, id, err := c.jail()
+				r, id, err := c.jail()
 				if err != nil {
 					return err
 				}
-				return w.Start(id)
+				return r.Start(id)
 			},
 		},
 		exec(),
@@ -116,11 +116,11 @@ var table = sync.OnceValue(func() []Verb {
 			Description: "Removes the container from the delegate, its mounts, control groups, host ids, network\nseal and record. The ephemeral layer is lost.",
 			Flags:       []Flag{{Name: "force", Short: "f", Kind: Switch, Usage: "kill the jail first; a jail that does not exist is no error"}},
 			Run: func(c *Call) error {
-				w, id, err := c.jail()
+				r, id, err := c.jail()
 				if err != nil {
 					return err
 				}
-				return w.Delete(id, c.Bool("force"))
+				return r.Delete(id, c.Bool("force"))
 			},
 		},
 		pass("kill", "send a signal to the jail's first process (default: TERM)", "CONTAINER [SIGNAL]",

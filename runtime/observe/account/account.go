@@ -5,6 +5,7 @@ package account
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -112,7 +113,7 @@ func (b Book) Begin(j *state.Jail, rep *report.Report, identity journal.Created,
 	if err := journal.Of(&j.Brief).Log().Begin(events...); err != nil {
 		return b.missing(j.Policy.Journal, err)
 	}
-	if time.Now().UnixMicro()%pruneEvery == 0 {
+	if rand.N(pruneEvery) == 0 {
 		_, _ = journal.Prune(b.Store, filepath.Dir(j.Journal), j.Policy.Journal) // `agentjail gc` reports it
 	}
 	return nil

@@ -85,12 +85,12 @@ func newApprovals(search []string) *approvals {
 
 // Reasons for a refusal.
 const (
-	noRule    = "no rule allows it"
-	notAsked  = "no rule allows it, and nothing is attached that could decide (agentjail watch)"
-	tooMany   = "too many names wait for a decision"
-	tooFast   = "more than one new name a second"
-	notInTime = "not decided in time"
-	isDenied  = "denied by a decision"
+	noRule      = "no rule allows it"
+	undecidable = "no rule allows it, and nothing is attached that could decide (agentjail watch)"
+	tooMany     = "too many names wait for a decision"
+	tooFast     = "more than one new name a second"
+	notInTime   = "not decided in time"
+	isDenied    = "denied by a decision"
 )
 
 // answers reports whether a name that the rules do not allow gets an address nevertheless: it was
@@ -187,7 +187,7 @@ func (a *approvals) put(t target) (*opened, string) {
 	_, isLooked := a.open[looked]
 	switch {
 	case !a.watchers.attached():
-		return nil, notAsked
+		return nil, undecidable
 	case isLooked: // its place is taken, and its token was
 		delete(a.open, looked)
 	case len(a.open) >= maxOpen:

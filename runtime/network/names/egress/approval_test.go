@@ -159,7 +159,7 @@ func TestApprovalOfName(t *testing.T) {
 	}
 	there.Close()
 	m.at = m.at.Add(approvalTime)
-	if got := answersTo(a, "late.example.test", rules); got != notAsked {
+	if got := answersTo(a, "late.example.test", rules); got != undecidable {
 		t.Errorf("with nothing attached: %q", got)
 	}
 }
@@ -217,7 +217,7 @@ func TestDecisions(t *testing.T) {
 	}
 	there.Close() // nothing waits any more
 	m.at = m.at.Add(time.Second)
-	if out, why := got("b.example.test", 443), a.over(d); out != notAsked || why == "" {
+	if out, why := got("b.example.test", 443), a.over(d); out != undecidable || why == "" {
 		t.Errorf("after its time: %q, %q", out, why)
 	}
 	// Once, and then a time for the connection that it was for.
@@ -225,12 +225,12 @@ func TestDecisions(t *testing.T) {
 	if out := got("c.example.test", 443); out != "approved: c.example.test:443" {
 		t.Errorf("once: %q", out)
 	}
-	if out := got("c.example.test", 443); out != notAsked {
+	if out := got("c.example.test", 443); out != undecidable {
 		t.Errorf("twice: %q", out)
 	}
 	decide("c.example.test", 443, network.Approval{Allow: true, Once: true})
 	m.at = m.at.Add(onceTime)
-	if out := got("c.example.test", 443); out != notAsked {
+	if out := got("c.example.test", 443); out != undecidable {
 		t.Errorf("an old one: %q", out)
 	}
 	// Denied, which is also answered to a question for the name.
