@@ -57,6 +57,11 @@ func TestKeys(t *testing.T) {
 	}
 	for _, k := range Keys {
 		v := valueAt(reflect.ValueOf(Default()), k.Name)
+		for _, value := range k.OneOf {
+			if value != v.String() && !strings.Contains(k.About, value) {
+				t.Errorf("%s: its text does not explain %q", k.Name, value)
+			}
+		}
 		if k.OneOf != nil && v.Kind() != reflect.String || k.About == "" || strings.Contains(k.About, "\n") {
 			t.Errorf("%+v", k)
 		}
