@@ -151,7 +151,11 @@ var plays = []play{
 	{"podman", podman, []row{
 		{"agentjail install podman", 0, "written", ""},
 		{"podman --runtime agentjail run IMAGE", 0, "Seccomp_filters:\t2", ""},
-		{"podman --runtime agentjail run --rm -it -v \"$PWD\":/work -w /work IMAGE", 0, "Seccomp_filters:\t2", "script -qec '%' /dev/null"},
+		// Podman 4.3 loses the output of about every eighth short container with a terminal, over plain runc too.
+		{
+			"podman --runtime agentjail run --rm -it -v \"$PWD\":/work -w /work IMAGE", 0, "Seccomp_filters:\t2",
+			"for i in $(seq 8); do script -qec '%' /dev/null | grep Seccomp_filters && break; done",
+		},
 		{"agentjail install podman --default", 0, "written", ""},
 		{"podman exec ID cp", 0, "", "podman run -d --name ID busybox sleep 1000 && % /etc/hostname /tmp/copy"},
 		{"podman build --runtime=crun", 0, "made", "printf 'FROM busybox\nRUN echo made\n' >Containerfile && % ."},
