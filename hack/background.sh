@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a command, and in the background, as root, another that takes long, with half of the processor time that one group of the command's
-# processes gets where both want it. With much less it would end long after the command.
+# Runs a command, and in the background, as root, another that takes long, with about a tenth of the processor time where others want it:
+# with none at all, on a machine with other work, it would never end.
 #
 #   hack/background.sh NAME OTHER COMMAND [ARGUMENT...]
 #
@@ -15,8 +15,8 @@ set -eu
 if [ "${1:-}" = --other ]; then
 	# In a session of its own. The kernel weighs sessions against each other, and processes only within one (sched(7), autogroups).
 	trap 'trap "" TERM; kill 0; wait; exit 143' TERM
-	[ ! -w /proc/self/autogroup ] || echo 3 >/proc/self/autogroup
-	nice -n 3 sh -c "$2" &
+	[ ! -w /proc/self/autogroup ] || echo 10 >/proc/self/autogroup
+	nice -n 10 sh -c "$2" &
 	wait $! && exit 0 || exit $?
 fi
 
