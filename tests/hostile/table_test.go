@@ -161,7 +161,7 @@ func rows() []row {
 		{key: ".envrc -> env/rc", host: "mkdir env; echo true >env/rc; ln -s env/rc .envrc", jail: "echo evil >env/rc", file: "env/rc"},
 	}))...)
 	out = append(out, ofKind("a manager of hooks", inRepo([]row{
-		{key: ".husky/pre-commit", need: "husky", host: "HUSKY=1 husky", jail: "evil .husky/pre-commit", run: "git commit -q --allow-empty -m x", file: ".husky/pre-commit"},
+		{key: ".husky/pre-commit", need: "husky", host: "if command -v husky >/dev/null; then HUSKY=1 husky; else mkdir -p .husky/_ && git config core.hooksPath .husky/_; fi", jail: "evil .husky/pre-commit", run: "git commit -q --allow-empty -m x", file: ".husky/pre-commit"},
 		{key: ".githooks/pre-commit", host: "mkdir .githooks; git config core.hooksPath .githooks", jail: "evil .githooks/pre-commit", run: "git commit -q --allow-empty -m x"},
 		{key: "lefthook.yml", need: "lefthook", host: "printf 'pre-commit:\\n  commands: {}\\n' >lefthook.yml", jail: "printf 'pre-commit:\\n  commands:\\n    x:\\n      run: touch %s\\n' $M >lefthook.yml", run: "lefthook run pre-commit --force", file: "lefthook.yml"},
 		{key: ".lefthook.yml", need: "lefthook", host: "printf 'pre-commit:\\n  commands: {}\\n' >.lefthook.yml", jail: "printf 'pre-commit:\\n  commands:\\n    x:\\n      run: touch %s\\n' $M >.lefthook.yml", run: "lefthook run pre-commit --force", file: ".lefthook.yml"},
