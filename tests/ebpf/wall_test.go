@@ -38,14 +38,16 @@ type place struct {
 	loaded []cilium.ProgramID
 }
 
+func TestMain(m *testing.M) { engine.Exit(m.Run(), engine.RemoveBuilt()) }
+
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	engine.NeedsRoot(t, "it runs jails and loads programs into the kernel")
 	base := engine.TempDir(t, "/var/tmp", "agentjail-wall-")
 	dir, err := engine.BinDir() // runtimes are run from where only root can write
 	env.Check(t, err)
-	t.Cleanup(func() { _ = engine.RemoveBuilt() })
 	p := &place{base: base, bin: filepath.Join(dir, "wall")}
+	t.Cleanup(func() { os.RemoveAll(p.bin) })
 	env.Check(t, engine.Build("./cmd/agentjail-journal", filepath.Join(p.bin, "agentjail-journal")))
 	return p
 }

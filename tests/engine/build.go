@@ -263,7 +263,8 @@ func removeStaleBins() {
 // UnderTest returns the path of the runtime under test, building it the first time.
 func UnderTest() (string, error) { return underTest() }
 
-// RemoveBuilt removes what UnderTest built.
+// RemoveBuilt removes what UnderTest built, and BinDir: at the end of a suite, not of a test. A directory that a later test makes again at
+// its place is not locked, and another suite takes it for a dead one's.
 func RemoveBuilt() error {
 	if ownBins == nil {
 		return nil

@@ -118,11 +118,12 @@ func TestRings(t *testing.T) {
 	}
 }
 
+func TestMain(m *testing.M) { engine.Exit(m.Run(), engine.RemoveBuilt()) }
+
 // TestOnlyInTests: what takes rings away is in no build for use.
 func TestOnlyInTests(t *testing.T) {
 	engine.NeedsRoot(t, "it builds into the cache of the tests")
 	path := env.Get(t, engine.UnderTest)
-	t.Cleanup(func() { _ = engine.RemoveBuilt() })
 	text := env.Read(t, path)
 	if bytes.Contains(text, []byte("AGENTJAIL_TEST_WITHOUT")) {
 		t.Errorf("%s has an option to take rings away", path)
@@ -142,7 +143,6 @@ func newWorld(t *testing.T) *world {
 	env.Check(t, os.Chmod(base, 0o711))
 	dir, err := engine.BinDir() // runtimes are run from where only root can write
 	env.Check(t, err)
-	t.Cleanup(func() { _ = engine.RemoveBuilt() })
 	w := &world{agentjail: filepath.Join(dir, "without", "agentjail"), base: base, socket: "@" + filepath.Base(base)}
 	env.Check(t, engine.BuildAgentjail(w.agentjail, "-tags=withouttest"))
 	w.makeDir(t)
