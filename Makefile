@@ -114,7 +114,7 @@ vet:
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed:"; echo "$$bad"; exit 1; }
 	CGO_ENABLED=0 $(GO) vet ./...
 
-test-quick: testlane $(if $(VETTED),,vet) ## gofmt, go vet and unit tests, as an ordinary user in about two minutes
+test-quick: testlane $(if $(VETTED),,vet) ## gofmt, go vet and unit tests, as an ordinary user in a minute and a half
 	@$(call tests,quick,test-quick) -packages ./... $(if $(filter 0,$(shell id -u)),env GO=$(GO) hack/quick.sh,env CGO_ENABLED=0 $(GO) test) -v
 
 test-unit: testlane ## tests without a container engine that depend on root (hack/rooted.sh); test-quick runs the others
