@@ -277,7 +277,7 @@ func (j *followed) counted(p journal.Place) (out []journal.Event) {
 		}
 	}
 	events, _ := groupCounters(p.Store, j.jail)
-	full, err := layer(p.Store, j.jail)
+	full, _ := layer(p.Store, j.jail)
 	now := map[journal.Kind]bool{}
 	for _, e := range slices.Concat(events, full) {
 		n := max(1, e.Count)
@@ -288,7 +288,7 @@ func (j *followed) counted(p journal.Place) (out []journal.Event) {
 		}
 	}
 	for _, kind := range []journal.Kind{journal.LimitLayer, journal.LimitInodes} {
-		if err == nil && !now[kind] {
+		if !now[kind] {
 			delete(j.counts, kind) // there is room again
 		}
 	}
