@@ -141,21 +141,21 @@ func TestNothingOfTheHost(t *testing.T) {
 	if len(lines) != len(paths) {
 		t.Fatalf("%d answers to %d questions", len(lines), len(paths))
 	}
-	var told []string
+	var revealed []string
 	for i, p := range paths {
 		text, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(lines[i], "."))
 		env.Check(t, err)
 		if same(p, string(text), hostText(p)) {
-			told = append(told, p)
+			revealed = append(revealed, p)
 		}
 	}
 	asked := len(paths)
-	t.Logf("score: %d of %d hidden; revealed: %v", asked-len(told), asked, told)
-	if asked < 90 || float64(asked-len(told)) < float64(asked)*44/46 {
-		t.Errorf("%d of %d hidden: less than 44 of 46", asked-len(told), asked)
+	t.Logf("score: %d of %d hidden; revealed: %v", asked-len(revealed), asked, revealed)
+	if asked < 90 || float64(asked-len(revealed)) < float64(asked)*44/46 {
+		t.Errorf("%d of %d hidden: less than 44 of 46", asked-len(revealed), asked)
 	}
-	if len(told) > 0 {
-		t.Errorf("revealed: %v", told)
+	if len(revealed) > 0 {
+		t.Errorf("revealed: %v", revealed)
 	}
 }
 
