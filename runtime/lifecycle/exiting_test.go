@@ -70,6 +70,10 @@ func TestExitingInit(t *testing.T) {
 	if err := other.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	until(t, "the parent's stop, before which it could still reap", func() bool {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", other.Process.Pid))
+		return strings.Contains(string(stat), ") T ")
+	})
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
