@@ -66,6 +66,13 @@ func report(w io.Writer, lanes []outcome.Lane, again []remembered) (red bool) {
 			failed = append(failed, fmt.Sprintf("%s: %s", name, l.Trouble))
 		}
 	}
+	for _, l := range lanes {
+		for _, e := range slices.Concat(l.Unsteady, l.Failed) {
+			if lines := outcome.Failures(e); len(lines) > 0 {
+				list(w, e.String()+":", lines)
+			}
+		}
+	}
 	list(w, "unsteady, which failed and then passed by itself:", unsteady)
 	list(w, "failed:", failed)
 	if len(failed) == 0 {

@@ -83,8 +83,9 @@ func TestReport(t *testing.T) {
 	env.Check(t, runLane(ctx, []string{"lint", "true"}))
 	check(false, "all lanes that ran passed")
 
-	write(outcome.Lane{Name: "test-e2e", Part: "e2e", Unsteady: []outcome.Entry{{Package: "agentjail.dev/tests/e2e", Test: "TestX", Note: "x.out"}}})
-	check(false, "unsteady", "test-e2e e2e: tests/e2e TestX (x.out)", "all lanes that ran passed")
+	write(outcome.Lane{Name: "test-e2e", Part: "e2e", Unsteady: []outcome.Entry{{Package: "agentjail.dev/tests/e2e", Test: "TestX", File: "x.out"}}})
+	env.Check(t, os.WriteFile("x.out", []byte("=== RUN   TestX\n=== RUN   TestX/sub\n    x_test.go:1: why it failed\n        its second line\n--- FAIL: TestX (0.00s)\n    --- FAIL: TestX/sub (0.00s)\nonce more:\n=== RUN   TestX\n--- PASS: TestX (0.00s)\n"), 0o644))
+	check(false, "tests/e2e TestX (x.out):\n      x_test.go:1: why it failed\n          its second line\nunsteady", "test-e2e e2e: tests/e2e TestX (x.out)", "all lanes that ran passed")
 	t.Setenv("BEGAN", "2")
 	check(true, "failed:", "test-e2e e2e: tests/e2e TestX (x.out): unsteady in an earlier run, too: test-e2e at x")
 

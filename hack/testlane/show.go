@@ -118,13 +118,10 @@ func (s *suite) keep(p *outcome.Package, t *outcome.Test, second *outcome.Packag
 	if err == nil {
 		err = os.WriteFile(file, []byte(strings.Join(text, "\n")+"\n"), 0o644)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		e.Note = err.Error()
-	case note == "":
-		e.Note = file
-	default:
-		e.Note += ": " + file
+		return e
 	}
+	e.File = file
 	return e
 }

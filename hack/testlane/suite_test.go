@@ -92,7 +92,7 @@ func brief(l outcome.Lane) string {
 	var words []string
 	for title, entries := range map[string][]outcome.Entry{"failed": l.Failed, "unsteady": l.Unsteady} {
 		for _, e := range entries {
-			e.Note = ""
+			e.Note, e.File = "", ""
 			words = append(words, title+" "+e.String())
 		}
 	}

@@ -138,11 +138,11 @@ func lane(kind, out string, results []result, err error, stopped bool) outcome.L
 		unsteady := map[string]bool{}
 		for _, m := range unsteadyLine.FindAllStringSubmatch(r.output, -1) {
 			unsteady[m[1]] = true
-			l.Unsteady = append(l.Unsteady, outcome.Entry{Package: "agentjail.dev/" + r.step.pkg, Test: m[1], Note: file})
+			l.Unsteady = append(l.Unsteady, outcome.Entry{Package: "agentjail.dev/" + r.step.pkg, Test: m[1], File: file})
 		}
 		failed := false
 		for _, t := range r.tests {
-			e := outcome.Entry{Package: "agentjail.dev/" + r.step.pkg, Test: t.Name, Note: file}
+			e := outcome.Entry{Package: "agentjail.dev/" + r.step.pkg, Test: t.Name, File: file}
 			switch {
 			case !t.Top() || unsteady[t.Name]:
 			case t.Word == outcome.Fail:
@@ -152,7 +152,7 @@ func lane(kind, out string, results []result, err error, stopped bool) outcome.L
 			}
 		}
 		if v := r.verdict(); v != "ok" && !failed {
-			l.Failed = append(l.Failed, outcome.Entry{Package: "agentjail.dev/" + r.step.pkg, Note: "step " + r.step.name + ": " + v + ": " + file})
+			l.Failed = append(l.Failed, outcome.Entry{Package: "agentjail.dev/" + r.step.pkg, Note: "step " + r.step.name + ": " + v, File: file})
 		}
 	}
 	return l

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -32,7 +33,8 @@ func (l Lane) Red() bool { return l.Trouble != "" || len(l.Failed) > 0 }
 type Entry struct {
 	Package string
 	Test    string // "" for the package outside of its tests
-	Note    string `json:",omitempty"` // where its output is, or why it did not run once more
+	Note    string `json:",omitempty"` // why it did not run once more, or what failed that is no test
+	File    string `json:",omitempty"` // where its output is
 }
 
 // Same reports whether both name the same test.
@@ -44,8 +46,9 @@ func (e Entry) String() string {
 	if e.Test != "" {
 		text += " " + e.Test
 	}
-	if e.Note != "" {
-		text += " (" + e.Note + ")"
+	notes := slices.DeleteFunc([]string{e.Note, e.File}, func(note string) bool { return note == "" })
+	if len(notes) > 0 {
+		text += " (" + strings.Join(notes, ": ") + ")"
 	}
 	return text
 }

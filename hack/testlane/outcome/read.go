@@ -2,6 +2,7 @@
 package outcome
 
 import (
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -142,4 +143,34 @@ func (r *Reader) keep(line string) {
 	top, _, _ := strings.Cut(r.current, "/")
 	t := r.Rest.test(top)
 	t.Output = append(t.Output, line)
+}
+
+// How much of a failed test's output Failures returns.
+const (
+	mostFailures = 12
+	mostColumns  = 400
+)
+
+// Failures returns what a failed test logged, from the file with its output: of each time that it
+// failed, at most a dozen lines. A test without a name, or that logged nothing, has none.
+func Failures(e Entry) []string {
+	text, err := os.ReadFile(e.File)
+	if err != nil || e.Test == "" {
+		return nil
+	}
+	var r Reader
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		t, _ := r.Line(strings.TrimSuffix(line, "\n"))
+		if t == nil || t.Name != e.Test || t.Word != Fail {
+			continue
+		}
+		logged := slices.DeleteFunc(t.Lines(), func(line string) bool {
+			return !strings.HasPrefix(line, "    ") || strings.HasPrefix(strings.TrimSpace(line), "--- ")
+		})
+		for _, line := range logged[:min(len(logged), mostFailures)] {
+			lines = append(lines, line[:min(len(line), mostColumns)])
+		}
+	}
+	return lines
 }
