@@ -65,10 +65,7 @@ func run(t *testing.T, dir string, args ...string) engine.Result {
 	cmd := exec.Command(bin, append([]string{"sandbox"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PWD="+dir, "PATH="+npmDir+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	_ = cmd.Run()
-	return engine.Result{Program: bin, Args: args, Code: cmd.ProcessState.ExitCode(), Stdout: out.String(), Stderr: errs.String()}
+	return engine.RunPrepared(t, cmd)
 }
 
 // newLab makes a lab behind this process's host.

@@ -5,11 +5,8 @@ package cloud
 import (
 	"context"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
 )
@@ -23,24 +20,15 @@ const cloudWait = 25 * time.Minute
 // run runs a command to its end.
 func run(t *testing.T, args ...string) engine.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), cloudWait)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = 5 * time.Second
-	r := engine.RunCommand(ctx, cmd, nil)
-	if ctx.Err() != nil {
-		t.Fatalf("hangs: %s", r)
-	}
-	return r
+	return engine.Within(t, cloudWait, func(ctx context.Context) engine.Result {
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.WaitDelay = 5 * time.Second
+		return engine.RunCommand(ctx, cmd, nil)
+	})
 }
 
 // must runs a command that has to succeed, and returns its trimmed standard output.
 func must(t *testing.T, args ...string) string {
 	t.Helper()
-	r := run(t, args...)
-	if r.Code != 0 {
-		t.Fatal(r)
-	}
-	return strings.TrimSpace(r.Stdout)
+	return run(t, args...).Must(t)
 }

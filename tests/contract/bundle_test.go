@@ -2,15 +2,12 @@ package contract
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -55,35 +52,35 @@ func overBundle(t *testing.T, runtime string) *promise.Engine {
 	ask := func(t testing.TB, b *engine.Bundle, command []string, args ...string) engine.Result {
 		t.Helper()
 		b.Spec.Process.Args = command
-		return called(t, b, c, args...)
+		return b.Result(t, c, args...)
 	}
 	return &promise.Engine{
 		Start: func(t testing.TB, command ...string) *promise.Jail {
 			t.Helper()
 			id := b.ID()
-			t.Cleanup(func() { called(t, b, c, "delete", "--force", id) })
-			for _, r := range []engine.Result{ask(t, b, command, "create", "--bundle", b.Dir, id), called(t, b, c, "start", id)} {
+			t.Cleanup(func() { b.Result(t, c, "delete", "--force", id) })
+			for _, r := range []engine.Result{ask(t, b, command, "create", "--bundle", b.Dir, id), b.Result(t, c, "start", id)} {
 				if r.Code != 0 {
 					t.Fatal(r)
 				}
 			}
 			exec := func(args ...string) func(...string) engine.Result {
 				return func(command ...string) engine.Result {
-					return called(t, b, c, slices.Concat([]string{"exec"}, args, []string{id}, command)...)
+					return b.Result(t, c, slices.Concat([]string{"exec"}, args, []string{id}, command)...)
 				}
 			}
 			return &promise.Jail{
 				ID: id, PID: stateOf(t, b, c, id).Pid,
 				Exec: exec(), Privileged: exec("--cap", "CAP_SYS_ADMIN"),
 				Kill: func() int {
-					if r := called(t, b, c, "kill", id, "KILL"); r.Code != 0 {
+					if r := b.Result(t, c, "kill", id, "KILL"); r.Code != 0 {
 						t.Error(r)
 					}
 					env.Eventually(t, "the container's end", func() bool { return stateOf(t, b, c, id).Status == specs.StateStopped })
 					return -1
 				},
 				Remove: func() {
-					if r := called(t, b, c, "delete", "--force", id); r.Code != 0 {
+					if r := b.Result(t, c, "delete", "--force", id); r.Code != 0 {
 						t.Error(r)
 					}
 				},
@@ -96,7 +93,7 @@ func overBundle(t *testing.T, runtime string) *promise.Engine {
 				b = most
 			}
 			id := b.ID()
-			defer called(t, b, c, "delete", "--force", id) // what a failed run left
+			defer b.Result(t, c, "delete", "--force", id) // what a failed run left
 			return ask(t, b, command, "run", "--bundle", b.Dir, id)
 		},
 		Viewed: func(t testing.TB, dir string, command ...string) func() engine.Result {
@@ -109,7 +106,7 @@ func overBundle(t *testing.T, runtime string) *promise.Engine {
 				b.Spec.Annotations[name] = value
 			}
 			return func() engine.Result {
-				defer called(t, b, c, "delete", "--force", id)
+				defer b.Result(t, c, "delete", "--force", id)
 				return ask(t, b, command, "run", "--bundle", b.Dir, id)
 			}
 		},
@@ -162,24 +159,9 @@ func allOf(s *specs.Spec, capabilities []string) {
 	s.Linux.MaskedPaths, s.Linux.ReadonlyPaths, s.Linux.Seccomp = nil, nil, nil
 }
 
-// called is Bundle.Call as a result.
-func called(t testing.TB, b *engine.Bundle, c engine.Caller, args ...string) engine.Result {
-	t.Helper()
-	start := time.Now()
-	out, said, err := b.Call(t, c, args...)
-	r := engine.Result{Program: c.Path, Args: args, Stdout: out, Stderr: said, Took: time.Since(start)}
-	var ended *exec.ExitError
-	if errors.As(err, &ended) {
-		r.Code = ended.ExitCode()
-	} else if err != nil {
-		r.Code, r.Stderr = -1, fmt.Sprint(said, err)
-	}
-	return r
-}
-
 func stateOf(t testing.TB, b *engine.Bundle, c engine.Caller, id string) specs.State {
 	t.Helper()
-	r := called(t, b, c, "state", id)
+	r := b.Result(t, c, "state", id)
 	var s specs.State
 	if err := json.Unmarshal([]byte(r.Stdout), &s); err != nil {
 		t.Fatalf("%v: %s", err, r)

@@ -5,12 +5,10 @@
 package crash
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,7 +64,7 @@ func setUp(dir string) error {
 	if err := engine.BuildAgentjail(bin, "-tags=crashtest"); err != nil {
 		return err
 	}
-	if err := unpack(filepath.Join(bundle, "rootfs")); err != nil {
+	if err := engine.UnpackBusybox(filepath.Join(bundle, "rootfs")); err != nil {
 		return err
 	}
 	spec, err := exec.Command("sh", "-c", "cd "+bundle+" && runc spec && cat config.json").Output()
@@ -123,67 +121,16 @@ func writeSpec(dir string, s any) error {
 	return os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600)
 }
 
-// unpack makes a busybox tree.
-func unpack(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	var buf bytes.Buffer
-	if err := engine.BusyboxTree(&buf); err != nil {
-		return err
-	}
-	for r := tar.NewReader(&buf); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		at := filepath.Join(dir, h.Name)
-		switch h.Typeflag {
-		case tar.TypeDir:
-			err = os.MkdirAll(at, os.FileMode(h.Mode)&0o777)
-		case tar.TypeSymlink:
-			err = os.Symlink(h.Linkname, at)
-		case tar.TypeLink:
-			err = os.Link(filepath.Join(dir, h.Linkname), at)
-		case tar.TypeReg:
-			var text []byte
-			if text, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(at, text, os.FileMode(h.Mode)&0o777)
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
 // agentjail runs the binary under test and returns its exit status and what it
 // wrote to standard error.
 func agentjail(t *testing.T, vars []string, args ...string) (int, string) {
 	t.Helper()
 	cmd := command(vars, args...)
-	var errb bytes.Buffer
-	cmd.Stderr = &errb
-	// The jail keeps our standard error: without a file of its own the test
-	// would wait for the jail's end.
-	f, err := os.CreateTemp(t.TempDir(), "stderr")
-	env.Check(t, err)
-	defer f.Close()
-	cmd.Stderr = f
-	err = cmd.Run()
-	text, _ := os.ReadFile(f.Name())
-	var ee *exec.ExitError
-	switch {
-	case err == nil:
-		return 0, string(text)
-	case errors.As(err, &ee):
-		return ee.ExitCode(), string(text)
+	r := engine.Capture(t.TempDir(), cmd, nil)
+	if cmd.ProcessState == nil {
+		t.Fatal(r)
 	}
-	t.Fatal(err)
-	return -1, ""
+	return r.Code, r.Stderr
 }
 
 func command(vars []string, args ...string) *exec.Cmd {

@@ -115,12 +115,9 @@ func TestExitStatusIsRuncs(t *testing.T) {
 // status is the exit status of a call.
 func status(t *testing.T, b *engine.Bundle, c engine.Caller, args ...string) int {
 	t.Helper()
-	_, said, err := b.Call(t, c, args...)
-	t.Logf("%v: %v %s", args, err, said)
-	if err == nil {
-		return 0
-	}
-	return exitCode(t, err)
+	r := b.Result(t, c, args...)
+	t.Log(r)
+	return r.Code
 }
 
 func exitCode(t *testing.T, err error) int {

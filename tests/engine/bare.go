@@ -1,13 +1,9 @@
 package engine
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
-	"time"
 
 	"agentjail.dev/tests/env"
 )
@@ -24,24 +20,6 @@ func MainBare(m *testing.M, why string, bin *string) int {
 	}
 	defer func() { _ = RemoveBuilt() }()
 	return m.Run()
-}
-
-// Run runs a program to its end, whatever its exit code. The test ends if it cannot be started or is killed.
-func Run(t testing.TB, path string, args ...string) Result {
-	t.Helper()
-	r := Result{Program: path, Args: args}
-	cmd := exec.Command(path, args...)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	began := time.Now()
-	err := cmd.Run()
-	r.Stdout, r.Stderr, r.Took = out.String(), errOut.String(), time.Since(began)
-	r.ended(err)
-	var exit *exec.ExitError
-	if r.Code == -1 || err != nil && !errors.As(err, &exit) {
-		t.Fatal(r)
-	}
-	return r
 }
 
 // TempDir makes a directory below parent, which may be passed through by jails' users and is removed with the test.

@@ -1,13 +1,9 @@
 package engine
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,7 +45,7 @@ func NewBundle(t testing.TB, base string) *Bundle {
 	env.Check(t, os.Chmod(dir, 0o711))
 	b := &Bundle{Dir: dir, Rootfs: filepath.Join(dir, "rootfs"), base: base}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	unpack(t, b.Rootfs)
+	env.Check(t, UnpackBusybox(b.Rootfs))
 	caps := []string{
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID",
 		"CAP_SETFCAP", "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE",
@@ -115,34 +111,15 @@ func (b *Bundle) Command(ctx context.Context, c Caller, args ...string) *exec.Cm
 // Call runs one verb of a runtime to its end and returns what it and the container printed.
 func (b *Bundle) Call(t testing.TB, c Caller, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
+	r := b.Result(t, c, args...)
+	return r.Stdout, r.Stderr, r.err
+}
+
+// Result is Call with the exit code.
+func (b *Bundle) Result(t testing.TB, c Caller, args ...string) Result {
+	t.Helper()
 	b.Write(t)
-	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
-	defer cancel()
-	cmd := b.Command(ctx, c, args...)
-	out, errOut := tempFile(t, b.base), tempFile(t, b.base)
-	cmd.Stdout, cmd.Stderr = out, errOut
-	err = cmd.Run()
-	if ctx.Err() != nil {
-		t.Fatalf("%v hangs", cmd.Args)
-	}
-	return printed(t, out), printed(t, errOut), err
-}
-
-// tempFile is for what a command states: a container inherits it, and must not keep a pipe open.
-func tempFile(t testing.TB, base string) *os.File {
-	t.Helper()
-	f, err := os.CreateTemp(base, "out-")
-	env.Check(t, err)
-	return f
-}
-
-// printed reads such a file and removes it.
-func printed(t testing.TB, f *os.File) string {
-	t.Helper()
-	defer os.Remove(f.Name())
-	defer f.Close()
-	text := env.Read(t, f.Name())
-	return string(text)
+	return Within(t, env.CommandWait, func(ctx context.Context) Result { return Capture(b.base, b.Command(ctx, c, args...), nil) })
 }
 
 // ID is a new container's id, which belongs to this run of the tests.
@@ -162,32 +139,4 @@ func (b *Bundle) Run(t testing.TB, c Caller) (string, error) {
 		err = fmt.Errorf("%w: %s", err, errOut)
 	}
 	return out, err
-}
-
-// unpack makes a busybox tree.
-func unpack(t testing.TB, dir string) {
-	t.Helper()
-	var buf bytes.Buffer
-	env.Check(t, BusyboxTree(&buf))
-	env.Check(t, os.MkdirAll(dir, 0o755))
-	for r := tar.NewReader(&buf); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		env.Check(t, err)
-		at := filepath.Join(dir, h.Name)
-		switch h.Typeflag {
-		case tar.TypeDir:
-			err = os.MkdirAll(at, os.FileMode(h.Mode)&0o777)
-		case tar.TypeSymlink:
-			err = os.Symlink(h.Linkname, at)
-		case tar.TypeReg:
-			var text []byte
-			if text, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(at, text, os.FileMode(h.Mode)&0o777)
-			}
-		}
-		env.Check(t, err)
-	}
 }

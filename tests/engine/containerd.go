@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -195,21 +194,6 @@ func (c *Containerd) Ctr(ctx context.Context, args ...string) Result {
 	return RunCommand(ctx, c.Command(ctx, args...), nil)
 }
 
-// RunCommand runs a prepared command to its end, with which ctx is done or not, and returns what it printed.
-func RunCommand(ctx context.Context, cmd *exec.Cmd, stdin io.Reader) Result {
-	var out, errOut bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut
-	start := time.Now()
-	err := cmd.Run()
-	r := Result{Program: filepath.Base(cmd.Path), Args: cmd.Args[1:], Stdout: out.String(), Stderr: errOut.String(), Took: time.Since(start)}
-	r.ended(err)
-	if ctx.Err() != nil {
-		r.Code = -1
-		r.Stderr += fmt.Sprintf("\n(killed after %v: %v)", r.Took.Round(time.Millisecond), ctx.Err())
-	}
-	return r
-}
-
 // ImageConfig is what of an image's configuration is set here.
 type ImageConfig struct {
 	User       string   `json:"User,omitempty"`
@@ -288,23 +272,13 @@ func (c *Containerd) For(t testing.TB) *CT {
 // Ctr runs a ctr command and fails the test when it does not end in time.
 func (t *CT) Ctr(args ...string) Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
-	defer cancel()
-	r := t.Containerd.Ctr(ctx, args...)
-	if ctx.Err() != nil {
-		t.Fatalf("hangs: %s", r)
-	}
-	return r
+	return Within(t, env.CommandWait, func(ctx context.Context) Result { return t.Containerd.Ctr(ctx, args...) })
 }
 
 // Must runs a ctr command that has to succeed, and returns its trimmed standard output.
 func (t *CT) Must(args ...string) string {
 	t.Helper()
-	r := t.Ctr(args...)
-	if r.Code != 0 {
-		t.Fatal(r)
-	}
-	return strings.TrimSpace(r.Stdout)
+	return t.Ctr(args...).Must(t)
 }
 
 // jsonOf encodes what cannot fail to be encoded.
@@ -315,17 +289,3 @@ func jsonOf(v any) []byte {
 	}
 	return text
 }
-
-// Heard repeats a command that changes nothing while its output is lost, a few times: ctr since 1.7 closes its end when it
-// has deleted a process, whether it has read what is there or not (Delete of containerd's client).
-func Heard[R any](lost func(R) bool, run func() R) (r R) {
-	for range 5 {
-		if r = run(); !lost(r) {
-			break
-		}
-	}
-	return r
-}
-
-// Silent reports whether a command that prints something succeeded and printed nothing (Heard).
-func Silent(r Result) bool { return r.Code == 0 && r.Stdout == "" }

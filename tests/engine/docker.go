@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -14,43 +12,6 @@ import (
 
 	"agentjail.dev/tests/env"
 )
-
-// A Result is what a docker, podman or ctr command left behind.
-type Result struct {
-	Program        string
-	Args           []string
-	Stdout, Stderr string
-	Code           int // the exit code; -1 when the command was killed or did not start
-	Took           time.Duration
-}
-
-// ended takes in how a command ended: with an exit code, or not at all.
-func (r *Result) ended(err error) {
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		r.Code = exit.ExitCode()
-	case err != nil:
-		r.Code = -1
-		r.Stderr += err.Error()
-	}
-}
-
-// String shows the command and everything it printed, for failure messages.
-func (r Result) String() string {
-	return fmt.Sprintf("%s %s\n  exit code %d after %v\n  stdout: %s\n  stderr: %s",
-		r.Program, strings.Join(r.Args, " "), r.Code, r.Took.Round(time.Millisecond), cut(r.Stdout), cut(r.Stderr))
-}
-
-// cut shortens s to what a failure message can hold.
-func cut(s string) string {
-	const most = 4000
-	s = strings.TrimRight(s, "\n")
-	if len(s) > most {
-		s = s[:most/2] + "\n[...]\n" + s[len(s)-most/2:]
-	}
-	return s
-}
 
 // Command prepares a docker command for this engine. It is killed when this process dies.
 func (e *Engine) Command(ctx context.Context, args ...string) *exec.Cmd {
@@ -97,23 +58,13 @@ func (t *T) Docker(args ...string) Result {
 // DockerIn is Docker with standard input.
 func (t *T) DockerIn(stdin io.Reader, args ...string) Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
-	defer cancel()
-	r := t.Engine.DockerInput(ctx, stdin, args...)
-	if ctx.Err() != nil {
-		t.Fatalf("hangs: %s", r)
-	}
-	return r
+	return Within(t, env.CommandWait, func(ctx context.Context) Result { return t.Engine.DockerInput(ctx, stdin, args...) })
 }
 
 // Must runs a docker command that has to succeed, and returns its trimmed standard output.
 func (t *T) Must(args ...string) string {
 	t.Helper()
-	r := t.Docker(args...)
-	if r.Code != 0 {
-		t.Fatal(r)
-	}
-	return strings.TrimSpace(r.Stdout)
+	return t.Docker(args...).Must(t)
 }
 
 // Detached starts a container with docker run -d and removes it at the test's end. args follow "run -d". It returns the
@@ -146,9 +97,4 @@ func (t *T) Remove(id string) {
 	if r := t.Engine.Docker(ctx, "rm", "-f", "-v", id); r.Code != 0 && !strings.Contains(r.Stderr, "No such container") {
 		t.Errorf("remove the container: %s", r)
 	}
-}
-
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return lines[len(lines)-1]
 }

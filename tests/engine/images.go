@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -164,6 +165,41 @@ var probeBinary = sync.OnceValues(func() ([]byte, error) {
 	}
 	return os.ReadFile(out)
 })
+
+// UnpackBusybox makes the busybox tree in a directory.
+func UnpackBusybox(dir string) error {
+	var buf bytes.Buffer
+	if err := BusyboxTree(&buf); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for r := tar.NewReader(&buf); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(dir, h.Name)
+		switch h.Typeflag {
+		case tar.TypeDir:
+			err = os.MkdirAll(at, os.FileMode(h.Mode)&0o777)
+		case tar.TypeSymlink:
+			err = os.Symlink(h.Linkname, at)
+		case tar.TypeReg:
+			var text []byte
+			if text, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(at, text, os.FileMode(h.Mode)&0o777)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
 
 // ImportBusybox makes the images Busybox and NonRoot.
 func (e *Engine) ImportBusybox() error {

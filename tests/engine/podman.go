@@ -347,55 +347,11 @@ func (p *PodmanPlace) For(t testing.TB, user bool) *PodmanT {
 // Run runs any command inside the place and fails the test when it does not end in time.
 func (t *PodmanT) Run(stdin io.Reader, args ...string) Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
-	defer cancel()
-	cmd := t.command(ctx, t.User, args...)
-	r := capture(cmd, stdin)
-	r.Program, r.Args = args[0], args[1:]
-	if ctx.Err() != nil {
-		t.Fatalf("hangs: %s", r)
-	}
-	return r
-}
-
-// capture runs a command whose output goes to files: what it leaves running must not keep a pipe open.
-func capture(cmd *exec.Cmd, stdin io.Reader) Result {
-	var r Result
-	out, errOut, err := tempFiles()
-	if err != nil {
-		return Result{Code: -1, Stderr: err.Error()}
-	}
-	defer out.Close()
-	defer errOut.Close()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, out, errOut
-	start := time.Now()
-	err = cmd.Run()
-	r.Took = time.Since(start)
-	r.Stdout, r.Stderr = contents(out), contents(errOut)
-	r.ended(err)
-	return r
-}
-
-// tempFiles makes two files without names.
-func tempFiles() (a, b *os.File, err error) {
-	open := func() (*os.File, error) {
-		return os.OpenFile(os.TempDir(), os.O_RDWR|unix.O_TMPFILE, 0o600)
-	}
-	if a, err = open(); err != nil {
-		return nil, nil, err
-	}
-	if b, err = open(); err != nil {
-		a.Close()
-	}
-	return a, b, err
-}
-
-func contents(f *os.File) string {
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return err.Error()
-	}
-	text, _ := io.ReadAll(f)
-	return string(text)
+	return Within(t, env.CommandWait, func(ctx context.Context) Result {
+		r := Capture(t.Dir, t.command(ctx, t.User, args...), stdin)
+		r.Program, r.Args = args[0], args[1:]
+		return r
+	})
 }
 
 // Podman runs a podman command.
@@ -407,11 +363,7 @@ func (t *PodmanT) Podman(args ...string) Result {
 // Must runs a podman command that has to succeed and returns its trimmed standard output.
 func (t *PodmanT) Must(args ...string) string {
 	t.Helper()
-	r := t.Podman(args...)
-	if r.Code != 0 {
-		t.Fatal(r)
-	}
-	return strings.TrimSpace(r.Stdout)
+	return t.Podman(args...).Must(t)
 }
 
 // Detached starts a container with podman run -d and removes it at the test's end. args follow "run -d". It returns the

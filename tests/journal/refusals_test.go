@@ -80,14 +80,7 @@ func execs(run func(...string) engine.Result, id string, verb, detach []string) 
 func (h *host) commandLine(t *testing.T, rows []refusal.Row) *refusal.Place {
 	b := requesting(t, h.base, rows)
 	id := h.create(b)
-	run := func(args ...string) engine.Result {
-		out, text, err := b.Call(t, h.caller, args...)
-		r := engine.Result{Program: bin, Args: args, Stdout: out, Stderr: text}
-		if err != nil {
-			r.Code = 1
-		}
-		return r
-	}
+	run := func(args ...string) engine.Result { return b.Result(t, h.caller, args...) }
 	t.Cleanup(func() { h.why(t, id) })
 	p := &refusal.Place{Denied: h.denied(id), Update: func(pids, memory int64) error {
 		return worked(run(slices.Concat([]string{"update"}, limits(pids, memory), []string{id})...))

@@ -94,12 +94,12 @@ func TestParallelContainersLeakNothing(t *testing.T) {
 			c := caller{}
 			dir := bundle(t, spec(id, "/bin/sleep", "3600"))
 			r := c.call(t, "create", "--bundle", dir, "--pid-file", dir+"/pid", id)
-			if r.code != 0 {
+			if r.Code != 0 {
 				t.Error(r)
 				return
 			}
 			pid := readPid(t, dir+"/pid")
-			if r := c.call(t, "start", id); r.code != 0 {
+			if r := c.call(t, "start", id); r.Code != 0 {
 				t.Error(r)
 			}
 			mu.Lock()
@@ -114,14 +114,14 @@ func TestParallelContainersLeakNothing(t *testing.T) {
 	for id, pid := range pids {
 		wg.Go(func() {
 			c := caller{}
-			if r := c.call(t, "kill", id, "KILL"); r.code != 0 {
+			if r := c.call(t, "kill", id, "KILL"); r.Code != 0 {
 				t.Error(r)
 			}
 			reap(t, pid)
-			if r := c.call(t, "delete", id); r.code != 0 {
+			if r := c.call(t, "delete", id); r.Code != 0 {
 				t.Error(r)
 			}
-			if r := c.call(t, "delete", "--force", id); r.code != 0 {
+			if r := c.call(t, "delete", "--force", id); r.Code != 0 {
 				t.Errorf("a second delete: %v", r)
 			}
 		})
@@ -154,7 +154,7 @@ func TestExecLeavesNothing(t *testing.T) {
 	running(t, pid, "/bin/sleep")
 	before := take(t)
 	for range 20 {
-		if r := c.call(t, "exec", id, "/bin/sh", "-c", "exit 3"); r.code != 3 {
+		if r := c.call(t, "exec", id, "/bin/sh", "-c", "exit 3"); r.Code != 3 {
 			t.Fatal(r)
 		}
 	}

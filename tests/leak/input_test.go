@@ -153,16 +153,16 @@ func TestHugeInput(t *testing.T) {
 			id := newID(0) + "-huge"
 			dir := rawBundle(t, nil)
 			f, err := os.OpenFile(dir+"/config.json", os.O_WRONLY|os.O_TRUNC, 0)
-			must(t, err)
+			env.Check(t, err)
 			if name == "string" || name == "members" {
 				_, err = f.WriteString(`{"ociVersion":"1.0.2",` + map[string]string{"string": `"hostname":"`, "members": ""}[name])
-				must(t, err)
+				env.Check(t, err)
 			}
 			for pieces, i := strings.Repeat(piece, 1<<16), 0; i < 2000; i++ {
 				_, err = f.WriteString(pieces)
-				must(t, err)
+				env.Check(t, err)
 			}
-			must(t, f.Close())
+			env.Check(t, f.Close())
 			refuses(t, id, dir)
 		})
 	}
@@ -180,9 +180,13 @@ func TestBadBundle(t *testing.T) {
 		"no bundle":      func(t *testing.T) string { return "/no/such/bundle" },
 		"a file":         func(t *testing.T) string { return rawBundle(t, good(t)) + "/config.json" },
 		"no config.json": empty,
-		"a directory":    func(t *testing.T) string { d := empty(t); must(t, os.Mkdir(d+"/config.json", 0o755)); return d },
-		"a pipe":         func(t *testing.T) string { d := empty(t); must(t, unix.Mkfifo(d+"/config.json", 0o600)); return d },
-		"a device":       func(t *testing.T) string { d := empty(t); must(t, os.Symlink("/dev/zero", d+"/config.json")); return d },
+		"a directory":    func(t *testing.T) string { d := empty(t); env.Check(t, os.Mkdir(d+"/config.json", 0o755)); return d },
+		"a pipe":         func(t *testing.T) string { d := empty(t); env.Check(t, unix.Mkfifo(d+"/config.json", 0o600)); return d },
+		"a device": func(t *testing.T) string {
+			d := empty(t)
+			env.Check(t, os.Symlink("/dev/zero", d+"/config.json"))
+			return d
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refuses(t, newID(0)+"-bundle", make(t))
@@ -199,11 +203,6 @@ func TestBadID(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	env.Check(t, err)
-}
-
 // refuses calls create and expects an orderly refusal.
 func refuses(t *testing.T, id, dir string) {
 	t.Helper()
@@ -212,16 +211,17 @@ func refuses(t *testing.T, id, dir string) {
 	defer os.Remove(log)
 	// If it were accepted after all, the host's mounts must not be what the jail's root file system is put on.
 	r := caller{private: true}.call(t, "--log", log, "--log-format", "json", "create", "--bundle", dir, "--pid-file", base+"/pid", id)
-	if r.code != 1 {
+	if r.Code != 1 {
 		caller{}.call(t, "delete", "--force", id)
 		reapAll()
-		t.Errorf("exit code %d, signal %v", r.code, r.signal)
+		t.Errorf("exit code %d, signal %v", r.Code, r.signal)
 	}
-	if lines := strings.Split(r.out, "\n"); len(lines) != 1 || r.out == "" || len(r.out) > 1000 {
-		t.Errorf("%d lines, %d characters: %.600s", len(lines), len(r.out), r.out)
+	said := strings.TrimSpace(r.Stdout + r.Stderr)
+	if lines := strings.Split(said, "\n"); len(lines) != 1 || said == "" || len(said) > 1000 {
+		t.Errorf("%d lines, %d characters: %.600s", len(lines), len(said), said)
 	}
-	if strings.Contains(r.out, "goroutine") || strings.Contains(r.out, "panic") {
-		t.Errorf("a panic: %.2000s", r.out)
+	if strings.Contains(said, "goroutine") || strings.Contains(said, "panic") {
+		t.Errorf("a panic: %.2000s", said)
 	}
 	// What docker shows is the last error in the log.
 	var last struct{ Level, Msg string }
@@ -240,7 +240,7 @@ func refuses(t *testing.T, id, dir string) {
 	if r.maxRSS > mostMemory {
 		t.Errorf("it used %d MiB", r.maxRSS>>20)
 	}
-	t.Logf("%.200s", r.out)
+	t.Logf("%.200s", said)
 	if _, err := os.Lstat(base + "/pid"); err == nil {
 		t.Error("a pid file is there")
 		os.Remove(base + "/pid")

@@ -3,9 +3,8 @@
 package leak
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,28 +51,10 @@ func run(m *testing.M) (int, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 1, err
 	}
-	if err := makeRootfs(filepath.Join(base, "rootfs")); err != nil {
+	if err := engine.UnpackBusybox(filepath.Join(base, "rootfs")); err != nil {
 		return 1, err
 	}
 	return m.Run(), nil
-}
-
-// makeRootfs unpacks the busybox image.
-func makeRootfs(dir string) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if err := engine.BusyboxTree(&b); err != nil {
-		return err
-	}
-	cmd := exec.Command("tar", "-C", dir, "--numeric-owner", "-xpf", "-")
-	cmd.Stdin = &b
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("unpack the image: %w: %s", err, out)
-	}
-	return nil
 }
 
 // A object is a piece of config.json.
@@ -127,15 +108,9 @@ func rawBundle(t testing.TB, text []byte) string {
 
 // A result is what one call of the runtime gave.
 type result struct {
-	args   []string
-	out    string
-	code   int // -1 when a signal ended it
+	engine.Result
 	signal syscall.Signal
 	maxRSS int64 // bytes
-}
-
-func (r result) String() string {
-	return fmt.Sprintf("%s: exit code %d, signal %v: %s", strings.Join(r.args, " "), r.code, r.signal, r.out)
 }
 
 // callWait bounds one call.
@@ -148,38 +123,22 @@ type caller struct {
 	options []string // before the verb
 }
 
-// call runs the runtime with the run's own state directory and waits for it. Standard output and error are a file: what
-// a container inherits must not keep a pipe open.
-func (c caller) call(t testing.TB, args ...string) result {
+// call runs the runtime with the run's own state directory and waits for it.
+func (c caller) call(t testing.TB, args ...string) (r result) {
 	t.Helper()
-	out, err := os.CreateTemp(base, "out-")
-	env.Check(t, err)
-	defer os.Remove(out.Name())
-	defer out.Close()
-	cmd := exec.Command(runtimePath, slices.Concat([]string{"--root", filepath.Join(base, "state")}, c.options, args)...)
-	cmd.Stdout, cmd.Stderr = out, out
-	if c.private {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // Go makes every mount private there
-	}
-	env.Check(t, cmd.Start())
-	timer := time.AfterFunc(callWait, func() { _ = cmd.Process.Kill() })
-	err = cmd.Wait()
-	if !timer.Stop() {
-		t.Fatalf("%v hangs", args)
-	}
-	text, rerr := os.ReadFile(out.Name())
-	if rerr != nil {
-		t.Fatal(rerr)
-	}
-	r := result{args: args, out: strings.TrimSpace(string(text))}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		r.code = exit.ExitCode()
-		if ws := exit.Sys().(syscall.WaitStatus); ws.Signaled() {
-			r.signal = ws.Signal()
+	var cmd *exec.Cmd
+	r.Result = engine.Within(t, callWait, func(ctx context.Context) engine.Result {
+		cmd = exec.CommandContext(ctx, runtimePath, slices.Concat([]string{"--root", filepath.Join(base, "state")}, c.options, args)...)
+		if c.private {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // Go makes every mount private there
 		}
-	} else if err != nil {
-		t.Fatal(err)
+		return engine.Capture(base, cmd, nil)
+	})
+	if cmd.ProcessState == nil {
+		t.Fatal(r)
+	}
+	if ws := cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
+		r.signal = ws.Signal()
 	}
 	if ru, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		r.maxRSS = ru.Maxrss << 10
@@ -187,13 +146,9 @@ func (c caller) call(t testing.TB, args ...string) result {
 	return r
 }
 
-func (c caller) must(t testing.TB, args ...string) string {
+func (c caller) must(t testing.TB, args ...string) {
 	t.Helper()
-	r := c.call(t, args...)
-	if r.code != 0 || r.signal != 0 {
-		t.Fatal(r)
-	}
-	return r.out
+	c.call(t, args...).Must(t)
 }
 
 // create makes a container and returns its first process.

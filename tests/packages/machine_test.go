@@ -156,23 +156,15 @@ func (m *machine) command(ctx context.Context, args ...string) *exec.Cmd {
 // run runs a command in the machine.
 func (m *machine) run(args ...string) engine.Result {
 	m.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
-	defer cancel()
-	r := engine.RunCommand(ctx, m.command(ctx, args...), nil)
-	if ctx.Err() != nil {
-		m.Fatalf("hangs: %s", r)
-	}
-	return r
+	return engine.Within(m, env.CommandWait, func(ctx context.Context) engine.Result {
+		return engine.RunCommand(ctx, m.command(ctx, args...), nil)
+	})
 }
 
 // must runs a command that has to succeed, and returns its trimmed standard output.
 func (m *machine) must(args ...string) string {
 	m.Helper()
-	r := m.run(args...)
-	if r.Code != 0 {
-		m.Fatal(r)
-	}
-	return strings.TrimSpace(r.Stdout)
+	return m.run(args...).Must(m)
 }
 
 // written lists what the machine has that this one has not, and what it has no more, but for what is expected. Directories that are empty

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
 
@@ -148,7 +149,7 @@ func TestUsersApart(t *testing.T) {
 	}
 	cmd := low.command(bin, "exec", theirs, "true")
 	cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+other.run())
-	if r := ran(t, cmd); r.Code == 0 {
+	if r := engine.RunPrepared(t, cmd); r.Code == 0 {
 		t.Errorf("by another user's directory: %s", r)
 	}
 	if !slices.Contains(other.jails(), theirs) {
@@ -263,7 +264,7 @@ func TestWithoutRuntimeDir(t *testing.T) {
 	call := func() (int, string) {
 		cmd := u.command(bin, "sandbox", "--", "true")
 		cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "XDG_RUNTIME_DIR=") })
-		r := ran(t, cmd)
+		r := engine.RunPrepared(t, cmd)
 		return r.Code, r.Stderr
 	}
 	if code, errs := call(); code != 0 {

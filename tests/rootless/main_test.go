@@ -3,7 +3,6 @@
 package rootless
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -129,28 +128,14 @@ func (u user) command(path string, args ...string) *exec.Cmd {
 // agentjail runs agentjail as the user.
 func (u user) agentjail(t testing.TB, args ...string) engine.Result {
 	t.Helper()
-	return ran(t, u.command(bin, args...))
-}
-
-func ran(t testing.TB, cmd *exec.Cmd) engine.Result {
-	t.Helper()
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	var ended *exec.ExitError
-	if err != nil && !errors.As(err, &ended) {
-		t.Fatal(err)
-	}
-	return engine.Result{Program: cmd.Path, Args: cmd.Args[1:], Stdout: out.String(), Stderr: errs.String(), Code: cmd.ProcessState.ExitCode()}
+	return engine.RunPrepared(t, u.command(bin, args...))
 }
 
 // sandbox runs `agentjail sandbox`, which has to end with status 0.
 func (u user) sandbox(t testing.TB, args ...string) string {
 	t.Helper()
 	r := u.agentjail(t, append([]string{"sandbox"}, args...)...)
-	if r.Code != 0 {
-		t.Fatal(r)
-	}
+	r.Must(t)
 	return r.Stdout
 }
 

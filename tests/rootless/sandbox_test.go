@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
 
@@ -197,7 +198,7 @@ func TestAgent(t *testing.T) {
 	} {
 		cmd := high.command(bin, append([]string{"sandbox", "--agent", "claude", "--workspace", work}, c.args...)...)
 		cmd.Env = append(cmd.Env, "PATH="+dir+":/usr/bin:/bin:/usr/sbin")
-		r := ran(t, cmd)
+		r := engine.RunPrepared(t, cmd)
 		if r.Code != c.code || !strings.Contains(r.Stderr, c.want) || c.code == 0 && r.Stdout != fmt.Sprintf("%d\n", high.uid) {
 			t.Errorf("%s", r)
 		}

@@ -27,7 +27,7 @@ func TestRootsJails(t *testing.T) {
 	sudo := func(script string) engine.Result {
 		cmd := exec.Command("sh", "-c", script)
 		cmd.Dir, cmd.Env = u.home(), u.env("PATH="+dir+":/usr/bin:/bin:/usr/sbin:/sbin")
-		return ran(t, cmd)
+		return engine.RunPrepared(t, cmd)
 	}
 	work := u.workspace(t)
 	if r := sudo("sudo agentjail sandbox --workspace " + work + " --review --view mine -- sh -c 'id -u; echo x >made'"); r.Code != 0 || r.Stdout != strconv.Itoa(u.uid)+"\n" {

@@ -43,7 +43,7 @@ func TestProfileStacks(t *testing.T) {
 		if !strings.Contains(label, mine) || !strings.Contains(label, profile) {
 			t.Errorf("label %q", label)
 		}
-		if r := run(t, "docker", "exec", id, "touch", "/tmp/forbidden"); r.code == 0 {
+		if r := run(t, "docker", "exec", id, "touch", "/tmp/forbidden"); r.Code == 0 {
 			t.Error("the container's own profile does not hold")
 		}
 	})
@@ -59,7 +59,7 @@ func TestDelegateProfile(t *testing.T) {
 		load(t, "abi <abi/4.0>, profile "+name+" /usr/{bin,sbin}/"+name+" flags=(unconfined) { userns, }")
 	}
 	const left = "/crun: crun (unconfined), which confines nothing and is left"
-	if r := run(t, "agentjail", "check", "-v"); !strings.Contains(r.out, left) {
+	if r := run(t, "agentjail", "check", "-v"); !strings.Contains(r.Stdout, left) {
 		t.Errorf("check does not state %q: %s", left, r)
 	}
 	each(t, func(t *testing.T, runtime string) {
@@ -71,11 +71,11 @@ func TestDelegateProfile(t *testing.T) {
 	env.Equal(t, "crun alone", docker(t, "run", "--rm", "--runtime=crun", "--security-opt=no-new-privileges", "--security-opt=apparmor="+profile, image, "cat", "/proc/self/attr/current"),
 		profile+"//&crun (mixed)")
 	replace(t, "abi <abi/4.0>, profile crun /usr/{bin,sbin}/crun { all, }")
-	if r := run(t, "docker", "run", "--rm", "--runtime=agentjail-crun", image, "true"); r.code == 0 || !strings.Contains(r.String(), "crun") {
+	if r := run(t, "docker", "run", "--rm", "--runtime=agentjail-crun", image, "true"); r.Code == 0 || !strings.Contains(r.String(), "crun") {
 		t.Errorf("with a profile that confines the delegate: %s", r)
 	}
 	const stays = "/crun: crun (enforce), which stays and would confine the jail's init step"
-	if r := run(t, "agentjail", "check", "-v"); !strings.Contains(r.out, stays) || !strings.Contains(r.out, "aa-disable crun") {
+	if r := run(t, "agentjail", "check", "-v"); !strings.Contains(r.Stdout, stays) || !strings.Contains(r.Stdout, "aa-disable crun") {
 		t.Errorf("check does not state %q: %s", stays, r)
 	}
 }
@@ -106,7 +106,7 @@ func TestProfileComesBack(t *testing.T) {
 		got := docker(t, "run", "--rm", "--runtime=agentjail", image, "sh", "-c", "cat /proc/self/attr/current")
 		env.Equal(t, name, got, profile+" (enforce)")
 		if r := run(t, "docker", "run", "--rm", "--network=none", "--runtime=runc", "--cap-add=ALL", "--security-opt=seccomp=unconfined",
-			"--security-opt=apparmor="+profile, image, "mount", "-t", "tmpfs", "none", "/tmp"); r.code == 0 {
+			"--security-opt=apparmor="+profile, image, "mount", "-t", "tmpfs", "none", "/tmp"); r.Code == 0 {
 			t.Errorf("%s: the profile allows mounting", name)
 		}
 	}
@@ -127,14 +127,14 @@ func TestProfileCannotBeLoaded(t *testing.T) {
 	}()
 	env.Check(t, os.WriteFile("/sys/kernel/security/apparmor/.remove", []byte(profile), 0))
 	r := run(t, "docker", "run", "--rm", "--runtime=agentjail-strict", image, "echo", "started")
-	if r.code == 0 || r.out != "" || !strings.Contains(r.errOut, "policy requires AppArmor") || !strings.Contains(r.errOut, "apparmor_parser") {
+	if r.Code == 0 || r.Stdout != "" || !strings.Contains(r.Stderr, "policy requires AppArmor") || !strings.Contains(r.Stderr, "apparmor_parser") {
 		t.Errorf("required: %s", r)
 	}
 	id := detached(t, "--runtime=agentjail")
 	const engines = "docker-default (enforce)"
 	env.Equal(t, "not required", read(t, "/proc/"+docker(t, "inspect", "-f", "{{.State.Pid}}", id)+"/attr/current"), engines)
 	env.Equal(t, "not required, exec --privileged", docker(t, "exec", "--privileged", id, "cat", "/proc/self/attr/current"), engines)
-	if r := run(t, "agentjail", "inspect", id); r.code != 0 || !strings.Contains(r.out, "apparmor_parser") {
+	if r := run(t, "agentjail", "inspect", id); r.Code != 0 || !strings.Contains(r.Stdout, "apparmor_parser") {
 		t.Errorf("the output does not name what is missing: %s", r)
 	}
 }

@@ -31,8 +31,8 @@ func TestShim(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			isJail(t, "run", docker(t, "run", "--rm", "--runtime="+runtime, image, "probe", "identity"))
 			r := run(t, "docker", "run", "--rm", "--privileged", "--runtime="+runtime, image, "sh", "-c", "probe identity; exit 7")
-			env.Equal(t, "status", r.code, 7)
-			isJail(t, "run --privileged", r.out)
+			env.Equal(t, "status", r.Code, 7)
+			isJail(t, "run --privileged", r.Stdout)
 			id := detached(t, "--runtime="+runtime, "-m", "64m")
 			isJail(t, "exec", docker(t, "exec", id, "probe", "identity"))
 			isJail(t, "exec --privileged", docker(t, "exec", "--privileged", id, "probe", "identity"))
@@ -55,7 +55,7 @@ func TestShim(t *testing.T) {
 			if exe, _ := os.Readlink("/proc/" + shim + "/exe"); filepath.Base(exe) != "containerd-shim-agentjail-v2" {
 				t.Errorf("the jail's parent is %q", exe)
 			}
-			if r := run(t, "agentjail", "inspect", id); r.code != 0 || strings.Contains(r.out, "BROKEN") {
+			if r := run(t, "agentjail", "inspect", id); r.Code != 0 || strings.Contains(r.Stdout, "BROKEN") {
 				t.Errorf("inspect: %s", r)
 			}
 		})
@@ -103,7 +103,7 @@ func TestImageStore(t *testing.T) {
 		got := d("run", "--rm", "--network=none", "--runtime="+runtime, image, "sh", "-c", "stat -c '%u %a' /etc/image-secret; echo more >>/etc/passwd && echo written; df -k / | tail -n 1 | tr -s ' ' | cut -d' ' -f2")
 		env.Equal(t, runtime+": root", got, "0 600\nwritten\n1048576")
 	}
-	env.Equal(t, "the image, afterwards", run(t, append([]string{"docker"}, second.args("run", "--rm", "--network=none", "--runtime=runc", image, "grep", "-c", "more", "/etc/passwd")...)...).out, "0")
+	env.Equal(t, "the image, afterwards", run(t, append([]string{"docker"}, second.args("run", "--rm", "--network=none", "--runtime=runc", image, "grep", "-c", "more", "/etc/passwd")...)...).Stdout, "0")
 	if text := read(t, "/proc/self/mountinfo"); strings.Contains(text, second.store+"/rootfs/") {
 		t.Error("root file systems stay mounted")
 	}
@@ -150,7 +150,7 @@ func (d *dockerd) up(t *testing.T) {
 	d.process = command(d.command...)
 	d.process.Stdout, d.process.Stderr = log, log
 	env.Check(t, d.process.Start())
-	if !env.Poll(commandWait, func() bool { return run(t, append([]string{"docker"}, d.args("version")...)...).code == 0 }) {
+	if !env.Poll(commandWait, func() bool { return run(t, append([]string{"docker"}, d.args("version")...)...).Code == 0 }) {
 		d.down(t)
 		t.Fatalf("the second dockerd does not answer: %s", read(t, log.Name()))
 	}

@@ -55,7 +55,7 @@ func TestImageOwners(t *testing.T) {
 			return // the delegate has no influence in it
 		}
 		// Read by somebody else than its owner.
-		if r := run(t, "docker", "run", "--rm", runtime, "-u", "1000", image, "cat", "/etc/image-secret"); r.code == 0 {
+		if r := run(t, "docker", "run", "--rm", runtime, "-u", "1000", image, "cat", "/etc/image-secret"); r.Code == 0 {
 			t.Error("uid 1000 reads root's file")
 		}
 	})
@@ -81,7 +81,7 @@ func TestInspect(t *testing.T) {
 	need(t, any)
 	each(t, func(t *testing.T, runtime string) {
 		id := aJail(t, runtime)
-		if r := run(t, "agentjail", "inspect", id); r.code != 0 || strings.Contains(r.out, "BROKEN") {
+		if r := run(t, "agentjail", "inspect", id); r.Code != 0 || strings.Contains(r.Stdout, "BROKEN") {
 			t.Error(r)
 		}
 	})
@@ -90,7 +90,7 @@ func TestInspect(t *testing.T) {
 // TestCheck: this machine can hold every ring.
 func TestCheck(t *testing.T) {
 	need(t, any)
-	if r := run(t, "agentjail", "check"); r.code != 0 {
+	if r := run(t, "agentjail", "check"); r.Code != 0 {
 		t.Error(r)
 	}
 }

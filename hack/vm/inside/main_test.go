@@ -74,38 +74,16 @@ var dockerUp = sync.OnceValue(func() error {
 	return nil
 })
 
-// A result is what a command left behind.
-type result struct {
-	args        []string
-	out, errOut string
-	code        int
-}
-
-func (r result) String() string {
-	return fmt.Sprintf("%s\n  exit code %d\n  stdout: %s\n  stderr: %s", strings.Join(r.args, " "), r.code, r.out, r.errOut)
-}
-
 // commandWait bounds one command. Emulation makes each take seconds.
 const commandWait = 2 * time.Minute
 
-// run runs a command to its end.
-func run(t testing.TB, args ...string) result {
+// run runs a command to its end. Its output is trimmed.
+func run(t testing.TB, args ...string) engine.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), commandWait)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	cmd.WaitDelay = 5 * time.Second
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		t.Fatalf("hangs: %s", strings.Join(args, " "))
-	}
-	r := result{args: args, out: strings.TrimSpace(out.String()), errOut: strings.TrimSpace(errOut.String())}
-	if cmd.ProcessState == nil {
-		t.Fatalf("%s: %v", strings.Join(args, " "), err)
-	}
-	r.code = cmd.ProcessState.ExitCode()
+	r := engine.Within(t, commandWait, func(ctx context.Context) engine.Result {
+		return engine.Capture("", exec.CommandContext(ctx, args[0], args[1:]...), nil)
+	})
+	r.Stdout, r.Stderr = strings.TrimSpace(r.Stdout), strings.TrimSpace(r.Stderr)
 	return r
 }
 
@@ -115,11 +93,7 @@ func command(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]..
 // must is run for what has to succeed, and returns the standard output.
 func must(t testing.TB, args ...string) string {
 	t.Helper()
-	r := run(t, args...)
-	if r.code != 0 {
-		t.Fatal(r)
-	}
-	return r.out
+	return run(t, args...).Must(t)
 }
 
 // docker is must with docker.

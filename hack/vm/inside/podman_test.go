@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/contract/promise"
+	"agentjail.dev/tests/engine"
 )
 
 // podman runs a jail to its end. Its netavark plumbs the network before the runtime is called, so
 // the default network is part of the test.
-func podman(t testing.TB, args ...string) result {
+func podman(t testing.TB, args ...string) engine.Result {
 	t.Helper()
 	return run(t, append([]string{"podman", "--runtime=/usr/local/bin/agentjail", "--cgroup-manager=cgroupfs", "--log-level=error"}, args...)...)
 }
@@ -28,32 +29,32 @@ func TestPodman(t *testing.T) {
 		name := strings.Join(c.options, " ")
 		r := podman(t, append(append([]string{"run", "--rm"}, c.options...), image, "sh", "-c",
 			"probe identity; exit 7")...)
-		if r.code != 7 {
+		if r.Code != 7 {
 			t.Errorf("podman run %s: %s", name, r)
 			continue
 		}
-		w := promise.Identity(t, r.out)
+		w := promise.Identity(t, r.Stdout)
 		promise.Jailed(t, "podman run "+name, w)
 		promise.OnlyLo(t, "podman run "+name, w)
 	}
 	r := podman(t, "run", "-d", "--network=none", image, "sleep", "3600")
-	if r.code != 0 {
+	if r.Code != 0 {
 		t.Fatal(r)
 	}
-	id := r.out
+	id := r.Stdout
 	defer podman(t, "rm", "-f", "-t", "0", id)
-	if r := podman(t, "exec", id, "echo", "inside"); r.out != "inside" {
+	if r := podman(t, "exec", id, "echo", "inside"); r.Stdout != "inside" {
 		t.Error(r)
 	}
 	for _, verb := range []string{"pause", "unpause", "top", "inspect"} {
-		if r := podman(t, verb, id); r.code != 0 {
+		if r := podman(t, verb, id); r.Code != 0 {
 			t.Error(r)
 		}
 	}
-	if r := podman(t, "kill", "-s", "KILL", id); r.code != 0 {
+	if r := podman(t, "kill", "-s", "KILL", id); r.Code != 0 {
 		t.Error(r)
 	}
-	if r := podman(t, "wait", id); r.out != "137" {
+	if r := podman(t, "wait", id); r.Stdout != "137" {
 		t.Error(r)
 	}
 }

@@ -117,11 +117,11 @@ func TestOnlySELinux(t *testing.T) {
 		{"a jail's file, with another label", its, "label=level:s0:c3,c4", false},
 	} {
 		r := run(t, append(append(bare[:len(bare):len(bare)], "--security-opt="+c.option, "-v", c.source+":/given"), sh...)...)
-		if (r.code == 0) != c.goes {
+		if (r.Code == 0) != c.goes {
 			t.Errorf("%s: %s", c.what, r)
 		}
 	}
-	if r := run(t, append([]string{"docker", "run", "--rm", "--runtime=agentjail", "-v", theirs + ":/given"}, sh...)...); r.code == 0 {
+	if r := run(t, append([]string{"docker", "run", "--rm", "--runtime=agentjail", "-v", theirs + ":/given"}, sh...)...); r.Code == 0 {
 		t.Errorf("in a jail: %s", r)
 	}
 }
@@ -151,7 +151,7 @@ func TestLabelledDir(t *testing.T) {
 		dir := directory(t, "labelled")
 		id := detached(t, runtime, "-v", dir+":/given:Z")
 		env.Equal(t, "write and read", docker(t, "exec", id, "sh", "-c", "echo mine > /given/f && cat /given/f"), "mine")
-		if r := run(t, "docker", "run", "--rm", runtime, "-v", dir+":/theirs", image, "cat", "/theirs/f"); r.code == 0 {
+		if r := run(t, "docker", "run", "--rm", runtime, "-v", dir+":/theirs", image, "cat", "/theirs/f"); r.Code == 0 {
 			t.Errorf("another jail reads it: %s", r)
 		}
 	})
