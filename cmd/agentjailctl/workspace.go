@@ -227,13 +227,17 @@ func workspaceDiff(c *cli.Context) error {
 
 func (o *opened) printJSON(c *cli.Context) error {
 	list := slices.DeleteFunc(slices.Clone(o.chosen), func(c *review.Change) bool { return c.Implied })
+	var git []pathname.Text
+	for _, at := range o.review.Git {
+		git = append(git, pathname.Text(at))
+	}
 	return printJSON(c, struct {
 		ID      string           `json:"id"`
-		Path    string           `json:"path"`
+		Path    pathname.Text    `json:"path"`
 		State   workspace.State  `json:"state"`
-		Git     []string         `json:"git,omitempty"`
+		Git     []pathname.Text  `json:"git,omitempty"`
 		Changes []*review.Change `json:"changes"`
-	}{o.ID, o.record.Path, o.record.State, o.review.Git, append([]*review.Change{}, list...)})
+	}{o.ID, pathname.Text(o.record.Path), o.record.State, git, append([]*review.Change{}, list...)})
 }
 
 // lines writes the changes as text, or as a patch.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/policy"
@@ -43,7 +44,7 @@ func workspaceDiscardCommand() *cli.Command {
 type viewRow struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name,omitempty"`
-	Directory string          `json:"directory"`
+	Directory pathname.Text   `json:"directory"`
 	Jail      string          `json:"jail"`
 	Made      string          `json:"made"`
 	Size      int64           `json:"size"`
@@ -65,7 +66,8 @@ func workspaceList(c *cli.Context) error {
 	for _, r := range all {
 		made := time.Unix(0, r.Since)
 		rows = append(rows, viewRow{
-			r.ID, r.Name, r.Path, r.Jail, made.UTC().Format(time.RFC3339), store.Room(r), r.State, slices.Contains(expired, r), made,
+			r.ID, r.Name, pathname.Text(r.Path), r.Jail, made.UTC().Format(time.RFC3339), store.Room(r), r.State,
+			slices.Contains(expired, r), made,
 		})
 	}
 	if c.Bool("json") {
@@ -80,7 +82,7 @@ func workspaceList(c *cli.Context) error {
 		if r.Expired {
 			state += ", expired"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Name, printable.Line(r.Directory, 0), shortID(r.Jail),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Name, printable.Line(string(r.Directory), 0), shortID(r.Jail),
 			age(time.Since(r.made)),
 			policy.Size(r.Size), state)
 	}

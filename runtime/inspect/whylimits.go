@@ -154,7 +154,7 @@ func onHost(d *demands, name string) string {
 	slices.SortFunc(mounted, func(a, b state.Mounted) int { return len(b.At) - len(a.At) })
 	for _, m := range mounted {
 		if rest, ok := pathname.Rel(name, m.At); ok || name == m.At {
-			return path.Join(m.Source, rest)
+			return path.Join(string(m.Source), rest)
 		}
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
@@ -69,7 +70,7 @@ func (s *stager) makeReview(b plan.Bind, src *bindsource.Source) (*os.File, erro
 	}
 	s.reviews = append(s.reviews, state.Review{
 		ID: view.ID, At: filepath.Clean(s.Spec.Mounts[b.Index].Destination), Dev: st.Dev,
-		Size: view.Size, Source: view.Path,
+		Size: view.Size, Source: pathname.Text(view.Path),
 	})
 	return overlay, nil
 }

@@ -36,6 +36,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/trusted"
@@ -172,13 +173,13 @@ type Review struct {
 	// Size is the size of its layer, in bytes.
 	Size int64 `json:"size"`
 	// Source is the directory on the host.
-	Source string `json:"source"`
+	Source pathname.Text `json:"source"`
 }
 
 // A Mounted is a directory or file of the host's that is mounted in a jail, which may write to it.
 type Mounted struct {
-	At     string `json:"at"`     // in the jail
-	Source string `json:"source"` // on the host
+	At     string        `json:"at"`     // in the jail
+	Source pathname.Text `json:"source"` // on the host
 	// Dev and Ino are its own numbers.
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`

@@ -37,6 +37,7 @@ func TestRecordSurvives(t *testing.T) {
 	}
 	s := Store{Root: t.TempDir()}
 	j := record("a")
+	j.Mounted = []Mounted{{At: "/work", Source: "/home/bad\xff"}}
 	if err := s.Create(j); err != nil {
 		t.Fatal(err)
 	}

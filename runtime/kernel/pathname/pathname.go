@@ -51,3 +51,15 @@ func FromJSON(text string) string {
 	}
 	return text
 }
+
+// A Text is a path in a JSON object, as ToJSON returns it, also as a key.
+type Text string
+
+// MarshalText is ToJSON.
+func (t Text) MarshalText() ([]byte, error) { return []byte(ToJSON(string(t))), nil }
+
+// UnmarshalText is FromJSON.
+func (t *Text) UnmarshalText(text []byte) error {
+	*t = Text(FromJSON(string(text)))
+	return nil
+}

@@ -107,7 +107,7 @@ func (b Book) Begin(j *state.Jail, rep *report.Report, identity journal.Created,
 	for _, v := range j.Reviews {
 		events = append(events, journal.Event{
 			Kind: journal.WorkspaceOpen, Path: v.At,
-			Detail: journal.ViewOpened{View: v.ID, Directory: v.Source, Size: v.Size},
+			Detail: journal.ViewOpened{View: v.ID, Directory: string(v.Source), Size: v.Size},
 		})
 	}
 	if err := journal.Of(&j.Brief).Log().Begin(events...); err != nil {

@@ -16,7 +16,7 @@ func (b Book) noteVanished(j *state.Brief) {
 	var fresh []lostpaths.Loss
 	for _, at := range b.Store.Ledger().Vanished(j.Key) {
 		for _, m := range j.Mounted {
-			rel, ok := pathname.Rel(at, m.Source)
+			rel, ok := pathname.Rel(at, string(m.Source))
 			if p := filepath.Join(m.At, rel); ok && lostpaths.First(b.Store, j.Key, p) {
 				fresh = append(fresh, lostpaths.Loss{Path: p, Why: "is gone"})
 				break
@@ -42,7 +42,7 @@ func (b Book) noteStale(j *state.Brief) {
 	defer b.Step("stale")()
 	var events []journal.Event
 	for _, m := range j.Mounted {
-		list := b.Store.Ledger().WorkTrees(j.Key, m.Source)
+		list := b.Store.Ledger().WorkTrees(j.Key, string(m.Source))
 		if len(list) == 0 || m.Unseen != "" {
 			continue
 		}

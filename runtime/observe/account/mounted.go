@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/rootfs"
@@ -37,7 +38,7 @@ var local = map[string]bool{"ext4": true, "xfs": true, "btrfs": true, "tmpfs": t
 func NewMounted(at string, src *bindsource.Source, storage plan.Storage) state.Mounted {
 	m := state.Mounted{At: filepath.Clean(at)}
 	if src != nil && src.File != nil {
-		m.Source = src.Path
+		m.Source = pathname.Text(src.Path)
 		m.Unseen = unseen(src.File, storage, &m)
 	}
 	return m
@@ -115,7 +116,7 @@ func (l *MountedLook) look(s state.Store, j *state.Brief, m state.Mounted, b cha
 	}
 	defer f.Close()
 	l.Recent = *changes.Since(f, time.Unix(0, j.MountedSince), b)
-	l.Arrived = protect.Arrived(f, m.Source, time.Unix(0, j.MountedSince))
+	l.Arrived = protect.Arrived(f, string(m.Source), time.Unix(0, j.MountedSince))
 	return nil
 }
 
@@ -141,7 +142,7 @@ func (l *MountedLook) lookView(store workspace.Store, b changes.Bounds) error {
 // openMounted opens a mounted directory or file, if it is still at its place: a program that can
 // write beside it could have replaced it.
 func openMounted(m state.Mounted) (*os.File, error) {
-	f, err := openat.File(unix.AT_FDCWD, m.Source, openat.NoLinks, unix.O_PATH|unix.O_NOFOLLOW)
+	f, err := openat.File(unix.AT_FDCWD, string(m.Source), openat.NoLinks, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be opened any more: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/rootfs/changes"
@@ -24,7 +25,7 @@ func noted(t *testing.T, dir string) state.Mounted {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	m := state.Mounted{At: "/work", Source: dir}
+	m := state.Mounted{At: "/work", Source: pathname.Text(dir)}
 	if m.Unseen = unseen(f, plan.StorageDirect, &m); m.Unseen != "" && local[rootfs.FSName(f)] {
 		t.Fatal(m.Unseen)
 	}

@@ -93,19 +93,26 @@ func TestImplied(t *testing.T) {
 	}
 }
 
-// TestNotUTF8: a program gets the path of a file whose name JSON does not have, of a change and of
-// what an apply has done and left.
+// TestNotUTF8: a program gets the path of a file whose name JSON does not have, the names of
+// changes, and what an apply has done and left.
 func TestNotUTF8(t *testing.T) {
-	p := newPlace(t, nil)
+	p := newPlace(t, map[string]string{"lib\xff/one": "1\n"})
 	p.write(t, p.merged, map[string]string{"bad\xff": "1"})
+	must(t, os.Rename(p.merged+"/lib\xff", p.merged+"/moved"))
+	must(t, os.Symlink("/etc\xff", p.merged+"/out\xff"))
 	text, err := json.Marshal(p.review(t).Changes)
 	must(t, err)
-	var got []struct{ Bytes []byte }
-	must(t, json.Unmarshal(text, &got))
-	if len(got) != 1 || string(got[0].Bytes) != "bad\xff" {
-		t.Errorf("%s", text)
+	var all []struct{ Kind, Path, From, Target pathname.Text }
+	must(t, json.Unmarshal(text, &all))
+	var got []string
+	for _, c := range all {
+		got = append(got, fmt.Sprintf("%s %s<%s>%s", c.Kind, c.Path, c.From, c.Target))
 	}
-	must(t, os.Symlink("/etc", p.merged+"/out\xff"))
+	for _, want := range []string{"A bad\xff<>", "R moved<lib\xff>", "A out\xff<>/etc\xff"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q has no %q: %s", got, want, text)
+		}
+	}
 	p.own(t, p.merged)
 	p.unmount(t)
 	res, err := p.apply(t, Options{})
@@ -114,7 +121,7 @@ func TestNotUTF8(t *testing.T) {
 	must(t, err)
 	var done Result
 	must(t, json.Unmarshal(text, &done))
-	if len(done.Applied) != 1 || pathname.FromJSON(done.Applied[0]) != "bad\xff" || len(done.Left) != 1 ||
+	if len(done.Applied) != 3 || pathname.FromJSON(done.Applied[0]) != "bad\xff" || len(done.Left) != 1 ||
 		pathname.FromJSON(done.Left[0].Path) != "out\xff" || res.Applied[0] != "bad\xff" || res.Left[0].Path != "out\xff" {
 		t.Errorf("%s", text)
 	}

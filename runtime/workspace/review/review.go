@@ -7,15 +7,16 @@ package review
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/protect"
 )
@@ -62,13 +63,11 @@ func StateOf(st *unix.Stat_t) State {
 // A Change is one difference between the view and the directory.
 type Change struct {
 	Kind string `json:"kind"`
-	Path string `json:"path"` // below the directory
-	// Bytes is a path that is not UTF-8, which JSON does not have.
-	Bytes []byte `json:"bytes,omitempty"`
-	From  string `json:"from,omitempty"` // of Renamed: the former path
-	Type  string `json:"type"`           // in the view; of Deleted in the directory
-	Perm  string `json:"mode,omitempty"` // octal, in the view
-	Size  int64  `json:"size,omitempty"`
+	Path string `json:"path"`           // below the directory
+	From string `json:"from,omitempty"` // of Renamed: the former path
+	Type string `json:"type"`           // in the view; of Deleted in the directory
+	Perm string `json:"mode,omitempty"` // octal, in the view
+	Size int64  `json:"size,omitempty"`
 	// Target is a link's.
 	Target string `json:"target,omitempty"`
 	Marks  []Mark `json:"marks,omitempty"`
@@ -85,6 +84,15 @@ type Change struct {
 	New, Old State  `json:"-"`
 	// Tree identifies all that is in a removed or replaced directory.
 	Tree string `json:"-"`
+}
+
+// MarshalJSON has the change's names as pathname.ToJSON returns them: they need not be UTF-8.
+func (c Change) MarshalJSON() ([]byte, error) {
+	for _, name := range []*string{&c.Path, &c.From, &c.Target} {
+		*name = pathname.ToJSON(*name)
+	}
+	type fields Change
+	return json.Marshal(fields(c))
 }
 
 // String is the change on one line, whatever the jail has put into the name.
@@ -153,11 +161,6 @@ func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, err
 		return nil, err
 	}
 	slices.SortStableFunc(w.out.Changes, func(a, b *Change) int { return strings.Compare(a.Path, b.Path) })
-	for _, c := range w.out.Changes {
-		if !utf8.ValidString(c.Path) {
-			c.Bytes = []byte(c.Path)
-		}
-	}
 	w.join()
 	return w.out, nil
 }
