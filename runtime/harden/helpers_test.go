@@ -29,7 +29,7 @@ func testHost() hostfacts.Facts {
 		HardLimits:  hostfacts.Limits{"RLIMIT_NOFILE": 1 << 20, "RLIMIT_CORE": 1<<64 - 1, "RLIMIT_NPROC": 1 << 20},
 		OOMScoreAdj: -500,
 		HugePages:   []string{"2MB"},
-		Telling:     []string{"/sys/devices/system/cpu/cpu0/thermal_throttle"},
+		LoadFiles:   []string{"/sys/devices/system/cpu/cpu0/thermal_throttle"},
 	}
 }
 

@@ -512,7 +512,7 @@ func (j *judge) devices() {
 
 func (j *judge) paths() {
 	l := j.out.Linux
-	for _, want := range slices.Concat(j.inLinux().MaskedPaths, plan.MaskedPaths(), j.f.Host.Telling) {
+	for _, want := range slices.Concat(j.inLinux().MaskedPaths, plan.MaskedPaths(), j.f.Host.LoadFiles) {
 		if !slices.Contains(l.MaskedPaths, want) {
 			j.say("%s is not masked", want)
 		}

@@ -49,8 +49,8 @@ var fsRules = map[string]fsRule{
 		"subset":  oneOf("pid"),
 	}},
 	"sysfs":   {at: "/sys", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: ownSys},
-	"cgroup":  {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: saidReadOnly},
-	"cgroup2": {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: saidReadOnly},
+	"cgroup":  {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: reportWritable},
+	"cgroup2": {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: reportWritable},
 	"devpts": {
 		at: "/dev/pts", flags: []string{"nosuid", "noexec", "newinstance"}, keep: []string{"newinstance"},
 		data: map[string]dataRule{
@@ -146,8 +146,8 @@ func typeRefusal(kind string) *refusal.Error {
 	return err
 }
 
-// saidReadOnly reports a writable mount that will be read-only.
-func saidReadOnly(p *pass, m *specs.Mount, opts []string) []string {
+// reportWritable reports a writable mount that will be read-only.
+func reportWritable(p *pass, m *specs.Mount, opts []string) []string {
 	if !has(m.Options, "ro", "rro") {
 		p.deny(rings.Access, mountField(m), "writable "+m.Type, "read-only", "kernel settings are not the jail's to change")
 	}

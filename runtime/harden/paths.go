@@ -17,7 +17,7 @@ func paths(p *pass) {
 	if len(l.MaskedPaths) == 0 && len(l.ReadonlyPaths) == 0 {
 		p.deny(rings.Access, "linux.maskedPaths", "none", "all", "kernel tunables and the host's secrets in /proc and /sys stay out of reach")
 	}
-	l.MaskedPaths = union(p, "linux.maskedPaths", l.MaskedPaths, plan.MaskedPaths(), p.f.Host.Telling)
+	l.MaskedPaths = union(p, "linux.maskedPaths", l.MaskedPaths, plan.MaskedPaths(), p.f.Host.LoadFiles)
 	l.ReadonlyPaths = union(p, "linux.readonlyPaths", l.ReadonlyPaths, plan.ReadonlyPaths())
 	l.ReadonlyPaths = slices.DeleteFunc(l.ReadonlyPaths, func(s string) bool { return slices.Contains(l.MaskedPaths, s) })
 	switch l.RootfsPropagation {

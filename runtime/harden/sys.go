@@ -10,7 +10,7 @@ import (
 // ownSys mounts a small tmpfs in place of sysfs. Staging fills it with the jail's files
 // (procfiles.Sys).
 func ownSys(p *pass, m *specs.Mount, opts []string) []string {
-	saidReadOnly(p, m, opts)
+	reportWritable(p, m, opts)
 	if m.Type == "sysfs" {
 		p.change(rings.Access, report.Set, mountField(m), "sysfs", "its own processors and control groups",
 			"the host's devices and drivers are not the jail's to see")

@@ -77,7 +77,7 @@ func judgeEngine(path, versionLine string, packageOf func(name string) *debPacka
 	name := filepath.Base(path)
 	r, text, known := engineVersion(versionLine)
 	if !known {
-		return fail("ask its builder", "%s: version %q is not understood", path, versionLine)
+		return fail("consult its builder", "%s: version %q is not understood", path, versionLine)
 	}
 	label := name + " " + text
 	pkg := ownerOf(name, packageOf)

@@ -45,10 +45,10 @@ func Judge(path, versionLine string, where Packages) Judgement {
 func judge(path, versionLine string, packageOf func(name string) *debPackage) Judgement {
 	name, r, text, known := Version(versionLine)
 	if !known {
-		return fail("ask its builder", "%s: version %q is not understood", path, versionLine)
+		return fail("consult its builder", "%s: version %q is not understood", path, versionLine)
 	}
 	if !slices.ContainsFunc(flaws, func(f flaw) bool { return f.in == name }) {
-		return fail("ask its builder", "%s %s: nothing is known of %s's flaws here", path, text, name)
+		return fail("consult its builder", "%s %s: nothing is known of %s's flaws here", path, text, name)
 	}
 	label := fmt.Sprintf("%s, %s %s", path, name, text)
 	pkg := packageOf(name)
@@ -66,7 +66,7 @@ func judge(path, versionLine string, packageOf func(name string) *debPackage) Ju
 	remedy := upgrade(flaws, name, r)
 	if pkg != nil || strings.ContainsAny(text, "+~-") {
 		// Distributions fix without taking a new upstream version.
-		remedy = "ask your distribution whether its package has the fixes, or " + remedy
+		remedy = "look up whether your distribution's package has the fixes, or " + remedy
 	}
 	return fail(remedy, "%s: without upstream's fixes of %s%s", label, strings.Join(numbers, ", "), notes)
 }

@@ -48,9 +48,9 @@ type Facts struct {
 	// OOMScoreAdj is this process's own, which a child inherits
 	// (proc_pid_oom_score_adj(5)).
 	OOMScoreAdj int `json:"oomScoreAdj"`
-	// Telling lists files of the kernel that expose the host's load, under names that depend on its
+	// LoadFiles are files of the kernel that expose the host's load, under names that depend on its
 	// hardware.
-	Telling []string `json:"telling,omitempty"`
+	LoadFiles []string `json:"loadFiles,omitempty"`
 }
 
 // Limits are this process's own hard limits, which without CAP_SYS_RESOURCE
@@ -112,7 +112,7 @@ func Read() Facts {
 	// Counters per processor, as moby and CRI-O mask them (moby advisory
 	// GHSA-6fw5-f8r9-fgfm); virtual machines have none.
 	if exists("/sys/devices/system/cpu/cpu0/thermal_throttle") {
-		f.Telling, _ = filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle")
+		f.LoadFiles, _ = filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle")
 	}
 	var si unix.Sysinfo_t
 	if unix.Sysinfo(&si) == nil {
