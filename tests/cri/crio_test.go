@@ -90,7 +90,7 @@ func onCRIO(t *testing.T, test func(*testing.T, *crioNode)) {
 		if t.Failed() {
 			t.Logf("daemon log:\n%s", n.Logs(40))
 		}
-		n.jailsLeft(t)
+		n.nothingLeft(t, cniNamespaces())
 	})
 	test(t, n)
 }

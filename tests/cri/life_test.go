@@ -1,8 +1,6 @@
 package cri
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -160,27 +158,4 @@ func TestPodLimits(t *testing.T) {
 			t.Errorf("stats %v, %v", stats, err)
 		}
 	})
-}
-
-// Everything that a test's pods had is gone with them.
-func (n *node) nothingLeft(t *testing.T, before []string) {
-	t.Helper()
-	for _, ns := range cniNamespaces() {
-		if !strings.Contains(strings.Join(before, " ")+" ", ns+" ") {
-			t.Errorf("the network namespace %s is left", ns)
-		}
-	}
-	n.jailsLeft(t)
-}
-
-// cniNamespaces lists the network namespaces that containerd keeps.
-func cniNamespaces() []string {
-	var out []string
-	entries, _ := os.ReadDir("/run/netns")
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "cni-") {
-			out = append(out, e.Name())
-		}
-	}
-	return out
 }
