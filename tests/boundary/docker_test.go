@@ -60,11 +60,11 @@ func TestDocker(t *testing.T) {
 	d.Must("pause", id)
 	d.Must("unpause", id)
 	d.Must("update", "--memory=200m", "--memory-swap=200m", "--pids-limit=50", id)
-	if most := engine.CgroupLimit(number(t, pid), "pids", "pids.max", "pids.max"); most != 2*50+256 {
+	if most := engine.CgroupLimit(env.Number(t, pid), "pids", "pids.max", "pids.max"); most != 2*50+256 {
 		t.Errorf("after an update the host's limit on processes is %d", most)
 	}
 	for _, size := range hostfacts.Read().HugePages {
-		if most := engine.CgroupLimit(number(t, pid), "hugetlb", "hugetlb."+size+".limit_in_bytes", "hugetlb."+size+".max"); most != 0 {
+		if most := engine.CgroupLimit(env.Number(t, pid), "hugetlb", "hugetlb."+size+".limit_in_bytes", "hugetlb."+size+".max"); most != 0 {
 			t.Errorf("huge pages of %s: the limit is %d", size, most)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -84,25 +83,21 @@ func left(name string) []string {
 		found, _ := filepath.Glob(pattern + name + "*")
 		out = append(out, found...)
 	}
-	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, p := range procs {
-		if text, err := os.ReadFile(p); err == nil && strings.Contains(string(text), name) && !strings.Contains(string(text), "inspect") {
-			out = append(out, p)
-		}
+	for _, pid := range processesOf(name) {
+		out = append(out, fmt.Sprintf("process %d", pid))
 	}
 	return out
+}
+
+// processesOf are the processes that have something among their arguments, but for inspect's own.
+func processesOf(name string) []int {
+	return env.Processes(func(pid int) bool {
+		line := env.CommandLine(pid)
+		return strings.Contains(line, name) && !strings.Contains(line, "inspect")
+	})
 }
 
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	env.Check(t, unix.Kill(pid, unix.SIGKILL))
-}
-
-func itoa(n int) string { return strconv.Itoa(n) }
-
-func number(t *testing.T, text string) int {
-	t.Helper()
-	n, err := strconv.Atoi(text)
-	env.Check(t, err)
-	return n
 }

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -343,7 +344,7 @@ func TestInspectReportsRemovedProtections(t *testing.T) {
 		{"memory", [][2]string{{group("memory.limit_in_bytes"), "-1"}, {group("memory.max"), "max"}}},
 		{"processors", [][2]string{{group("cpu.cfs_quota_us"), "-1"}, {group("cpu.max"), "max 100000"}}},
 		{"oom score", [][2]string{{fmt.Sprintf("/proc/%d/oom_score_adj", pid), "0"}}},
-		{"control groups", [][2]string{{"/sys/fs/cgroup/pids/cgroup.procs", itoa(pid)}, {"/sys/fs/cgroup/cgroup.procs", itoa(pid)}}},
+		{"control groups", [][2]string{{"/sys/fs/cgroup/pids/cgroup.procs", strconv.Itoa(pid)}, {"/sys/fs/cgroup/cgroup.procs", strconv.Itoa(pid)}}},
 	} {
 		done := false
 		for _, f := range c.files {
@@ -633,10 +634,10 @@ func TestNothingLeftAfterKill(t *testing.T) {
 	t.Run("the gofer", func(t *testing.T) {
 		cmd, id := running(t, "--policy", "gvisor")
 		found := false
-		for _, p := range left(id) {
-			if name, _ := os.ReadFile(p); filepath.Base(p) == "cmdline" && strings.HasPrefix(string(name), "runsc-gofer") {
+		for _, pid := range processesOf(id) {
+			if strings.HasPrefix(env.CommandLine(pid), "runsc-gofer") {
 				found = true
-				kill(t, number(t, filepath.Base(filepath.Dir(p))))
+				kill(t, pid)
 			}
 		}
 		if !found {

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,12 +33,12 @@ func overDocker(t *testing.T, edition engine.Edition) *promise.Engine {
 			d := e.For(t)
 			id := d.Detached(append([]string{runtime, engine.Busybox}, command...)...)
 			return &promise.Jail{
-				ID: id, PID: number(t, d.Must("inspect", "--format", "{{.State.Pid}}", id)),
+				ID: id, PID: env.Number(t, d.Must("inspect", "--format", "{{.State.Pid}}", id)),
 				Exec: func(command ...string) engine.Result { return d.Docker(append([]string{"exec", id}, command...)...) },
 				Privileged: func(command ...string) engine.Result {
 					return d.Docker(append([]string{"exec", "--privileged", id}, command...)...)
 				},
-				Kill:   func() int { d.Must("kill", id); return number(t, d.Must("wait", id)) },
+				Kill:   func() int { d.Must("kill", id); return env.Number(t, d.Must("wait", id)) },
 				Remove: func() { d.Remove(id) },
 			}
 		},
@@ -64,13 +63,6 @@ func withPrivileges(before []string, privileged bool, after []string) []string {
 		before = append(before, "--privileged")
 	}
 	return append(before, after...)
-}
-
-func number(t testing.TB, text string) int {
-	t.Helper()
-	n, err := strconv.Atoi(strings.TrimSpace(text))
-	env.Check(t, err)
-	return n
 }
 
 // ctr is containerd with agentjail's shim.
@@ -135,7 +127,7 @@ func pidOf(t testing.TB, c *engine.CT, id string) int {
 	if len(f) < 2 {
 		t.Fatalf("there is no task %s", id)
 	}
-	return number(t, f[1])
+	return env.Number(t, f[1])
 }
 
 // podman is Podman with agentjail as its default runtime, as root or as an ordinary user.
@@ -161,12 +153,12 @@ func podman(t *testing.T, user bool) *promise.Engine {
 			p := place.For(t, user)
 			id := p.Detached(append([]string{network, engine.Busybox}, command...)...)
 			return &promise.Jail{
-				ID: id, PID: place.PID(t, number(t, p.Must("inspect", "--format", "{{.State.Pid}}", id))),
+				ID: id, PID: place.PID(t, env.Number(t, p.Must("inspect", "--format", "{{.State.Pid}}", id))),
 				Exec: func(command ...string) engine.Result { return p.Podman(append([]string{"exec", id}, command...)...) },
 				Privileged: func(command ...string) engine.Result {
 					return p.Podman(append([]string{"exec", "--privileged", id}, command...)...)
 				},
-				Kill:   func() int { p.Must("kill", id); return number(t, p.Must("wait", id)) },
+				Kill:   func() int { p.Must("kill", id); return env.Number(t, p.Must("wait", id)) },
 				Remove: func() { p.Remove("rm", "-f", "-t", "0", "-v", "--ignore", id) },
 			}
 		},

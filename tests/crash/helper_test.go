@@ -52,8 +52,8 @@ func TestKilledWithHelper(t *testing.T) {
 		defer cleanUp(t, id)
 		create(id)
 		pid := helperOf(id)
-		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err != nil || !strings.Contains(string(text), "Seccomp:\t2") || !strings.Contains(string(text), "CapEff:\t0000000000000000") {
-			t.Errorf("the helper of a jail that is not started, process %d, is not confined: %v\n%s", pid, err, text)
+		if seccomp, capabilities := env.Status(t, pid, "Seccomp"), env.Status(t, pid, "CapEff"); seccomp != "2" || capabilities != "0000000000000000" {
+			t.Errorf("the helper of a jail that is not started, process %d, is not confined: %s, %s", pid, seccomp, capabilities)
 		}
 		fd, err := unix.PidfdOpen(pid, 0)
 		env.Check(t, err)
@@ -209,8 +209,8 @@ func killHelper(t *testing.T, pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	env.Check(t, err)
 	defer unix.Close(fd)
-	if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || !strings.HasPrefix(string(args), "agentjail-egress") {
-		t.Fatalf("process %d is %q: %v", pid, args, err)
+	if args := env.Arguments(pid); len(args) == 0 || !strings.HasPrefix(args[0], "agentjail-egress") {
+		t.Fatalf("process %d is %q", pid, args)
 	}
 	killByFD(t, fd)
 }

@@ -19,12 +19,12 @@ func (c *container) inside() {
 			c.t.Errorf("%s: the %s namespace is the host's", c.name, kind)
 		}
 	}
-	if m := strings.Fields(proc(c.t, pid, "uid_map")); len(m) < 2 || len(m[1]) < 5 {
+	if m := strings.Fields(env.ProcFile(c.t, pid, "uid_map")); len(m) < 2 || len(m[1]) < 5 {
 		c.t.Errorf("%s: ids %v", c.name, m)
 	}
 	var status string
 	env.Eventually(c.t, "the init step", func() bool {
-		status = proc(c.t, pid, "status")
+		status = env.ProcFile(c.t, pid, "status")
 		return strings.Contains(status, "Name:\tsh\n")
 	})
 	for _, line := range []string{"CapBnd:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n", "Seccomp_filters:\t2\n"} {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,30 +133,17 @@ func (n *node) crowdCosts(t *testing.T, c costs, handler string) {
 // shims is the memory of this node's shims in KiB, on average: what each has for itself, and that with its part of what it shares.
 func (n *node) shims(t *testing.T) (own, shared float64) {
 	count := 0.0
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, file := range lines {
-		line, err := os.ReadFile(file)
-		if err != nil || !bytes.Contains(line, []byte("containerd-shim")) || !bytes.Contains(line, []byte(n.Dir)) {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "smaps_rollup"))
+	for _, pid := range env.Processes(func(pid int) bool {
+		line := env.CommandLine(pid)
+		return strings.Contains(line, "containerd-shim") && strings.Contains(line, n.Dir)
+	}) {
+		m, err := env.Memory(pid)
 		if err != nil {
 			continue // it has just ended
 		}
 		count++
-		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
-			if len(f) < 2 {
-				continue
-			}
-			kib, _ := strconv.ParseFloat(f[1], 64)
-			switch {
-			case strings.HasPrefix(f[0], "Private_"):
-				own += kib
-			case f[0] == "Pss:":
-				shared += kib
-			}
-		}
+		own += float64(env.Private(m))
+		shared += float64(m["Pss"])
 	}
 	if count == 0 {
 		t.Fatal("no shim was found")

@@ -59,7 +59,7 @@ func TestPodNetwork(t *testing.T) {
 		if out, code := client.exec("nc -w 60 " + open.ip() + " 80 </dev/null"); code != 0 || out != "hello-pod" {
 			t.Errorf("from another pod: %q, exit code %d", out, code)
 		}
-		if uid := strings.Fields(proc(t, server.pid(), "uid_map")); uid[1] == "0" {
+		if uid := strings.Fields(env.ProcFile(t, server.pid(), "uid_map")); uid[1] == "0" {
 			t.Errorf("ids %v", uid)
 		}
 		env.Eventually(t, "the sealed pod's server", func() bool {

@@ -257,33 +257,11 @@ func (c *container) logged(text string) {
 	env.Eventually(c.t, fmt.Sprintf("%q in the log of %s", text, c.name), func() bool { return strings.Contains(c.log(), text) })
 }
 
-// hosts is the inode of a namespace of the machine's, as far as this process has it.
-func hosts(t *testing.T, kind string) string { return namespace(t, os.Getpid(), kind) }
-
 // namespace is the inode of a process's namespace.
 func namespace(t *testing.T, pid int, kind string) string {
 	t.Helper()
-	s, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
-	env.Check(t, err)
-	return s
+	return env.ProcLink(t, pid, "ns/"+kind)
 }
 
-// proc is a file of a process in /proc.
-func proc(t *testing.T, pid int, name string) string {
-	t.Helper()
-	b := env.Read(t, fmt.Sprintf("/proc/%d/%s", pid, name))
-	return string(b)
-}
-
-// parent is the process that a process is the child of.
-func parent(t *testing.T, pid int) int {
-	t.Helper()
-	for line := range strings.Lines(proc(t, pid, "status")) {
-		var ppid int
-		if n, _ := fmt.Sscanf(line, "PPid: %d", &ppid); n == 1 {
-			return ppid
-		}
-	}
-	t.Fatalf("process %d has no parent", pid)
-	return 0
-}
+// hosts is the inode of a namespace of the machine's, as far as this process has it.
+func hosts(t *testing.T, kind string) string { return namespace(t, os.Getpid(), kind) }

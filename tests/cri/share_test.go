@@ -1,8 +1,6 @@
 package cri
 
 import (
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,8 +24,8 @@ func TestPodShares(t *testing.T) {
 					shim = "containerd-shim-runc-v2"
 				}
 				for _, pid := range pids {
-					if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", parent(t, pid))); err != nil || filepath.Base(exe) != shim {
-						t.Errorf("the shim is %s, %v, and not %s", exe, err, shim)
+					if exe := env.ProcLink(t, env.Parent(pid), "exe"); filepath.Base(exe) != shim {
+						t.Errorf("the shim is %s, and not %s", exe, shim)
 					}
 				}
 				for _, kind := range []string{"user", "ipc", "uts", "net"} {
@@ -50,7 +48,7 @@ func TestPodShares(t *testing.T) {
 					t.Error("two containers share processes or mounts")
 				}
 				for _, pid := range pids {
-					if m := proc(t, pid, "uid_map"); m != proc(t, pids[0], "uid_map") || strings.Fields(m)[1] == "0" {
+					if m := env.ProcFile(t, pid, "uid_map"); m != env.ProcFile(t, pids[0], "uid_map") || strings.Fields(m)[1] == "0" {
 						t.Errorf("ids %q", m)
 					}
 				}

@@ -46,7 +46,7 @@ func (c *container) inScopes() {
 		c.t.Errorf("the jail's control group is %s, not %s", is, scope)
 	}
 	monitor := filepath.Join(c.pod.config.Linux.CgroupParent, "crio-conmon-"+c.id+".scope")
-	if is := cgroup2(c.t, parent(c.t, c.pid())); is != monitor {
+	if is := cgroup2(c.t, env.Parent(c.pid())); is != monitor {
 		c.t.Errorf("the monitor's control group is %s, not %s", is, monitor)
 	}
 }
@@ -69,7 +69,7 @@ func (c *container) limitedBySystemd(want ...string) {
 // cgroup2 is a process's control group of version 2.
 func cgroup2(t *testing.T, pid int) string {
 	t.Helper()
-	_, path, ok := strings.Cut(proc(t, pid, "cgroup"), "0::")
+	_, path, ok := strings.Cut(env.ProcFile(t, pid, "cgroup"), "0::")
 	if !ok {
 		t.Fatalf("process %d has no control group of version 2", pid)
 	}

@@ -42,7 +42,7 @@ func TestHostUsersFalse(t *testing.T) {
 				}
 				a, b := p.container("a", idle, mapped), p.container("b", idle, mapped, as(1000, 1000))
 				for _, pid := range []int{p.pid(), a.pid(), b.pid()} {
-					if m := strings.Fields(proc(t, pid, "uid_map")); len(m) != 3 || m[0] != "0" || m[1] != strconv.Itoa(first) || m[2] != "65536" {
+					if m := strings.Fields(env.ProcFile(t, pid, "uid_map")); len(m) != 3 || m[0] != "0" || m[1] != strconv.Itoa(first) || m[2] != "65536" {
 						t.Errorf("ids %v", m)
 					}
 					if namespace(t, pid, "user") != namespace(t, p.pid(), "user") {

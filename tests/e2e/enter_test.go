@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"maps"
-	"os"
 	"strings"
 	"testing"
 
@@ -31,14 +30,12 @@ func TestInitStepLeavesNothing(t *testing.T) {
 	id := sleeper(d)
 	sh(d, id, "true") // by now the first process is its program
 	pid := inspect(d, id, "{{.State.Pid}}")
-	exe, err := os.Readlink("/proc/" + pid + "/exe")
-	env.Check(t, err)
-	env.Equal(t, "the first process's program", exe, "/bin/busybox")
-	env.Equal(t, "filters of the first process", filters(t, string(env.Read(t, "/proc/"+pid+"/status"))), "2")
+	env.Equal(t, "the first process's program", env.ProcLink(t, pid, "exe"), "/bin/busybox")
+	env.Equal(t, "filters of the first process", filters(t, env.ProcFile(t, pid, "status")), "2")
 	env.Equal(t, "filters of an exec", filters(t, sh(d, id, "cat /proc/self/status")), "2")
 	env.Equal(t, "filters of docker exec --privileged", filters(t, d.Must("exec", "--privileged", id, "cat", "/proc/self/status")), "2")
 	for what, text := range map[string]string{
-		"the first process's memory": string(env.Read(t, "/proc/"+pid+"/maps")),
+		"the first process's memory": env.ProcFile(t, pid, "maps"),
 		"an exec's memory":           sh(d, id, "cat /proc/self/maps"),
 		"an exec's open files":       sh(d, id, "ls -l /proc/self/fd"),
 		"an exec's arguments":        sh(d, id, "cat /proc/$$/cmdline"),

@@ -227,7 +227,7 @@ func TestNothingOfOthersIsFound(t *testing.T) {
 	// What the jail's own files reveal of paths on the host is tried too: layers of images, the neighbour's root.
 	var hostPaths []string
 	pid := inspect(d, n.id, "{{.State.Pid}}")
-	for line := range strings.SplitSeq(string(env.Read(t, "/proc/"+pid+"/mountinfo")), "\n") {
+	for line := range strings.SplitSeq(env.ProcFile(t, pid, "mountinfo"), "\n") {
 		for _, opt := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" ,:=", r) }) {
 			if strings.HasPrefix(opt, "/run/") || strings.HasPrefix(opt, "/var/") {
 				hostPaths = append(hostPaths, opt)

@@ -48,7 +48,7 @@ func TestJailIsKilledBeforeTheHost(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := d(t)
 			id := sleeper(d, c.options...)
-			first := strings.TrimSpace(string(env.Read(t, "/proc/"+inspect(d, id, "{{.State.Pid}}")+"/oom_score_adj")))
+			first := strings.TrimSpace(env.ProcFile(t, inspect(d, id, "{{.State.Pid}}"), "oom_score_adj"))
 			env.Equal(t, "the first process", first, fmt.Sprint(c.want))
 			exec, err := strconv.Atoi(sh(d, id, "cat /proc/self/oom_score_adj"))
 			if err != nil || exec < oomOrder {

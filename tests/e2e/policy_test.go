@@ -28,12 +28,7 @@ func TestMapNobody(t *testing.T) {
 	env.Equal(t, "as a user", d.Must("run", "--rm", rt, "-u", "1000", "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo x > /w/user; id -u"), "1000")
 	id := d.Detached(rt, engine.Busybox, "sleep", "3600")
 	env.Equal(t, "exec", d.Must("exec", id, "sh", "-c", "echo out > /dev/stdout"), "out")
-	var uid string
-	for line := range strings.SplitSeq(string(env.Read(t, "/proc/"+inspect(d, id, "{{.State.Pid}}")+"/status")), "\n") {
-		if u, ok := strings.CutPrefix(line, "Uid:"); ok {
-			uid = strings.Fields(u)[0]
-		}
-	}
+	uid, _, _ := strings.Cut(env.Status(t, inspect(d, id, "{{.State.Pid}}"), "Uid"), "\t")
 	env.Equal(t, "uid on the host", uid, "65534")
 	for name, o := range env.Decode[map[string]outcome](d, d.Must("run", "--rm", rt, engine.Busybox, "probe", "attempts")) {
 		if !refused(name, o) {

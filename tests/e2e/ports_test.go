@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -133,11 +132,7 @@ func TestDockerPublishHelperKilled(t *testing.T) {
 	id, to := published(d)
 	env.Check(t, echoed(d, to))
 	first := helperOf(t, id)
-	netns := func(pid int) string {
-		at, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net")
-		env.Check(t, err)
-		return at
-	}
+	netns := func(pid int) string { return env.ProcLink(t, pid, "ns/net") }
 	where := netns(first)
 	env.Check(t, unix.Kill(first, unix.SIGKILL))
 	env.Eventually(d, "its end", func() bool { return errors.Is(unix.Kill(first, 0), unix.ESRCH) })

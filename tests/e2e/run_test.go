@@ -190,7 +190,7 @@ func TestRunDetached(t *testing.T) {
 	env.Contain(t, "docker ps", d.Must("ps", "--no-trunc", "-q"), id)
 	pid := inspect(d, id, "{{.State.Pid}}")
 	// The pid is that of the process in the jail, on the host.
-	env.Contain(t, "the process", string(env.Read(t, "/proc/"+pid+"/cmdline")), "3600")
+	env.Contain(t, "the process", env.ProcFile(t, pid, "cmdline"), "3600")
 }
 
 func TestRunNonRootImage(t *testing.T) {
@@ -235,14 +235,13 @@ func TestFiftyAtOnce(t *testing.T) {
 	for _, name := range all {
 		pid := inspect(d, name, "{{.State.Pid}}")
 		for _, ns := range []string{"user", "pid", "net", "mnt", "ipc", "uts", "cgroup", "time"} {
-			id, err := os.Readlink("/proc/" + pid + "/ns/" + ns)
-			env.Check(t, err)
+			id := env.ProcLink(t, pid, "ns/"+ns)
 			if other := seen[id]; other != "" {
 				t.Errorf("%s shares its %s namespace with %s", name, ns, other)
 			}
 			seen[id] = name
 		}
-		base := strings.Join(strings.Fields(string(env.Read(t, "/proc/"+pid+"/uid_map"))), " ")
+		base := strings.Join(strings.Fields(env.ProcFile(t, pid, "uid_map")), " ")
 		if other := seen[base]; other != "" {
 			t.Errorf("%s has the host ids of %s: %s", name, other, base)
 		}

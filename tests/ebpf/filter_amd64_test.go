@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,10 +48,10 @@ i=0; while [ $i -lt 200 ]; do i=$((i+1)); /bin/busybox true event $i `+strings.R
 		t.Errorf("%v: %s", err, out)
 	}
 	for what, pid := range map[string]int{"reader": c.reader, "writer": c.cmd.Process.Pid} {
-		tasks, err := os.ReadDir("/proc/" + itoa(pid) + "/task")
+		tasks, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
 		env.Check(t, err)
 		for _, task := range tasks {
-			status, err := os.ReadFile("/proc/" + itoa(pid) + "/task/" + task.Name() + "/status")
+			status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + task.Name() + "/status")
 			if errors.Is(err, os.ErrNotExist) {
 				continue
 			}

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"agentjail.dev/runtime/observe/journal"
@@ -57,13 +58,13 @@ func ratio(a, b int64) float64 { return float64(a) / float64(max(1, b)) }
 // costs are a call's nanoseconds in a jail, to who lets it end.
 func (p *place) costs(t *testing.T, path string) (end func() map[string]int64) {
 	t.Helper()
-	return probes[int64](t, p.bundle(t), p.caller(path, ""), "refused-calls", itoa(flood))
+	return probes[int64](t, p.bundle(t), p.caller(path, ""), "refused-calls", strconv.Itoa(flood))
 }
 
 // outsideCosts are a call's nanoseconds in a process that is in no jail.
 func outsideCosts(t *testing.T, probe string) map[string]int64 {
 	t.Helper()
-	out, err := runProbe(probe, "refused-calls", itoa(flood), "outside")
+	out, err := runProbe(probe, "refused-calls", strconv.Itoa(flood), "outside")
 	env.Check(t, err)
 	return found[int64](t, out)
 }

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"agentjail.dev/runtime/observe/ebpf"
@@ -32,9 +33,9 @@ func TestCostOfPrograms(t *testing.T) {
 	times := map[string]map[string][3][]int64{"outside": {}, "in a jail": {}}
 	measure := func(with int) {
 		t.Helper()
-		outside, err := runProbe(probe, "costs", itoa(costCalls))
+		outside, err := runProbe(probe, "costs", strconv.Itoa(costCalls))
 		env.Check(t, err)
-		inside, err := p.bundle(t, "costs", itoa(costCalls)).Run(t, engine.Caller{Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}})
+		inside, err := p.bundle(t, "costs", strconv.Itoa(costCalls)).Run(t, engine.Caller{Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}})
 		env.Check(t, err)
 		for where, text := range map[string]string{"outside": outside, "in a jail": inside} {
 			for call, ns := range found[int64](t, text) {

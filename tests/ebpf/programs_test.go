@@ -23,7 +23,7 @@ var programID = regexp.MustCompile(`(?m)^prog_id:\s*(\d+)$`)
 func programs(t *testing.T, pids ...int) (all []cilium.ProgramID) {
 	t.Helper()
 	for _, pid := range pids {
-		infos, err := filepath.Glob("/proc/" + itoa(pid) + "/fdinfo/*")
+		infos, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fdinfo/*")
 		env.Check(t, err)
 		for _, info := range infos {
 			text, err := os.ReadFile(info)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jailinit"
+	"agentjail.dev/runtime/jailinit/keeper"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -86,15 +87,8 @@ func kill(r *run, way int) (keeperToo bool) {
 
 // keeperOf is the process that waits for the end of a sandbox, or 0.
 func keeperOf(pid int) int {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, l := range lists {
-		text, _ := os.ReadFile(l)
-		for c := range strings.FieldsSeq(string(text)) {
-			if args, _ := os.ReadFile("/proc/" + c + "/cmdline"); strings.HasPrefix(string(args), "agentjail-keeper\x00") {
-				n, _ := strconv.Atoi(c)
-				return n
-			}
-		}
+	for _, k := range env.ChildrenNamed(pid, 0, keeper.Name) {
+		return k
 	}
 	return 0
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 
 	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/pathname"
-	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/tests/env"
 )
 
@@ -153,32 +151,12 @@ func awaitExit(pid int, d time.Duration) {
 // argumentPids lists processes, other than this one and its ancestors, that name a path below dir in their arguments.
 func argumentPids(dir string) []int {
 	family := map[int]bool{}
-	for pid := os.Getpid(); pid > 1; pid = parentOf(pid) {
+	for pid := os.Getpid(); pid > 1; pid = env.Parent(pid) {
 		family[pid] = true
 	}
-	var found []int
-	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, p := range procs {
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(p)))
-		if family[pid] {
-			continue
-		}
-		args, err := os.ReadFile(p)
-		if err == nil && bytes.Contains(args, []byte(dir+"/")) {
-			found = append(found, pid)
-		}
-	}
-	return found
-}
-
-// parentOf returns the parent of pid, 0 when there is none.
-func parentOf(pid int) int {
-	fields, err := procstatus.Stat(pid)
-	if err != nil {
-		return 0
-	}
-	ppid, _ := strconv.Atoi(fields[1])
-	return ppid
+	return env.Processes(func(pid int) bool {
+		return !family[pid] && strings.Contains(env.CommandLine(pid), dir+"/")
+	})
 }
 
 // MountsBelow lists the mount points of this mount namespace at or below dir, deepest last.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -57,6 +58,14 @@ func Contain(t testing.TB, what, text, part string) {
 	if !strings.Contains(text, part) {
 		t.Errorf("%s: got %q, want it to contain %q", what, text, part)
 	}
+}
+
+// Number returns the number that is a text.
+func Number(t testing.TB, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	Check(t, err)
+	return n
 }
 
 // Decode returns the JSON that a program printed.

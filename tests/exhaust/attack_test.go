@@ -2,11 +2,11 @@ package exhaust
 
 import (
 	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // TestOOMOrder: records of locks are charged to no process, and a process that has many is small. The kernel's order of what
@@ -17,7 +17,6 @@ func TestOOMOrder(t *testing.T) {
 	for i := 0; i < len(own); i += os.Getpagesize() {
 		own[i] = 1
 	}
-	self := filepath.Join("/proc", strconv.Itoa(os.Getpid()), "oom_score")
 	for _, c := range []struct {
 		name, runtime string
 		first         bool
@@ -26,9 +25,10 @@ func TestOOMOrder(t *testing.T) {
 			d := docker.For(t)
 			id, got := attack(t, d, []string{c.runtime, "-m", "64m"}, "record-locks", "50000")
 			t.Logf("locks: %+v", got)
-			score := number(t, filepath.Join("/proc", firstPID(t, d, id), "oom_score"))
-			if first := score > number(t, self); first != c.first {
-				t.Errorf("score %d, this process's %d: killed first is %v", score, number(t, self), first)
+			score := env.Number(t, env.ProcFile(t, firstPID(t, d, id), "oom_score"))
+			mine := env.Number(t, env.ProcFile(t, "self", "oom_score"))
+			if first := score > mine; first != c.first {
+				t.Errorf("score %d, this process's %d: killed first is %v", score, mine, first)
 			}
 			if !c.first {
 				return

@@ -69,15 +69,6 @@ func inGuest(t *testing.T, got taken, took int) bool {
 	return true
 }
 
-// number reads a file that holds one.
-func number(t *testing.T, path string) int {
-	t.Helper()
-	text := env.Read(t, path)
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	env.Check(t, err)
-	return n
-}
-
 // firstPID is the first process of a container, on the host.
 func firstPID(t *testing.T, d *engine.T, id string) string {
 	t.Helper()

@@ -5,9 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/env"
 )
 
 // startedPods is how many pods TestStartCosts starts at once.
@@ -50,21 +51,13 @@ func shimMemory(jail bool) int {
 		name = "containerd-shim-agentjail-v2"
 	}
 	sum, n := 0, 0
-	exes, _ := filepath.Glob("/proc/[0-9]*/exe")
-	for _, exe := range exes {
-		if path, err := os.Readlink(exe); err != nil || filepath.Base(path) != name {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(filepath.Dir(exe), "smaps_rollup"))
-		if err != nil {
-			continue
-		}
-		n++
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[0], "Private_") {
-				kib, _ := strconv.Atoi(f[1])
-				sum += kib
-			}
+	for _, pid := range env.Processes(func(pid int) bool {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		return err == nil && filepath.Base(exe) == name
+	}) {
+		if m, err := env.Memory(pid); err == nil {
+			n++
+			sum += env.Private(m)
 		}
 	}
 	return sum / max(n, 1)

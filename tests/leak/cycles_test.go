@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -98,7 +97,7 @@ func TestParallelContainersLeakNothing(t *testing.T) {
 				t.Error(r)
 				return
 			}
-			pid := readPid(t, dir+"/pid")
+			pid := env.Number(t, string(env.Read(t, dir+"/pid")))
 			if r := c.call(t, "start", id); r.Code != 0 {
 				t.Error(r)
 			}
@@ -138,8 +137,8 @@ func running(t *testing.T, pid int, program string) {
 		return // the program is behind the sandbox's process
 	}
 	env.Eventually(t, fmt.Sprintf("process %d is %s", pid, program), func() bool {
-		text := env.Read(t, fmt.Sprintf("/proc/%d/cmdline", pid))
-		return strings.HasPrefix(string(text), program+"\x00")
+		args := env.Arguments(pid)
+		return len(args) > 0 && args[0] == program
 	})
 }
 

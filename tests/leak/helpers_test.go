@@ -1,14 +1,12 @@
 package leak
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -53,9 +51,10 @@ func TestHelpersLeakNothing(t *testing.T) {
 	}
 	private, pss := make([]int, len(jails)), 0
 	for i, j := range jails {
-		m := memory(t, j.helper)
-		private[i] = m["Private_Clean:"] + m["Private_Dirty:"]
-		pss += m["Pss:"]
+		m, err := env.Memory(j.helper)
+		env.Check(t, err)
+		private[i] = env.Private(m) << 10
+		pss += m["Pss"] << 10
 	}
 	slices.Sort(private)
 	t.Logf("%d helpers: %d kB of its own in the middle, %d kB at most; %d kB with its part of what they share", len(jails), private[len(jails)/2]>>10, private[len(jails)-1]>>10, pss/len(jails)>>10)
@@ -121,24 +120,4 @@ func twoAtATime(n int, f func(int)) {
 		})
 	}
 	wg.Wait()
-}
-
-// memory is what a process has, in bytes (proc_pid_smaps(5)).
-func memory(t testing.TB, pid int) map[string]int {
-	t.Helper()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	env.Check(t, err)
-	defer f.Close()
-	out := map[string]int{}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if f := strings.Fields(lines.Text()); len(f) == 3 && f[2] == "kB" {
-			n, _ := strconv.Atoi(f[1])
-			out[f[0]] = n << 10
-		}
-	}
-	if out["Rss:"] == 0 {
-		t.Fatalf("process %d has no memory: %v, %v", pid, out, lines.Err())
-	}
-	return out
 }

@@ -156,15 +156,7 @@ func (c caller) create(t testing.TB, id, dir string) int {
 	t.Helper()
 	pidFile := filepath.Join(dir, "pid")
 	c.must(t, "create", "--bundle", dir, "--pid-file", pidFile, id)
-	return readPid(t, pidFile)
-}
-
-func readPid(t testing.TB, path string) int {
-	t.Helper()
-	text := env.Read(t, path)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	env.Check(t, err)
-	return pid
+	return env.Number(t, string(env.Read(t, pidFile)))
 }
 
 // reap waits for the end of a container's first process, as a shim does, and returns its exit code, -1 for a signal.

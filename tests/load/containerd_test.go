@@ -159,7 +159,7 @@ func (d *containerdDoor) gone(ids []string) []string {
 	}
 	// Shims end a moment after their last task. One that has processes now is lost, and so is one that stays.
 	env.Poll(shimWait, func() bool {
-		return !slices.ContainsFunc(shims(d.Dir), func(pid int) bool { return len(childrenOf(pid)) == 0 })
+		return !slices.ContainsFunc(shims(d.Dir), func(pid int) bool { return len(env.Children(pid)) == 0 })
 	})
 	lostShims(d.Dir)
 	return leftovers(ctx, ids, d.CgroupParent(), func(string) bool { return false }, d.Dir)

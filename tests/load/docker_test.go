@@ -138,7 +138,7 @@ func (d dockerDoor) forget(ctx context.Context) {
 // operator would: containerd was killed between starting them and writing so down. Under runc it leaves as many.
 func lostShims(dir string) {
 	for _, pid := range shims(dir) {
-		children := childrenOf(pid)
+		children := env.Children(pid)
 		fmt.Fprintf(os.Stderr, "load: containerd has lost a shim with the processes %v\n", children)
 		for _, p := range append([]int{pid}, children...) {
 			_ = unix.Kill(p, unix.SIGKILL)
@@ -148,32 +148,10 @@ func lostShims(dir string) {
 
 // shims lists the shims of the engine in dir.
 func shims(dir string) []int {
-	var out []int
-	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, p := range procs {
-		args, _ := os.ReadFile(p)
-		program, _, _ := strings.Cut(string(args), "\x00")
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p))); err == nil && pid > 1 &&
-			strings.HasPrefix(filepath.Base(program), "containerd-shim-") && strings.Contains(string(args), dir+"/") {
-			out = append(out, pid)
-		}
-	}
-	return out
-}
-
-// childrenOf lists a process's children (proc_pid_task_tid_children(5): each thread has its own).
-func childrenOf(pid int) []int {
-	var out []int
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, t := range threads {
-		text, _ := os.ReadFile(t)
-		for c := range strings.FieldsSeq(string(text)) {
-			if n, err := strconv.Atoi(c); err == nil && n > 1 {
-				out = append(out, n)
-			}
-		}
-	}
-	return out
+	return env.Processes(func(pid int) bool {
+		args := env.Arguments(pid)
+		return len(args) > 0 && strings.HasPrefix(filepath.Base(args[0]), "containerd-shim-") && strings.Contains(strings.Join(args, " "), dir+"/")
+	})
 }
 
 // leftovers looks, until ctx is over, whether something of the containers is left: the runtime's state, mounts below dir

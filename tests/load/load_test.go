@@ -243,10 +243,10 @@ func (l *load) kill(n int) {
 	}
 	if n%3 == 0 {
 		// The shim is the first process's parent, as it reaps orphans.
-		if pid = parent(pid); pid <= 1 {
+		if pid = env.Parent(pid); pid <= 1 {
 			return
 		}
-		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); !strings.Contains(string(args), "containerd-shim") {
+		if !strings.Contains(env.CommandLine(pid), "containerd-shim") {
 			return
 		}
 	}
@@ -254,20 +254,6 @@ func (l *load) kill(n int) {
 	if unix.Kill(pid, unix.SIGKILL) == nil {
 		l.killed.Add(1)
 	}
-}
-
-// parent is a process's parent, 0 if it is gone.
-func parent(pid int) int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(f) < 2 {
-		return 0
-	}
-	n, _ := strconv.Atoi(f[1])
-	return n
 }
 
 // run is the whole test through one door.

@@ -52,18 +52,18 @@ func TestActivation(t *testing.T) {
 				t.Fatalf("before it is used, process %d executes %s", pid, got)
 			}
 			for key, want := range map[string]string{"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"} {
-				if got := statusOf(t, pid, key); got != want {
+				if got := env.Status(t, pid, key); got != want {
 					t.Errorf("%s is %s", key, got)
 				}
 			}
-			if id := statusOf(t, pid, "Uid"); id == "" || strings.HasPrefix(id, "0") {
+			if id := env.Status(t, pid, "Uid"); id == "" || strings.HasPrefix(id, "0") {
 				t.Errorf("its ids are %s", id)
 			}
 			if root, err := os.ReadDir(fmt.Sprintf("/proc/%d/root", pid)); err == nil && len(root) > 0 {
 				t.Errorf("it sees files: %v", root)
 			}
-			if kib := field(t, pid, "smaps_rollup", "Pss:"); kib > 256 {
-				t.Errorf("it has %d KiB of memory", kib)
+			if m, err := env.Memory(pid); err != nil || m["Pss"] > 256 {
+				t.Errorf("it has %v KiB of memory, %v", m, err)
 			}
 			if !use(j) {
 				t.Error("its first use is not as ever")
@@ -135,7 +135,7 @@ func limitFiles(t *testing.T, pid, files int) {
 	t.Helper()
 	var ids [2]uint32
 	for i, key := range []string{"Uid", "Gid"} {
-		if _, err := fmt.Sscan(statusOf(t, pid, key), &ids[i]); err != nil {
+		if _, err := fmt.Sscan(env.Status(t, pid, key), &ids[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -267,16 +267,4 @@ func pidNamespace(t *testing.T, first string) int {
 		t.Fatalf("a PID namespace: %q, %v", line, err)
 	}
 	return cmd.Process.Pid
-}
-
-// statusOf is a line of a process's status.
-func statusOf(t *testing.T, pid int, key string) string {
-	t.Helper()
-	text := env.Read(t, fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(text)) {
-		if v, is := strings.CutPrefix(line, key+":"); is {
-			return strings.Join(strings.Fields(v), " ")
-		}
-	}
-	return ""
 }

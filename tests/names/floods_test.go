@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"agentjail.dev/runtime/kernel/procstatus"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/tests/env"
 )
@@ -103,14 +104,10 @@ func (a *attack) floods(t *testing.T, pid int, parts ...string) {
 
 // peakMemory is the most memory that a process had, 0 for one that has ended.
 func peakMemory(pid int) int64 {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmHWM:" {
-			n, _ := strconv.ParseInt(f[1], 10, 64)
-			return n << 10
-		}
-	}
-	return 0
+	status, _ := procstatus.Read(pid)
+	kib, _, _ := strings.Cut(status.Field("VmHWM"), " ")
+	n, _ := strconv.ParseInt(kib, 10, 64)
+	return n << 10
 }
 
 // timeWait is how many of the host's connections are in TIME_WAIT.

@@ -161,12 +161,7 @@ func TestCredentialsHTTP2(t *testing.T) {
 // helperMemory is the helper's anonymous memory, in KiB.
 func (j *jail) helperMemory(t *testing.T) (kib int) {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", j.helper(t).Pid))
-	if err != nil {
-		t.Fatal("the helper has ended: ", err)
-	}
-	_, rest, _ := strings.Cut(string(status), "\nRssAnon:")
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
+	if _, err := fmt.Sscan(env.Status(t, j.helper(t).Pid, "RssAnon"), &kib); err != nil {
 		t.Fatal(err)
 	}
 	return kib

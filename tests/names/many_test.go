@@ -85,9 +85,9 @@ func TestMany(t *testing.T) {
 	}
 	var anonymous, share, threads []int
 	for _, pid := range pids {
-		anonymous = append(anonymous, field(t, pid, "smaps_rollup", "Anonymous:"))
-		share = append(share, field(t, pid, "smaps_rollup", "Pss:"))
-		threads = append(threads, field(t, pid, "status", "Threads:"))
+		m, err := env.Memory(pid)
+		env.Check(t, err)
+		anonymous, share, threads = append(anonymous, m["Anonymous"]), append(share, m["Pss"]), append(threads, env.Number(t, env.Status(t, pid, "Threads")))
 	}
 	all := 0
 	for _, n := range threads {
@@ -137,31 +137,12 @@ func atOnce(t *testing.T, some int, ids []string, do func(id string) error) {
 	wg.Wait()
 }
 
-// field is a number in a file of a process's.
-func field(t *testing.T, pid int, file, name string) int {
-	t.Helper()
-	text := env.Read(t, fmt.Sprintf("/proc/%d/%s", pid, file))
-	return number(t, string(text), name)
-}
-
-func number(t *testing.T, text, name string) int {
-	t.Helper()
-	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
-			n, err := strconv.Atoi(f[1])
-			env.Check(t, err)
-			return n
-		}
-	}
-	t.Fatalf("no %s in:\n%s", name, text)
-	return 0
-}
-
 // meminfo is what the host has left, in kB.
 func meminfo(t *testing.T) int {
 	t.Helper()
-	text := env.Read(t, "/proc/meminfo")
-	return number(t, string(text), "MemAvailable:")
+	_, rest, _ := strings.Cut(string(env.Read(t, "/proc/meminfo")), "MemAvailable:")
+	kib, _, _ := strings.Cut(rest, "kB")
+	return env.Number(t, kib)
 }
 
 func median(list []int) int {

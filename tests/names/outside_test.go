@@ -105,13 +105,7 @@ func TestEngineNetwork(t *testing.T) {
 	if err != nil || strings.Count(string(log), "an address of this host") != 2 {
 		t.Errorf("own addresses: %v\n%s", err, log)
 	}
-	var links [2]string
-	for i, pid := range []int{j.pid(t), j.helper(t).Pid} {
-		if links[i], err = os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if links[0] == links[1] {
+	if env.ProcLink(t, j.pid(t), "ns/net") == env.ProcLink(t, j.helper(t).Pid, "ns/net") {
 		t.Error("the jail is in the engine's network")
 	}
 	if out, code := j.inspect(t); code != 0 || !strings.Contains(out, fmt.Sprintf("only lo; names by helper %d in %s", j.helper(t).Pid, at)) {

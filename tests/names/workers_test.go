@@ -76,20 +76,11 @@ var others = map[string]string{
 // childNamed is the child of a process that has a word as its first argument.
 func childNamed(t *testing.T, parent int, word string) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	env.Check(t, err)
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if first, _, _ := strings.Cut(string(line), "\x00"); first == word && statusOf(t, pid, "PPid") == strconv.Itoa(parent) {
-			return pid
-		}
+	found := env.ChildrenNamed(parent, 0, word)
+	if len(found) == 0 {
+		t.Fatalf("process %d has no child %s", parent, word)
 	}
-	t.Fatalf("process %d has no child %s", parent, word)
-	return 0
+	return found[0]
 }
 
 // calling is agentjail while it has a call to do for a jail: an exec that runs.
@@ -179,8 +170,8 @@ func (w worker) limits(t *testing.T, to workers.Worker) {
 		{"threads", value(w.pid, "pids", "pids.max"), strconv.Itoa(helper.PidsMax)},
 		{"quota", value(w.pid, "cpu", "cpu.cfs_quota_us", "cpu.max"), quota},
 		{"weight", value(w.pid, "cpu", "cpu.shares", "cpu.weight"), weight},
-		{"capabilities", statusOf(t, w.pid, "CapEff"), "0000000000000000"},
-		{"a filter", statusOf(t, w.pid, "Seccomp"), "2"},
+		{"capabilities", env.Status(t, w.pid, "CapEff"), "0000000000000000"},
+		{"a filter", env.Status(t, w.pid, "Seccomp"), "2"},
 	} {
 		if row.got != row.want {
 			t.Errorf("%s: %s, not %s", row.what, row.got, row.want)

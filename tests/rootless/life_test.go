@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/jailinit/keeper"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -172,7 +173,7 @@ func TestNothingLeftAfterKill(t *testing.T) {
 		pid := cmd.Process.Pid
 		if i%3 == 2 {
 			_ = unix.Kill(pid, unix.SIGSTOP)
-			for _, k := range keepersOf(pid) {
+			for _, k := range env.ChildrenNamed(pid, 0, keeper.Name) {
 				_ = unix.Kill(k, unix.SIGKILL)
 			}
 		}
@@ -215,7 +216,7 @@ func TestKilledWaiting(t *testing.T) {
 			dir = waiting()
 		}
 		_ = unix.Kill(cmd.Process.Pid, unix.SIGSTOP)
-		for _, k := range keepersOf(cmd.Process.Pid) {
+		for _, k := range env.ChildrenNamed(cmd.Process.Pid, 0, keeper.Name) {
 			_ = unix.Kill(k, unix.SIGKILL)
 		}
 		for range 100_000 {
@@ -236,21 +237,6 @@ func TestKilledWaiting(t *testing.T) {
 		_ = other.Wait()
 		low.nothingLeft(t)
 	}
-}
-
-// keepersOf are the keepers that a sandbox has started.
-func keepersOf(pid int) (out []int) {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, l := range lists {
-		text, _ := os.ReadFile(l)
-		for c := range strings.FieldsSeq(string(text)) {
-			if args, _ := os.ReadFile("/proc/" + c + "/cmdline"); strings.HasPrefix(string(args), "agentjail-keeper\x00") {
-				n, _ := strconv.Atoi(c)
-				out = append(out, n)
-			}
-		}
-	}
-	return out
 }
 
 // TestWithoutRuntimeDir: state is in a directory of /tmp, which no other user may have made.

@@ -388,10 +388,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}) {
 		t.Errorf("left:\n%s", strings.Join(left, "\n"))
 	}
-	for _, args := range matches(t, "/proc/[0-9]*/cmdline") {
-		if text, err := os.ReadFile(args); err == nil && strings.Contains(string(text), mark) {
-			t.Errorf("left: process %s", args)
-		}
+	for _, pid := range env.Processes(func(pid int) bool { return strings.Contains(env.CommandLine(pid), mark) }) {
+		t.Errorf("left: process %d, %q", pid, env.Arguments(pid))
 	}
 }
 

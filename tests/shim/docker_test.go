@@ -139,12 +139,7 @@ func TestInstallDocker(t *testing.T) {
 func byShim(t *testing.T, d *engine.T, id string) bool {
 	t.Helper()
 	pid := d.Must("inspect", "--format", "{{.State.Pid}}", id)
-	status := env.Read(t, "/proc/"+pid+"/status")
-	_, parent, _ := strings.Cut(string(status), "PPid:\t")
-	parent, _, _ = strings.Cut(parent, "\n")
-	exe, err := os.Readlink("/proc/" + parent + "/exe")
-	env.Check(t, err)
-	return filepath.Base(exe) == engine.ShimName
+	return filepath.Base(env.ProcLink(t, env.Status(t, pid, "PPid"), "exe")) == engine.ShimName
 }
 
 // hostPolicy is the host's policy file while the test runs: the suite has a directory of its own (hack/alone.sh).

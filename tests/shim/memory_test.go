@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -17,25 +16,11 @@ import (
 // has.
 type memory struct{ rss, pss, anon int }
 
-func memoryOf(t *testing.T, pid int) (m memory) {
+func memoryOf(t *testing.T, pid int) memory {
 	t.Helper()
-	text := env.Read(t, fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		n, _ := strconv.Atoi(f[1])
-		switch f[0] {
-		case "Rss:":
-			m.rss = n
-		case "Pss:":
-			m.pss = n
-		case "Anonymous:":
-			m.anon = n
-		}
-	}
-	return m
+	all, err := env.Memory(pid)
+	env.Check(t, err)
+	return memory{rss: all["Rss"], pss: all["Pss"], anon: all["Anonymous"]}
 }
 
 // A shim takes no more memory than the one of containerd's own runtime: in all at most two thirds of it, since it gives its
@@ -102,14 +87,8 @@ func TestShimLeaks(t *testing.T) {
 		if n := count("task"); n > threads {
 			t.Errorf("%d threads", n)
 		}
-		children := 0 // their parent is whichever thread started them
-		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-		for _, l := range lists {
-			text, _ := os.ReadFile(l)
-			children += len(strings.Fields(string(text)))
-		}
-		if len(lists) > 0 && children != 1 {
-			t.Errorf("%d children, and one jail", children)
+		if children := env.Children(pid); len(children) != 1 {
+			t.Errorf("the children %v, and one jail", children)
 		}
 		remove(t, c, id)
 		gone(t, c)

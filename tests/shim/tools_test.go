@@ -90,21 +90,11 @@ func shimOf(t *testing.T, c *engine.CT, id string) int {
 
 // shims lists the processes of shims that have a directory, or one below.
 func shims(dir string) []int {
-	var out []int
-	directories, _ := filepath.Glob("/proc/[0-9]*/cwd")
-	for _, d := range directories {
-		at, err := os.Readlink(d)
-		if err != nil || !pathname.Within(at, dir) {
-			continue
-		}
-		exe, err := os.Readlink(filepath.Join(filepath.Dir(d), "exe"))
-		if err != nil || !strings.HasPrefix(filepath.Base(exe), "containerd-shim-") {
-			continue
-		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(d)))
-		out = append(out, pid)
-	}
-	return out
+	return env.Processes(func(pid int) bool {
+		at, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+		exe, xerr := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		return err == nil && xerr == nil && pathname.Within(at, dir) && strings.HasPrefix(filepath.Base(exe), "containerd-shim-")
+	})
 }
 
 // socketOf is the path of the socket of a task's shim.

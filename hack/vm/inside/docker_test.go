@@ -51,7 +51,7 @@ func TestShim(t *testing.T) {
 			docker(t, "restart", "-t", "0", id)
 			isJail(t, "after restart", docker(t, "exec", id, "probe", "identity"))
 			pid := docker(t, "inspect", "-f", "{{.State.Pid}}", id)
-			shim := parentOf(t, pid)
+			shim := env.Status(t, pid, "PPid")
 			if exe, _ := os.Readlink("/proc/" + shim + "/exe"); filepath.Base(exe) != "containerd-shim-agentjail-v2" {
 				t.Errorf("the jail's parent is %q", exe)
 			}
@@ -66,17 +66,6 @@ func TestShim(t *testing.T) {
 	if len(states) != 1 || !strings.Contains(read(t, states[0]), "crun") {
 		t.Errorf("the profile that the options name is not in force: %v", states)
 	}
-}
-
-func parentOf(t testing.TB, pid string) string {
-	t.Helper()
-	for line := range strings.SplitSeq(read(t, "/proc/"+pid+"/status"), "\n") {
-		if p, ok := strings.CutPrefix(line, "PPid:"); ok {
-			return strings.TrimSpace(p)
-		}
-	}
-	t.Fatal("no parent")
-	return ""
 }
 
 // TestAnnotation: docker run --annotation (Docker 24) can tighten, and not loosen.
@@ -187,7 +176,7 @@ func TestSystemdInstalled(t *testing.T) {
 
 	id := d("run", "-d", "--network=none", "--runtime=agentjail", "--pids-limit", "77", image, "sleep", "3600")
 	pid := d("inspect", "-f", "{{.State.Pid}}", id)
-	if exe, _ := os.Readlink("/proc/" + parentOf(t, pid) + "/exe"); filepath.Base(exe) != "containerd-shim-agentjail-v2" {
+	if exe, _ := os.Readlink("/proc/" + env.Status(t, pid, "PPid") + "/exe"); filepath.Base(exe) != "containerd-shim-agentjail-v2" {
 		t.Errorf("the jail's parent is %q", exe)
 	}
 	second.down(t)
