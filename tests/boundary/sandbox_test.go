@@ -239,20 +239,14 @@ func running(t *testing.T, args ...string) (*exec.Cmd, string) {
 	t.Helper()
 	others := jails(t)
 	cmd := exec.Command(bin, append([]string{"sandbox"}, append(args, "--", "sh", "-c", "echo runs; sleep 1000")...)...)
-	out := env.Get(t, cmd.StdoutPipe)
 	cmd.Stderr = os.Stderr
-	env.Check(t, cmd.Start())
 	id := ""
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
 		if id != "" {
 			env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
 		}
 	})
-	if _, err := io.ReadFull(out, make([]byte, len("runs\n"))); err != nil {
-		t.Fatal("the command did not start:", err)
-	}
+	env.Begin(t, cmd).Await(t, "runs")
 	for _, j := range jails(t) {
 		if !slices.Contains(others, j) {
 			id = j

@@ -186,7 +186,7 @@ func TestPersonAndJailShareRepository(t *testing.T) {
 		inside(words + "npm pkg set description=x >/dev/null; git add -A; git commit -qm pkg")
 	}
 	inside("! echo x >.git/hooks/post-commit; ! mkdir .husky/x; ! echo x >.vscode/settings.json") // the protection is there meanwhile
-	jail.end()
+	_ = jail.End()
 	if out := person("git fsck 2>&1 | grep -c error || true; git status --porcelain"); out != "0\n" {
 		t.Errorf("afterwards: %q", out)
 	}

@@ -1,7 +1,6 @@
 package names
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -259,12 +258,6 @@ func pidNamespace(t *testing.T, first string) int {
 	cmd := exec.Command("sh", "-ec", "mount -t proc proc /proc\n"+first+"\necho done\nread end")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS}
 	cmd.Stderr = os.Stderr
-	in := env.Get(t, cmd.StdinPipe)
-	out := env.Get(t, cmd.StdoutPipe)
-	env.Check(t, cmd.Start())
-	t.Cleanup(func() { in.Close(); _ = cmd.Wait() }) // all of the namespace's processes end with the first
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "done\n" {
-		t.Fatalf("a PID namespace: %q, %v", line, err)
-	}
+	env.Begin(t, cmd).Await(t, "done") // all of the namespace's processes end with the first
 	return cmd.Process.Pid
 }

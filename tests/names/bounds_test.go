@@ -1,7 +1,6 @@
 package names
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -240,16 +239,9 @@ func TestUnread(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), floodTime)
 	defer cancel()
 	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "unread")
-	in := env.Get(t, cmd.StdinPipe)
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	env.Check(t, err)
-	defer func() { in.Close(); _ = cmd.Wait() }()
-	if s := bufio.NewScanner(out); !s.Scan() || s.Text() != "held" {
-		t.Fatalf("the downloads: %q, %v", s.Text(), s.Err())
-	}
+	s := env.Begin(t, cmd)
+	defer func() { _ = s.End() }()
+	s.Await(t, "held")
 	last, since := int64(-1), time.Now()
 	env.Eventually(t, "no more can be sent", func() bool {
 		if now := poured.Load(); now != last {

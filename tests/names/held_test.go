@@ -1,7 +1,6 @@
 package names
 
 import (
-	"bufio"
 	"context"
 	"strings"
 	"testing"
@@ -20,19 +19,14 @@ func TestHeldConnection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "hold")
-	out := env.Get(t, cmd.StdoutPipe)
-	env.Check(t, cmd.Start())
-	defer func() { _ = cmd.Wait() }()
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() || lines.Text() != "hello" {
-		t.Fatalf("the connection: %q, %v", lines.Text(), lines.Err())
-	}
+	s := env.Begin(t, cmd)
+	s.Await(t, "hello")
 	fd := pidfd(t, j.helper(t).Pid)
 	env.Check(t, unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0))
 	gone(t, fd)
 	// The client itself waits without an end.
-	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "ended") {
-		t.Errorf("the connection after its helper has gone: %q, %v", lines.Text(), ctx.Err())
+	if line := s.Line(t); !strings.HasPrefix(line, "ended") {
+		t.Errorf("the connection after its helper has gone: %q, %v", line, ctx.Err())
 	}
 	for _, w := range ways {
 		if w.want == "" {

@@ -1,7 +1,6 @@
 package names
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -61,52 +59,24 @@ func (j *jail) network(t *testing.T, verb string) string {
 }
 
 // open is a connection of the jail's that stays open.
-type open struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
+type open struct{ *env.Session }
 
 // stay opens a connection that speaks by lines: what is sent is sent back.
 func (j *jail) stay(t *testing.T, host, port string) *open {
 	t.Helper()
 	args := append(append([]string{}, j.c.Args...), "exec", j.id, client, "stay", host, port)
-	o := &open{cmd: exec.Command(j.c.Path, args...)}
-	in := env.Get(t, o.cmd.StdinPipe)
-	out := env.Get(t, o.cmd.StdoutPipe)
-	o.in, o.out = in, bufio.NewReader(out)
-	env.Check(t, o.cmd.Start())
-	t.Cleanup(func() { in.Close(); _ = o.cmd.Process.Kill(); _ = o.cmd.Wait() })
-	if got := o.line(t); got != "hello" {
-		t.Fatalf("%s:%s: %q", host, port, got)
-	}
+	o := &open{env.Begin(t, exec.Command(j.c.Path, args...))}
+	o.Await(t, "hello")
 	return o
-}
-
-// line is the next line that the client states; "" is its end.
-func (o *open) line(t *testing.T) string {
-	t.Helper()
-	got := make(chan string, 1)
-	go func() {
-		s, _ := o.out.ReadString('\n')
-		got <- strings.TrimSpace(s)
-	}()
-	select {
-	case s := <-got:
-		return s
-	case <-time.After(env.AnswerWait):
-		t.Fatal("the client states nothing")
-		return ""
-	}
 }
 
 // lives reports whether the connection still carries a line to the server and back.
 func (o *open) lives(t *testing.T) bool {
 	t.Helper()
-	if _, err := io.WriteString(o.in, "ping\n"); err != nil {
+	if _, err := io.WriteString(o.In, "ping\n"); err != nil {
 		return false
 	}
-	return o.line(t) == "ping"
+	return o.Line(t) == "ping"
 }
 
 // beStay is the client of stay: it prints what the server states, and sends what it reads.
@@ -378,16 +348,9 @@ func (j *jail) oneLog(t *testing.T) {
 func (j *jail) takesPorts(t *testing.T, ports string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(j.c.Path, append(append([]string{}, j.c.Args...), "exec", j.id, client, "take", "127.0.0.1", ports)...)
-	says := env.Get(t, cmd.StdoutPipe)
-	in := env.Get(t, cmd.StdinPipe)
-	env.Check(t, cmd.Start())
-	if line, _ := bufio.NewReader(says).ReadString('\n'); line != "listening\n" {
-		t.Fatalf("a program that takes the helper's place: %q", line)
-	}
-	return func() {
-		in.Close()
-		_ = cmd.Wait()
-	}
+	s := env.Begin(t, cmd)
+	s.Await(t, "listening")
+	return func() { _ = s.End() }
 }
 
 // beTaker takes ports of an address, over TCP and UDP, and answers no client there.

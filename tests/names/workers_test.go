@@ -88,18 +88,8 @@ func calling(t *testing.T, j *jail) worker {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "hold")
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	if _, err := out.Read(make([]byte, 64)); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(cancel)
+	env.Begin(t, cmd).Await(t, "hello")
 	return worker{pid: cmd.Process.Pid, jail: j.pid(t), callers: []int{os.Getpid()}}
 }
 

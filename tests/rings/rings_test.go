@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,16 +180,8 @@ func (w *world) startVictim(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL,
 	}
-	var errOut bytes.Buffer
-	cmd.Stderr = &errOut
-	stdin := env.Get(t, cmd.StdinPipe)
-	stdout := env.Get(t, cmd.StdoutPipe)
-	env.Check(t, cmd.Start())
-	t.Cleanup(func() { stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	ready := make([]byte, len("ready\n"))
-	if _, err := io.ReadFull(stdout, ready); err != nil {
-		t.Fatalf("the victim: %v: %s", err, errOut.String())
-	}
+	cmd.Stderr = os.Stderr
+	env.Begin(t, cmd).Await(t, "ready")
 	w.victim = cmd.Process.Pid
 }
 

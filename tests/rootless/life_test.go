@@ -24,15 +24,7 @@ func (u user) running(t testing.TB, args ...string) (*exec.Cmd, string) {
 	t.Helper()
 	before := u.jails()
 	cmd := u.command(bin, append(append([]string{"sandbox"}, args...), "--", "sh", "-c", "echo ready; exec sleep 1000")...)
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	env.Check(t, err)
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if n, err := out.Read(make([]byte, 16)); err != nil || n != len("ready\n") {
-		t.Fatalf("%d bytes, %v", n, err)
-	}
+	env.Begin(t, cmd).Await(t, "ready")
 	for _, id := range u.jails() {
 		if !slices.Contains(before, id) {
 			return cmd, id

@@ -35,12 +35,7 @@ func TestRootsJails(t *testing.T) {
 	}
 	ended := regexp.MustCompile(`sandbox-[0-9a-f]+@\S+`).FindString(sudo("sudo agentjail journal").Stdout)
 	cmd := exec.Command(bin, "sandbox", "--allow", "example.org", "--", "sh", "-c", "echo ready; exec sleep 1000")
-	out, err := cmd.StdoutPipe()
-	env.Check(t, errors.Join(err, cmd.Start()))
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if _, err := out.Read(make([]byte, 16)); err != nil {
-		t.Fatal(err)
-	}
+	env.Begin(t, cmd).Await(t, "ready")
 	id := regexp.MustCompile(`sandbox-[0-9a-f]+`).FindString(sudo("sudo agentjail ls --running").Stdout)
 	if id == "" || ended == "" {
 		t.Fatalf("running %q, ended %q", id, ended)

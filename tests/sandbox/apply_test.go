@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -186,17 +185,12 @@ func TestReviewTwice(t *testing.T) {
 		}
 		// The first view's jail lives until another has been refused.
 		cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--review", "--view", name, "--", "sh", "-ec", script+"; echo ready; read x || true")
-		in := env.Get(t, cmd.StdinPipe)
-		out := env.Get(t, cmd.StdoutPipe)
-		env.Check(t, cmd.Start())
-		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
-			t.Errorf("%q, %v", line, err)
-		}
+		first := env.Begin(t, cmd)
+		first.Await(t, "ready")
 		if code, out, errs := inView(t, policy, dir, "echo ran", "--view", name); code != 125 || out != "" || !strings.Contains(errs, "has it") {
 			t.Errorf("a second jail: status %d, %q, %q", code, out, errs)
 		}
-		in.Close()
-		if err := cmd.Wait(); err != nil {
+		if err := first.End(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -44,26 +43,14 @@ func alerts(journal string) (out []string) {
 }
 
 // A held jail runs a shell's commands one by one, as the test has them.
-type held struct {
-	cmd *exec.Cmd
-	in  interface{ Write([]byte) (int, error) }
-	out *bufio.Reader
-	end func() error
-}
+type held struct{ *env.Session }
 
 func hold(t *testing.T, policy, dir string) *held {
 	t.Helper()
 	cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--", "sh")
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
-	}
 	cmd.Stderr = os.Stderr
-	env.Check(t, cmd.Start())
-	h := &held{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	h.end = func() error { in.Close(); return cmd.Wait() }
-	t.Cleanup(func() { _ = h.end() })
+	h := &held{env.Begin(t, cmd)}
+	t.Cleanup(func() { _ = h.End() })
 	h.do(t, "true")
 	return h
 }
@@ -71,10 +58,10 @@ func hold(t *testing.T, policy, dir string) *held {
 // do runs a command in the jail, and returns its status and output.
 func (h *held) do(t *testing.T, script string) string {
 	t.Helper()
-	fmt.Fprintf(h.in, "(%s) 2>&1; echo \"=$?\"\n", script)
+	fmt.Fprintf(h.In, "(%s) 2>&1; echo \"=$?\"\n", script)
 	var out strings.Builder
 	for {
-		line, err := h.out.ReadString('\n')
+		line, err := h.Out.ReadString('\n')
 		out.WriteString(line)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", script, err, out.String())
@@ -115,7 +102,7 @@ func TestHostsGitKeepsProtection(t *testing.T) {
 			t.Errorf("%s: %s", c.script, got)
 		}
 	}
-	if err := h.end(); err != nil {
+	if err := h.End(); err != nil {
 		t.Error(err)
 	}
 	if got := alerts(journal()); len(got) > 0 {
@@ -314,7 +301,7 @@ func TestLostProtection(t *testing.T) {
 		text := strings.Join(alerts(journal()), "")
 		return strings.Contains(text, "/.vscode") && strings.Contains(text, "/.husky")
 	})
-	if err := h.end(); err != nil {
+	if err := h.End(); err != nil {
 		t.Error(err)
 	}
 	text := journal()
@@ -337,7 +324,7 @@ func TestLostProtectionPauses(t *testing.T) {
 		t.Errorf("no pause:\n%s", text)
 	}
 	id := h.id(t, journal())
-	fmt.Fprintf(h.in, "echo late >late\n")
+	fmt.Fprintf(h.In, "echo late >late\n")
 	state := engine.Run(t, bin, "--config", policy, "--root", "/run/agentjail/sandbox/delegate", "state", id)
 	if !strings.Contains(state.Stdout, "paused") {
 		t.Errorf("the jail is not paused: %s%s", state.Stdout, state.Stderr)
@@ -352,7 +339,7 @@ func TestLostProtectionPauses(t *testing.T) {
 	if r := engine.Run(t, bin, "--config", policy, "--root", "/run/agentjail/sandbox/delegate", "resume", id); r.Code != 0 {
 		t.Errorf("resume: %s", r.Stderr)
 	}
-	if err := h.end(); err != nil {
+	if err := h.End(); err != nil {
 		t.Error(err)
 	}
 }
@@ -420,7 +407,7 @@ func TestLostToAnotherJail(t *testing.T) {
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", alias).Run() })
 	policy, journal := journaled(t, "")
 	a, b := hold(t, policy, dir), hold(t, policy, alias)
-	if err := a.end(); err != nil {
+	if err := a.End(); err != nil {
 		t.Error(err)
 	}
 	for _, script := range []string{"mkdir .husky; echo x >.husky/pre-commit", "echo ../x >.git/commondir", "mkdir .claude; echo {} >.claude/settings.json"} {
@@ -428,7 +415,7 @@ func TestLostToAnotherJail(t *testing.T) {
 			t.Errorf("%s: %s", script, got)
 		}
 	}
-	if err := b.end(); err != nil {
+	if err := b.End(); err != nil {
 		t.Error(err)
 	}
 	if got := alerts(journal()); len(got) > 0 {

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -334,21 +333,12 @@ func TestLinkedWorkTree(t *testing.T) {
 
 func TestSignalsReachTheCommand(t *testing.T) {
 	cmd := exec.Command(bin, "sandbox", "--", "sh", "-c", "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.1; done")
-	out := env.Get(t, cmd.StdoutPipe)
-	env.Check(t, cmd.Start())
-	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	buf := make([]byte, 6)
-	if _, err := out.Read(buf); err != nil {
-		t.Fatal(err)
-	}
+	s := env.Begin(t, cmd)
+	s.Await(t, "ready")
 	env.Check(t, cmd.Process.Signal(unix.SIGTERM))
-	var rest bytes.Buffer
-	_, _ = rest.ReadFrom(out)
-	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 9 || !strings.Contains(rest.String(), "got") {
-		t.Errorf("status %d, printed %q", code, rest.String())
-	}
+	s.Await(t, "got")
+	_ = s.End()
+	env.Equal(t, "status", cmd.ProcessState.ExitCode(), 9)
 }
 
 func TestTerminal(t *testing.T) {

@@ -218,13 +218,9 @@ func TestWhyOfRunningJail(t *testing.T) {
 	env.Check(t, err)
 	cmd := exec.Command(bin, "--config", config, "sandbox", "--workspace", w, "--tighten", "limits.pids=16", "--", "sh", "-c",
 		`head -c 400000000 /dev/zero > /tmp/f 2>/dev/null; python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(40)]; [x.start() for x in t]' 2>/dev/null; echo ready; read x`)
-	in := env.Get(t, cmd.StdinPipe)
-	out := env.Get(t, cmd.StdoutPipe)
-	env.Check(t, cmd.Start())
-	defer func() { in.Close(); _ = cmd.Wait() }()
-	if _, err := out.Read(make([]byte, 6)); err != nil {
-		t.Fatal(err)
-	}
+	s := env.Begin(t, cmd)
+	defer func() { _ = s.End() }()
+	s.Await(t, "ready")
 	now, err := filepath.Glob("/run/agentjail/jails/*-sandbox-*")
 	env.Check(t, err)
 	id := ""
