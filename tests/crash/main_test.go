@@ -82,7 +82,7 @@ func setUp(dir string) error {
 	if err := makeWork(work); err != nil {
 		return err
 	}
-	before = tree(work)
+	before = env.Tree(work)
 	s["mounts"] = append(s["mounts"].([]any), map[string]any{"destination": "/work", "type": "bind", "source": work, "options": []string{"rbind", "rw"}})
 	return writeSpec(bundle, s)
 }
@@ -100,17 +100,6 @@ func makeWork(dir string) error {
 		}
 	}
 	return nil
-}
-
-// tree lists what is below a directory.
-func tree(dir string) string {
-	var out strings.Builder
-	err := filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
-		fmt.Fprintln(&out, p)
-		return err
-	})
-	fmt.Fprintln(&out, err)
-	return out.String()
 }
 
 func writeSpec(dir string, s any) error {
@@ -160,7 +149,7 @@ func left(id string) []string {
 		m, _ := filepath.Glob(glob)
 		out = append(out, m...)
 	}
-	if now := tree(work); now != before {
+	if now := env.Tree(work); now != before {
 		out = append(out, "in the mounted directory: "+now)
 	}
 	out = append(out, processes(id)...)

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -162,38 +161,25 @@ func TestProtectedPaths(t *testing.T) {
 	}
 }
 
-// listed is what there is below a directory.
-func listed(t testing.TB, dir string) string {
-	t.Helper()
-	var out []string
-	err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
-		out = append(out, p)
-		return err
-	})
-	env.Check(t, err)
-	slices.Sort(out)
-	return strings.Join(out, "\n")
-}
-
 // TestPlaceholdersGo: what was made for absent paths is there while a jail of the directory is, and goes with the last
 // one, killed or not.
 func TestPlaceholdersGo(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	dir := hostile(t)
-	before := listed(t, dir)
+	before := env.Tree(dir)
 	one, two := sleeper(d, "-v", dir+":/w"), sleeper(d, "-v", dir+":/w")
-	with := listed(t, dir)
+	with := env.Tree(dir)
 	if with == before {
 		t.Error("nothing was made")
 	}
 	d.Must("rm", "-f", one)
-	if got := listed(t, dir); got != with {
+	if got := env.Tree(dir); got != with {
 		t.Errorf("after the first jail's end:\n%s\nbefore it:\n%s", got, with)
 	}
 	d.Must("kill", two)
 	d.Must("rm", "-f", two)
-	if got := listed(t, dir); got != before {
+	if got := env.Tree(dir); got != before {
 		t.Errorf("left:\n%s\nbefore:\n%s", got, before)
 	}
 }

@@ -32,7 +32,7 @@ func TestKilledAtRandom(t *testing.T) {
 		n = v
 	}
 	dir := workspace(t)
-	before := tree(dir)
+	before := env.Tree(dir)
 	for i := range n {
 		args := []string{"--workspace", dir, "--", "sh", "-c", "[ $(($$ % 2)) = 0 ] || exec sleep 0.05; while :; do sleep 1; done"}
 		if i%2 == 1 {
@@ -51,7 +51,7 @@ func TestKilledAtRandom(t *testing.T) {
 		}
 		r.status()
 		nothingLeft(t, ids)
-		if after := tree(dir); after != before {
+		if after := env.Tree(dir); after != before {
 			t.Fatalf("after kill %d the workspace has\n%s", i, after)
 		}
 	}
@@ -108,7 +108,7 @@ func reclaim(t *testing.T, i int) {
 // TestSignalledAtStart: INT, TERM and HUP end a sandbox that is only being made.
 func TestSignalledAtStart(t *testing.T) {
 	dir := workspace(t)
-	before := tree(dir)
+	before := env.Tree(dir)
 	for i := range 18 {
 		sig := []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}[i%3]
 		r := start(t, "--workspace", dir, "--", "sleep", "1000")
@@ -118,7 +118,7 @@ func TestSignalledAtStart(t *testing.T) {
 			t.Errorf("after %v: status %d, want %d\n%s", sig, code, 128+int(sig), r.said.String())
 		}
 		nothingLeft(t, map[string]bool{})
-		if after := tree(dir); after != before {
+		if after := env.Tree(dir); after != before {
 			t.Fatalf("the workspace has\n%s", after)
 		}
 	}

@@ -60,13 +60,6 @@ func workspace(t *testing.T) string {
 	return dir
 }
 
-// tree lists what is below a directory.
-func tree(dir string) string {
-	var out strings.Builder
-	_ = filepath.WalkDir(dir, func(p string, _ os.DirEntry, _ error) error { fmt.Fprintln(&out, p); return nil })
-	return out.String()
-}
-
 // jails are the ids of the jails that there are, also of those that are being made.
 func jails() []string {
 	names, _ := filepath.Glob("/run/agentjail/jails/*")

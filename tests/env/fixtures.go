@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,6 +77,17 @@ func Decode[A any](t testing.TB, text string) A {
 		t.Fatalf("no JSON of a %T: %v\n%s", a, err, text)
 	}
 	return a
+}
+
+// Tree lists what is below a directory, with the error that ends the list.
+func Tree(dir string) string {
+	var out strings.Builder
+	err := filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+		fmt.Fprintln(&out, p)
+		return err
+	})
+	fmt.Fprintln(&out, err)
+	return out.String()
 }
 
 // Put writes a file that belongs to uid.

@@ -1,12 +1,23 @@
 package env
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
+	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
@@ -130,4 +141,33 @@ func Address(q dnsmessage.Question, ttl uint32, a netip.Addr) []dnsmessage.Resou
 		return nil
 	}
 	return []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: ttl}, Body: &dnsmessage.AResource{A: a.As4()}}}
+}
+
+// Sockstat returns a number of /proc/net/sockstat, as of the field "mem" of "TCP" (proc_pid_net(5)), of the calling thread's network. mem is in
+// pages, and of all networks.
+func Sockstat(t testing.TB, protocol, field string) int {
+	t.Helper()
+	text := string(Read(t, "/proc/thread-self/net/sockstat"))
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if at := slices.Index(words, field); words[0] == protocol+":" && at > 0 {
+			return Number(t, words[at+1])
+		}
+	}
+	t.Fatalf("no %s of %s in:\n%s", field, protocol, text)
+	return 0
+}
+
+// Certificate makes a certificate of an authority of its own for names, and the authority's as a file has it.
+func Certificate(t testing.TB, names ...string) (cert tls.Certificate, authority []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Check(t, err)
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab"}, NotAfter: time.Now().Add(time.Hour), DNSNames: names,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	Check(t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

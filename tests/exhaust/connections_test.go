@@ -31,21 +31,10 @@ func unaccepted(size int) []string {
 	return []string{"unaccepted", strconv.Itoa(attempt), strconv.Itoa(size), "close", "reset", "reset", "reset"}
 }
 
-// tcpMemory is what the queues of all of the host's TCP sockets take, in bytes (proc_pid_net(5),
-// sockstat).
+// tcpMemory is what the queues of all of the host's TCP sockets take, in bytes.
 func tcpMemory(t *testing.T) int {
 	t.Helper()
-	text := env.Read(t, "/proc/net/sockstat")
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if len(f) == 11 && f[0] == "TCP:" && f[9] == "mem" {
-			pages, err := strconv.Atoi(f[10])
-			env.Check(t, err)
-			return pages * os.Getpagesize()
-		}
-	}
-	t.Fatal("/proc/net/sockstat does not show TCP's memory")
-	return 0
+	return env.Sockstat(t, "TCP", "mem") * os.Getpagesize()
 }
 
 // stream passes some bytes between two sockets of the host's. What takes so long does not come.

@@ -78,17 +78,7 @@ func firstPID(t *testing.T, d *engine.T, id string) string {
 // udpMemory is what the datagrams in the queues of all of the host's sockets take, in bytes (proc_pid_net(5), sockstat).
 func udpMemory(t *testing.T) int {
 	t.Helper()
-	text := env.Read(t, "/proc/net/sockstat")
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if len(f) == 5 && f[0] == "UDP:" {
-			pages, err := strconv.Atoi(f[4])
-			env.Check(t, err)
-			return pages * os.Getpagesize()
-		}
-	}
-	t.Fatal("/proc/net/sockstat does not show UDP's memory")
-	return 0
+	return env.Sockstat(t, "UDP", "mem") * os.Getpagesize()
 }
 
 // version1 reports whether memory is counted by control groups of version 1.

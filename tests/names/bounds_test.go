@@ -210,19 +210,10 @@ func (r record) value(file string) string {
 	return ""
 }
 
-// tcpMemory is what all of the host's TCP sockets hold, in bytes: one budget for all network namespaces (proc_pid_net(5), sockstat).
+// tcpMemory is what all of the host's TCP sockets hold, in bytes: one budget for all network namespaces.
 func tcpMemory(t *testing.T) int64 {
 	t.Helper()
-	text := env.Read(t, "/proc/thread-self/net/sockstat")
-	for line := range strings.Lines(string(text)) {
-		if _, rest, ok := strings.Cut(line, " mem "); ok && strings.HasPrefix(line, "TCP:") {
-			pages, err := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
-			env.Check(t, err)
-			return pages * int64(os.Getpagesize())
-		}
-	}
-	t.Fatalf("%s", text)
-	return 0
+	return int64(env.Sockstat(t, "TCP", "mem") * os.Getpagesize())
 }
 
 // TestUnread: what a helper's sockets hold of downloads that its jail does not read is bounded, and meanwhile another jail and the host have

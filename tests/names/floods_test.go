@@ -61,7 +61,7 @@ func TestFloods(t *testing.T) {
 	}
 	one, oneHelper, _ := begun()
 	two, twoHelper, dir := begun()
-	waiting := timeWait(t)
+	waiting := env.Sockstat(t, "TCP", "tw")
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		one.floods(t, oneHelper.Pid, "crowd", partControls)
@@ -70,7 +70,7 @@ func TestFloods(t *testing.T) {
 		two.floods(t, twoHelper.Pid, partControls, "jam", partControls, "wild-names", "wrong-names", partControls, "streams", partControls, "jam-ends", partControls)
 	})
 	wg.Wait()
-	if now := timeWait(t); now > waiting+maxWaiting {
+	if now := env.Sockstat(t, "TCP", "tw"); now > waiting+maxWaiting {
 		t.Errorf("%d ports of the host wait, %d before", now, waiting)
 	}
 	if fi, err := os.Stat(filepath.Join(dir, "network.log")); err != nil || fi.Size() > 4<<20 {
@@ -108,18 +108,6 @@ func peakMemory(pid int) int64 {
 	kib, _, _ := strings.Cut(status.Field("VmHWM"), " ")
 	n, _ := strconv.ParseInt(kib, 10, 64)
 	return n << 10
-}
-
-// timeWait is how many of the host's connections are in TIME_WAIT.
-func timeWait(t *testing.T) int {
-	t.Helper()
-	text := env.Read(t, "/proc/thread-self/net/sockstat")
-	_, rest, _ := strings.Cut(string(text), " tw ")
-	var n int
-	if _, err := fmt.Sscan(rest, &n); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return n
 }
 
 // addressOf is where the jail connects to a name.

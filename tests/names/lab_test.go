@@ -4,18 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/binary"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -108,22 +101,15 @@ func newInternet(t *testing.T) *internet {
 	return n
 }
 
-// certificate makes a certificate of a certificate authority of the test's own for the lab's names.
-func (n *internet) certificate(t *testing.T) tls.Certificate {
+// certificate makes a certificate for the lab's names.
+func (n *internet) certificate(t *testing.T) (cert tls.Certificate) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	env.Check(t, err)
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
+	var names []string
 	for name := range zone {
-		c.DNSNames = append(c.DNSNames, strings.TrimSuffix(name, "."))
+		names = append(names, strings.TrimSuffix(name, "."))
 	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	env.Check(t, err)
-	n.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	cert, n.ca = env.Certificate(t, names...)
+	return cert
 }
 
 // listen lets a listener at one address stand beside one at all of them, which then gets the rest.

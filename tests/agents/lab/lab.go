@@ -4,19 +4,12 @@ package lab
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -59,7 +51,7 @@ type Files map[string][]byte
 func Behind(t testing.TB, host func(func() error) error, command string) (*Lab, Files) {
 	t.Helper()
 	l := &Lab{command: command, keys: map[string]bool{}}
-	cert, ca := certificate(t)
+	cert, ca := env.Certificate(t, served...)
 	place := env.Get(t, env.NewPlace)
 	t.Cleanup(place.Close)
 	env.Check(t, host(func() error {
@@ -70,19 +62,6 @@ func Behind(t testing.TB, host func(func() error) error, command string) (*Lab, 
 		return errors.Join(env.IP("link set net up", "addr add "+serverAddr+"/24 dev net"), l.serve(cert))
 	}))
 	return l, Files{"/etc/resolv.conf": []byte("nameserver " + serverAddr + "\n"), "/etc/ssl/certs/ca-certificates.crt": ca}
-}
-
-func certificate(t testing.TB) (tls.Certificate, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	env.Check(t, err)
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab"}, NotAfter: time.Now().Add(time.Hour), DNSNames: served,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	env.Check(t, err)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // serve listens in the calling thread's namespace.
