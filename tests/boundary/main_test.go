@@ -47,9 +47,7 @@ func policy(t *testing.T, more string) string {
 // policyOver is policy for a delegate.
 func policyOver(t *testing.T, delegate, more string) string {
 	t.Helper()
-	path := filepath.Join(engine.TempDir(t, "/etc", "agentjail-boundary-"), "config.toml")
-	env.Check(t, os.WriteFile(path, fmt.Appendf(nil, "delegate = %q\n%s\n", delegate, more), 0o644))
-	return path
+	return engine.PolicyFile(t, fmt.Sprintf("delegate = %q\n%s\n", delegate, more))
 }
 
 func sandbox(t *testing.T, args ...string) engine.Result {

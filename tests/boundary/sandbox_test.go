@@ -367,7 +367,7 @@ func TestInspectReportsRemovedProtections(t *testing.T) {
 		{"root", "state.json", `"backing":"memory","size":"1GiB"`, `"backing":"memory","size":"1023MiB"`},
 		{"root", "state.json", `"inodes":262144`, `"inodes":262143`},
 	} {
-		at := filepath.Join(record(t, id), c.file)
+		at := filepath.Join(engine.JailDir(t, id), c.file)
 		text, err := os.ReadFile(at)
 		if err != nil || !strings.Contains(string(text), c.was) {
 			t.Errorf("%s: no %s in %s, %v", c.row, c.was, text, err)
@@ -379,16 +379,6 @@ func TestInspectReportsRemovedProtections(t *testing.T) {
 		}
 		env.Check(t, os.WriteFile(at, text, 0o600))
 	}
-}
-
-// record is a jail's directory of state.
-func record(t *testing.T, id string) string {
-	t.Helper()
-	found, err := filepath.Glob("/run/agentjail/jails/*" + id)
-	if len(found) != 1 || err != nil {
-		t.Fatalf("%q, %v", found, err)
-	}
-	return found[0]
 }
 
 func (in *inspected) verdict(name string) string {

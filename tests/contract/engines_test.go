@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -77,17 +76,15 @@ func ctr(t *testing.T) *promise.Engine {
 	return &promise.Engine{
 		Start: func(t testing.TB, command ...string) *promise.Jail {
 			c, id := d.For(t), newID()
-			remove := func() { // one that is gone already is fine
-				for _, what := range [][]string{{"tasks", "rm", "-f", id}, {"containers", "rm", id}} {
-					if r := c.Ctr(what...); r.Code != 0 && !strings.Contains(r.Stderr, "not found") {
-						t.Error(r)
-					}
-				}
-			}
+			remove := func() { c.Remove(id) }
 			t.Cleanup(remove)
 			c.Must(append([]string{"run", "-d", "--runtime", engine.ShimRuntime, engine.BusyboxImage, id}, command...)...)
+			pid, _ := c.Task(id)
+			if pid == 0 {
+				t.Fatalf("there is no task %s", id)
+			}
 			return &promise.Jail{
-				ID: id, PID: pidOf(t, c, id),
+				ID: id, PID: pid,
 				Exec: func(command ...string) engine.Result {
 					return engine.Heard(engine.Silent, func() engine.Result {
 						return c.Ctr(append([]string{"tasks", "exec", "--exec-id", newID(), id}, command...)...)
@@ -95,7 +92,7 @@ func ctr(t *testing.T) *promise.Engine {
 				},
 				Kill: func() int {
 					c.Must("tasks", "kill", "--signal", "KILL", id)
-					env.Eventually(c, "the end of the task", func() bool { return strings.Contains(taskOf(c, id), "STOPPED") })
+					env.Eventually(c, "the end of the task", func() bool { _, status := c.Task(id); return status == "STOPPED" })
 					return -1
 				},
 				Remove: remove,
@@ -110,24 +107,6 @@ func ctr(t *testing.T) *promise.Engine {
 		Query:  promise.Query,
 		Places: []string{d.Bundle("%s")},
 	}
-}
-
-// taskOf is a task's row.
-func taskOf(c *engine.CT, id string) string {
-	for line := range strings.Lines(c.Must("tasks", "ls")) {
-		if strings.HasPrefix(line, id+" ") {
-			return line
-		}
-	}
-	return ""
-}
-
-func pidOf(t testing.TB, c *engine.CT, id string) int {
-	f := strings.Fields(taskOf(c, id))
-	if len(f) < 2 {
-		t.Fatalf("there is no task %s", id)
-	}
-	return env.Number(t, f[1])
 }
 
 // podman is Podman with agentjail as its default runtime, as root or as an ordinary user.

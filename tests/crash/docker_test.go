@@ -16,7 +16,6 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/network/helper"
-	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -59,7 +58,7 @@ func TestKilledAtTheEngine(t *testing.T) {
 	if code, text := agentjail(t, []string{"AGENTJAIL_TEST_CRASH=start.engine"}, append(opts, "start", id)...); code != -1 {
 		t.Fatalf("start was not killed: status %d\n%s", code, text)
 	}
-	dir := state.Store{Root: state.DefaultRoot}.Dir(state.Key(root, id))
+	dir := stateOf(id)
 	first, err := helper.Load(dir)
 	if err != nil || first == nil {
 		t.Fatalf("no helper is on record, so that this test looks at nothing: %v", err)

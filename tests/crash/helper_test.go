@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -159,7 +158,7 @@ func toldByKilled(t *testing.T, opts []string, point string) {
 	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 && (point != "start.served" || !strings.Contains(text, "running")) {
 		t.Fatalf("start again: status %d\n%s", code, text)
 	}
-	r, err := helper.Load(state.Store{Root: state.DefaultRoot}.Dir(state.Key(root, id)))
+	r, err := helper.Load(stateOf(id))
 	if err != nil || r == nil || !r.Alive() || r.Answer == "" {
 		t.Fatalf("after a second start no helper serves: %+v, %v", r, err)
 	}
@@ -191,17 +190,15 @@ func running(t *testing.T, opts []string, id string) {
 
 // helperOf is the process that is on record as a jail's helper, 0 for none.
 func helperOf(id string) int {
-	found, _ := filepath.Glob("/run/agentjail/jails/*-" + id + "/helper.json")
-	if len(found) != 1 {
+	r, err := helper.Load(stateOf(id))
+	if err != nil || r == nil {
 		return 0
 	}
-	text, _ := os.ReadFile(found[0])
-	var r struct {
-		Pid int `json:"pid"`
-	}
-	_ = json.Unmarshal(text, &r)
 	return r.Pid
 }
+
+// stateOf is a jail's directory of state.
+func stateOf(id string) string { return state.Store{Root: state.DefaultRoot}.Dir(state.Key(root, id)) }
 
 // killHelper kills a jail's helper, and returns when it has ended.
 func killHelper(t *testing.T, pid int) {

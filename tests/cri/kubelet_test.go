@@ -3,7 +3,6 @@ package cri
 import (
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -65,15 +64,6 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 func chown(t *testing.T, path string, uid, gid int) {
 	t.Helper()
 	env.Check(t, os.Lchown(path, uid, gid))
-}
-
-// owner is who a file of the host belongs to.
-func owner(t *testing.T, path string) (uid, gid uint32) {
-	t.Helper()
-	st, err := os.Lstat(path)
-	env.Check(t, err)
-	s := st.Sys().(*syscall.Stat_t)
-	return s.Uid, s.Gid
 }
 
 // mount is the change that mounts a path of the node's into a container.

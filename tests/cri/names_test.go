@@ -3,8 +3,6 @@ package cri
 import (
 	"net"
 	"net/netip"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -13,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/tests/contract/promise"
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
 
@@ -79,16 +78,7 @@ func TestPodNames(t *testing.T) {
 		if err != nil || out != "heard probe" {
 			t.Errorf("at the pod's address: %q, %v", out, err)
 		}
-		jails, err := filepath.Glob("/run/agentjail/jails/*-" + p.id)
-		if err != nil || len(jails) != 1 {
-			t.Fatalf("the sandbox's jail: %v, %v", jails, err)
-		}
-		text := env.Read(t, filepath.Join(jails[0], "helper.json"))
-		_, rest, _ := strings.Cut(string(text), `"pid":`)
-		helper, err := strconv.Atoi(rest[:strings.IndexAny(rest+",", ",}")])
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		helper := engine.Helper(t, p.id).Pid
 		if at := namespace(t, helper, "net"); at == hosts(t, "net") || at == namespace(t, p.pid(), "net") {
 			t.Error("the helper is not in the engine's network")
 		}

@@ -57,8 +57,8 @@ func TestHostUsersFalse(t *testing.T) {
 					t.Errorf("owners in a volume: %q", out)
 				}
 				for name, want := range map[string]uint32{"a": 0, "b": 1000} {
-					if uid, _ := owner(t, filepath.Join(cache, name)); uid != want {
-						t.Errorf("%s belongs to %d on the node, not %d", name, uid, want)
+					if owner := env.Owner(t, filepath.Join(cache, name)); owner != fmt.Sprintf("%d:%[1]d", want) {
+						t.Errorf("%s belongs to %s on the node, not %d", name, owner, want)
 					}
 				}
 				a.inside()

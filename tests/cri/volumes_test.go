@@ -76,8 +76,8 @@ func TestVolumes(t *testing.T) {
 			t.Errorf("the kubelet reads the termination message %q, %v", b, err)
 		}
 		for file, want := range map[string]uint32{"r": 0, "u": 1000} {
-			if uid, _ := owner(t, filepath.Join(cache, file)); uid != want {
-				t.Errorf("%s belongs to %d on the node, not %d", file, uid, want)
+			if owner := env.Owner(t, filepath.Join(cache, file)); owner != fmt.Sprintf("%d:%[1]d", want) {
+				t.Errorf("%s belongs to %s on the node, not %d", file, owner, want)
 			}
 		}
 	})

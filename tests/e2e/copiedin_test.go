@@ -87,7 +87,7 @@ func TestCopiedInSignal(t *testing.T) {
 	env.Eventually(d, "the trap", func() bool { return d.Must("logs", id) == "ready" })
 	copyIn(d, archived(t, tar.Header{Typeflag: tar.TypeReg, Name: "settings", Mode: 0o600}), id+":/tmp")
 	d.Must("kill", "-s", "HUP", id)
-	env.Eventually(d, "the settings", func() bool { return lastLine(d.Must("logs", id)) == "settings" })
+	env.Eventually(d, "the settings", func() bool { return engine.LastLine(d.Must("logs", id)) == "settings" })
 }
 
 // TestOwnDiff: `agentjail diff` lists of a jail what `docker diff` lists of a container that did the same, which lists every

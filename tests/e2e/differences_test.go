@@ -94,7 +94,7 @@ func TestRestartForgets(t *testing.T) {
 		env.Eventually(d, "the mark", func() bool { return d.Docker("exec", id, "test", "-e", "/mark").Code == 0 })
 		d.Must("restart", "-t", "0", id)
 		env.Eventually(d, "the second start", func() bool { return strings.Count(d.Must("logs", id), "\n") >= 1 })
-		env.Equal(t, "second start under "+rt, lastLine(d.Must("logs", id)), want)
+		env.Equal(t, "second start under "+rt, engine.LastLine(d.Must("logs", id)), want)
 	}
 }
 
@@ -108,9 +108,4 @@ func TestCommitIsImage(t *testing.T) {
 	t.Cleanup(func() { d.Docker("rmi", "e2e-committed") })
 	env.Equal(t, "the jail's change", mustRun(d, "e2e-committed", "sh", "-c", "[ -e /made ] && echo there || echo not there"), "not there")
 	env.Equal(t, "owners", mustRun(d, "e2e-committed", "stat", "-c", "%u", "/bin/busybox", "/home/app"), "0\n1000")
-}
-
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return lines[len(lines)-1]
 }

@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,22 +13,6 @@ import (
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
-
-// helperOf is the process that helps a jail.
-func helperOf(t testing.TB, id string) int {
-	t.Helper()
-	found, err := filepath.Glob("/run/agentjail/jails/*" + id + "/helper.json")
-	if err != nil || len(found) != 1 {
-		t.Fatalf("records of the helper: %v, %v", found, err)
-	}
-	text, err := os.ReadFile(found[0])
-	var r struct{ Pid int }
-	if err == nil {
-		err = json.Unmarshal(text, &r)
-	}
-	env.Check(t, err)
-	return r.Pid
-}
 
 // echoed connects from the engine's network, and reports whether an answer comes back: Docker's proxy accepts for every container.
 func echoed(d *engine.T, address string) (err error) {
@@ -131,7 +112,7 @@ func TestDockerPublishHelperKilled(t *testing.T) {
 	d := d(t)
 	id, to := published(d)
 	env.Check(t, echoed(d, to))
-	first := helperOf(t, id)
+	first := engine.Helper(t, id).Pid
 	netns := func(pid int) string { return env.ProcLink(t, pid, "ns/net") }
 	where := netns(first)
 	env.Check(t, unix.Kill(first, unix.SIGKILL))
@@ -154,7 +135,7 @@ func TestDockerPublishHelperKilled(t *testing.T) {
 	if err := echoed(d, to); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
-	if now := netns(helperOf(t, id)); now != where {
+	if now := netns(engine.Helper(t, id).Pid); now != where {
 		t.Errorf("the new helper is in %s, and was in %s", now, where)
 	}
 }
@@ -165,13 +146,7 @@ func TestDockerPublishNowhere(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	id := d.Detached("--runtime=agentjail-ports", "--network=none", engine.Busybox, "sleep", "3600")
-	found, err := filepath.Glob("/run/agentjail/jails/*" + id + "/report.json")
-	if err != nil || len(found) != 1 {
-		t.Fatalf("reports: %v, %v", found, err)
-	}
-	if text, err := os.ReadFile(found[0]); err != nil || !strings.Contains(string(text), "ports that it publishes do not answer") {
-		t.Errorf("%v\n%s", err, text)
-	}
+	env.Contain(t, "the report", reportOf(t, id), "ports that it publishes do not answer")
 	id = echoer(d, "--runtime=agentjail-names")
 	for _, to := range []string{d.Must("port", id, "7000"), inspect(d, id, "{{.NetworkSettings.IPAddress}}") + ":7000"} {
 		if err := echoed(d, to); err == nil {

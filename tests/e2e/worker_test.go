@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,25 +23,18 @@ const (
 // reportOf reads what was changed for a jail.
 func reportOf(t *testing.T, id string) string {
 	t.Helper()
-	found, err := filepath.Glob("/run/agentjail/jails/*" + id + "/report.json")
-	if err != nil || len(found) != 1 {
-		t.Fatalf("reports of %s: %v, %v", id, found, err)
-	}
-	return string(env.Read(t, found[0]))
+	return string(env.Read(t, filepath.Join(engine.JailDir(t, id), "report.json")))
 }
 
 // delegateRoot is where the engine has the delegate keep a jail.
 func delegateRoot(t *testing.T, id string) string {
 	t.Helper()
-	found, err := filepath.Glob("/run/agentjail/jails/*" + id + "/state.json")
-	if err != nil || len(found) != 1 {
-		t.Fatalf("records of %s: %v, %v", id, found, err)
+	text := env.Read(t, filepath.Join(engine.JailDir(t, id), "state.json"))
+	root := env.Decode[struct{ DelegateRoot string }](t, string(text)).DelegateRoot
+	if root == "" {
+		t.Fatalf("the record of %s: %s", id, text)
 	}
-	var record struct{ DelegateRoot string }
-	if err := json.Unmarshal([]byte(string(env.Read(t, found[0]))), &record); err != nil || record.DelegateRoot == "" {
-		t.Fatalf("the record of %s: %v", id, err)
-	}
-	return record.DelegateRoot
+	return root
 }
 
 // TestOwnerNamed: a container that was started as root, and is worked in as another user who was named in one of several

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"agentjail.dev/runtime/jailinit"
 	"agentjail.dev/runtime/jailinit/keeper"
+	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -40,7 +40,7 @@ func TestKilledAtRandom(t *testing.T) {
 		}
 		r, ids := start(t, args...), map[string]bool{}
 		env.AnyMoment(300 * time.Millisecond)
-		for _, id := range jails() {
+		for _, id := range engine.JailIDs(state.DefaultRoot) {
 			ids[id] = true
 		}
 		keeperToo := kill(r, i/2%4)
@@ -169,14 +169,6 @@ func within(r *run) int {
 	return r.status()
 }
 
-// config writes the host's configuration to a file.
-func config(t *testing.T, text string) string {
-	t.Helper()
-	at := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-ends-"), "config.toml")
-	env.Check(t, os.WriteFile(at, []byte(text), 0o600))
-	return at
-}
-
 // TestTerminalKeys: the keys that end programs end these too, and so does the end of the terminal.
 func TestTerminalKeys(t *testing.T) {
 	terminalKeys(t, endless(t), "sandbox")
@@ -184,7 +176,7 @@ func TestTerminalKeys(t *testing.T) {
 
 // TestTerminalKeysStrict: so do they where the jail's filter refuses that the program leads a session.
 func TestTerminalKeysStrict(t *testing.T) {
-	conf := config(t, "seccomp.profile = \"strict\"\n")
+	conf := engine.PolicyFile(t, "seccomp.profile = \"strict\"\n")
 	terminalKeys(t, [][]string{
 		{"sh", "-c", "echo ready; exec sleep 1000"},
 		{"sh", "-c", "[ -t 0 ] && echo x >/dev/tty && echo ready; read line; exec sleep 1000"},
@@ -193,8 +185,8 @@ func TestTerminalKeysStrict(t *testing.T) {
 
 // TestInitRefused: an init that the jail's filter would not let work is refused, and the command runs without.
 func TestInitRefused(t *testing.T) {
-	list := config(t, `{"extends": "strict", "allow": [{"names": ["kill"], "when": ["arg1 == 0"], "why": "a test"}, {"names": ["wait4"], "when": ["arg0 == 1"], "why": "a test"}]}`)
-	conf := config(t, fmt.Sprintf("seccomp.only = %q\n", list))
+	list := engine.PolicyFile(t, `{"extends": "strict", "allow": [{"names": ["kill"], "when": ["arg1 == 0"], "why": "a test"}, {"names": ["wait4"], "when": ["arg0 == 1"], "why": "a test"}]}`)
+	conf := engine.PolicyFile(t, fmt.Sprintf("seccomp.only = %q\n", list))
 	out, err := exec.Command(bin, "--config", conf, "sandbox", "--", "true").CombinedOutput()
 	if want := "filter refuses: kill, wait4 (remedy: agentjail sandbox --no-init; or"; err == nil || !strings.Contains(string(out), want) {
 		t.Errorf("%v: %s, want %q", err, out, want)
@@ -309,7 +301,7 @@ func TestVerbsFindSandboxes(t *testing.T) {
 	for _, option := range []string{"--read-only", "--no-init"} {
 		r := start(t, option, "--", "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")
 		r.ready()
-		id := jails()[0]
+		id := engine.JailIDs(state.DefaultRoot)[0]
 		for _, c := range []struct{ args, want string }{
 			{"list", id},
 			{"list -q", id},
@@ -334,7 +326,7 @@ func TestVerbsFindSandboxes(t *testing.T) {
 		}
 		r = start(t, option, "--", "sh", "-c", "echo ready; exec sleep 1000")
 		r.ready()
-		if out, err := exec.Command(bin, "delete", "--force", jails()[0]).CombinedOutput(); err != nil {
+		if out, err := exec.Command(bin, "delete", "--force", engine.JailIDs(state.DefaultRoot)[0]).CombinedOutput(); err != nil {
 			t.Errorf("delete --force: %v\n%s", err, out)
 		}
 		if l := left(map[string]bool{}); len(l) > 0 {
@@ -393,13 +385,13 @@ func TestOtherPIDNamespace(t *testing.T) {
 	w.Close()
 	x := &run{t: t, cmd: cmd, out: r}
 	x.ready()
-	id := jails()[0]
+	id := engine.JailIDs(state.DefaultRoot)[0]
 	for _, args := range [][]string{{"gc"}, {"gc", id}, {"sandbox", "--", "true"}} {
 		if out, err := exec.Command(bin, args...).CombinedOutput(); err != nil {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}
-	if now := jails(); len(now) != 1 || now[0] != id {
+	if now := engine.JailIDs(state.DefaultRoot); len(now) != 1 || now[0] != id {
 		t.Errorf("jails %v, want %s", now, id)
 	}
 	for _, verb := range []string{"state", "kill", "delete", "inspect"} {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -60,19 +61,10 @@ func workspace(t *testing.T) string {
 	return dir
 }
 
-// jails are the ids of the jails that there are, also of those that are being made.
-func jails() []string {
-	names, _ := filepath.Glob("/run/agentjail/jails/*")
-	for i, n := range names {
-		_, names[i], _ = strings.Cut(filepath.Base(n), "-")
-	}
-	return names
-}
-
 // left lists what there still is of jails.
 func left(ids map[string]bool) []string {
 	var out []string
-	for _, id := range jails() {
+	for _, id := range engine.JailIDs(state.DefaultRoot) {
 		ids[id] = true
 	}
 	for _, g := range []string{"/run/agentjail/jails/*", "/run/agentjail/ids/*", "/run/agentjail/sandbox/*/*", "/run/agentjail/sandbox/sandbox-*", "/var/lib/agentjail/placeholders/*.json"} {
@@ -135,7 +127,7 @@ func (r *run) status() int {
 	_ = r.cmd.Wait()
 	_ = r.out.SetReadDeadline(time.Now().Add(env.Patience))
 	if _, err := r.said.ReadFrom(r.out); err != nil {
-		r.t.Fatalf("something still holds the output: %v; jails %v", err, jails())
+		r.t.Fatalf("something still holds the output: %v; jails %v", err, engine.JailIDs(state.DefaultRoot))
 	}
 	ws := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ws.Signaled() {

@@ -281,6 +281,27 @@ func (t *CT) Must(args ...string) string {
 	return t.Ctr(args...).Must(t)
 }
 
+// Task returns the first process of a task and its status, such as RUNNING; "" where there is no such task.
+func (t *CT) Task(id string) (pid int, status string) {
+	t.Helper()
+	for line := range strings.Lines(t.Must("tasks", "ls")) {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == id {
+			return env.Number(t, f[1]), f[2]
+		}
+	}
+	return 0, ""
+}
+
+// Remove removes a container with its task; one that is gone already is fine.
+func (t *CT) Remove(id string) {
+	t.Helper()
+	for _, what := range [][]string{{"tasks", "rm", "-f", id}, {"containers", "rm", id}} {
+		if r := t.Ctr(what...); r.Code != 0 && !strings.Contains(r.Stderr, "not found") {
+			t.Error(r)
+		}
+	}
+}
+
 // jsonOf encodes what cannot fail to be encoded.
 func jsonOf(v any) []byte {
 	text, err := json.Marshal(v)

@@ -72,7 +72,7 @@ func (t *T) Must(args ...string) string {
 func (t *T) Detached(args ...string) string {
 	t.Helper()
 	r := t.Docker(append([]string{"run", "-d"}, args...)...)
-	id := lastLine(r.Stdout)
+	id := LastLine(r.Stdout)
 	if id != "" {
 		t.Cleanup(func() { t.Remove(id) })
 	}
@@ -85,7 +85,7 @@ func (t *T) Detached(args ...string) string {
 // Created makes a container with docker create and removes it at the test's end.
 func (t *T) Created(args ...string) string {
 	t.Helper()
-	id := lastLine(t.Must(append([]string{"create"}, args...)...))
+	id := LastLine(t.Must(append([]string{"create"}, args...)...))
 	t.Cleanup(func() { t.Remove(id) })
 	return id
 }

@@ -370,7 +370,7 @@ func (t *PodmanT) Must(args ...string) string {
 // container's id.
 func (t *PodmanT) Detached(args ...string) string {
 	t.Helper()
-	id := lastLine(t.Must(append([]string{"run", "-d"}, args...)...))
+	id := LastLine(t.Must(append([]string{"run", "-d"}, args...)...))
 	t.Cleanup(func() { t.Remove("rm", "-f", "-t", "0", "-v", "--ignore", id) })
 	return id
 }

@@ -132,8 +132,8 @@ func Capture(dir string, cmd *exec.Cmd, stdin io.Reader) Result {
 	return r
 }
 
-// lastLine is the last line of what a command printed.
-func lastLine(s string) string {
+// LastLine is the last line of what a command printed.
+func LastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	return lines[len(lines)-1]
 }

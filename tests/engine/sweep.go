@@ -108,7 +108,7 @@ func sweep(dir string) error {
 	if err := unmountBelow(dir); err != nil {
 		errs = append(errs, err)
 	}
-	if err := removeCgroups(parent); err != nil {
+	if err := RemoveCgroups(parent); err != nil {
 		errs = append(errs, err)
 	}
 	if len(errs) == 0 {
@@ -241,8 +241,8 @@ func cgroupPids(name string) []int {
 	return pids
 }
 
-// removeCgroups removes the cgroup name and those below it.
-func removeCgroups(name string) error {
+// RemoveCgroups removes the control group of a name in every hierarchy and those below it.
+func RemoveCgroups(name string) error {
 	var last error
 	// EBUSY right after the last process died: the kernel lets go a moment later and offers no event on v1.
 	env.Poll(sweepWait, func() bool {

@@ -95,21 +95,6 @@ func asPerson(dir, home, script string, env ...string) (string, error) {
 	return string(out), err
 }
 
-// settings writes a policy that only root can have written.
-func settings(t *testing.T, text string) string {
-	t.Helper()
-	dir := env.Get(t, engine.BinDir)
-	f, err := os.CreateTemp(dir, "hostile-*.toml")
-	env.Check(t, err)
-	t.Cleanup(func() { os.Remove(f.Name()) })
-	if _, err := f.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
-	env.Check(t, f.Chmod(0o644))
-	f.Close()
-	return f.Name()
-}
-
 // prepare makes the directories of all rows.
 func (p place) prepare(t *testing.T, all []row) {
 	t.Helper()
@@ -138,7 +123,7 @@ func (p place) plant(t *testing.T, all []row) {
 	if p.open {
 		text = "[binds]\nprotect = false\n"
 	}
-	policy := settings(t, text)
+	policy := engine.PolicyFile(t, text)
 	for from := 0; from < len(all); from += perJail {
 		p.plantIn(t, all, from, policy)
 	}
@@ -275,7 +260,7 @@ func TestUsersPlacesRunPrograms(t *testing.T) {
 				fmt.Fprintf(&script, "( M=%s; %s\n) </dev/null >/dev/null 2>&1\n", p.mark(i), u.jail)
 			}
 			if open {
-				policy := settings(t, fmt.Sprintf("[binds]\nprotect = false\nallow = [%q]\n", home))
+				policy := engine.PolicyFile(t, fmt.Sprintf("[binds]\nprotect = false\nallow = [%q]\n", home))
 				if r := engine.Run(t, bin, "--config", policy, "sandbox", "--workspace", home, "--", "sh", "-c", script.String()+"echo done"); r.Code != 0 || r.Stdout != "done\n" {
 					t.Fatal(r)
 				}

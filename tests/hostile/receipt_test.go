@@ -36,7 +36,7 @@ func TestNestedRepository(t *testing.T) {
 	}
 	person(`repo r; git config --global user.name Ann; git config --global user.email ann@x.test`)
 	journals := engine.TempDir(t, "/var/tmp", "agentjail-hostile-journal-")
-	policy := settings(t, "[journal]\nenabled = true\ndir = \""+journals+"\"\n")
+	policy := engine.PolicyFile(t, "[journal]\nenabled = true\ndir = \""+journals+"\"\n")
 	r := engine.Run(t, bin, "--config", policy, "sandbox", "--workspace", p.dir+"/ws", "--env", "M="+p.mark(0), "--", "sh", "-c", nestedAttack)
 	if r.Code != 0 || r.Stdout != "done\n" {
 		t.Fatal(r)

@@ -62,7 +62,7 @@ func TestHostileViews(t *testing.T) {
 	for i, r := range all {
 		before[i] = state(filepath.Join(p.row(i), r.file))
 	}
-	policy := settings(t, "workspace.size = \"64MiB\"\nworkspace.files = 16000\n")
+	policy := engine.PolicyFile(t, "workspace.size = \"64MiB\"\nworkspace.files = 16000\n")
 	for from := 0; from < len(all); from += perJail {
 		dir := filepath.Dir(p.row(from))
 		name := filepath.Base(p.dir) + "-" + filepath.Base(dir)
@@ -154,7 +154,7 @@ func TestViewCommandsRunNothing(t *testing.T) {
 		}
 		env.Check(t, os.Remove(mark))
 	}
-	policy, name := settings(t, "workspace.size = \"32MiB\"\n"), filepath.Base(p.dir)
+	policy, name := engine.PolicyFile(t, "workspace.size = \"32MiB\"\n"), filepath.Base(p.dir)
 	t.Cleanup(func() { engine.Run(t, bin, "workspace", "discard", name) })
 	was, outside := snapshot(t, ws), snapshot(t, home)
 	r := engine.Run(t, bin, "--config", policy, "sandbox", "--workspace", ws, "--review", "--view", name, "--env", "M="+mark, "--", "sh", "-c", inTraps)

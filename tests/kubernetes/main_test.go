@@ -246,5 +246,5 @@ func sweepNode(dir string) error {
 	if !strings.HasPrefix(dir, "/var/tmp/"+prefix) {
 		return fmt.Errorf("refusing to sweep %q: not a node's directory", dir)
 	}
-	return errors.Join(removeGroups(filepath.Base(dir)), os.RemoveAll(dir))
+	return errors.Join(engine.RemoveCgroups(filepath.Base(dir)), os.RemoveAll(dir))
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -119,36 +118,4 @@ func makeGroups(name string) error {
 		}
 	}
 	return nil
-}
-
-// removeGroups removes a control group and those below it.
-func removeGroups(name string) error {
-	var last error
-	// The kernel lets go of a group a moment after its last process, and reports that nowhere in version 1.
-	env.Poll(env.Patience, func() bool {
-		last = nil
-		for _, dir := range groupsBelow(name) {
-			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				last = err
-			}
-		}
-		return last == nil
-	})
-	return last
-}
-
-// groupsBelow are a control group's directories and those below, the deepest first.
-func groupsBelow(name string) []string {
-	var dirs []string
-	for _, root := range groupRoots() {
-		_ = filepath.WalkDir(filepath.Join(root, name), func(p string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				dirs = append(dirs, p)
-			}
-			return nil
-		})
-	}
-	slices.Sort(dirs)
-	slices.Reverse(dirs)
-	return dirs
 }

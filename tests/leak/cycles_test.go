@@ -3,12 +3,14 @@ package leak
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"agentjail.dev/tests/contract/promise"
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
 
@@ -63,7 +65,7 @@ func TestCyclesLeakNothing(t *testing.T) {
 			t.Errorf("%s: %d kernel objects more after %d cycles", name, more, n)
 		}
 	}
-	removeCgroups()
+	env.Check(t, engine.RemoveCgroups(filepath.Base(base)))
 }
 
 // cycle is the whole life of one container.
@@ -127,7 +129,7 @@ func TestParallelContainersLeakNothing(t *testing.T) {
 	}
 	wg.Wait()
 	unchanged(t, before)
-	removeCgroups()
+	env.Check(t, engine.RemoveCgroups(filepath.Base(base)))
 }
 
 // running waits for a process to be the program it is to become.
@@ -164,5 +166,5 @@ func TestExecLeavesNothing(t *testing.T) {
 	reap(t, pid)
 	c.must(t, "delete", id)
 	unchanged(t, empty)
-	removeCgroups()
+	env.Check(t, engine.RemoveCgroups(filepath.Base(base)))
 }

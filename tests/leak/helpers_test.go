@@ -1,7 +1,6 @@
 package leak
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
 
@@ -76,7 +76,7 @@ func TestHelpersLeakNothing(t *testing.T) {
 		c.must(t, "delete", j.id)
 	})
 	unchanged(t, before)
-	removeCgroups()
+	env.Check(t, engine.RemoveCgroups(filepath.Base(base)))
 }
 
 // startHelped starts a jail that sleeps.
@@ -90,22 +90,7 @@ func (c caller) startHelped(t testing.TB, id string) helped {
 	})
 	j := helped{id: id, pid: c.create(t, id, bundle(t, spec(id, "/bin/sleep", "3600")))}
 	c.must(t, "start", id)
-	found, err := filepath.Glob("/run/agentjail/jails/*-" + id + "/helper.json")
-	if err != nil || len(found) != 1 {
-		t.Errorf("the records of %s's helper: %v, %v", id, found, err)
-		return j
-	}
-	text, err := os.ReadFile(found[0])
-	var record struct {
-		Pid int `json:"pid"`
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &record)
-	}
-	if err != nil || record.Pid <= 1 {
-		t.Errorf("the record of %s's helper: %s, %v", id, text, err)
-	}
-	j.helper = record.Pid
+	j.helper = engine.Helper(t, id).Pid
 	return j
 }
 

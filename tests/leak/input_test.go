@@ -142,7 +142,7 @@ func TestBadInput(t *testing.T) {
 			refuses(t, id, rawBundle(t, c.make(t, id)))
 		})
 	}
-	removeCgroups()
+	env.Check(t, engine.RemoveCgroups(filepath.Base(base)))
 }
 
 // TestHugeInput: the size of a file does not decide how much memory the runtime uses. The file is written piece by piece,

@@ -99,14 +99,6 @@ func keeps(line string) bool {
 	return false
 }
 
-// removeCgroups removes the parent cgroup of the run's containers.
-func removeCgroups() {
-	dirs, _ := filepath.Glob("/sys/fs/cgroup/*/" + filepath.Base(base))
-	for _, d := range append(dirs, "/sys/fs/cgroup/"+filepath.Base(base)) {
-		_ = os.Remove(d)
-	}
-}
-
 // slab counts live kernel objects of a kind (slabinfo(5)); -1 when the kernel does not report them.
 func slab(name string) int {
 	text, err := os.ReadFile("/proc/slabinfo")

@@ -138,24 +138,13 @@ type record struct {
 // dir is the jail's directory of state.
 func (j *jail) dir(t *testing.T) string {
 	t.Helper()
-	found, err := filepath.Glob("/run/agentjail/jails/*-" + j.id)
-	if err != nil || len(found) != 1 {
-		t.Fatalf("the jail's state: %v, %v", found, err)
-	}
-	return found[0]
+	return engine.JailDir(t, j.id)
 }
 
 func (j *jail) helper(t *testing.T) record {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(j.dir(t), "helper.json"))
-	var r record
-	if err == nil {
-		err = json.Unmarshal(text, &r)
-	}
-	if err != nil || r.Pid <= 1 {
-		t.Fatalf("the helper's record: %+v, %v", r, err)
-	}
-	return r
+	r := engine.Helper(t, j.id)
+	return record{r.Pid, r.Cgroups}
 }
 
 func (j *jail) inspect(t *testing.T) (string, int) {

@@ -83,7 +83,7 @@ func newMachine(t testing.TB) *machine {
 	t.Cleanup(func() {
 		_ = m.holder.Process.Kill() // and with it the namespace of processes
 		_ = m.holder.Wait()
-		if err := errors.Join(os.Remove(dir), removeGroups(m.group())); err != nil {
+		if err := errors.Join(os.Remove(dir), engine.RemoveCgroups(m.group())); err != nil {
 			t.Error(err)
 		}
 	})
@@ -101,43 +101,6 @@ func newMachine(t testing.TB) *machine {
 
 // group is the control group below which the machine's containers are.
 func (m *machine) group() string { return m.name }
-
-// removeGroups removes a control group with those below it, of every hierarchy.
-func removeGroups(name string) error {
-	tops, err := filepath.Glob("/sys/fs/cgroup/*/" + name)
-	if err != nil {
-		return err
-	}
-	for _, top := range append(tops, "/sys/fs/cgroup/"+name) {
-		var groups []string
-		err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				groups = append(groups, path)
-			}
-			return nil //nolint:nilerr // it went meanwhile
-		})
-		if err != nil {
-			return err
-		}
-		slices.Reverse(groups) // those within first
-		for _, g := range groups {
-			if err := removeGroup(g); err != nil {
-				return fmt.Errorf("remove the control group %s: %w", g, err)
-			}
-		}
-	}
-	return nil
-}
-
-// removeGroup removes a control group whose processes were killed, and may not all be gone.
-func removeGroup(dir string) error {
-	var err error
-	env.Poll(env.Patience, func() bool { err = unix.Rmdir(dir); return !errors.Is(err, unix.EBUSY) })
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return err
-}
 
 // path is a file of the machine's, as it is reached from here.
 func (m *machine) path(name string) string {

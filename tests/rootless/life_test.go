@@ -35,13 +35,7 @@ func (u user) running(t testing.TB, args ...string) (*exec.Cmd, string) {
 }
 
 // jails are the ids of the user's jails.
-func (u user) jails() []string {
-	names, _ := filepath.Glob(u.run() + "/agentjail/jails/*")
-	for i, n := range names {
-		_, names[i], _ = strings.Cut(filepath.Base(n), "-")
-	}
-	return names
-}
+func (u user) jails() []string { return engine.JailIDs(u.run() + "/agentjail") }
 
 // processes are those with an id of the user's.
 func (u user) processes() (out []string) {

@@ -23,9 +23,7 @@ import (
 func small(t *testing.T) string {
 	t.Helper()
 	engine.NeedsViews(t)
-	path := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-review-"), "config.toml")
-	env.Check(t, os.WriteFile(path, []byte("workspace.size = \"32MiB\"\nworkspace.files = 4000\n"), 0o644))
-	return path
+	return engine.PolicyFile(t, "workspace.size = \"32MiB\"\nworkspace.files = 4000\n")
 }
 
 // repository is a workspace with two files.

@@ -36,8 +36,8 @@ func TestDaemonRestart(t *testing.T) {
 			if r := c.Ctr("tasks", "rm", ends); !strings.Contains(r.Stderr, "exit code 137") && !(removes && strings.Contains(r.Stderr, "not found")) {
 				t.Errorf("its status is lost: %s", r)
 			}
-			remove(t, c, stays)
-			remove(t, c, ends)
+			c.Remove(stays)
+			c.Remove(ends)
 			gone(t, c)
 		}
 	})
@@ -51,7 +51,7 @@ func TestShimKilled(t *testing.T) {
 		env.Check(t, unix.Kill(shimOf(t, c, id), unix.SIGKILL))
 		env.Eventually(c, "the end of the jail", func() bool { return !j.InitAlive() })
 		env.Eventually(c, "the daemon has noticed", func() bool { s := status(c, id); return s == "" || s == "STOPPED" })
-		remove(t, c, id)
+		c.Remove(id)
 		gone(t, c)
 	})
 }
@@ -66,7 +66,7 @@ func TestShimAndDaemonKilled(t *testing.T) {
 		env.Check(t, unix.Kill(shim, unix.SIGKILL))
 		env.Check(t, c.Start())
 		env.Eventually(c, "the end of the jail", func() bool { return !j.InitAlive() })
-		remove(t, c, id)
+		c.Remove(id)
 		gone(t, c)
 	})
 }

@@ -10,13 +10,13 @@ import (
 func TestRootOnDisk(t *testing.T) {
 	engine.NeedsViews(t)
 	engine.LayersOnDisk(t)
-	file := policyFile(t, engine.DiskPolicy)
+	file := engine.PolicyFile(t, engine.DiskPolicy)
 	each(t, func(t *testing.T, c *engine.CT) {
 		id := start(t, c, "--runtime-config-path", file)
 		if r := in(c, id, "sh", "-c", engine.OnDisk); r.Code != 0 || len(engine.DiskRoots()) != 1 {
 			t.Errorf("%q: %s", engine.DiskRoots(), r)
 		}
-		remove(t, c, id)
+		c.Remove(id)
 		engine.NoDiskRoots(t)
 	})
 }

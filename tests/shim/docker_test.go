@@ -37,7 +37,7 @@ func shimDocker(t *testing.T) engine.Edition {
 func TestDocker(t *testing.T) {
 	edition := shimDocker(t)
 	dir := env.Get(t, engine.Shim)
-	small := policyFile(t, "[limits]\nmemory = \"50MiB\"\n")
+	small := engine.PolicyFile(t, "[limits]\nmemory = \"50MiB\"\n")
 	e := engine.StartFor(t, engine.Options{
 		Edition: &edition, Shims: []string{dir},
 		Runtimes: map[string]engine.Runtime{

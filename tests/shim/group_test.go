@@ -22,7 +22,7 @@ const group = "io.containerd.runc.v2.group="
 // Containers of a group have one shim, and each its own profile: the end of one is nothing to the others.
 func TestGroupHasOneShim(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		small := policyFile(t, "[limits]\nmemory = \"50MiB\"\n")
+		small := engine.PolicyFile(t, "[limits]\nmemory = \"50MiB\"\n")
 		a := start(t, c, "--annotation", group+"pod")
 		b := start(t, c, "--annotation", group+"pod", "--runtime-config-path", small)
 		other := start(t, c)
@@ -41,14 +41,14 @@ func TestGroupHasOneShim(t *testing.T) {
 			t.Errorf("sockets %q and %q", s, socket)
 		}
 		// The one whose directory the shim is in goes first.
-		remove(t, c, a)
+		c.Remove(a)
 		if r := read(c, b, "probe", "identity"); r.Code != 0 {
 			t.Error(r)
 		} else {
 			hardened(t, r.Stdout)
 		}
-		remove(t, c, b)
-		remove(t, c, other)
+		c.Remove(b)
+		c.Remove(other)
 		gone(t, c)
 		env.Eventually(c, "the socket is removed", func() bool { _, err := os.Lstat(socket); return os.IsNotExist(err) })
 	})
@@ -73,20 +73,6 @@ func TestShimControlGroups(t *testing.T) {
 	})
 }
 
-// policyFile makes a policy where policies count: only root can write there.
-func policyFile(t *testing.T, text string) string {
-	t.Helper()
-	dir := env.Get(t, engine.BinDir)
-	f, err := os.CreateTemp(dir, "policy-*.toml")
-	env.Check(t, err)
-	defer f.Close()
-	t.Cleanup(func() { os.Remove(f.Name()) })
-	if _, err := f.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
-	return f.Name()
-}
-
 // A policy that others could have written counts for nothing, nor does one that is not there: no jail starts.
 func TestWrongPolicy(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
@@ -99,7 +85,7 @@ func TestWrongPolicy(t *testing.T) {
 			if r.Code == 0 || !strings.Contains(r.Stderr, "polic") && !strings.Contains(r.Stderr, "profile") {
 				t.Errorf("%s: %s", path, r)
 			}
-			remove(t, c, id)
+			c.Remove(id)
 		}
 		gone(t, c)
 	})
@@ -131,7 +117,7 @@ func TestUpdate(t *testing.T) {
 		if _, err := task.Checkpoint(ctx, &taskAPI.CheckpointTaskRequest{ID: id, Path: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "checkpoint: refused: a jail's memory") {
 			t.Error(err)
 		}
-		remove(t, c, id)
+		c.Remove(id)
 		gone(t, c)
 	})
 }
@@ -229,7 +215,7 @@ func TestGroupOptionsKeepOtherShims(t *testing.T) {
 		if mounts, err := engine.MountsBelow(bundle.Dir); err != nil || len(mounts) > 0 {
 			t.Errorf("mounts stay: %v, %v", mounts, err)
 		}
-		remove(t, c, id)
+		c.Remove(id)
 		gone(t, c)
 	})
 }
@@ -264,7 +250,7 @@ func TestSameAsCommandLine(t *testing.T) {
 		}
 		_, _ = task.Kill(ctx, &taskAPI.KillRequest{ID: id, Signal: 9})
 		env.Eventually(c, "the jail is removed", func() bool { _, err := task.Delete(ctx, &taskAPI.DeleteRequest{ID: id}); return err == nil })
-		remove(t, c, host)
+		c.Remove(host)
 		gone(t, c)
 	})
 }

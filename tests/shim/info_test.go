@@ -22,7 +22,7 @@ import (
 func TestInfoIsTheCommandLines(t *testing.T) {
 	engine.NeedsRoot(t, "it runs jails")
 	dir := env.Get(t, engine.Shim)
-	strict := policyFile(t, "[seccomp]\nprofile = \"strict\"\n")
+	strict := engine.PolicyFile(t, "[seccomp]\nprofile = \"strict\"\n")
 	ask := func(options proto.Message) (*types.RuntimeInfo, string, error) {
 		var in []byte
 		if options != nil {

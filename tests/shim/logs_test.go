@@ -51,7 +51,7 @@ func TestLogURI(t *testing.T) {
 			if r.Code == 0 || !strings.Contains(r.Stderr, "refused") || !strings.Contains(r.Stderr, "remedy: ") {
 				t.Errorf("%s: %s", uri, r)
 			}
-			remove(t, c, id)
+			c.Remove(id)
 		}
 		if _, err := os.Lstat(ran); err == nil {
 			t.Error("a program that no policy lists ran on the host")
@@ -59,7 +59,7 @@ func TestLogURI(t *testing.T) {
 		if text, err := os.ReadFile(victim); err != nil || string(text) != "as it was\n" {
 			t.Errorf("a file of the host's is written: %q, %v", text, err)
 		}
-		file := policyFile(t, fmt.Sprintf("shim.loggers = [%q]\nshim.logs = [%q]\n", program, filepath.Dir(victim)))
+		file := engine.PolicyFile(t, fmt.Sprintf("shim.loggers = [%q]\nshim.logs = [%q]\n", program, filepath.Dir(victim)))
 		for uri, f := range map[string]string{"binary://" + program: ran, "file://" + victim: victim} {
 			id := newID()
 			if r := c.Ctr(runArgs(id, append([]string{"-d", "--runtime-config-path", file, "--log-uri", uri}, say...)...)...); r.Code != 0 {
@@ -68,7 +68,7 @@ func TestLogURI(t *testing.T) {
 			env.Eventually(c, "the task ends", func() bool { return status(c, id) != "RUNNING" })
 			// A logger ends with its task's removal, and what it has not read then is lost.
 			env.Eventually(c, f+" has what was printed", func() bool { text, _ := os.ReadFile(f); return strings.Contains(string(text), "said\n") })
-			remove(t, c, id)
+			c.Remove(id)
 		}
 		gone(t, c)
 	})
@@ -113,7 +113,7 @@ func TestLogLabel(t *testing.T) {
 		}
 		leaveAlone(c, id)
 
-		id = labelled("--runtime-config-path", policyFile(t, fmt.Sprintf("shim.loggers = [%q]\n", program)))
+		id = labelled("--runtime-config-path", engine.PolicyFile(t, fmt.Sprintf("shim.loggers = [%q]\n", program)))
 		c.Must("containers", "label", id, "containerd.io/restart.status=running", "containerd.io/restart.policy=always",
 			"containerd.io/restart.loguri=binary://"+program)
 		c.Must("tasks", "kill", "--signal", "KILL", id)

@@ -45,7 +45,7 @@ func TestMemory(t *testing.T) {
 			}
 			stock = m
 			t.Logf("containerd %s, %s: %+v KiB", c.Version(), runtime, m)
-			remove(t, c, id)
+			c.Remove(id)
 		}
 		gone(t, c)
 	})
@@ -90,7 +90,7 @@ func TestShimLeaks(t *testing.T) {
 		if children := env.Children(pid); len(children) != 1 {
 			t.Errorf("the children %v, and one jail", children)
 		}
-		remove(t, c, id)
+		c.Remove(id)
 		gone(t, c)
 	})
 }

@@ -17,7 +17,7 @@ import (
 // Options of every kind are understood, and name the policy that the jail is made by; none names the delegate.
 func TestOptions(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		file := policyFile(t, "[limits]\npids = 100\n[policies.tiny.limits]\npids = 50\n")
+		file := engine.PolicyFile(t, "[limits]\npids = 100\n[policies.tiny.limits]\npids = 50\n")
 		host := start(t, c) // for its shim
 		ctx, task := direct(t, c, host)
 		for _, try := range []struct {
@@ -52,7 +52,7 @@ func TestOptions(t *testing.T) {
 			_, _ = task.Kill(ctx, &taskAPI.KillRequest{ID: id, Signal: 9})
 			env.Eventually(c, "the jail is removed", func() bool { _, err := task.Delete(ctx, &taskAPI.DeleteRequest{ID: id}); return err == nil })
 		}
-		remove(t, c, host)
+		c.Remove(host)
 		gone(t, c)
 	})
 }

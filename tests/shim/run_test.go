@@ -79,7 +79,7 @@ func TestRunFails(t *testing.T) {
 			if r.Code == 0 || !strings.Contains(r.Stderr, try.want) {
 				t.Errorf("not %q: %s", try.want, r)
 			}
-			remove(t, c, id)
+			c.Remove(id)
 		}
 		gone(t, c)
 	})
@@ -135,7 +135,7 @@ func TestExec(t *testing.T) {
 		if s := status(c, id); s != "RUNNING" {
 			t.Error(s)
 		}
-		remove(t, c, id)
+		c.Remove(id)
 		gone(t, c)
 	})
 }
@@ -162,7 +162,7 @@ func TestTerminal(t *testing.T) {
 		if code := term.Wait(); code != 6 {
 			t.Errorf("exit status %d: %s", code, term.Said())
 		}
-		remove(t, c, id)
+		c.Remove(id)
 		gone(t, c)
 	})
 }
@@ -195,7 +195,7 @@ func TestTask(t *testing.T) {
 		if r := c.Ctr("tasks", "rm", id); !strings.Contains(r.Stderr, "exit code 137") {
 			t.Errorf("not the status of a killed task: %s", r)
 		}
-		remove(t, c, id)
+		c.Remove(id)
 		gone(t, c)
 	})
 }
@@ -222,7 +222,7 @@ func TestEvents(t *testing.T) {
 		event("/tasks/exit")
 		c.Must("tasks", "rm", "-f", id)
 		event("/tasks/delete")
-		remove(t, c, id)
+		c.Remove(id)
 		gone(t, c)
 	})
 }

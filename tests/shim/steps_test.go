@@ -40,7 +40,7 @@ func TestShimKilledAtEveryStep(t *testing.T) {
 		t.Run(s.Point, func(t *testing.T) {
 			c := c.Containerd.For(t)
 			id := newID()
-			defer remove(t, c, id)
+			defer c.Remove(id)
 			var r engine.Result
 			switch s.Verb {
 			case "create", "start":
@@ -59,7 +59,7 @@ func TestShimKilledAtEveryStep(t *testing.T) {
 				t.Errorf("was not killed: %s", r)
 			}
 			env.Eventually(c, "the daemon has noticed", func() bool { return status(c, id) != "RUNNING" })
-			remove(t, c, id)
+			c.Remove(id)
 			gone(t, c)
 		})
 	}
@@ -81,7 +81,7 @@ func TestInternalErrors(t *testing.T) {
 		t.Run(s.Point, func(t *testing.T) {
 			c := c.Containerd.For(t)
 			id := newID()
-			defer remove(t, c, id)
+			defer c.Remove(id)
 			run := runArgs(id, "-d", "--annotation", group+"fragile")
 			var r engine.Result
 			switch s.Verb {
@@ -102,7 +102,7 @@ func TestInternalErrors(t *testing.T) {
 			if r.Code == 0 || !strings.Contains(r.Stderr, "internal error: a test's, at "+s.Point) {
 				t.Errorf("did not fail: %s", r)
 			}
-			remove(t, c, id)
+			c.Remove(id)
 			if r := in(c, other, "true"); r.Code != 0 || shimOf(t, c, other) != shim {
 				t.Errorf("the other jail suffers: %s", r)
 			}
@@ -111,6 +111,6 @@ func TestInternalErrors(t *testing.T) {
 			}
 		})
 	}
-	remove(t, c, other)
+	c.Remove(other)
 	gone(t, c)
 }

@@ -24,7 +24,7 @@ import (
 
 var ids atomic.Int64
 
-// jail starts a jail with `ctr run` and removes it at the test's end. args are options of ctr's; what follows "--" is the
+// start starts a jail with `ctr run` and removes it at the test's end. args are options of ctr's; what follows "--" is the
 // command.
 func start(t *testing.T, c *engine.CT, args ...string) string {
 	t.Helper()
@@ -32,7 +32,7 @@ func start(t *testing.T, c *engine.CT, args ...string) string {
 	if r := c.Ctr(runArgs(id, append([]string{"-d"}, args...)...)...); r.Code != 0 {
 		t.Fatal(r)
 	}
-	t.Cleanup(func() { remove(t, c, id) })
+	t.Cleanup(func() { c.Remove(id) })
 	return id
 }
 
@@ -47,17 +47,6 @@ func runArgs(id string, args ...string) []string {
 	return slices.Concat([]string{"run", "--runtime", engine.ShimRuntime}, options, []string{engine.BusyboxImage, id}, command)
 }
 
-// remove removes a jail; one that is gone already is fine.
-func remove(t *testing.T, c *engine.CT, id string) {
-	t.Helper()
-	if r := c.Ctr("tasks", "rm", "-f", id); r.Code != 0 && !strings.Contains(r.Stderr, "not found") {
-		t.Error(r)
-	}
-	if r := c.Ctr("containers", "rm", id); r.Code != 0 && !strings.Contains(r.Stderr, "not found") {
-		t.Error(r)
-	}
-}
-
 // in runs a command in a jail.
 func in(c *engine.CT, id string, command ...string) engine.Result {
 	return c.Ctr(slices.Concat([]string{"tasks", "exec", "--exec-id", newID(), id}, command)...)
@@ -70,12 +59,8 @@ func read(c *engine.CT, id string, command ...string) engine.Result {
 
 // status is a task's, as RUNNING, or "" when there is none.
 func status(c *engine.CT, id string) string {
-	for line := range strings.Lines(c.Must("tasks", "ls")) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == id {
-			return f[2]
-		}
-	}
-	return ""
+	_, status := c.Task(id)
+	return status
 }
 
 // shimOf finds the process of the shim that serves a task: its directory is the task's.

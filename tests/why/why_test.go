@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -214,20 +216,16 @@ func TestRefusedUnderEveryPolicy(t *testing.T) {
 func TestWhyOfRunningJail(t *testing.T) {
 	w, dir := workspace(t), place(t)
 	config := write(t, dir, "c.toml", "limits.pids = 30\n")
-	known, err := filepath.Glob("/run/agentjail/jails/*-sandbox-*")
-	env.Check(t, err)
+	known := engine.JailIDs(state.DefaultRoot)
 	cmd := exec.Command(bin, "--config", config, "sandbox", "--workspace", w, "--tighten", "limits.pids=16", "--", "sh", "-c",
 		`head -c 400000000 /dev/zero > /tmp/f 2>/dev/null; python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(40)]; [x.start() for x in t]' 2>/dev/null; echo ready; read x`)
 	s := env.Begin(t, cmd)
 	defer func() { _ = s.End() }()
 	s.Await(t, "ready")
-	now, err := filepath.Glob("/run/agentjail/jails/*-sandbox-*")
-	env.Check(t, err)
 	id := ""
-	for _, d := range now {
-		if !strings.Contains(strings.Join(known, " "), d) {
-			_, rest, _ := strings.Cut(filepath.Base(d), "-")
-			id = rest
+	for _, j := range engine.JailIDs(state.DefaultRoot) {
+		if strings.HasPrefix(j, "sandbox-") && !slices.Contains(known, j) {
+			id = j
 		}
 	}
 	for _, c := range []struct {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentjail.dev/tests/contract/promise"
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
 
@@ -62,10 +63,7 @@ func TestShim(t *testing.T) {
 	}
 	// The profile of the registration's options is in force: its delegate is crun.
 	id := detached(t, "--runtime="+shims[1])
-	states, _ := filepath.Glob("/run/agentjail/jails/*" + id + "/state.json")
-	if len(states) != 1 || !strings.Contains(read(t, states[0]), "crun") {
-		t.Errorf("the profile that the options name is not in force: %v", states)
-	}
+	env.Contain(t, "the jail's record", read(t, filepath.Join(engine.JailDir(t, id), "state.json")), "crun")
 }
 
 // TestAnnotation: docker run --annotation (Docker 24) can tighten, and not loosen.
