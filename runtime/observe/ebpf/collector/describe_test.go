@@ -66,17 +66,18 @@ func TestEventIsOfItsJail(t *testing.T) {
 	pause, main := &state.Brief{ID: "pause", InitPid: 1 << 30, MountNS: 11}, &state.Brief{ID: "main", InitPid: os.Getpid(), MountNS: 12}
 	all := []*state.Brief{pause, main}
 	for _, row := range []struct {
-		event       ebpf.Event
-		pause, main bool
+		event ebpf.Event
+		want  []int
 	}{
-		{ebpf.Event{Pid: 1, Mounts: 11}, true, false},
-		{ebpf.Event{Pid: 1, Mounts: 12}, false, true},
-		{ebpf.Event{Pid: 1 << 30, Mounts: 12}, false, true},
-		{ebpf.Event{Pid: uint32(os.Getpid()), Mounts: 13}, false, true}, // as the parents state
-		{ebpf.Event{Pid: uint32(os.Getpid())}, false, true},
+		{ebpf.Event{Pid: 1, Mounts: 11}, []int{0}},
+		{ebpf.Event{Pid: 1, Mounts: 12}, []int{1}},
+		{ebpf.Event{Pid: 1 << 30, Mounts: 12}, []int{1}},
+		{ebpf.Event{Pid: uint32(os.Getpid()), Mounts: 13}, []int{1}}, // as the parents state
+		{ebpf.Event{Pid: uint32(os.Getpid())}, []int{1}},
+		{ebpf.Event{Pid: 1, Mounts: 13}, []int{0, 1}}, // neither's, and lost for none
 	} {
-		if p, m := belongsTo(&row.event, pause, all), belongsTo(&row.event, main, all); p != row.pause || m != row.main {
-			t.Errorf("%+v: %v of pause, %v of main", row.event, p, m)
+		if got := owners(&row.event, all); !slices.Equal(got, row.want) {
+			t.Errorf("%+v: of %v", row.event, got)
 		}
 	}
 }

@@ -197,7 +197,7 @@ func (w *writer) counts(c ebpf.Counts) {
 		Kind: journal.JournalLost, Source: journal.SourceEBPF, Dropped: missing,
 		Reason: fmt.Sprintf("of %d events so far, %d were beyond what is reported of one jail a second, and for %d the ring was full", c.Seen, c.Dropped, c.Lost),
 	}
-	for _, b := range w.jailsWithIDs(c.Jail) {
+	for _, b := range w.jailsWithIDs(c.Jail, nil) {
 		w.append(b, e)
 	}
 }
@@ -223,37 +223,47 @@ func (w *writer) flush() {
 	w.pending, w.n = map[uint64][]counted{}, 0
 	w.mu.Unlock()
 	for jail, list := range pending {
-		briefs := w.jailsWithIDs(jail)
-		for _, b := range briefs {
-			w.writeTo(b, briefs, list, boot)
+		briefs := w.jailsWithIDs(jail, list)
+		shares := make([][]journal.Event, len(briefs))
+		for i := range list {
+			for _, n := range owners(&list[i].Event, briefs) {
+				e := describe(&list[i].Event, list[i].count, boot, journal.Of(briefs[n]).Born)
+				w.trimArgs(jail, &e)
+				shares[n] = append(shares[n], e)
+			}
+		}
+		for n, b := range briefs {
+			w.append(b, shares[n]...)
 		}
 	}
 }
 
-// writeTo writes a jail's share of events. Several jails can have the same ids, as those of a pod
-// do.
-func (w *writer) writeTo(b *state.Brief, all []*state.Brief, list []counted, boot time.Time) {
-	var out []journal.Event
-	for i := range list {
-		if len(all) > 1 && !belongsTo(&list[i].Event, b, all) {
-			continue
+// owners returns the indices of the jails whose event it is, of all that have its host ids, as
+// those of a pod do. A mount namespace is one jail's. Where none of them is known to have the
+// event's, its process's parents decide. An event that is found to be no jail's is every jail's:
+// none is lost.
+func owners(e *ebpf.Event, all []*state.Brief) []int {
+	by := func(is func(b *state.Brief) bool) (found []int) {
+		for i, b := range all {
+			if is(b) {
+				found = append(found, i)
+			}
 		}
-		e := describe(&list[i].Event, list[i].count, boot, journal.Of(b).Born)
-		w.trimArgs(list[i].Jail, &e)
-		out = append(out, e)
+		return found
 	}
-	w.append(b, out...)
+	for _, is := range []func(b *state.Brief) bool{
+		func(b *state.Brief) bool { return len(all) == 1 || hasMounts(b, e) },
+		func(b *state.Brief) bool { return descends(int(e.Pid), b.InitPid) },
+	} {
+		if found := by(is); len(found) > 0 {
+			return found
+		}
+	}
+	return by(func(*state.Brief) bool { return true })
 }
 
-// belongsTo reports whether an event is of this jail, of all that have its host ids. A mount
-// namespace is one jail's. Where none of them is known to have the event's, its process's parents
-// decide.
-func belongsTo(e *ebpf.Event, b *state.Brief, all []*state.Brief) bool {
-	if e.Mounts != 0 && slices.ContainsFunc(all, func(o *state.Brief) bool { return o.MountNS == e.Mounts }) {
-		return b.MountNS == e.Mounts
-	}
-	return descends(int(e.Pid), b.InitPid)
-}
+// hasMounts reports whether a jail is known to have the mount namespace of an event.
+func hasMounts(b *state.Brief, e *ebpf.Event) bool { return e.Mounts != 0 && b.MountNS == e.Mounts }
 
 // append writes to the journal of a jail, where it has one, and prints after that: a reader of what
 // is printed finds it in the journal.
@@ -277,12 +287,17 @@ func (w *writer) append(b *state.Brief, events ...journal.Event) {
 	}
 }
 
-// jailsWithIDs returns the jails that have these host ids, or had.
-func (w *writer) jailsWithIDs(jail uint64) []*state.Brief {
+// jailsWithIDs returns the jails that have these host ids, or had. They are read anew where an
+// event is of a mount namespace that none of them was known to have: a jail's is recorded after
+// the jail, and a pod gets further jails.
+func (w *writer) jailsWithIDs(jail uint64, list []counted) []*state.Brief {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.jails[jail]
-	if time.Since(k.at) < lookupEvery {
+	unknown := slices.ContainsFunc(list, func(c counted) bool {
+		return !slices.ContainsFunc(k.briefs, func(b *state.Brief) bool { return hasMounts(b, &c.Event) })
+	})
+	if time.Since(k.at) < lookupEvery && !unknown {
 		return k.briefs
 	}
 	var now []*state.Brief
@@ -296,9 +311,12 @@ func (w *writer) jailsWithIDs(jail uint64) []*state.Brief {
 			now = append(now, b)
 		}
 	}
-	if len(now) == 0 {
-		now = k.briefs
-	}
+	gone := slices.DeleteFunc(slices.Clone(k.briefs), func(b *state.Brief) bool {
+		same := func(o *state.Brief) bool { return o.Key == b.Key }
+		has := func(c counted) bool { return hasMounts(b, &c.Event) }
+		return slices.ContainsFunc(now, same) || len(now) > 0 && !slices.ContainsFunc(list, has)
+	})
+	now = append(now, gone...)
 	if len(w.jails) >= maxKnown {
 		clear(w.jails)
 	}
