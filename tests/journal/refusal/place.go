@@ -44,10 +44,13 @@ func (p *Place) Try(t *testing.T, rows []Row) {
 			if r.Stays {
 				run = p.Detached
 			}
-			// Most of them fail: that is what they are for.
-			if err := run(nil, "sh", "-c", "exec >/dev/null 2>&1; "+r.Sh); err != nil && r.Stays {
-				t.Errorf("%s: %v", r.Name, err)
-			}
+			env.Poll(env.Patience, func() bool {
+				// Most of them fail: that is what they are for.
+				if err := run(nil, "sh", "-c", "exec >/dev/null 2>&1; "+r.Sh); err != nil && r.Stays {
+					t.Errorf("%s: %v", r.Name, err)
+				}
+				return !r.Again || len(r.most(p.Denied())) > 0
+			})
 		case r.Exec != nil:
 			if p.Exec(r.Exec, "true") == nil {
 				t.Errorf("%s: it is given", r.Name)

@@ -34,8 +34,9 @@ type Row struct {
 	Memory int64
 	Probe  string
 	Sh     string
-	// Stays reports that the script does not end.
-	Stays bool
+	// Stays reports that the script does not end, and Again that it runs until it is refused: on a busy machine a jail gets no more of the
+	// processors than it may have.
+	Stays, Again bool
 	// Options are those with which Docker's user requests the configuration, or exec; Podman's are the same where there are no others.
 	Options, Podman []string
 	// Pod requests the configuration over CRI, and Manifest are lines of a pod's spec, or of its container's, that have a kubelet do so.

@@ -118,7 +118,7 @@ var Rows = []Row{
 	{Name: "all the layer's files", Sh: "mkdir /files; cd /files; i=0; while [ $i -lt 500 ] && : >f$i; do i=$((i+1)); done", Kind: "limit.inodes", Rule: "root.inodes", Remedy: "root.inodes"},
 	{Name: "all the layer", Sh: "dd if=/dev/zero of=/files/f1 bs=64k", Kind: "limit.layer", Rule: "root.size", Remedy: "root.size"},
 	{Name: "more memory than there is", Sh: "dd if=/dev/zero of=/dev/null bs=200M count=1", Kind: "limit.oom", Rule: "limits.memory", Remedy: "limits.memory"},
-	{Name: "more processor time", Sh: "timeout 2 sh -c 'while :; do :; done'", Kind: "limit.cpu", Rule: "limits.cpus", Remedy: "limits.cpus"},
+	{Name: "more processor time", Again: true, Sh: "timeout 2 sh -c 'while :; do :; done'", Kind: "limit.cpu", Rule: "limits.cpus", Remedy: "limits.cpus"},
 
 	// Who uses the engine requests more afterwards.
 	{Name: "a user that the jail does not have", Lacks: map[Driver]string{CRI: execs, Kubernetes: execs}, Options: []string{"--user=70000"}, Exec: []string{"--user", "70000"}, Kind: "exec.refused", Rule: "process.user", Remedy: "userns.ids = [\"70000\"]"},
