@@ -13,7 +13,6 @@ import (
 	"agentjail.dev/runtime/jailinit/keeper"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/network/helper"
-	"agentjail.dev/runtime/network/helper/workers"
 	"agentjail.dev/tests/env"
 )
 
@@ -22,6 +21,48 @@ type worker struct {
 	pid, jail int
 	name      string // of what it executes
 	callers   []int  // processes in whose groups it is, where those are its caller's
+}
+
+// A place is what docs/host-limits.md states of a process that works for a jail: its control groups and its open files.
+type place struct{ groups, files string }
+
+// The groups of workers.
+const (
+	ownGroups     = "its own, beside the jail's; version 1: for processors, in the jail's"
+	jailsGroups   = "the jail's"
+	callersGroups = "its caller's"
+	serviceGroups = "its service's"
+)
+
+// workersTable is the table of docs/host-limits.md.
+func workersTable(t *testing.T) map[string]place {
+	t.Helper()
+	_, table, _ := strings.Cut(string(env.Read(t, "../../docs/host-limits.md")), "\n| process | while | control groups | processor | memory | sockets | files |")
+	out, above := map[string]place{}, []string(nil)
+	for line := range strings.Lines(table) {
+		if line == "\n" {
+			break
+		}
+		cells := strings.Split(line, " | ")
+		if len(cells) != 8 {
+			continue // the head
+		}
+		for i, c := range cells {
+			if c == "same" {
+				cells[i] = above[i]
+			}
+		}
+		above = cells
+		name := strings.ReplaceAll(strings.TrimPrefix(cells[0], "| "), "`", "")
+		if !slices.Contains([]string{ownGroups, jailsGroups, callersGroups, serviceGroups}, cells[2]) || out[name] != (place{}) {
+			t.Errorf("%s is there twice, or in unknown groups: %s", name, cells[2])
+		}
+		out[name] = place{cells[2], cells[6]}
+	}
+	if len(out) < 10 {
+		t.Fatalf("the table has only %v", out)
+	}
+	return out
 }
 
 // TestWorkers: each process that works for a jail is in the control groups that the list states, and has the bounds that it states.
@@ -36,7 +77,7 @@ func TestWorkers(t *testing.T) {
 		w.walk(t, name)
 	}
 	j := bounded(t, n)
-	walk("agentjail-egress "+workers.Activator, worker{pid: j.helper(t).Pid, jail: j.pid(t), name: "memfd:agentjail-egress"})
+	walk("agentjail-egress as its activator", worker{pid: j.helper(t).Pid, jail: j.pid(t), name: "memfd:agentjail-egress"})
 	if got, ok := j.in(t, "https", "api.example.test", "443"); !ok {
 		t.Fatal(got)
 	}
@@ -49,28 +90,28 @@ func TestWorkers(t *testing.T) {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
 	walk("agentjail-enter", worker{pid: waiting.pid(t), jail: waiting.pid(t)})
-	walk("agentjail "+workers.Verb, calling(t, j))
+	walk("agentjail create, start, exec, delete …", calling(t, j))
 	a := begin(t, sandboxed(t, newLab(t, n)))
 	if a == nil {
 		t.FailNow()
 	}
-	walk("agentjailctl "+workers.Sandbox, worker{pid: a.cmd.Process.Pid, jail: j.pid(t), name: "agentjailctl", callers: []int{os.Getpid()}})
+	walk("agentjailctl sandbox", worker{pid: a.cmd.Process.Pid, jail: j.pid(t), name: "agentjailctl", callers: []int{os.Getpid()}})
 	kept := childNamed(t, a.cmd.Process.Pid, keeper.Name)
-	walk("agentjail-enter "+workers.Keeper, worker{pid: kept, jail: j.pid(t), name: "agentjail-enter", callers: []int{os.Getpid()}})
+	walk("agentjail-enter as the keeper of a sandbox", worker{pid: kept, jail: j.pid(t), name: "agentjail-enter", callers: []int{os.Getpid()}})
 	a.end(t)
-	for _, w := range workers.All {
-		if others[w.String()] == "" && !walked[w.String()] {
-			t.Errorf("%s is not walked", w)
+	for name := range workersTable(t) {
+		if others[name] == "" && !walked[name] {
+			t.Errorf("%s is not walked", name)
 		}
 	}
 }
 
 // others are those of the list that other tests walk, and which.
 var others = map[string]string{
-	"containerd-shim-agentjail-v2":        "tests/shim TestShimControlGroups",
-	"agentjail-enter " + workers.Init:     "tests/ends TestInitIsOutOfReach",
-	"agentjail-journal " + workers.Reader: "tests/ebpf TestCollectorFilter; its service's bounds runtime/network/helper/workers TestService",
-	"agentjail-journal " + workers.Writer: "tests/ebpf TestCollectorFilter; its service's bounds runtime/network/helper/workers TestService",
+	"containerd-shim-agentjail-v2":              "tests/shim TestShimControlGroups",
+	"agentjail-enter as process 1 of a sandbox": "tests/ends TestInitIsOutOfReach",
+	"agentjail-journal reader":                  "tests/ebpf TestCollectorFilter; its service's bounds hack/lint TestWorkers",
+	"agentjail-journal writer":                  "tests/ebpf TestCollectorFilter; its service's bounds hack/lint TestWorkers",
 }
 
 // childNamed is the child of a process that has a word as its first argument.
@@ -96,22 +137,22 @@ func calling(t *testing.T, j *jail) worker {
 // walk holds a process to its place in the list.
 func (w worker) walk(t *testing.T, name string) {
 	t.Helper()
-	i := slices.IndexFunc(workers.All, func(w workers.Worker) bool { return w.String() == name })
-	if i < 0 {
+	to, ok := workersTable(t)[name]
+	if !ok {
 		t.Fatalf("%s is in no list", name)
 	}
-	t.Run(name, func(t *testing.T) { w.hold(t, workers.All[i]) })
+	t.Run(name, func(t *testing.T) { w.hold(t, to) })
 }
 
 // hold is walk's, of one place.
-func (w worker) hold(t *testing.T, to workers.Worker) {
+func (w worker) hold(t *testing.T, to place) {
 	if got := executes(t, "/proc", w.pid); w.name != "" && !strings.HasPrefix(got, w.name) {
 		t.Errorf("process %d executes %s, not %s", w.pid, got, w.name)
 	}
 	for _, controller := range []string{"memory", "pids", "cpu"} {
 		own, jails := groupOf(t, w.pid, controller), groupOf(t, w.jail, controller)
-		switch to.Group {
-		case workers.Own:
+		switch to.groups {
+		case ownGroups:
 			above := filepath.Dir(jails)
 			if controller == "cpu" && cgroups.Version(jails) == 1 {
 				above = jails
@@ -119,23 +160,23 @@ func (w worker) hold(t *testing.T, to workers.Worker) {
 			if own == jails || filepath.Dir(own) != above || !strings.HasPrefix(filepath.Base(own), "agentjail-egress-") {
 				t.Errorf("its group of %s is %s, the jail's is %s", controller, own, jails)
 			}
-		case workers.Jails:
+		case jailsGroups:
 			if own != jails {
 				t.Errorf("its group of %s is %s, not the jail's, %s", controller, own, jails)
 			}
-		case workers.Callers:
+		case callersGroups:
 			if want := groupOf(t, w.callers[0], controller); own != want || own == jails {
 				t.Errorf("its group of %s is %s, not its caller's, %s", controller, own, want)
 			}
 		}
 	}
-	if to.Group == workers.Own {
+	if to.groups == ownGroups {
 		w.limits(t, to)
 	}
 }
 
 // limits holds a helper to its limits.
-func (w worker) limits(t *testing.T, to workers.Worker) {
+func (w worker) limits(t *testing.T, to place) {
 	value := func(pid int, controller string, files ...string) string {
 		for _, f := range files {
 			if text, err := cgroups.Read(groupOf(t, pid, controller), f); err == nil {
@@ -173,11 +214,11 @@ func (w worker) limits(t *testing.T, to workers.Worker) {
 			t.Errorf("its sockets may hold %s, its jail's %s", mine, jails)
 		}
 	}
-	if to.Files == fmt.Sprint(workers.NoFile) {
+	if _, err := strconv.Atoi(to.files); err == nil {
 		limits := env.Read(t, fmt.Sprintf("/proc/%d/limits", w.pid))
 		for line := range strings.Lines(string(limits)) {
-			if f := strings.Fields(line); strings.HasPrefix(line, "Max open files") && (f[3] != to.Files || f[4] != to.Files) {
-				t.Errorf("it may have %s and %s files open, not %s", f[3], f[4], to.Files)
+			if f := strings.Fields(line); strings.HasPrefix(line, "Max open files") && (f[3] != to.files || f[4] != to.files) {
+				t.Errorf("it may have %s and %s files open, not %s", f[3], f[4], to.files)
 			}
 		}
 	}
