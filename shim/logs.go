@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -172,12 +173,10 @@ func belowAny(path string, dirs []string) bool {
 			return false
 		}
 	}
-	for _, d := range dirs {
-		if r, err := filepath.EvalSymlinks(d); err == nil && pathname.Below(real, r) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(dirs, func(d string) bool {
+		r, err := filepath.EvalSymlinks(d)
+		return err == nil && pathname.Below(real, r)
+	})
 }
 
 func isPipe(path string) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -75,10 +76,8 @@ func hidesRoots() bool {
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		return false
 	}
-	for _, dir := range []string{filepath.Join(state.DefaultRoot, "jails"), journal.DefaultDir} {
-		if _, err := os.Lstat(dir); err == nil || errors.Is(err, os.ErrPermission) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{filepath.Join(state.DefaultRoot, "jails"), journal.DefaultDir}, func(dir string) bool {
+		_, err := os.Lstat(dir)
+		return err == nil || errors.Is(err, os.ErrPermission)
+	})
 }

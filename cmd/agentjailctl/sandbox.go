@@ -22,6 +22,7 @@ import (
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/runccli"
+	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/spec/sandbox/agents"
@@ -325,11 +326,7 @@ func addGit(o *sandbox.Options) {
 		fmt.Fprintf(os.Stderr, "agentjail: git in %s: %s\n", runccli.OneLine(o.Workspace), runccli.OneLine(err.Error()))
 		return
 	}
-	for _, dir := range place.Dirs[1:] {
-		if !slices.Contains(o.Further, dir) {
-			o.Further = append(o.Further, dir)
-		}
-	}
+	o.Further = lists.Union(o.Further, place.Dirs[1:]...)
 	name, mail, err := person.Signature(program, git.Call{})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "agentjail: your name for commits: %s\n", runccli.OneLine(err.Error()))

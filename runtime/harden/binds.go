@@ -11,6 +11,7 @@ import (
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
@@ -159,20 +160,20 @@ func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 	if !b.NonRecursive && len(f.Below) > 0 {
 		p.change(rings.Access, report.Dropped, mountField(m), list(f.Below), "", "no jail may have the directories that are mounted below it")
 		b.NonRecursive = true
-		opts = add(without(opts, "rbind"), "bind")
+		opts = lists.Union(without(opts, "rbind"), "bind")
 	}
 	if gone = without(gone, "shared", "rshared"); len(gone) > 0 {
 		p.change(rings.Access, report.Dropped, mountField(m), strings.Join(gone, ", "), "", "it would loosen the mount")
 	}
 	if b.ReadOnly {
-		opts = add(opts, "ro")
+		opts = lists.Union(opts, "ro")
 	}
-	opts = add(opts, "nosuid", "nodev")
+	opts = lists.Union(opts, "nosuid", "nodev")
 	if !has(opts, "bind", "rbind") {
-		opts = add(opts, "bind")
+		opts = lists.Union(opts, "bind")
 	}
 	if !has(opts, "private", "rprivate") {
-		opts = add(opts, "rprivate")
+		opts = lists.Union(opts, "rprivate")
 	}
 	m.Type, m.Options = "bind", opts
 }
@@ -347,7 +348,7 @@ func replaceHostMount(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
 		own.Options = append(own.Options, fmt.Sprintf("size=%d", f.Room))
 	}
 	if has(m.Options, "ro", "rro") {
-		own.Options = add(own.Options, "ro")
+		own.Options = lists.Union(own.Options, "ro")
 	}
 	own.UIDMappings, own.GIDMappings = nil, nil
 	*m = own

@@ -120,12 +120,9 @@ func kindOf(d specs.LinuxDevice) string {
 }
 
 func isStandard(d specs.LinuxDevice) bool {
-	for _, s := range plan.StandardDevices() {
-		if path.Clean(d.Path) == s.Path && d.Type == "c" && d.Major == s.Major && d.Minor == s.Minor {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(plan.StandardDevices(), func(s plan.StandardDevice) bool {
+		return path.Clean(d.Path) == s.Path && d.Type == "c" && d.Major == s.Major && d.Minor == s.Minor
+	})
 }
 
 // covers reports whether a rule applies to a device. Type a, or no type, means all devices

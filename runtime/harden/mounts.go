@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
@@ -130,7 +131,7 @@ func filesystem(p *pass, m *specs.Mount) {
 		p.change(rings.Access, report.Dropped, mountField(m), strings.Join(gone, ", "), "", "it would loosen the mount")
 	}
 	// In this order, so that the same comes out when it is hardened again.
-	opts = add(opts, rule.flags...)
+	opts = lists.Union(opts, rule.flags...)
 	if rule.harden != nil {
 		opts = rule.harden(p, m, opts)
 	}
@@ -181,7 +182,7 @@ func capTmpfs(p *pass, m *specs.Mount, opts []string) []string {
 	size, inodes := tmpfsSizeFor(p, m, opts), tmpfsInodesFor(p, m, opts)
 	opts = without(opts, "size", "nr_blocks", "nr_inodes")
 	if path.Clean(m.Destination) != "/dev" {
-		opts = add(opts, "nodev") // before the sizes, as on the next time
+		opts = lists.Union(opts, "nodev") // before the sizes, as on the next time
 	}
 	return append(opts, "size="+strconv.FormatInt(size, 10), "nr_inodes="+strconv.FormatInt(inodes, 10))
 }

@@ -131,20 +131,8 @@ func has(opts []string, any ...string) bool {
 
 // without returns opts without the keys named, a fresh slice.
 func without(opts []string, keys ...string) []string {
-	out := make([]string, 0, len(opts)+4)
-	for _, o := range opts {
-		if k, _, _ := strings.Cut(o, "="); !slices.Contains(keys, k) {
-			out = append(out, o)
-		}
-	}
-	return out
-}
-
-func add(opts []string, more ...string) []string {
-	for _, o := range more {
-		if !slices.Contains(opts, o) {
-			opts = append(opts, o)
-		}
-	}
-	return opts
+	return slices.DeleteFunc(slices.Clone(opts), func(o string) bool {
+		k, _, _ := strings.Cut(o, "=")
+		return slices.Contains(keys, k)
+	})
 }

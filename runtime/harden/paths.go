@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
@@ -29,12 +30,7 @@ func paths(p *pass) {
 }
 
 func union(p *pass, field string, have []string, want ...[]string) []string {
-	out := slices.Clone(have)
-	for _, w := range slices.Concat(want...) {
-		if !slices.Contains(out, w) {
-			out = append(out, w)
-		}
-	}
+	out := lists.Union(slices.Clone(have), slices.Concat(want...)...)
 	if added := len(out) - len(have); added > 0 && len(have) > 0 {
 		p.change(rings.Access, report.Set, field, fmt.Sprintf("%d paths", len(have)), fmt.Sprintf("%d paths", len(out)),
 			"paths that reveal the host or control its kernel")

@@ -8,6 +8,7 @@ import (
 
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
@@ -46,7 +47,7 @@ func review(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly 
 		b.Storage, b.NonRecursive = plan.StorageReview, true
 		// The layer alone is written to: apply protects the directory.
 		b.Protect, b.Absent = false, false
-		m.Options = add(without(m.Options, "rbind"), "bind")
+		m.Options = lists.Union(without(m.Options, "rbind"), "bind")
 		p.change(rings.Access, report.Set, mountField(m), "writable", "a view",
 			"what the jail writes is applied by the directory's owner")
 	}

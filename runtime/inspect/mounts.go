@@ -207,8 +207,12 @@ func sizeAt(root *os.File, at string) uint64 {
 }
 
 // statfsAt requests the file system at a path of the jail.
-func statfsAt(root *os.File, at string) (fs unix.Statfs_t, err error) {
-	f, err := openIn(root, at, unix.O_PATH)
+func statfsAt(root *os.File, at string) (unix.Statfs_t, error) {
+	return statfs(openIn(root, at, unix.O_PATH))
+}
+
+// statfs requests the file system of a file that was opened with err, and closes the file.
+func statfs(f *os.File, err error) (fs unix.Statfs_t, _ error) {
 	if err != nil {
 		return fs, err
 	}

@@ -151,7 +151,7 @@ func signs(p *proc, d *demands) []why.Sign {
 			out = append(out, why.Sign{Sign: sign, Shown: shown, Text: fmt.Sprintf(format, args...)})
 		}
 	}
-	if fs, err := statfsIn(p, "/"); err == nil {
+	if fs, err := statfs(lookup(p, "/")); err == nil {
 		size, used := fs.Blocks*uint64(fs.Bsize), (fs.Blocks-fs.Bfree)*uint64(fs.Bsize)
 		add("layer", size-used < size/50, size > 0, "the layer has %d of %d KiB used", used>>10, size>>10)
 		if key, bound := d.jail.Policy.Root.Layer(); size > 0 {
@@ -161,7 +161,7 @@ func signs(p *proc, d *demands) []why.Sign {
 		add("layer files", fs.Ffree < fs.Files/50, fs.Files > 0, "the layer has %d of %d files", fs.Files-fs.Ffree, fs.Files)
 	}
 	for _, at := range tmpfsOf(p) {
-		if fs, err := statfsIn(p, at); err == nil && fs.Blocks > 0 &&
+		if fs, err := statfs(lookup(p, at)); err == nil && fs.Blocks > 0 &&
 			(fs.Bfree < fs.Blocks/50 || fs.Files > 0 && fs.Ffree < fs.Files/50) {
 			add("tmpfs", true, true, "the tmpfs at %s is full: %d of %d KiB, %d of %d files", at,
 				(fs.Blocks-fs.Bfree)*uint64(fs.Bsize)>>10,
@@ -237,17 +237,6 @@ func tmpfsOf(p *proc) []string {
 		}
 	}
 	return out
-}
-
-// statfsIn requests the file system of a place in a jail.
-func statfsIn(p *proc, at string) (fs unix.Statfs_t, err error) {
-	f, err := lookup(p, at)
-	if err != nil {
-		return fs, err
-	}
-	defer f.Close()
-	err = unix.Fstatfs(int(f.Fd()), &fs)
-	return fs, err
 }
 
 // lookup opens a path of a jail as its processes see it: links are followed, and lead nowhere but

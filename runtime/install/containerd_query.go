@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,10 +95,8 @@ func findProgram(name string) string {
 // systemdOf reports which driver runc's containers have.
 func systemdOf(doc map[string]any, version int64) bool {
 	name, _ := at(doc, "plugins", cri[version], "containerd", "default_runtime_name").(string)
-	for _, n := range []string{"runc", name} {
-		if v, ok := at(doc, runtimesPath(version, n, "options", "SystemdCgroup")...).(bool); ok && v {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"runc", name}, func(n string) bool {
+		v, _ := at(doc, runtimesPath(version, n, "options", "SystemdCgroup")...).(bool)
+		return v
+	})
 }

@@ -25,11 +25,10 @@ type trail struct {
 	end string
 	// outside is the host's path where it leads out of the tree.
 	outside string
-	// there reports that end exists, and typ its type (DT_DIR and so on). A file may be in place
-	// of a directory on the way: rest is then the rest of the path.
+	// there reports that end exists, and typ its type (DT_DIR and so on). It may be a file in place
+	// of a directory on the way.
 	there bool
 	typ   byte
-	rest  string
 	// dangling reports that a link's target does not exist: a process that creates the target
 	// fills the link.
 	dangling bool
@@ -124,7 +123,6 @@ func (w *walk) step(c component) error {
 		w.cur = at
 	default:
 		w.t.end, w.t.there, w.t.typ, w.done = at, true, typ, true
-		w.t.rest = join(w.todo)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/state"
 )
@@ -74,9 +75,9 @@ func (v *syntheticMaker) writeFor(name, text string, m *specs.Mount, writable bo
 		}
 	}
 	m.Source = filepath.Join(at, name)
-	m.Options = addOptions(m.Options, "noexec")
+	m.Options = lists.Union(m.Options, "noexec")
 	if !writable {
-		m.Options = addOptions(m.Options, "ro")
+		m.Options = lists.Union(m.Options, "ro")
 	}
 	return nil
 }
@@ -126,15 +127,6 @@ func (s *stager) addResolver() error {
 		Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
 	})
 	return nil
-}
-
-func addOptions(options []string, more ...string) []string {
-	for _, o := range more {
-		if !slices.Contains(options, o) {
-			options = append(options, o)
-		}
-	}
-	return options
 }
 
 // copyText returns the text of a copy: of a public file the judged text, of an engine's file its

@@ -186,7 +186,7 @@ func (c *Caller) policy() (policy.Policy, error) {
 // Run runs a verb.
 func (c *Caller) Run(v *Verb, call *Call) error {
 	c.verb = v.Name
-	call.Caller, call.Verb = c, v.Name
+	call.Caller = c
 	if err := v.count(call.Args); err != nil {
 		return err
 	}

@@ -61,7 +61,6 @@ type Verb struct {
 type Call struct {
 	*Caller
 	Values
-	Verb string
 	Args []string
 	Ctx  context.Context
 }

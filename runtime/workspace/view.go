@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -215,13 +216,7 @@ func removeMark(tree *os.File) error {
 // OfJail returns the views that a jail has or had last.
 func (s Store) OfJail(key string) ([]*Record, error) {
 	all, err := s.List()
-	var out []*Record
-	for _, r := range all {
-		if r.Key == key && key != "" {
-			out = append(out, r)
-		}
-	}
-	return out, err
+	return slices.DeleteFunc(all, func(r *Record) bool { return r.Key != key || key == "" }), err
 }
 
 // End ends the views of a jail whose processes have ended: all that it wrote is on the disk then,

@@ -50,8 +50,6 @@ const (
 	RetKillThread  = 0x00000000
 	RetTrap        = 0x00030000
 	RetErrno       = 0x00050000
-	RetUserNotif   = 0x7fc00000
-	RetTrace       = 0x7ff00000
 	RetLog         = 0x7ffc0000
 	RetAllow       = 0x7fff0000
 

@@ -4,6 +4,7 @@ package pathname
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -29,6 +30,11 @@ func Rel(path, dir string) (rel string, ok bool) {
 		}
 	}
 	return rest, rest != ""
+}
+
+// Components splits a path, which need not be clean, and keeps "..".
+func Components(path string) []string {
+	return slices.DeleteFunc(strings.Split(path, "/"), func(c string) bool { return c == "" || c == "." })
 }
 
 // notText begins a path that is in base64: no path has a NUL.

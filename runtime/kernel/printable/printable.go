@@ -17,7 +17,7 @@ import (
 // Everything else is written as \xNN or \u{NNNN}; what is cut off is marked by
 // "...". A max of 0 or less sets no bound.
 func Line(s string, max int) string {
-	if (max <= 0 || len(s) <= max) && plain(s) {
+	if (max <= 0 || len(s) <= max) && IsASCII(s) {
 		return s
 	}
 	var b strings.Builder
@@ -91,8 +91,8 @@ func begun(text []byte) int {
 	return 0
 }
 
-// plain reports that a text is printable ASCII, as nearly all is.
-func plain(s string) bool {
+// IsASCII reports that a text is printable ASCII, as nearly all is.
+func IsASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
 			return false

@@ -23,6 +23,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/rootless"
 )
 
@@ -154,7 +155,7 @@ func walk(path string, r rules) (*walker, error) {
 	if err := w.toRoot(); err != nil {
 		return nil, err
 	}
-	todo := components(path)
+	todo := pathname.Components(path)
 	for links := 0; len(todo) > 0; {
 		target, err := w.step(todo[0])
 		if err == nil && target != "" {
@@ -169,20 +170,9 @@ func walk(path string, r rules) (*walker, error) {
 			w.close()
 			return nil, err
 		}
-		todo = append(components(target), todo[1:]...)
+		todo = append(pathname.Components(target), todo[1:]...)
 	}
 	return w, nil
-}
-
-// components splits a path and keeps "..".
-func components(path string) []string {
-	var out []string
-	for c := range strings.SplitSeq(path, "/") {
-		if c != "" && c != "." {
-			out = append(out, c)
-		}
-	}
-	return out
 }
 
 // toRoot goes to the root directory.

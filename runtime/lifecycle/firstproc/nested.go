@@ -17,13 +17,7 @@ func missingMounts(nested []rootfs.Nested, mounts []mountinfo.Mount) []rootfs.Ne
 		return nil
 	}
 	points := mountPoints(mounts)
-	var out []rootfs.Nested
-	for _, n := range nested {
-		if !slices.Contains(points, n.Place) {
-			out = append(out, n)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(nested), func(n rootfs.Nested) bool { return slices.Contains(points, n.Place) })
 }
 
 // attachMissing attaches them, and reads the jail's mounts again. The first process has its working

@@ -10,6 +10,7 @@ import (
 	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
@@ -156,11 +157,7 @@ func pinnedSoFar(j *state.Jail, next policy.Network) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range set.Exact() {
-			if !slices.Contains(pinned, name) {
-				pinned = append(pinned, name)
-			}
-		}
+		pinned = lists.Union(pinned, set.Exact()...)
 	}
 	return pinned, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -110,13 +111,10 @@ func hostSearches() ([]string, error) {
 
 // elsewhere leaves out servers on loopback.
 func elsewhere(servers []string) []string {
-	var out []string
-	for _, s := range servers {
-		if a, err := netip.ParseAddrPort(s); err == nil && !a.Addr().IsLoopback() {
-			out = append(out, s)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(servers), func(s string) bool {
+		a, err := netip.ParseAddrPort(s)
+		return err != nil || a.Addr().IsLoopback()
+	})
 }
 
 // hosts returns this host's addresses, which are refused. In the host's own network the helper

@@ -15,6 +15,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/learn/record"
+	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/abi"
@@ -229,10 +230,7 @@ func (u *use) call(e seccomp.Entry, profile, arch string) Call {
 		some := false
 		for _, w := range ways {
 			if w.Has(args) {
-				some = true
-				if !slices.Contains(c.When, w.When) {
-					c.When = append(c.When, w.When)
-				}
+				some, c.When = true, lists.Union(c.When, w.When)
 			}
 		}
 		if !some {

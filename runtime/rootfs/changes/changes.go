@@ -78,12 +78,10 @@ func changeOf(e *entry, below Below) Change {
 // isOpaque reports whether a directory hides the content of the layers below.
 func isOpaque(fd int) bool {
 	var value [1]byte
-	for _, name := range []string{"trusted.overlay.opaque", "user.overlay.opaque"} {
-		if n, err := unix.Fgetxattr(fd, name, value[:]); err == nil && n == 1 && value[0] == 'y' {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"trusted.overlay.opaque", "user.overlay.opaque"}, func(name string) bool {
+		n, err := unix.Fgetxattr(fd, name, value[:])
+		return err == nil && n == 1 && value[0] == 'y'
+	})
 }
 
 // layersBelow reports by an overlay's lower layers, the topmost first, whether the image has a

@@ -88,7 +88,7 @@ const maxPublic = 1 << 20
 // it was written, so that ".." after a link names none.
 func publicPlaceOf(path string) *publicPlace {
 	clean := filepath.Clean(path)
-	if slices.Contains(parts(path), "..") {
+	if slices.Contains(pathname.Components(path), "..") {
 		return nil
 	}
 	for i, p := range publicPlaces {

@@ -3,7 +3,6 @@ package bindsource
 import (
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -38,7 +37,7 @@ func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, l
 		unix.Close(dir)
 		return -1, "", &os.PathError{Op: "bind source", Path: path, Err: err}
 	}
-	todo, at, links := parts(path), "/", 0
+	todo, at, links := pathname.Components(path), "/", 0
 	for len(todo) > 0 {
 		name := todo[0]
 		todo = todo[1:]
@@ -79,18 +78,7 @@ func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, l
 			unix.Close(dir)
 			dir, at = root, "/"
 		}
-		todo = append(parts(target), todo...)
+		todo = append(pathname.Components(target), todo...)
 	}
 	return dir, leaving, nil
-}
-
-// parts splits a path and keeps "..".
-func parts(path string) []string {
-	var out []string
-	for c := range strings.SplitSeq(path, "/") {
-		if c != "" && c != "." {
-			out = append(out, c)
-		}
-	}
-	return out
 }

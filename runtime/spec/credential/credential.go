@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -136,7 +137,7 @@ func (c Spec) check(name string) error {
 	if c.Env != "" && (!variable(c.Env) || strings.HasPrefix(c.Env, "LD_")) {
 		return fmt.Errorf("env = %q: not a variable for a credential", c.Env)
 	}
-	if p := c.Placeholder; p != "" && (len(p) > maxPlaceholder || !printable(p) || strings.ContainsAny(p, " ,;") ||
+	if p := c.Placeholder; p != "" && (len(p) > maxPlaceholder || !printable.IsASCII(p) || strings.ContainsAny(p, " ,;") ||
 		strings.Count(p, "*") < minStars) {
 		return fmt.Errorf("placeholder: must have %d or more stars, at most %d characters, and no spaces, commas or semicolons", minStars, maxPlaceholder)
 	}
@@ -278,14 +279,4 @@ func fill(shape string) string {
 func variable(name string) bool {
 	return name != "" && len(name) <= 128 && (name[0] < '0' || name[0] > '9') &&
 		strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == ""
-}
-
-// printable reports whether a text is printable ASCII.
-func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/spec/credential/secret"
 )
@@ -81,7 +82,7 @@ func value(text []byte) ([]byte, error) {
 	switch {
 	case len(text) < minValue || len(text) > maxValue:
 		return nil, fmt.Errorf("a value of %d bytes, must be %d to %d", len(text), minValue, maxValue)
-	case !printable(string(text)) || strings.TrimSpace(string(text)) != string(text):
+	case !printable.IsASCII(string(text)) || strings.TrimSpace(string(text)) != string(text):
 		return nil, errors.New("the value must be one line of printable ASCII without space around it")
 	}
 	return text, nil

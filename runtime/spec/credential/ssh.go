@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/spec/netrules"
 )
@@ -84,7 +85,7 @@ func (c Spec) checkSSH() error {
 // does.
 func Repository(path string) error {
 	switch {
-	case path == "" || len(path) > maxPath || !printable(path) || strings.ContainsAny(path, "'\\!\"`$"):
+	case path == "" || len(path) > maxPath || !printable.IsASCII(path) || strings.ContainsAny(path, "'\\!\"`$"):
 		return errors.New("not a path of printable ASCII without quotes")
 	case path[0] == '-':
 		return errors.New("a path that begins with -")

@@ -2,6 +2,8 @@ package netrules
 
 import (
 	"slices"
+
+	"agentjail.dev/runtime/spec/lists"
 )
 
 // With returns the intersection of two sets: each target that a rule of both sets has, with the
@@ -9,12 +11,7 @@ import (
 // option, since any of these rules may decide. A target that one set denies is denied. Entries
 // beyond maxEntries are left out.
 func (s *Set) With(o *Set) (*Set, error) {
-	deny := s.Denied()
-	for _, d := range o.Denied() {
-		if !slices.Contains(deny, d) {
-			deny = append(deny, d)
-		}
-	}
+	deny := lists.Union(s.Denied(), o.Denied()...)
 	var allow []string
 	seen := map[string]bool{}
 	for _, a := range s.Rules() {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/spec/lists"
 )
 
 // EBPF lists the actions that eBPF programs refuse to jails beyond their default
@@ -37,12 +39,7 @@ func (e *EBPF) more(v string) (bool, error) {
 	if err := add.validate(); err != nil {
 		return false, err
 	}
-	all, before := slices.Clone(e.Block), len(e.Block)
-	for _, name := range add.Block {
-		if !slices.Contains(all, name) {
-			all = append(all, name)
-		}
-	}
-	e.Block = all
-	return len(all) > before, nil
+	before := len(e.Block)
+	e.Block = lists.Union(slices.Clone(e.Block), add.Block...)
+	return len(e.Block) > before, nil
 }

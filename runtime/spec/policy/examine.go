@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -22,13 +23,7 @@ func Examine(path string) (Problems, error) {
 		return nil, err
 	}
 	var out Problems
-	add := func(all ...Problem) {
-		for _, p := range all {
-			if !slices.Contains(out, p) {
-				out = append(out, p)
-			}
-		}
-	}
+	add := func(all ...Problem) { out = lists.Union(out, all...) }
 	add(f.problems...)
 	unused := map[string]Problem{}
 	for _, name := range append([]string{"", netPolicy}, f.policies...) {

@@ -274,17 +274,12 @@ func PassingThrough(path string) (out []string) {
 
 // settingsOf returns the values of a key in the file at path and in its named policies; none where
 // it cannot be read.
-func settingsOf(path, key string) (out []setting) {
+func settingsOf(path, key string) []setting {
 	f, err := whole(path)
 	if err != nil {
 		return nil
 	}
-	for _, s := range f.settings {
-		if s.key == key {
-			out = append(out, s)
-		}
-	}
-	return out
+	return slices.DeleteFunc(f.settings, func(s setting) bool { return s.key != key })
 }
 
 // Pools lists the pools of host ids of the file at path: its own and those of its named policies.

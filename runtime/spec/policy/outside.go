@@ -78,13 +78,8 @@ func (n Network) mayPublish() (may, engine []publish.Range, err error) {
 // Publishes lists the ports that a jail publishes: those that it requested, or else policy's for
 // the engine's network.
 func (n Network) Publishes() []string {
-	out := slices.Clone(n.Published)
-	for _, text := range n.Publish {
-		if publish.IsEngine(text) {
-			out = append(out, text)
-		}
-	}
-	return out
+	engines := slices.DeleteFunc(slices.Clone(n.Publish), func(text string) bool { return !publish.IsEngine(text) })
+	return slices.Concat(n.Published, engines)
 }
 
 // PublishPorts has a jail publish these ports and no others, whatever the value of Publish. With

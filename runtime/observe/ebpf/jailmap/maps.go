@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -114,12 +115,10 @@ func (m *maps) sweep(store uint64, stale func(number uint32) bool) error {
 func Known(number uint32) bool {
 	m := openMaps(Pins)
 	defer m.close()
-	for _, one := range m.open {
-		if _, ok := one.Get(number); ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.open, func(one *bpfmap.Map[Value]) bool {
+		_, ok := one.Get(number)
+		return ok
+	})
 }
 
 // About is the number of a user namespace, and its owner as the machine's own has it.

@@ -12,7 +12,6 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +19,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/flock"
+	"agentjail.dev/runtime/spec/lists"
 )
 
 // Pins is where programs and maps stay pinned by default, in a directory of each build's.
@@ -219,11 +219,7 @@ func (r Registry) space(number uint32) (Space, error) {
 		}
 		found = true
 		s.Owner, s.Born, s.Block = e.Owner, max(s.Born, e.Born), s.Block|e.Block
-		for _, d := range e.Devices {
-			if !slices.Contains(s.Devices, d) {
-				s.Devices = append(s.Devices, d)
-			}
-		}
+		s.Devices = lists.Union(s.Devices, e.Devices...)
 	}
 	if !found {
 		return s, os.ErrNotExist
