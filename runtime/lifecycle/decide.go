@@ -149,8 +149,8 @@ func (r *Runtime) logUnmet(rep *report.Report) {
 			r.Log.Warnf("agentjail: %s", c)
 		}
 	}
-	// What the host lacks is the same for each jail: the report, inspect and check name it every
-	// time, the log once.
+	// The host lacks the same for each jail: the report, inspect and check name it every time, the
+	// log once.
 	for _, c := range rep.Of(report.Missing) {
 		if r.Store.OncePerBoot(c.String()) {
 			r.Log.Warnf("agentjail: this host cannot hold: %s", c)

@@ -8,9 +8,10 @@ import (
 	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/observe/ebpf/jailmap"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/state"
 )
 
-func (r *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: r.Store.Root} }
+func registry(s state.Store) jailmap.Registry { return jailmap.Registry{Root: s.Root} }
 
 // registerEBPF makes the waiting jail known to the eBPF programs if they do not recognise it by its
 // host ids, and has them block what policy blocks beyond their default.
@@ -33,6 +34,6 @@ func (a *attempt) registerEBPF(pid int, mounts []mountinfo.Mount) error {
 		}
 	}
 	return onHostThread(func() error {
-		return a.rt.registry().Register(a.rt.Store.Dir(j.Key), j.Key, pid, block, jailmap.MountedDevices(bound, mounts))
+		return registry(a.rt.Store).Register(a.rt.Store.Dir(j.Key), j.Key, pid, block, jailmap.MountedDevices(bound, mounts))
 	})
 }

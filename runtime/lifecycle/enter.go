@@ -83,7 +83,7 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 	p.Env = slices.Concat(o.OwnEnv, p.Env)
 	ringfault.Orders(o)
 	if sandboxOf(&j.Brief) != "" {
-		return r.throughStepFile(j, step, o)
+		return throughStepFile(r.Store, j, step, o)
 	}
 	files, err := host.Prepare(r.Store.Root, programLabel(j.MountLabel), o)
 	if err != nil {

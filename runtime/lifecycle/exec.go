@@ -216,7 +216,7 @@ func (e *execution) prepareDelegate() (err error) {
 	if e.d.Traits().ExecNeedsPtrace && j.Started && !j.Stays {
 		firstproc.AwaitProgram(j.InitPid, r.Store.Root)
 	}
-	if e.time, err = r.inTime(&j.Brief); err != nil {
+	if e.time, err = inTime(&j.Brief); err != nil {
 		return err
 	}
 	return enterEngineNetwork(&j.Brief)

@@ -85,14 +85,14 @@ func TestExitingInit(t *testing.T) {
 		t.Fatal("it has ended: the test shows nothing")
 	}
 	endPatience = time.Millisecond
-	if _, err := new(Runtime).inTime(&j.Brief); err == nil {
+	if _, err := inTime(&j.Brief); err == nil {
 		t.Error("it still exits, and is taken for ended")
 	}
 	endPatience = time.Minute
 	if err := other.Process.Signal(unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if in, err := new(Runtime).inTime(&j.Brief); err != nil || in != (delegate.Time{}) || j.InitAlive() {
+	if in, err := inTime(&j.Brief); err != nil || in != (delegate.Time{}) || j.InitAlive() {
 		t.Errorf("%v, %v, alive: %v", in, err, j.InitAlive())
 	}
 }

@@ -367,7 +367,7 @@ func mayUseCopied(args []string) bool {
 // process has another start time, and the delegate takes it for ended. An exiting process has no
 // namespaces left, and still runs until all others of its process namespace have ended
 // (pid_namespaces(7)): that is waited for.
-func (r *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
+func inTime(j *state.Brief) (delegate.Time, error) {
 	if j == nil || !j.OwnTime || !j.InitAlive() {
 		return delegate.Time{}, nil
 	}
@@ -385,7 +385,7 @@ func (r *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 
 // run runs the delegate to its end, in the time namespace of a jail.
 func (r *Runtime) run(d *delegate.Runtime, j *state.Brief, args []string) (status int, err error) {
-	t, err := r.inTime(j)
+	t, err := inTime(j)
 	if err != nil {
 		return -1, err
 	}
@@ -414,7 +414,7 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 	parts := r.book().Parts(j)
 	// The helper's end is waited for at the same time as the kernel's unmounting.
 	helped := thread.Beside(func() error { return helper.End(r.Store.Dir(j.Key)) })
-	errs := []error{r.detach(j), removeCgroups(j), <-helped, removeLeavings(j)}
+	errs := []error{detach(r.Store, j), removeCgroups(j), <-helped, removeLeavings(j)}
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
 	}
@@ -428,7 +428,7 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 		warn(workspace.Of(r.Store).End(j.Key))
 	}
 	r.book().Gone(j)
-	warn(r.registry().Unregister(r.Store.Dir(j.Key), j.Key))
+	warn(registry(r.Store).Unregister(r.Store.Dir(j.Key), j.Key))
 	if err := r.Store.Remove(j.Key); err != nil {
 		return err
 	}
@@ -442,11 +442,11 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 
 // detach unmounts the jail's mounts in the host's mount namespace. Each unmount waits for the
 // kernel (synchronize_rcu), at the same time as the other.
-func (r *Runtime) detach(j *state.Brief) error {
+func detach(s state.Store, j *state.Brief) error {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 {
 		return nil
 	}
-	changes := thread.Beside(func() error { return rootfs.DetachChanges(r.Store.Dir(j.Key)) })
+	changes := thread.Beside(func() error { return rootfs.DetachChanges(s.Dir(j.Key)) })
 	err := rootfs.Detach(j.EngineRoot, j.EngineRootDev)
 	return errors.Join(err, <-changes)
 }
@@ -488,7 +488,7 @@ func (r *Runtime) gc(ctx context.Context, max int, but string) ([]string, error)
 	}
 	reaped, err := r.Store.Sweep(ctx, max, but, r.reap)
 	if max < 0 {
-		err = errors.Join(err, r.registry().Sweep(), workspace.Of(r.Store).Sweep(r.Store.Exists))
+		err = errors.Join(err, registry(r.Store).Sweep(), workspace.Of(r.Store).Sweep(r.Store.Exists))
 	}
 	return reaped, err
 }

@@ -70,7 +70,7 @@ func (r *Runtime) List(format string, quiet bool) error {
 // listed returns the containers below the delegate's root.
 func (r *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
 	var items []*object
-	err := r.query(d, delegate.Time{}, &items, "list", "--format", "json")
+	err := r.Globals.query(d, delegate.Time{}, &items, "list", "--format", "json")
 	if err == nil {
 		items, err = r.withSandboxes(items)
 	}
@@ -86,7 +86,7 @@ func (r *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
 		if !r.Store.Complete(j).OwnTime || !j.InitAlive() {
 			continue
 		}
-		if s, err := r.queryState(d, j); err == nil {
+		if s, err := r.Globals.queryState(d, j); err == nil {
 			it.put("status", s.values["status"])
 			it.put("pid", s.values["pid"])
 		} else if rootless.Inside() {
@@ -114,7 +114,7 @@ func (r *Runtime) withSandboxes(items []*object) ([]*object, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s, err := r.queryState(d, j); err == nil { // it may be gone meanwhile
+		if s, err := r.Globals.queryState(d, j); err == nil { // it may be gone meanwhile
 			items = append(items, s)
 		}
 	}
@@ -128,21 +128,21 @@ func isDir(path string) bool {
 }
 
 // queryState returns the delegate's state of a jail.
-func (r *Runtime) queryState(d *delegate.Runtime, j *state.Brief) (*object, error) {
-	t, err := r.inTime(j)
+func (g Globals) queryState(d *delegate.Runtime, j *state.Brief) (*object, error) {
+	t, err := inTime(j)
 	if err != nil {
 		return nil, err
 	}
 	s := new(object)
-	return s, r.query(d, t, s, "state", j.ID)
+	return s, g.query(d, t, s, "state", j.ID)
 }
 
 // query decodes what a verb of the delegate prints, which is JSON.
-func (r *Runtime) query(d *delegate.Runtime, t delegate.Time, into any, args ...string) error {
+func (g Globals) query(d *delegate.Runtime, t delegate.Time, into any, args ...string) error {
 	if t.Join != nil {
 		defer t.Join.Close()
 	}
-	out, code, err := d.Capture(append(r.Globals.Args(), args...), t)
+	out, code, err := d.Capture(append(g.Args(), args...), t)
 	if err = exitError(code, err); err != nil {
 		return err
 	}

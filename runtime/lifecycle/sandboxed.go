@@ -39,7 +39,7 @@ const stepDir = "enter"
 
 // throughStepFile is throughEnter for a sandbox, which passes no descriptors on: the step and its
 // orders are files.
-func (r *Runtime) throughStepFile(j *state.Jail, step initStep, o *jailinit.Orders) (*host.Files, error) {
+func throughStepFile(s state.Store, j *state.Jail, step initStep, o *jailinit.Orders) (*host.Files, error) {
 	// Nothing of the host's is in the orders, which the jail's programs can read. Resource limits
 	// are the delegate's to set: a guest kernel may refuse some of them to the step.
 	*o = jailinit.Orders{
@@ -47,8 +47,8 @@ func (r *Runtime) throughStepFile(j *state.Jail, step initStep, o *jailinit.Orde
 		Filter: o.Filter, LeaveFilters: o.LeaveFilters, Init: o.Init, OwnEnv: o.OwnEnv, Without: o.Without,
 		Guest: true, Places: step.places,
 	}
-	dir := filepath.Join(r.Store.Dir(j.Key), stepDir)
-	name, err := host.Directory(r.Store.Root, dir, o)
+	dir := filepath.Join(s.Dir(j.Key), stepDir)
+	name, err := host.Directory(s.Root, dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("writing the init step's files: %w", err)
 	}

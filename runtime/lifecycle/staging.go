@@ -23,7 +23,7 @@ func (a *attempt) openUserNS() (err error) {
 	if a.userns, err = a.rt.openUserNS(a.j, a.spec, a.in.Facts); err != nil {
 		return err
 	}
-	a.always(func() { a.rt.closeUserNS(a.userns) })
+	a.always(func() { a.userns.abandon(a.rt.Log) })
 	crash.Point("create.userns")
 	return nil
 }

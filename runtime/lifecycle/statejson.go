@@ -22,7 +22,7 @@ func (r *Runtime) State(id string) error {
 	if err != nil {
 		return err
 	}
-	s, err := r.queryState(d, j)
+	s, err := r.Globals.queryState(d, j)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/harden"
@@ -40,14 +41,14 @@ func (u *userNS) made() *os.File {
 	return u.file
 }
 
-// closeUserNS ends the remains in u after making a jail has failed.
-func (r *Runtime) closeUserNS(u *userNS) {
+// abandon ends the remains in u after making a jail has failed.
+func (u *userNS) abandon(log *logrus.Logger) {
 	if u == nil {
 		return
 	}
 	if u.open {
 		if err := u.forbid(); err != nil {
-			r.Log.Warnf("after making a jail: %v", err)
+			log.Warnf("after making a jail: %v", err)
 		}
 	}
 	if u.making != nil {
@@ -117,7 +118,7 @@ func (r *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNa
 		err = u.limit("2147483647") // as at its making (create_user_ns in kernel/user_namespace.c)
 	}
 	if err != nil {
-		r.closeUserNS(u)
+		u.abandon(r.Log)
 		return nil, fmt.Errorf("raising the limits of the user namespace to join: %w", err)
 	}
 	return u, nil

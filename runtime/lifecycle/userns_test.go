@@ -110,12 +110,12 @@ func TestNestedNamespaces(t *testing.T) {
 		if got := nested(t, u.made()); got == "0" {
 			t.Errorf("given %v: forbidden while another jail is being made", given)
 		}
-		r.closeUserNS(third) // it failed
+		third.abandon(r.Log) // it failed
 		if got := nested(t, u.made()); got != "0" {
 			t.Errorf("given %v: left open: %s", given, got)
 		}
-		r.closeUserNS(second)
-		r.closeUserNS(u)
+		second.abandon(r.Log)
+		u.abandon(r.Log)
 	}
 }
 

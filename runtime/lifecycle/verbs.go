@@ -120,7 +120,7 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 	if err := helper.Follow(r.Store.Dir(j.Key), j.InitPid); err != nil {
 		return err
 	}
-	return r.resize(j, limits)
+	return resize(r.Store, j, limits)
 }
 
 // lowered returns the limits of an update that policy has lowered or denied.
@@ -135,9 +135,9 @@ func lowered(rep *report.Report) []journal.Event {
 }
 
 // resize updates the jail's synthetic files and its record to new limits.
-func (r *Runtime) resize(j *state.Jail, limits *specs.LinuxResources) error {
+func resize(s state.Store, j *state.Jail, limits *specs.LinuxResources) error {
 	j.Limits = harden.Updated(j.Limits, limits)
-	if err := r.Store.Save(j); err != nil {
+	if err := s.Save(j); err != nil {
 		return err
 	}
 	if j.SyntheticDev == 0 || !j.InitAlive() || sandboxOf(&j.Brief) != "" {
