@@ -97,7 +97,7 @@ func attaches(name, attach, path string) (int, bool) {
 }
 
 // matches reports whether one of AppArmor's patterns for file names (apparmor.d(5), "Globbing") has
-// the path. What is no pattern matches nothing.
+// the path. Text that is no pattern matches nothing.
 func matches(pattern, path string) bool {
 	var re strings.Builder
 	depth := 0

@@ -16,7 +16,7 @@ import (
 // Distributions give container runtimes a profile in the mode "unconfined", which confines nothing
 // (Debian 13's /etc/apparmor.d/crun, and those of Podman, which processes that it starts keep).
 // crun takes the name for confinement, and then puts the jail's profile on top of it ("stack",
-// set_apparmor_profile in its utils.c) where it has to replace it. What is left is
+// set_apparmor_profile in its utils.c) where it has to replace it. The result is
 // "agentjail-default//&crun (mixed)", of which no process in the jail can report which half is
 // enforced, and whose processes may not even signal each other.
 //

@@ -29,8 +29,8 @@ func (c *call) answer(def answer, ours, incoming *region) {
 		return
 	}
 	if def.kills() && !(ours.neverKills() && incoming.neverKills()) {
-		// What is not allowed the default kills, except where ours refuses
-		// softly and the incoming filter does not kill either.
+		// The default kills every other call, except where ours refuses softly and the incoming
+		// filter does not kill either.
 		for _, r := range ours.refuse {
 			if !r.kills() && !r.rest && ours.spares(r.args) && incoming.spares(r.args) {
 				c.refuse = append(c.refuse, r)

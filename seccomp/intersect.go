@@ -8,15 +8,13 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Intersect returns a filter that allows only what both filters allow, and
-// answers as both stacked in the kernel would: the stricter answer wins, and
-// where both merely refuse, ours. What ours allows and the incoming filter
-// refuses has the incoming filter's errno, or ENOSYS where that cannot stand
-// beside the other rules. The result is for our architectures only; the
-// incoming filter's listener, flags and other architectures are not taken over,
-// and io_uring never comes in. The incoming filter is judged as runc and crun
-// compile it; where its rules contradict each other, or the result cannot be
-// expressed in OCI's JSON, the stricter side is taken.
+// Intersect returns a filter that allows only what both filters allow, and answers as both stacked
+// in the kernel would: the stricter answer wins, and where both merely refuse, ours. A call that
+// ours allows and the incoming filter refuses has the incoming filter's errno, or ENOSYS where that
+// cannot stand beside the other rules. The result is for our architectures only; the incoming
+// filter's listener, flags and other architectures are not taken over, and io_uring never comes in.
+// The incoming filter is judged as runc and crun compile it; where its rules contradict each other,
+// or the result cannot be expressed in OCI's JSON, the stricter side is taken.
 //
 // The notes describe where the incoming filter was tighter than ours and so changed the result, and
 // where exactness was given up. A nil incoming filter leaves ours as it is.

@@ -15,8 +15,8 @@ import (
 )
 
 // A List narrows a profile to the calls that some known work needs (policy's seccomp.only). It
-// comes from a file that the host's owner wrote, or had `agentjail learn` write. What it allows is
-// intersected with the profile, so that it can never let more through.
+// comes from a file that the host's owner wrote, or had `agentjail learn` write. It is intersected
+// with the profile, so that it can never let more through.
 type List struct {
 	// About reports what the list is for.
 	About string `json:"about,omitempty"`

@@ -55,10 +55,9 @@ type rules struct {
 // errnoDefault is what runc and crun answer for ERRNO without a number.
 const errnoDefault = ePERM
 
-// answerOf reads an action. What is neither an ALLOW nor one of the killing
-// actions refuses: TRACE and NOTIFY need a tracer or listener that a jail does
-// not have, and an unknown word must not allow anything. Without a tracer the
-// kernel answers TRACE with ENOSYS (seccomp(2)).
+// answerOf reads an action. Every action but ALLOW and the killing ones refuses: TRACE and NOTIFY
+// need a tracer or listener that a jail does not have, and an unknown word must not allow anything.
+// Without a tracer the kernel answers TRACE with ENOSYS (seccomp(2)).
 func answerOf(a specs.LinuxSeccompAction, errno *uint) answer {
 	switch a {
 	case specs.ActAllow, specs.ActLog:
@@ -112,11 +111,10 @@ func join[T any](a, b []T) []T {
 	return append(a, b...)
 }
 
-// conditions reads the arguments of one OCI rule. Several conditions on one
-// argument make runc and crun add one rule for each, so that any of them is
-// enough. What cannot be read makes an allowing rule match nothing and a
-// refusing rule match everything. rest is set for a refusal of all that no
-// other rule matches (see refusal.rest).
+// conditions reads the arguments of one OCI rule. Several conditions on one argument make runc and
+// crun add one rule for each, so that any of them is enough. An argument that cannot be read makes
+// an allowing rule match nothing and a refusing rule match everything. rest is set for a refusal of
+// all that no other rule matches (see refusal.rest).
 func conditions(in []specs.LinuxSeccompArg, allows bool) (out []args, rest bool) {
 	if !allows && len(in) == 1 && in[0].Index == 0 && in[0].Op == specs.OpGreaterEqual && in[0].Value == 0 {
 		return []args{{}}, true

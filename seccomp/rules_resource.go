@@ -8,8 +8,8 @@ const (
 	mfdHugetlb = 4
 	shmHugetlb = 0o4000
 
-	// What may be or-ed into a futex operation: FUTEX_PRIVATE_FLAG and
-	// FUTEX_CLOCK_REALTIME. The kernel looks at all other bits.
+	// Flags that may be or-ed into a futex operation: FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
+	// The kernel looks at all other bits.
 	futexFlags = 128 | 256
 
 	// Scheduling policies (sched(7)), and what may be or-ed into one.

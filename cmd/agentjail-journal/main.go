@@ -45,7 +45,7 @@ func app() *cli.App {
 	a.Usage = "refuse in the kernel what no jail may do, and report it to the jails' journals"
 	a.Description = strings.TrimSpace(`
 Loads small eBPF programs and keeps them in the kernel. They act on jails alone, behind the two system call filters: what the
-filters refuse in every profile is refused once more, and such an event means that a filter failed. What the filters refuse is reported too.
+filters refuse in every profile is refused once more, and such an event means that a filter failed. The filters' refusals are reported too.
 The programs stay when this program ends, until "agentjail-journal unload". "agentjail check" shows what this host's kernel can do.`)
 	a.HideHelpCommand = true
 	a.Flags = []cli.Flag{

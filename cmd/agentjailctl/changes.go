@@ -46,7 +46,7 @@ func diffCommand() *cli.Command {
 func exportCommand() *cli.Command {
 	return &cli.Command{
 		Name: "export", Usage: "write a running jail's file tree to standard output, as a tar archive with its own owners", ArgsUsage: "CONTAINER [DIR]",
-		Description: "CONTAINER is an id or the unique beginning of one. Mounts are not in the archive.\n\n   agentjail export CONTAINER | docker import - IMAGE\n\nWith --bundle the hardened configuration is written to the new directory DIR instead, for another runtime or to be\nread. What a container of it lacks is listed on standard error.",
+		Description: "CONTAINER is an id or the unique beginning of one. Mounts are not in the archive.\n\n   agentjail export CONTAINER | docker import - IMAGE\n\nWith --bundle the hardened configuration is written to the new directory DIR instead, for another runtime or to be\nread. Protections that a container of it lacks are listed on standard error.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "bundle", Usage: "write the hardened bundle to the new directory DIR"},
 			&cli.StringFlag{Name: "for", Usage: "adapt the bundle to `PROGRAM`: " +

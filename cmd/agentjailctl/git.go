@@ -36,8 +36,8 @@ have made and added. Here they run in the jail, and reach DIR's repository alone
 What only reads (status, diff, log, show, blame, grep, ...) gets the repository
 read-only. A commit is made in your name: user.name and user.email of your own
 ~/.gitconfig. Of your settings nothing else is in the jail: no key, no password, no
-core.excludesFile. What sets up the repository (git config, git remote add) is for
-the host: a jail's changes to the settings end with it.
+core.excludesFile. Commands that set up the repository (git config, git remote add) are
+for the host: a jail's changes to the settings end with it.
 
 With --view it runs in a view of DIR, as the jail left it, and what it writes stays
 there. So an agent's commits come out:

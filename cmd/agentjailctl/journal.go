@@ -47,7 +47,7 @@ func journalCommand() *cli.Command {
 		Name: "journal", Usage: "print what happened in a jail, also in one that was deleted; without a jail, list the journals", ArgsUsage: "[CONTAINER]",
 		Description: `CONTAINER is an id or the unique beginning of one, or ID@TIME as in the list. All
 sources at hand are read: the jail's journal, the log of its network, the counters of
-its control group, and the kernel's log. What could not be read is an event, too.
+its control group, and the kernel's log. A source that cannot be read is an event, too.
 
 --verify follows the journal's chain of hashes. Exit status 1 where a line was changed,
 taken out or put in. Its last line's hash shows later whether the end was cut off.`,

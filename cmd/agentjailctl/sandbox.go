@@ -309,9 +309,9 @@ func directory(path string) (string, error) {
 	return abs, nil
 }
 
-// addGit adds what git needs in a workspace that is a work tree: the git directories elsewhere
-// that a linked work tree leads to, and the name of the caller for commits. What a repository needs
-// from elsewhere and cannot have is reported: the command may do without git.
+// addGit adds what git needs in a workspace that is a work tree: the git directories elsewhere that
+// a linked work tree leads to, and the name of the caller for commits. A directory elsewhere that a
+// repository needs and cannot have is reported: the command may do without git.
 func addGit(o *sandbox.Options) {
 	program, err := exec.LookPath("git")
 	if err != nil || o.Workspace == "" {

@@ -80,8 +80,8 @@ func watch(c *cli.Context) error {
 	return errors.Join(err, end())
 }
 
-// watched returns the ids, or their beginnings, of the jails that a call names. What names none now
-// may name one that is made later.
+// watched returns the ids, or their beginnings, of the jails that a call names. An id without a
+// jail may be that of a later one.
 func watched(c *cli.Context) []string {
 	wanted := c.Args().Slice()
 	for i, w := range wanted {

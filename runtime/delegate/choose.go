@@ -57,7 +57,7 @@ func Choose(want, cacheDir string) (*Runtime, error) {
 	}
 	rec.Path, rec.Choice = chosen.Path, *chosen.Choice
 	if len(rec.Not) > 0 {
-		// What failed may have failed for want of memory.
+		// The trial may have failed for want of memory.
 		rec.Until = time.Now().Add(retry).Unix()
 	}
 	keep(cacheDir, choiceFile, rec)

@@ -9,9 +9,9 @@
 //
 // # Differences
 //
-// What a delegate lacks or does in its own way is a capability or a trait
-// (package traits), and never a comparison with its name. Start continues a
-// created container without the delegate, in the common case.
+// A feature that a delegate lacks or has in its own way is a capability or a trait (package
+// traits), and never a comparison with its name. Start continues a created container without the
+// delegate, in the common case.
 package delegate
 
 import (

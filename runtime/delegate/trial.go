@@ -84,7 +84,7 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 	if err == nil && code == 0 {
 		return nil
 	}
-	// What the delegate has killed may not have ended yet.
+	// Processes that the delegate has killed may not have ended yet.
 	for end := time.Now().Add(sweepWait); removeGroups(trialGroups(id)) && time.Now().Before(end); {
 		time.Sleep(sweepWait / 200)
 	}

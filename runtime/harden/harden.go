@@ -32,8 +32,8 @@ import (
 type Facts struct {
 	ID   string // the container's
 	Host hostfacts.Facts
-	// OwnBundle reports that agentjail itself wrote the incoming spec (agentjail sandbox). What is
-	// not in that spec no caller requested.
+	// OwnBundle reports that agentjail itself wrote the incoming spec (agentjail sandbox). No
+	// caller requested anything that is not in that spec.
 	OwnBundle bool
 	IDs       idmap.Map
 	// Sandbox is the name of the delegate's boundary (traits.Traits); "" for one whose containers

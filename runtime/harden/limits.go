@@ -101,7 +101,7 @@ func memory(p *pass, r *specs.LinuxResources) {
 	switch {
 	case p.update && !given:
 		if m.Swap != nil {
-			// How much swap that means depends on the limit.
+			// The limit decides how much swap that is.
 			p.change(rings.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "",
 				"the value is memory and swap together: set both")
 			m.Swap = nil

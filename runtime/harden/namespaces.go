@@ -114,7 +114,7 @@ func decideNetwork(p *pass, path string) {
 		return
 	}
 	d := m.Decide(found)
-	// That of a joined jail's network can be another one.
+	// A joined jail's network can have another mode.
 	if m, err = modes.Named(d.Mode); err != nil {
 		p.unknownMode(err)
 		return

@@ -16,7 +16,7 @@ import (
 )
 
 // review decides whether a bind mount is a view: the jail writes into a layer of its own over the
-// directory. What cannot be one and is to be one is refused, but for what no user chose.
+// directory. A directory that is to be one and cannot be one is refused, unless no user chose it.
 func review(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) {
 	wants, named := p.pol.Workspace.Wants(m.Destination, f.Path)
 	if !wants || readOnly {

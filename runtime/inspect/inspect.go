@@ -4,9 +4,8 @@
 //
 // # Hostile content
 //
-// What a jail can influence (names of processes, paths of mounts, contents of
-// files) is hostile: it is read with bounds, never followed out of the jail,
-// and escaped in the output.
+// Input that a jail can influence (names of processes, paths of mounts, contents of files) is
+// hostile: it is read with bounds, never followed out of the jail, and escaped in the output.
 //
 // # Findings
 //
@@ -89,8 +88,8 @@ var ErrNotRunning = errors.New("jail is not running")
 // is sealed and the filter set only then.
 var errNotStarted = errors.New("jail waits for start")
 
-// What an exec is making has the delegate's own rights for a moment, until it
-// has become a process of the jail: a protection that seems broken is looked at again.
+// A process that an exec is making has the delegate's own rights for a moment, until it belongs to
+// the jail: a protection that seems broken is looked at again.
 const (
 	looks    = 4
 	lookWait = 100 * time.Millisecond

@@ -145,8 +145,8 @@ func (c *cgroupState) cpus() (float64, bool) {
 	return float64(quota) / float64(period), true
 }
 
-// ioLimit: every disk that the record throttles is throttled, and no faster
-// than policy. Which disks those are, hardening knew from the bind mounts.
+// ioLimit: every disk that the record throttles is throttled, and no faster than policy. Hardening
+// knew the disks from the bind mounts.
 func ioLimit(d *demands, s *seen) outcome {
 	pol := d.jail.Policy.Limits
 	type bound struct {

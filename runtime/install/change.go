@@ -26,8 +26,8 @@ type File struct {
 	interim []byte
 }
 
-// file reads a file for the plan. That it does not exist is no error. It stays as it is unless its
-// After is changed.
+// file reads a file for the plan, which need not exist. It stays as it is unless its After is
+// changed.
 func (p *Plan) file(path string) (*File, error) {
 	c, err := openConfig(path)
 	if err != nil {

@@ -214,7 +214,7 @@ func put(o object, l layout, name string, render func(l layout, indent string) h
 	}
 	m := l.member(name, render(l, inner))
 	m.Name.BeforeExtra = between
-	// What stood between the last value and the brace stays in front of the brace.
+	// Text between the last value and the brace stays in front of the brace.
 	o.AfterExtra, o.Members[n-1].Value.AfterExtra = append(o.Members[n-1].Value.AfterExtra, o.AfterExtra...), nil
 	o.Members = append(o.Members, m)
 }

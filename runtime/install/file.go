@@ -28,7 +28,7 @@ type config struct {
 	xattrs  map[string][]byte
 }
 
-// openConfig reads the file. That it or its directory does not exist is no error.
+// openConfig reads the file. A file or directory that does not exist is no error.
 func openConfig(path string) (*config, error) {
 	if !plainPath(path) || path == "/" {
 		return nil, fmt.Errorf("%q is not a plain absolute path", path)

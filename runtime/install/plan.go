@@ -76,8 +76,8 @@ type Result struct {
 // is no longer as it was when the plan was made, and when the running engine would not take the
 // change.
 //
-// That no daemon runs is no error: Result reports it. That a running one does not take the change
-// within the options' Timeout is.
+// A daemon that does not run is no error: Result reports it. A running one that does not take the
+// change within the options' Timeout is an error.
 func (p *Plan) Apply(ctx context.Context) (Result, error) {
 	var r Result
 	if p.options.Timeout > 0 {

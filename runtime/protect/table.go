@@ -330,7 +330,7 @@ func entryOf(at string, parts, unprotect []string) *Entry {
 }
 
 // Inside finds the entry that protects a path below a directory of the host, or that the path lies
-// in, judging by names alone. What package managers make as a whole is not protected.
+// in, judging by names alone. Directories that package managers make as a whole are not protected.
 func Inside(dir, rel string, unprotect []string) *Entry {
 	parts := strings.Split(rel, "/")
 	at := dir

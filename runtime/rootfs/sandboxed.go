@@ -23,8 +23,8 @@ type outerMount struct {
 	index int
 }
 
-// outerMounts are those that remain in the spec. What was added after links were resolved is at its
-// destination.
+// outerMounts are those that remain in the spec. A mount that was added after links were resolved
+// is at its destination.
 func (s *stager) outerMounts() (out []outerMount) {
 	for i, m := range s.Spec.Mounts {
 		if _, nested := s.nested.enclosing[i]; nested {

@@ -4,8 +4,8 @@ import "agentjail.dev/runtime/lifecycle"
 
 const createHelp = "CONTAINER is an id of up to 1024 letters, digits and \"_+-.\", not in use. The bundle is\n" +
 	"rewritten by the policy and executed by the delegate; the bundle's own files stay as they\n" +
-	"are. What is denied is logged, and kept in the report of the jail; `agentjail explain`\n" +
-	"shows it beforehand. A bundle that is refused leaves nothing behind, and exits with 1."
+	"are. Denials are logged, and kept in the report of the jail; `agentjail explain`\n" +
+	"shows them beforehand. A bundle that is refused leaves nothing behind, and exits with 1."
 
 func create(name, usage string, run bool) Verb {
 	flags := []Flag{

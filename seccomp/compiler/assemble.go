@@ -76,8 +76,8 @@ func (a *assembler) jump(code uint16, k uint32, yes, no target) target {
 	if yes == here {
 		yes.index = len(a.rev) - 1
 	}
-	// A jump reaches 255 instructions. What is farther gets a verdict or a
-	// long jump of its own in front, which moves the other target away.
+	// A jump reaches 255 instructions. A farther target gets a verdict or a long jump of its own in
+	// front, which moves the other target away.
 	for a.err == nil {
 		y, okY := a.reach(yes)
 		n, okN := a.reach(no)

@@ -9,9 +9,8 @@
 //   - the answer is exactly the section's, whatever version of libseccomp and whatever stub of the
 //     delegate's made the first.
 //
-// Which number is allowed with any arguments is decided from number and
-// architecture alone, which the kernel caches (Linux 5.11): those calls cost
-// nothing.
+// Numbers that are allowed with any arguments are decided from number and architecture alone, which
+// the kernel caches (Linux 5.11): those calls cost nothing.
 package compiler
 
 import (

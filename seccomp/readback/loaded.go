@@ -64,7 +64,7 @@ func read(pid int) ([][]bpf.Insn, error) {
 		return nil, err
 	}
 	progs, err := dump(pid)
-	// What it was stopped by, if not by us, it gets now.
+	// It gets the signal that stopped it, if that was not ours.
 	if derr := ptrace(unix.PTRACE_DETACH, pid, uintptr(signal), nil); err == nil && derr != nil {
 		err = fmt.Errorf("letting go of it: %w", derr)
 	}

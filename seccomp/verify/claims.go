@@ -66,10 +66,9 @@ func Profile(progs [][]bpf.Insn, profile, arch string) ([]Result, error) {
 	return p.all(more...)
 }
 
-// First checks what must hold of the outer filter by itself, while the init step
-// runs under it: what Profile does, but for what the inner filter alone looks
-// at. That is the limits that the step sets, and the arguments of calls of every
-// moment. Errors as for Profile.
+// First checks what must hold of the outer filter by itself, while the init step runs under it:
+// what Profile does, but for the checks of the inner filter alone: of the limits that the step
+// sets, and of the arguments of calls of every moment. Errors as for Profile.
 func First(progs [][]bpf.Insn, arch string) ([]Result, error) {
 	p, err := newStack(progs, arch)
 	if err != nil {

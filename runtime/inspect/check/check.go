@@ -4,9 +4,9 @@
 // moves a process into a new time namespace (runtime/kernel/fork), and how tmpfs treats holes in
 // huge pages (runtime/rootfs).
 //
-// What a probe makes (mounts, namespaces, filters) it makes on a thread of its own or in a process
-// that ends with it, so that nothing is left when it is killed. Nothing is written to the host's
-// file systems, nor to the files that the life cycle of a bundle keeps.
+// A probe makes mounts, namespaces and filters on a thread of its own or in a process that ends
+// with it, so that nothing is left when it is killed. Nothing is written to the host's file
+// systems, nor to the files that the life cycle of a bundle keeps.
 package check
 
 import (

@@ -14,8 +14,8 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
-// What a jail prints, its engine writes to the host's disk. No control group
-// counts it, and no part of a jail can bound it.
+// The engine writes a jail's output to the host's disk. No control group counts it, and no part of
+// a jail can bound it.
 
 // unbounded are the log drivers that write a file without end unless configured (docs.docker.com,
 // containers-logs(5)).

@@ -154,7 +154,7 @@ func idmappedOverlay(e *env) answer {
 			return nil
 		}
 		bad = append(bad, fmt.Sprintf("%s (%s): %v", path, fs, err))
-		// What staging does then: an overlay that copies metadata only.
+		// Staging falls back to an overlay that copies metadata only.
 		low := filepath.Join(scratch, "low")
 		if err = unix.Mount(path, low, "", unix.MS_BIND, ""); err == nil {
 			err = errors.Join(overlay(scratch, low, "metacopy=on,redirect_dir=on"), unix.Unmount(low, unix.MNT_DETACH))

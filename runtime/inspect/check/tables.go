@@ -82,9 +82,8 @@ func neighbours(e *env) answer {
 		"one jail can fill the table, and the host finds no new neighbour: %s", strings.Join(less, "; "))
 }
 
-// What a jail with a network by name can have tracked: its helper's new
-// connections in the time that an ended one is kept
-// (nf_conntrack_tcp_timeout_time_wait).
+// Connections that a jail with a network by name can have tracked: its helper's new ones in the
+// time that an ended one is kept (nf_conntrack_tcp_timeout_time_wait).
 const (
 	trackedPerSecond = 200
 	trackedAfter     = 120 // seconds, if the host does not report it

@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/runtime/kernel/rootless"
 )
 
-// What can be done about most of what an ordinary user cannot have.
+// Remedies for most of what an ordinary user cannot have.
 const (
 	asRoot    = "run the engine as root"
 	delegated = "control groups version 2 and a login through systemd, whose user@.service has the controllers delegated (systemd.resource-control(5), Delegate=); or " + asRoot

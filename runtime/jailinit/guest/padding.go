@@ -9,9 +9,9 @@ import (
 	"agentjail.dev/runtime/jailinit"
 )
 
-// Of the filters of a process and its ancestors the kernel adds up the
-// instructions, as compiled, and 4 for each filter (kernel/seccomp.c,
-// MAX_INSNS_PER_PATH). What is loaded before a process is forked is shared.
+// Of the filters of a process and its ancestors the kernel adds up the instructions, as compiled,
+// and 4 for each filter (kernel/seccomp.c, MAX_INSNS_PER_PATH). Forked processes share the filters
+// that were loaded before.
 const (
 	pathInstructions = 1 << 18 / 8
 	perFilter        = 4

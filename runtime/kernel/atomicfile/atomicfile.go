@@ -53,7 +53,8 @@ func Read(path string, max int64) ([]byte, error) {
 }
 
 // ReadFD appends to data until the end of a file, or until there are more than max bytes: then the
-// error is ErrTooLong. Any other error is the kernel's. What was read comes with each error.
+// error is ErrTooLong. Any other error is the kernel's. Each error comes with the bytes that were
+// read.
 func ReadFD(fd int, data []byte, max int64) ([]byte, error) {
 	for int64(len(data)) <= max {
 		data = slices.Grow(data, 1)

@@ -183,8 +183,8 @@ func ownCgroup(c Cgroup) Cgroup {
 		names := g.List()
 		dir := filepath.Join(cgroups.Root, g.Controllers, g.Path)
 		if c.V2 && g.Controllers == "" {
-			// What was delegated is the topmost group that is the user's: further below,
-			// systemd turns controllers on as they are requested.
+			// The delegated group is the topmost one that is the user's: further below, systemd
+			// turns controllers on as they are requested.
 			for up := filepath.Dir(dir); pathname.Below(up, cgroups.Root) && unix.Access(up, unix.W_OK) == nil; up = filepath.Dir(up) {
 				dir = up
 			}

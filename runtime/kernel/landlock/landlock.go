@@ -1,5 +1,5 @@
 // Package landlock makes the system calls of Landlock (landlock(7)), of which golang.org/x/sys has
-// the structures alone. Which rights a domain handles is its users' to decide.
+// the structures alone. Its users decide which rights a domain handles.
 package landlock
 
 import (

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How are the bounds of a path's resolution. Without links, the last component may be a symbolic
-// link only for unix.O_PATH|unix.O_NOFOLLOW, which opens the link itself.
+// How bounds a path's resolution. Without links, the last component may be a symbolic link only for
+// unix.O_PATH|unix.O_NOFOLLOW, which opens the link itself.
 type How uint64
 
 const (

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How much later than queried the kernel may end a sleep of the Go runtime's monitor,
-// in nanoseconds. As late can be what the monitor is for: another goroutine gets the
-// processor of one that has been in a system call for long. With one processor the
-// other waits for that, and with more it hardly ever does.
+// The delay, in nanoseconds, by which the kernel may end a sleep of the Go runtime's monitor late.
+// As late can be what the monitor is for: another goroutine gets the processor of one that has been
+// in a system call for long. With one processor the other waits for that, and with more it hardly
+// ever does.
 const (
 	monitorSlack    = "10000000"
 	monitorSlackOne = "1000000"

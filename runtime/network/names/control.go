@@ -19,8 +19,8 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// How long a helper may take to handle a request, and to report its rules: the helper may have to
-// start first. inspect tries four times before it reports a jail as broken.
+// Bounds of the time in which a helper handles a request, and reports its rules: the helper may
+// have to start first. inspect tries four times before it reports a jail as broken.
 const (
 	controlTime = 10 * time.Second
 	stateTime   = 3 * time.Second

@@ -24,7 +24,7 @@ var buffers = []bound{
 	// No listener takes data with the first packet (2): such a connection exists before it is
 	// answered, and so before it is counted.
 	{"ipv4/tcp_fastopen", []uint64{1}},
-	// What is left of ended connections for a minute, 256 bytes each, which the kernel charges to
+	// Records of ended connections, kept for a minute, 256 bytes each, which the kernel charges to
 	// no account. Those above the number are gone at once.
 	{"ipv4/tcp_max_tw_buckets", []uint64{16384}},
 	// The minimum for each socket.

@@ -309,7 +309,7 @@ func (s *Set) Acting() []string {
 	return out
 }
 
-// Close closes all. What is not pinned ends.
+// Close closes all. Programs that are not pinned end.
 func (s *Set) Close() {
 	for _, l := range s.links {
 		l.Close()

@@ -145,7 +145,7 @@ func (w *writer) tail() error {
 	w.torn = !ended
 	w.prev = hashLine(data[bytes.LastIndexByte(data, '\n')+1:])
 	if w.seq = lastSeq(data); w.seq == 0 && w.size > int64(len(data))+1 {
-		// What a crash left is longer than any line of ours.
+		// The remains of a crash are longer than any line of ours.
 		if data, err = w.last(maxTail); err == nil {
 			w.seq = lastSeq(data)
 		}

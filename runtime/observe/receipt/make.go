@@ -335,7 +335,7 @@ func (m *maker) refused(e *journal.Event) {
 	key := strings.Join([]string{e.Kind.String(), e.Rule, what}, "\x00")
 	at := place(m.groups, key, len(m.r.Denied), maxGroups)
 	if at < 0 {
-		// What does not fit is counted under its kind.
+		// A refusal that does not fit is counted under its kind.
 		if at = place(m.groups, e.Kind.String(), len(m.r.Denied), 2*maxGroups); at < 0 {
 			return
 		}

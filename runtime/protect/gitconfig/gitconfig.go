@@ -71,7 +71,7 @@ func Scan(text string) []Setting {
 		s, err := p.line(&in)
 		switch {
 		case err != nil:
-			// What follows the faulty character may begin on the same line.
+			// The next setting may begin on the same line, after the faulty character.
 			if p.at = max(p.at-1, begin); p.at < len(p.text) && p.text[p.at] != '\n' {
 				p.skipLine()
 			} else {

@@ -42,8 +42,8 @@ func (c Change) String() string { return c.Kind + " " + printable.Line(c.Path, 0
 type Below func(path string) bool
 
 // list lists the content of a jail's ephemeral layer, in order. below distinguishes changed files
-// from new ones. What was last changed before since was there before the jail ran: agentjail made
-// it (package rootfs).
+// from new ones. Files that were last changed before since are left out: agentjail made them
+// (package rootfs).
 func list(ctx context.Context, layer *os.File, below Below, since time.Time) ([]Change, error) {
 	out := []Change{}
 	err := walk(ctx, int(layer.Fd()), func(e entry) error {

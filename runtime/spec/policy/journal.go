@@ -28,13 +28,13 @@ type Journal struct {
 	Inside string `toml:"inside" json:"inside"`
 }
 
-// How much of a jail is looked at before it is removed.
+// Values of Receipt: the extent of the accounting before a jail is removed.
 const (
 	ReceiptBrief = "brief" // only facts that cost next to nothing
 	ReceiptFull  = "full"  // also thousands of files of the layer, and of mounted directories
 )
 
-// Whether a jail can read its own refusals.
+// Values of Inside: the jail's access to its own refusals.
 const (
 	InsideOff = "off"
 	InsideAsk = "ask" // if an annotation of its container requests it

@@ -174,8 +174,8 @@ func (p *Policy) narrowRules(of Network) error {
 	return fmt.Errorf("network.allow: in network.mode = %q no names are held back (remedy: network.mode = \"names\" in the policy of the host)", of.Mode)
 }
 
-// again applies a project's settings to a policy that was read again. What the policy no longer
-// covers is left out: less is given than by both.
+// again applies a project's settings to a policy that was read again. A setting that the policy no
+// longer covers is left out: less is allowed than by both.
 func (p Policy) again(project Project) (Policy, error) {
 	for _, s := range project.Settings {
 		next, err := p.narrowed(s)

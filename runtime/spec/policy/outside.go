@@ -42,8 +42,8 @@ func server(text string) (netip.AddrPort, error) {
 // maxCommand bounds the words of network.approval_command.
 const maxCommand = 64
 
-// checkApproval checks the command that decides on names. Whether the program can be run is known
-// only where it is run.
+// checkApproval checks the command that decides on names. The start alone shows whether the program
+// can be run.
 func (n Network) checkApproval() error {
 	c := n.ApprovalCommand
 	switch {

@@ -31,13 +31,13 @@ import (
 // means Default.
 const DefaultPath = "/etc/agentjail/config.toml"
 
-// What happens when a bundle requests more than policy allows.
+// Values of OnLoosen: the answers to a bundle that requests more than policy allows.
 const (
 	LoosenStrip  = "strip"  // start without the grant and report it
 	LoosenRefuse = "refuse" // do not start
 )
 
-// How container ids map to the host's.
+// Mappings of container ids to the host's.
 const (
 	MapRange  = "range"  // 0..65535 to an exclusive range
 	MapNobody = "nobody" // 0 to the host's 65534, the rest to an exclusive range

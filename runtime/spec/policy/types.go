@@ -18,7 +18,7 @@ type Size int64
 func ParseSize(s string) (Size, error) {
 	t := strings.TrimSpace(s)
 	v, err := units.RAMInBytes(t)
-	// What is too large for the type is converted to a value that depends on the architecture. A
+	// A number that is too large for the type becomes a value that depends on the architecture. A
 	// fraction of a byte has surely lost its unit.
 	if err != nil || v < 0 || v == math.MaxInt64 || strings.Contains(t, ".") && strings.Trim(t, "0123456789.") == "" {
 		return 0, fmt.Errorf("%q is not a size (examples: 536870912, 512m, 1GiB)", s)

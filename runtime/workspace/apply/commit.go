@@ -185,8 +185,8 @@ func (w *worker) rename(fromDir int, from string, toDir int, to string, flags ui
 	return unix.Renameat2(fromDir, from, toDir, to, flags)
 }
 
-// undo takes back the operations that were done, the last first. What another process has changed
-// since stays, and is reported.
+// undo takes back the operations that were done, the last first. A file that another process has
+// changed since stays, and is reported.
 func (w *worker) undo() {
 	for i := len(w.plan.Ops) - 1; i >= 0; i-- {
 		op := &w.plan.Ops[i]

@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/runtime/workspace/review"
 )
 
-// What an operation does.
+// Actions of an operation.
 const (
 	add     = "add"
 	replace = "replace"

@@ -60,8 +60,8 @@ func (v *View) record(res result) error {
 	return v.settle(plan)
 }
 
-// rebase forgets the bases that a plan has changed itself. What a jail still has in its layer is
-// based on what was applied.
+// rebase forgets the bases that a plan has changed itself. Files that a jail still has in its layer
+// are based on the applied ones.
 func (v *View) rebase(plan *applyPlan) {
 	done := map[string]bool{}
 	for i := range plan.Ops {

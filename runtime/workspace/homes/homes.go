@@ -83,7 +83,7 @@ func (h Home) Open(reset bool) (*os.File, error) {
 	return f, nil
 }
 
-// What a call makes before it has the home's name begins so.
+// unfinished begins the names of homes that a call is making.
 const unfinished = ".new-"
 
 // sweep removes what a killed call left.

@@ -22,9 +22,9 @@ type Base struct {
 }
 
 // Bases returns what the files of a layer are based on, by path. had is what an earlier call
-// returned, and stays for what is still in the layer. What the owner has moved or removed since the
-// layer's file was copied of it is based on a path where there is nothing. After an apply
-// (applied), a copied file without an origin is none of these: that has replaced it.
+// returned, and stays for what is still in the layer. A copy of a file that the owner has moved or
+// removed since is based on a path where there is nothing. After an apply (applied), a copied file
+// without an origin is none of these: that has replaced it.
 func Bases(ctx context.Context, upper, directory *os.File, had map[string]Base, applied bool) (map[string]Base, error) {
 	handles, err := unix.Openat(int(directory.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

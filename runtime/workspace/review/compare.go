@@ -66,7 +66,7 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 		c.Conflict = w.changedSince()
 	}
 	w.mark(c)
-	// What an apply leaves out is shown.
+	// A change that an apply leaves out is shown.
 	c.Implied = c.Implied && !c.Has(Protected) && !c.Has(Out) && !c.Has(Never)
 	if c.Kind == Type && typeOf(c.Old.Mode) == Dir {
 		t, err := w.tree(c.Path)

@@ -157,8 +157,8 @@ func runBy(at string) string {
 }
 
 // guard returns why a path is protected: by its name, by a setting that names it, or since it lies
-// in a git directory, whatever that is called; "" for none. What package managers make as a whole
-// is not protected, as in a direct mount.
+// in a git directory, whatever that is called; "" for none. Directories that package managers make
+// as a whole are not protected, as in a direct mount.
 func (w *walker) guard(at string) string {
 	if e := protect.Inside(w.o.Path, at, w.o.Unprotect); e != nil {
 		return e.Why

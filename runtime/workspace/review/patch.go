@@ -38,7 +38,7 @@ type side struct {
 	link  string
 }
 
-// Write writes one change. What is in a removed directory is written file by file.
+// Write writes one change. A removed directory is written file by file.
 func (d *Differ) Write(ctx context.Context, c *Change) error {
 	was := side{there: c.Old.Ino != 0, mode: c.Old.Mode, src: Source{Path: c.Path}}
 	is := side{there: c.Kind != Deleted, mode: c.New.Mode, src: c.Source, link: c.Target}

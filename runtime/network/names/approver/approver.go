@@ -3,7 +3,7 @@
 //
 // The command gets a Question on its standard input, as JSON in one line, and prints an Answer, as
 // JSON. It is run without a shell, by a user without rights and without privileges to gain, in an
-// empty environment. Whatever is not an answer in time denies the name, once.
+// empty environment. Without a valid answer in time the name is denied, once.
 package approver
 
 import (

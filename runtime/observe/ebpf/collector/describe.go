@@ -54,7 +54,7 @@ func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 	case noted[e.Hook] != 0:
 		out.Kind = noted[e.Hook]
 	default:
-		// What policy lets pass: there is nothing to report but that it was requested.
+		// Policy lets it pass: only the request is reported.
 		out.Kind = kinds[e.Hook]
 	}
 	switch e.Hook {
@@ -112,8 +112,7 @@ func describeAddress(out *journal.Event, e *ebpf.Event) {
 	out.Port = uint16(e.Args[0])
 }
 
-// describeCall is a refused system call. Which rule refused it, `agentjail why` finds in the
-// profile.
+// describeCall is a refused system call. `agentjail why` finds the rule in the profile.
 func describeCall(out *journal.Event, e *ebpf.Event) {
 	arch := runtime.GOARCH
 	n := int(e.Number)

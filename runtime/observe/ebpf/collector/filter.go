@@ -32,8 +32,8 @@ func readerFilter(pid int) []unix.SockFilter {
 
 // writerFilter lets the writer read records and append to journals (runtime/observe/journal: open,
 // lock, rotate), notify systemd, wait for the reader, and poll the tables of mounts and the ends of
-// jails (runtime/observe/lostpaths). Which files those are, the owners of files decide, and that it
-// has no capability.
+// jails (runtime/observe/lostpaths). Files' owners and its lack of capabilities decide on the
+// files.
 func writerFilter(pid int) []unix.SockFilter {
 	f := cf.Begin()
 	f.OwnSignals(pid)

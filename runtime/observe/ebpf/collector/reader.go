@@ -37,8 +37,8 @@ const (
 )
 
 // Read is the reader: it loads the programs that its only argument selects, and passes on their
-// reports, until it is killed or the writer is gone. What it can do shrinks with what is left to
-// do: two capabilities, and then a few calls.
+// reports, until it is killed or the writer is gone. It gives up its privileges as its tasks end:
+// two capabilities remain, and then a few calls.
 func Read(options string) error {
 	if err := privileges.Keep(needed...); err != nil {
 		return fmt.Errorf("%w (remedy: CAP_BPF and CAP_PERFMON, or root)", err)

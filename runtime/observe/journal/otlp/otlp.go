@@ -32,8 +32,8 @@ const (
 	patience = 10 * time.Second
 )
 
-// A Sink sends events in the background. What a collector does not take is counted and reported,
-// never waited for.
+// A Sink sends events in the background. Events that a collector does not take are counted and
+// reported, never waited for.
 type Sink struct {
 	logger log.Logger
 	queue  *sender

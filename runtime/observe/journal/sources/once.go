@@ -11,8 +11,8 @@ var counted = []journal.Kind{journal.LimitOOM, journal.LimitPids}
 
 // Once is for callers that count: of what a control group's counter counts and other sources report
 // one by one, it leaves one account. The events of the source that reports most stay, for they know
-// when and which program, and the first of them stands for those that no source reported. What is
-// changed is in no chain anymore.
+// when and which program, and the first of them stands for those that no source reported. Changed
+// events are in no chain anymore.
 func Once(in []journal.Event) []journal.Event {
 	out := in
 	for _, kind := range counted {

@@ -24,8 +24,8 @@ var all = []struct {
 }
 
 // Events returns everything that is known of a jail, from its journal and from all sources at hand,
-// merged by time. What could not be read is an event too, of kind source.absent. It is the one way
-// for all readers: denied, why, receipt, journal, watch.
+// merged by time. A source that could not be read is an event too, of kind source.absent. It is the
+// one way for all readers: denied, why, receipt, journal, watch.
 func Events(s state.Store, j *journal.Jail) []journal.Event {
 	var out []journal.Event
 	absent := func(name string, err error) {
