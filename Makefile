@@ -197,14 +197,15 @@ bench-smoke: ## fail if agentjail takes about twice the time that it usually add
 	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh hack/alone.sh --disk $(OUT)/bench -smoke
 
 # As many targets at a time as there are processors, each with one. A target that fails runs once more: at its end it can fail by the time
-# alone, and an input that fails is kept in testdata.
+# alone, and an input that fails is kept in testdata. The output of the first time is in dist/fuzz.failed.
 fuzz: ## run every fuzz target for FUZZTIME (default 30s)
+	@mkdir -p $(OUT) && rm -f $(OUT)/fuzz.failed
 	@git grep -o '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | sed 's|/[^/]*:func | |' | CGO_ENABLED=0 xargs -P "$$(nproc)" -L 1 sh -c ' \
 		for try in 1 2; do \
-			out=$$($(GO) test -run "^$$" -fuzz "^$$1$$" -fuzztime $(FUZZTIME) -parallel 1 "./$$0" 2>&1); status=$$?; \
-			printf "%s %s\n%s\n" "$$0" "$$1" "$$out"; \
-			[ "$$status" != 0 ] || exit 0; \
-		done; exit 1'
+			out=$$(printf "%s %s\n" "$$0" "$$1"; $(GO) test -run "^$$" -fuzz "^$$1$$" -fuzztime $(FUZZTIME) -parallel 1 "./$$0" 2>&1) && \
+				{ printf "%s\n" "$$out"; exit 0; }; \
+			printf "%s\n" "$$out" >>$(OUT)/fuzz.failed; \
+		done; printf "%s\n" "$$out"; exit 1'
 
 lint: vet ## gofmt, gofumpt, go vet, go fix, errorlint, usetesting, staticcheck, misspell
 	@bad=$$(CGO_ENABLED=0 $(GO) run $(GOFUMPT) -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofumpt'ed (remedy: go run $(GOFUMPT) -w FILE):"; echo "$$bad"; exit 1; }
