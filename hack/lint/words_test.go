@@ -30,6 +30,31 @@ var account = regexp.MustCompile(`\\?"(?:nobody|ask)\\?"|\bnobody:x:\S*`)
 // clause is a sentence of a page whose subject is a clause (CONTRIBUTING, Style).
 var clause = regexp.MustCompile(`(^|[.:;!] |^\s*- |\| )(What|Who|Whoever|Whatever) [a-z][^?|]*([.:,|]|$)`)
 
+// subject is a sentence of a comment whose subject is a clause, but for "What is", the comment of
+// an identifier of that name.
+var subject = regexp.MustCompile(`(^// |[.;] )(What|Who|Whoever|Whatever|That the|That it|That no) [a-z]`)
+
+// TestCommentSubjects: no comment of the product has a sentence whose subject is a clause.
+func TestCommentSubjects(t *testing.T) {
+	for line, want := range map[string]bool{
+		"// What is left goes.": true, "// It ends. What remains is void.": true, "// That it is not there is no error.": true,
+		"// It returns what is left.": false, "// That file is left.": false,
+	} {
+		if subject.MatchString(line) != want {
+			t.Errorf("%q: %v", line, !want)
+		}
+	}
+	for _, f := range goFiles(t, []string{"runtime", "seccomp", "apparmor", "shim", "cmd"}, false, 300) {
+		n := 0
+		for line := range strings.Lines(string(env.Read(t, f.path))) {
+			n++
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "// ") && subject.MatchString(line) && !strings.HasPrefix(line, "// What is ") {
+				t.Errorf("%s:%d: the subject is a clause (CONTRIBUTING, Style): %s", f.rel, n, line)
+			}
+		}
+	}
+}
+
 // maxComment is how many columns a line of a comment has at most, with tabs of four.
 const maxComment = 100
 

@@ -19,7 +19,7 @@ import (
 type message struct {
 	ID       string   `toml:"id"`
 	Like     string   `toml:"like"`
-	Samples  []string `toml:"says"`
+	Samples  []string `toml:"samples"`
 	Path     bool     `toml:"path"`
 	Target   bool     `toml:"target"`
 	Own      bool     `toml:"own"`
