@@ -59,8 +59,8 @@ func keyFile(t *testing.T) (path, value string) {
 	return path, value
 }
 
-// run calls `agentjail sandbox` in a directory, with the agents in PATH.
-func run(t *testing.T, dir string, args ...string) engine.Result {
+// sandboxIn calls `agentjail sandbox` in a directory, with the agents in PATH.
+func sandboxIn(t *testing.T, dir string, args ...string) engine.Result {
 	t.Helper()
 	cmd := exec.Command(bin, append([]string{"sandbox"}, args...)...)
 	cmd.Dir = dir
@@ -124,7 +124,7 @@ func TestAgents(t *testing.T) {
 			if c.direct {
 				how = append(how[:4], "--direct")
 			}
-			r := run(t, dir, slices.Concat(how, []string{"--"}, c.args)...)
+			r := sandboxIn(t, dir, slices.Concat(how, []string{"--"}, c.args)...)
 			keys, asked := l.Seen()
 			if r.Code != 0 || !strings.Contains(r.Stdout, lab.LastWord) {
 				t.Fatalf("%v\nrequests:\n%s", r, asked)

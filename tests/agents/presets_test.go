@@ -40,9 +40,9 @@ func tool(t *testing.T, more string) {
 	preset(t, "tool", fmt.Sprintf("program = \"tool\"\nplaces = [%q]\nminimum = \"1.2.0\"\ninstall = \"apt install tool\"\nhome.size = \"32MiB\"\n%s", dir, more))
 }
 
-func in(t *testing.T, dir string, args ...string) engine.Result {
+func toolIn(t *testing.T, dir string, args ...string) engine.Result {
 	t.Helper()
-	return run(t, dir, append([]string{"--agent", "tool", "--direct"}, args...)...)
+	return sandboxIn(t, dir, append([]string{"--agent", "tool", "--direct"}, args...)...)
 }
 
 // TestHomeIsOfOneProject: a home is the owner's, is kept for a project alone, and has a size; a second jail of the project does not share it.
@@ -50,7 +50,7 @@ func TestHomeIsOfOneProject(t *testing.T) {
 	tool(t, "[home.files]\n\".tool/settings\" = \"first\"\n")
 	dir, other := repository(t), repository(t)
 	file := filepath.Join(program(t, "file", "text"), "file")
-	at := strings.TrimSpace(in(t, dir, "--home", "empty", "--", "-c", "echo ~").Stdout) + "/a/b/file"
+	at := strings.TrimSpace(toolIn(t, dir, "--home", "empty", "--", "-c", "echo ~").Stdout) + "/a/b/file"
 	mount := []string{"--volume", file + ":" + at + ":ro", "--", "-c", "cat " + at}
 	for _, c := range []struct {
 		what, dir string
@@ -67,11 +67,11 @@ func TestHomeIsOfOneProject(t *testing.T) {
 		{"a mount in it, twice", dir, mount, "text"},
 		{"a link of the agent's in the way", dir, []string{"--", "-c", "rm -r ~/a; ln -s /etc ~/a"}, ""},
 	} {
-		if r := in(t, c.dir, c.args...); r.Code != 0 || r.Stdout != c.want {
+		if r := toolIn(t, c.dir, c.args...); r.Code != 0 || r.Stdout != c.want {
 			t.Errorf("%s: %v, want %q", c.what, r, c.want)
 		}
 	}
-	if r := in(t, dir, mount...); r.Code != 125 || !strings.Contains(r.Stderr, "is in the way") {
+	if r := toolIn(t, dir, mount...); r.Code != 125 || !strings.Contains(r.Stderr, "is in the way") {
 		t.Errorf("a mount behind the link: %v", r)
 	}
 }
@@ -85,22 +85,22 @@ func TestHomeInUse(t *testing.T) {
 	env.Check(t, first.Start())
 	env.Eventually(t, "the first jail's file", func() bool { _, err := os.Stat(filepath.Join(dir, "here")); return err == nil })
 	for _, home := range []string{"kept", "reset"} {
-		r := in(t, dir, "--home", home, "--", "-c", "true")
+		r := toolIn(t, dir, "--home", home, "--", "-c", "true")
 		if r.Code != 125 || !strings.Contains(r.Stderr, "sandbox-") || !strings.Contains(r.Stderr, "(remedy: wait for its end, or --home empty)") {
 			t.Errorf("--home %s beside the first: %v", home, r)
 		}
 	}
-	busy := in(t, dir, "--", "-c", "true")
+	busy := toolIn(t, dir, "--", "-c", "true")
 	id := regexp.MustCompile("sandbox-[0-9a-f]+").FindString(busy.Stderr)
 	if r := engine.Run(t, bin, "inspect", id); r.Code != 0 {
 		t.Errorf("a jail with a home: %v", r)
 	}
-	if r := in(t, dir, "--home", "empty", "--", "-c", "echo ran"); r.Code != 0 || r.Stdout != "ran\n" {
+	if r := toolIn(t, dir, "--home", "empty", "--", "-c", "echo ran"); r.Code != 0 || r.Stdout != "ran\n" {
 		t.Errorf("an empty home beside the first: %v", r)
 	}
 	_ = first.Process.Kill()
 	_ = first.Wait()
-	env.Eventually(t, "the home of a killed one", func() bool { return in(t, dir, "--", "-c", "true").Code == 0 })
+	env.Eventually(t, "the home of a killed one", func() bool { return toolIn(t, dir, "--", "-c", "true").Code == 0 })
 }
 
 // TestPresetMistakesHaveRemedies: mistakes have the status 125 and a remedy.
@@ -130,7 +130,7 @@ func TestPresetMistakesHaveRemedies(t *testing.T) {
 		{[]string{"--direct"}, "(remedy: --agent NAME)"},
 		{[]string{"--home", "empty"}, "(remedy: --agent NAME)"},
 	} {
-		if r := run(t, dir, c.args...); r.Code != 125 || !strings.Contains(r.Stderr, c.want) {
+		if r := sandboxIn(t, dir, c.args...); r.Code != 125 || !strings.Contains(r.Stderr, c.want) {
 			t.Errorf("%v: %v, want %q", c.args, r, c.want)
 		}
 	}
@@ -155,7 +155,7 @@ func TestAgentWorksInView(t *testing.T) {
 		{"--direct", mine, []string{"--direct", "--", "-c", "touch made"}, ", written at once: --direct\n", true},
 		{"root's", roots, []string{"--tighten", "binds.owner=process", "--", "-c", "true"}, ", written at once: no layer can map root's ", false},
 	} {
-		r := run(t, c.dir, append(args, c.args...)...)
+		r := sandboxIn(t, c.dir, append(args, c.args...)...)
 		_, err := os.Stat(filepath.Join(c.dir, "made"))
 		if (r.Code == 0) != (c.what != "root's") || !strings.Contains(r.Stderr, c.want) || c.written != (err == nil) {
 			t.Errorf("%s: %v, want %q and written %v", c.what, r, c.want, c.written)
@@ -163,7 +163,7 @@ func TestAgentWorksInView(t *testing.T) {
 	}
 	text := fmt.Sprintf("[workspace]\nsize = \"64MiB\"\nfiles = 4096\nreview = [%q]\n", filepath.Dir(mine)+"/*")
 	env.Check(t, os.WriteFile("/etc/agentjail/config.toml", []byte(text), 0o644))
-	if r := run(t, mine, append(args, "--direct", "--", "-c", "true")...); r.Code != 125 || !strings.Contains(r.Stderr, "workspace.review") {
+	if r := sandboxIn(t, mine, append(args, "--direct", "--", "-c", "true")...); r.Code != 125 || !strings.Contains(r.Stderr, "workspace.review") {
 		t.Errorf("--direct against policy: %v", r)
 	}
 }
@@ -173,7 +173,7 @@ func TestWithoutNamesNothingIsReached(t *testing.T) {
 	tool(t, "")
 	link := filepath.Join(t.TempDir(), "link")
 	env.Check(t, os.Symlink(repository(t), link))
-	r := in(t, link, "--", "-c", "cat /proc/net/dev | wc -l; getent hosts example.test; echo $?")
+	r := toolIn(t, link, "--", "-c", "cat /proc/net/dev | wc -l; getent hosts example.test; echo $?")
 	if r.Stdout != "3\n2\n" || !strings.Contains(r.Stderr, "  names       none\n") {
 		t.Errorf("%v", r)
 	}

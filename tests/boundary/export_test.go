@@ -11,8 +11,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestExport: the hardened bundle runs in runc and, adapted, in systemd-nspawn, where it loses what `export` lists.
-func TestExport(t *testing.T) {
+// TestExportedBundleRuns: the hardened bundle runs in runc and, adapted, in systemd-nspawn, where it loses what `export` lists.
+func TestExportedBundleRuns(t *testing.T) {
 	b := engine.NewBundle(t, "/var/tmp")
 	c := engine.Caller{Path: bin, Args: []string{"--root", filepath.Join(b.Dir, "state")}}
 	b.Spec.Process.Args = []string{"sleep", "1000"}

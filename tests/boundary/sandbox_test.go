@@ -81,8 +81,8 @@ print(f(0xffffffffff600400)(None, None, None) > 0, f(0xffffffffff600800)(None, N
 	}
 }
 
-// TestFilesGoOn: a regular file as a standard file is read from, and written to, where it stands.
-func TestFilesGoOn(t *testing.T) {
+// TestStandardFilesGoOn: a regular file as a standard file is read from, and written to, where it stands.
+func TestStandardFilesGoOn(t *testing.T) {
 	dir := workspace(t)
 	put(t, dir, "in", "skipped\nread\n")
 	in, err := os.Open(filepath.Join(dir, "in"))
@@ -163,8 +163,8 @@ func protects(t *testing.T, delegate string) {
 	}
 }
 
-// TestReview: what is written to a workspace under review stays in a view, behind a sandbox too.
-func TestReview(t *testing.T) {
+// TestReviewBehindSandbox: what is written to a workspace under review stays in a view, behind a sandbox too.
+func TestReviewBehindSandbox(t *testing.T) {
 	engine.NeedsViews(t)
 	dir := workspace(t)
 	put(t, dir, "kept", "theirs")
@@ -553,8 +553,8 @@ func TestDelegateReplacedWhileJailRuns(t *testing.T) {
 	}
 }
 
-// TestReceipt: the receipt of a run names its boundary.
-func TestReceipt(t *testing.T) {
+// TestReceiptNamesBoundary: the receipt of a run names its boundary.
+func TestReceiptNamesBoundary(t *testing.T) {
 	for want, policy := range map[string][]string{"gvisor sandbox": {"--policy", "gvisor"}, "host kernel": nil} {
 		dir := workspace(t)
 		r := engine.Run(t, bin, slices.Concat([]string{"sandbox"}, policy, []string{"--workspace", dir, "--", "sh", "-c", "exit 9"})...)

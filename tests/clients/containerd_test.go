@@ -94,15 +94,15 @@ func (c client) runOverContainerd(t *testing.T, bin, runtime string) string {
 	})
 	out := c.script(t, d.Engine, bin, append(os.Environ(), "RUNTIME="+shimOf[runtime], "CONTAINERD="+d.Socket()))
 	for _, what := range []string{"tasks", "containers"} {
-		if left := strings.TrimSpace(run(ct, what, "ls", "-q")); left != "" {
+		if left := strings.TrimSpace(nerdctlsCtr(ct, what, "ls", "-q")); left != "" {
 			t.Errorf("%s: %s are left: %s", runtime, what, left)
 		}
 	}
 	return out
 }
 
-// run runs a ctr command in nerdctl's namespace.
-func run(d *engine.CT, args ...string) string {
+// nerdctlsCtr runs a ctr command in nerdctl's namespace.
+func nerdctlsCtr(d *engine.CT, args ...string) string {
 	d.Helper()
 	out, err := d.CommandIn(context.Background(), "default", args...).Output()
 	if err != nil {

@@ -44,10 +44,10 @@ var (
 func TestMain(m *testing.M) {
 	engine.IfJanitor()
 	engine.SuiteNeedsRoot("it runs containers")
-	engine.Exit(run(m))
+	engine.Exit(runTests(m))
 }
 
-func run(m *testing.M) (int, error) {
+func runTests(m *testing.M) (int, error) {
 	var err error
 	if base, err = os.MkdirTemp("/var/tmp", "agentjail-cve-"); err != nil {
 		return 1, err
@@ -174,8 +174,8 @@ func TestCVE(t *testing.T) {
 	}
 }
 
-// TestSystems: each system runs a container, so that an attempt that fails fails for its own reasons.
-func TestSystems(t *testing.T) {
+// TestEverySystemRunsContainers: each system runs a container, so that an attempt that fails fails for its own reasons.
+func TestEverySystemRunsContainers(t *testing.T) {
 	for _, s := range systems {
 		t.Run(s.name, func(t *testing.T) {
 			d := docker.For(t)

@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
 		os.Exit(m.Run())
 	}
-	os.Exit(run(m))
+	os.Exit(runTests(m))
 }
 
-func run(m *testing.M) int {
+func runTests(m *testing.M) int {
 	engine.IfJanitor()
 	runsc, err := engine.Tool("runsc")
 	if err == nil {

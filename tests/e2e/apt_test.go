@@ -22,7 +22,7 @@ func TestApt(t *testing.T) {
 	}
 	d := d(t)
 	env.Check(t, docker.ImportApt())
-	env.Contain(t, "apt's setting", mustRun(d, engine.Apt, "apt-config", "dump", "APT::Sandbox::User"), `APT::Sandbox::User "root";`)
+	env.Contain(t, "apt's setting", mustRunJail(d, engine.Apt, "apt-config", "dump", "APT::Sandbox::User"), `APT::Sandbox::User "root";`)
 	id := d.Detached(jail, "--entrypoint", "", engine.Apt, "apt-get", "-q", "update")
 	code := d.Must("wait", id)
 	logs := d.Docker("logs", id)
@@ -97,13 +97,13 @@ func TestAptStock(t *testing.T) {
 	if want.Code != 0 || !strings.HasSuffix(want.Stdout, "end\n") {
 		t.Fatalf("under runc: %s", want)
 	}
-	got := run(d, mount...)
+	got := runJail(d, mount...)
 	if got.Code != 0 {
 		t.Errorf("in a jail: %s", got)
 	}
 	env.Equal(t, "what a jail prints, from a directory", got.Stdout, want.Stdout)
-	env.Equal(t, "the mode of a set-id program", mustRun(d, "-v", repo+":/repo:ro", engine.Stock, "sh", "-c", "dpkg -i /repo/agent-jail.deb >/dev/null; stat -c '%a %U %G' /usr/bin/ssh-agent"), "755 root root")
-	r := run(d, "-v", repo+":/repo:ro", engine.Stock, "dpkg", "-i", "/repo/set-id-jail.deb")
+	env.Equal(t, "the mode of a set-id program", mustRunJail(d, "-v", repo+":/repo:ro", engine.Stock, "sh", "-c", "dpkg -i /repo/agent-jail.deb >/dev/null; stat -c '%a %U %G' /usr/bin/ssh-agent"), "755 root root")
+	r := runJail(d, "-v", repo+":/repo:ro", engine.Stock, "dpkg", "-i", "/repo/set-id-jail.deb")
 	env.Contain(t, "a set-id program that no list has", r.Stderr, "error setting permissions of './usr/bin/set-id-jail': Operation not permitted")
 	if len(d.Degraded) > 0 {
 		t.Log("not over the network, which is limited here:", d.Degraded)

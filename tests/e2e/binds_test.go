@@ -56,7 +56,7 @@ func TestRefusedMounts(t *testing.T) {
 				t.Skip("not on this machine:", err)
 			}
 			d := d(t)
-			r := run(d, "-v", c.source+":/mounted", engine.Busybox, "sh", "-c", "ls /mounted; echo started")
+			r := runJail(d, "-v", c.source+":/mounted", engine.Busybox, "sh", "-c", "ls /mounted; echo started")
 			if r.Code == 0 || strings.Contains(r.Stdout, "started") {
 				t.Errorf("it starts: %s", r)
 			} else if !strings.Contains(r.Stderr, "refused") {
@@ -71,9 +71,9 @@ func TestRefusedMounts(t *testing.T) {
 func TestLinkMadeInside(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
-	mustRun(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "ln -s /etc /w/sub; mkdir /w/real; ln -s ../../.. /w/real/up")
+	mustRunJail(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "ln -s /etc /w/sub; mkdir /w/real; ln -s ../../.. /w/real/up")
 	for _, sub := range []string{"sub", "real/up"} {
-		r := run(d, "-v", filepath.Join(dir, sub)+":/sub", engine.Busybox, "ls", "/sub")
+		r := runJail(d, "-v", filepath.Join(dir, sub)+":/sub", engine.Busybox, "ls", "/sub")
 		if r.Code == 0 {
 			t.Errorf("a link to %s is followed: %s", sub, r)
 		}
@@ -85,7 +85,7 @@ func TestMountTargetLinks(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
 	for _, target := range []string{"/../../w", "/proc", "/proc/self", "/sys", "/proc/sys/kernel", "/dev/null"} {
-		r := run(d, "-v", dir+":"+target, engine.Busybox, "sh", "-c", "cat /proc/self/status | head -n 1; ls /w")
+		r := runJail(d, "-v", dir+":"+target, engine.Busybox, "sh", "-c", "cat /proc/self/status | head -n 1; ls /w")
 		if r.Code == 0 && target != "/../../w" {
 			t.Errorf("a directory on %s: %s", target, r)
 		}

@@ -83,7 +83,7 @@ func TestCopiedInSetID(t *testing.T) {
 // TestCopiedInSignal: a signal that has a server read its settings again finds them.
 func TestCopiedInSignal(t *testing.T) {
 	d := d(t)
-	id := start(d, engine.Busybox, "sh", "-c", "trap 'cat /tmp/settings' HUP; echo ready; while :; do sleep 1; done")
+	id := startJail(d, engine.Busybox, "sh", "-c", "trap 'cat /tmp/settings' HUP; echo ready; while :; do sleep 1; done")
 	env.Eventually(d, "the trap", func() bool { return d.Must("logs", id) == "ready" })
 	copyIn(d, archived(t, tar.Header{Typeflag: tar.TypeReg, Name: "settings", Mode: 0o600}), id+":/tmp")
 	d.Must("kill", "-s", "HUP", id)
@@ -114,8 +114,8 @@ func TestOwnDiff(t *testing.T) {
 		return strings.Join(out, "\n")
 	}
 	want := ours(d.Must("diff", ready(d.Detached("--runtime=runc", engine.Busybox, "sh", "-c", script))))
-	id := ready(start(d, engine.Busybox, "sh", "-c", script))
-	text, code := agentjail(t, "diff", id)
+	id := ready(startJail(d, engine.Busybox, "sh", "-c", script))
+	text, code := ownVerb(t, "diff", id)
 	env.Equal(t, "status", code, 0)
 	env.Equal(t, "changes", ours(text), want)
 	env.Equal(t, "files of the image that are the same", strings.Count(text, " /bin/"), 0)
@@ -125,13 +125,13 @@ func TestOwnDiff(t *testing.T) {
 func TestOwnExport(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
-	id := start(d, "-u", "1000:1000", engine.Busybox, "sh", "-c", "echo mine > /tmp/made; sleep 3600")
+	id := startJail(d, "-u", "1000:1000", engine.Busybox, "sh", "-c", "echo mine > /tmp/made; sleep 3600")
 	env.Eventually(d, "the file", func() bool { return d.Docker("exec", id, "test", "-s", "/tmp/made").Code == 0 })
-	archive, code := agentjail(t, "export", id)
+	archive, code := ownVerb(t, "export", id)
 	env.Equal(t, "status", code, 0)
 	if r := d.DockerIn(strings.NewReader(archive), "import", "-", "e2e-exported"); r.Code != 0 {
 		t.Fatalf("%s", r)
 	}
 	t.Cleanup(func() { d.Docker("rmi", "e2e-exported") })
-	env.Equal(t, "owners", mustRun(d, "e2e-exported", "stat", "-c", "%u:%g %a", "/tmp/made", "/bin/busybox", "/home/app"), "1000:1000 644\n0:0 755\n1000:1000 755")
+	env.Equal(t, "owners", mustRunJail(d, "e2e-exported", "stat", "-c", "%u:%g %a", "/tmp/made", "/bin/busybox", "/home/app"), "1000:1000 644\n0:0 755\n1000:1000 755")
 }

@@ -15,7 +15,7 @@ import (
 
 func TestCopyOut(t *testing.T) {
 	d := d(t)
-	id := start(d, engine.Busybox, "sh", "-c", "mkdir -p /made/dir; echo made > /made/dir/file; echo changed > /etc/group; touch /made/ready; sleep 3600")
+	id := startJail(d, engine.Busybox, "sh", "-c", "mkdir -p /made/dir; echo made > /made/dir/file; echo changed > /etc/group; touch /made/ready; sleep 3600")
 	env.Eventually(d, "files", func() bool { return d.Docker("exec", id, "test", "-e", "/made/ready").Code == 0 })
 	to := t.TempDir()
 	d.Must("cp", id+":/made", to)
@@ -53,7 +53,7 @@ func TestCopyBeforeStart(t *testing.T) {
 
 func TestExport(t *testing.T) {
 	d := d(t)
-	id := start(d, engine.Busybox, "sh", "-c", "echo made > /made; rm /etc/image-secret; touch /ready; sleep 3600")
+	id := startJail(d, engine.Busybox, "sh", "-c", "echo made > /made; rm /etc/image-secret; touch /ready; sleep 3600")
 	env.Eventually(d, "files", func() bool { return d.Docker("exec", id, "test", "-e", "/ready").Code == 0 })
 	out := filepath.Join(t.TempDir(), "export.tar")
 	d.Must("export", "-o", out, id)

@@ -21,7 +21,7 @@ type taken map[string]struct {
 // takesCounts starts a jail that takes all it is given of what the kernel counts by user.
 func takesCounts(d *engine.T) (string, taken) {
 	d.Helper()
-	id := start(d, engine.Busybox, "probe", "counts")
+	id := startJail(d, engine.Busybox, "probe", "counts")
 	var got taken
 	env.Eventually(d, "the jail has taken everything", func() bool {
 		return json.Unmarshal([]byte(strings.TrimSpace(d.Docker("logs", id).Stdout)), &got) == nil

@@ -102,10 +102,10 @@ func TestRestartForgets(t *testing.T) {
 func TestCommitIsImage(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
-	id := start(d, engine.Busybox, "sh", "-c", "touch /made; sleep 3600")
+	id := startJail(d, engine.Busybox, "sh", "-c", "touch /made; sleep 3600")
 	env.Eventually(d, "the file", func() bool { return d.Docker("exec", id, "test", "-e", "/made").Code == 0 })
 	d.Must("commit", id, "e2e-committed")
 	t.Cleanup(func() { d.Docker("rmi", "e2e-committed") })
-	env.Equal(t, "the jail's change", mustRun(d, "e2e-committed", "sh", "-c", "[ -e /made ] && echo there || echo not there"), "not there")
-	env.Equal(t, "owners", mustRun(d, "e2e-committed", "stat", "-c", "%u", "/bin/busybox", "/home/app"), "0\n1000")
+	env.Equal(t, "the jail's change", mustRunJail(d, "e2e-committed", "sh", "-c", "[ -e /made ] && echo there || echo not there"), "not there")
+	env.Equal(t, "owners", mustRunJail(d, "e2e-committed", "stat", "-c", "%u", "/bin/busybox", "/home/app"), "0\n1000")
 }

@@ -49,7 +49,7 @@ func TestRootOnDisk(t *testing.T) {
 			t.Errorf("docker diff is without %s: %q", want, diff)
 		}
 	}
-	text, code := agentjail(t, "diff", id)
+	text, code := ownVerb(t, "diff", id)
 	if code != 0 || !strings.Contains(text, "/made/file") {
 		t.Errorf("agentjail diff: %d, %s", code, text)
 	}
@@ -65,7 +65,7 @@ func TestRootOnDisk(t *testing.T) {
 	if r := d.Docker("export", id); !strings.Contains(r.Stdout, "made/secret") {
 		t.Errorf("docker export is without a file, status %d", r.Code)
 	}
-	text, code = agentjail(t, "inspect", id)
+	text, code = ownVerb(t, "inspect", id)
 	if code != 0 || !strings.Contains(text, "layer on disk of 2") {
 		t.Errorf("inspect: %d, %s", code, text)
 	}

@@ -75,8 +75,8 @@ func TestInnerSandbox(t *testing.T) {
 func TestProcessorsCounted(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
-	env.Equal(t, "nproc", mustRun(d, "--cpus", "1", engine.Busybox, "nproc"), "1")
-	env.Equal(t, "nproc with half a processor", mustRun(d, "--cpus", "0.5", engine.Busybox, "nproc"), "1")
+	env.Equal(t, "nproc", mustRunJail(d, "--cpus", "1", engine.Busybox, "nproc"), "1")
+	env.Equal(t, "nproc with half a processor", mustRunJail(d, "--cpus", "0.5", engine.Busybox, "nproc"), "1")
 	id := sleeper(d, "--cpus", "1")
 	env.Equal(t, "nproc of an exec", sh(d, id, "nproc"), "1")
 }
@@ -84,7 +84,7 @@ func TestProcessorsCounted(t *testing.T) {
 // TestSmallLimits: limits that no Go program could start under are no hindrance to other programs.
 func TestSmallLimits(t *testing.T) {
 	d := d(t)
-	env.Equal(t, "limits", mustRun(d, "--ulimit", "nofile=12:14", "--ulimit", "data=40000000", "--ulimit", "nproc=20:30", engine.Busybox,
+	env.Equal(t, "limits", mustRunJail(d, "--ulimit", "nofile=12:14", "--ulimit", "data=40000000", "--ulimit", "nproc=20:30", engine.Busybox,
 		"sh", "-c", "ulimit -n; ulimit -Hn; ulimit -d; ulimit -u"), "12\n14\n39062\n20")
 }
 
@@ -101,15 +101,15 @@ func TestDenyWriteExecute(t *testing.T) {
 	}
 }
 
-// TestLandlock: the domain holds by itself. What is tried here, mounts and file modes allow.
-func TestLandlock(t *testing.T) {
+// TestLandlockHoldsAlone: the domain holds by itself. What is tried here, mounts and file modes allow.
+func TestLandlockHoldsAlone(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	const own = "echo 500 > /proc/self/oom_score_adj"
-	env.Equal(t, "on a read-only root", mustRun(d, "--read-only", "--tmpfs", "/tmp", engine.Busybox, "sh", "-c", "touch /tmp/x /dev/shm/x && echo written; echo x > /dev/null && echo null; "+own+" || echo refused"), "written\nnull\nrefused")
+	env.Equal(t, "on a read-only root", mustRunJail(d, "--read-only", "--tmpfs", "/tmp", engine.Busybox, "sh", "-c", "touch /tmp/x /dev/shm/x && echo written; echo x > /dev/null && echo null; "+own+" || echo refused"), "written\nnull\nrefused")
 
 	// The PID namespace is the jail's own and bounds signals: the first process reaches what an exec started, and an exec reaches it.
-	id := start(d, engine.Busybox, "sh", "-c", `trap "exit 9" TERM; while ! [ -e /tmp/go ]; do sleep 0.05; done; kill -9 $(cat /tmp/go) && touch /tmp/killed || touch /tmp/refused; while :; do sleep 0.05; done`)
+	id := startJail(d, engine.Busybox, "sh", "-c", `trap "exit 9" TERM; while ! [ -e /tmp/go ]; do sleep 0.05; done; kill -9 $(cat /tmp/go) && touch /tmp/killed || touch /tmp/refused; while :; do sleep 0.05; done`)
 	d.Must("exec", "-d", id, "sh", "-c", "echo $$ > /tmp/pid; mv /tmp/pid /tmp/go; exec sleep 3600")
 	env.Eventually(d, "the signal", func() bool { return sh(d, id, "ls /tmp/killed /tmp/refused 2>/dev/null; true") != "" })
 	env.Equal(t, "a signal to an exec", sh(d, id, "ls /tmp/killed /tmp/refused 2>/dev/null; true"), "/tmp/killed")

@@ -24,9 +24,9 @@ func TestEnvironmentDefaults(t *testing.T) {
 	d := d(t)
 	const show = "env | grep _OPTIONS= | sort | tr '\\n' ' '"
 	const leaks = "ASAN_OPTIONS=detect_leaks=0 LSAN_OPTIONS=detect_leaks=0"
-	env.Equal(t, "of root", strings.TrimSpace(mustRun(d, engine.Busybox, "sh", "-c", show)), leaks+" TAR_OPTIONS=--no-same-owner")
-	env.Equal(t, "of a user", strings.TrimSpace(mustRun(d, "-u", "1000", engine.Busybox, "sh", "-c", show)), leaks)
-	env.Equal(t, "its own", strings.TrimSpace(mustRun(d, "-e", "TAR_OPTIONS=-v", "-e", "ASAN_OPTIONS=detect_leaks=1", engine.Busybox, "sh", "-c", show)), "ASAN_OPTIONS=detect_leaks=1 TAR_OPTIONS=-v")
+	env.Equal(t, "of root", strings.TrimSpace(mustRunJail(d, engine.Busybox, "sh", "-c", show)), leaks+" TAR_OPTIONS=--no-same-owner")
+	env.Equal(t, "of a user", strings.TrimSpace(mustRunJail(d, "-u", "1000", engine.Busybox, "sh", "-c", show)), leaks)
+	env.Equal(t, "its own", strings.TrimSpace(mustRunJail(d, "-e", "TAR_OPTIONS=-v", "-e", "ASAN_OPTIONS=detect_leaks=1", engine.Busybox, "sh", "-c", show)), "ASAN_OPTIONS=detect_leaks=1 TAR_OPTIONS=-v")
 	env.Equal(t, "switched off", strings.TrimSpace(d.Must("run", "--rm", "--runtime=agentjail-plain-environment", engine.Busybox, "sh", "-c", show)), "")
 	id := sleeper(d, "-u", "1000")
 	env.Equal(t, "of exec", strings.TrimSpace(sh(d, id, show)), leaks)
@@ -37,7 +37,7 @@ func TestEnvironmentDefaults(t *testing.T) {
 	w := tar.NewWriter(&b)
 	env.Check(t, errors.Join(w.WriteHeader(&tar.Header{Name: "f", Mode: 0o644, Uid: 1234, Gid: 1234, Size: 2}), second(w.Write([]byte("x\n"))), w.Close()))
 	env.Put(t, filepath.Join(dir, "a.tar"), b.String(), 0o644, 1000)
-	env.Equal(t, "busybox' tar", mustRun(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "cd /tmp; tar xf /w/a.tar; echo extract $?; cat f"), "extract 0\nx")
+	env.Equal(t, "busybox' tar", mustRunJail(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "cd /tmp; tar xf /w/a.tar; echo extract $?; cat f"), "extract 0\nx")
 }
 
 func second(_ int, err error) error { return err }

@@ -96,7 +96,7 @@ func TestExecManyAtOnce(t *testing.T) {
 
 func TestExecIntoStopped(t *testing.T) {
 	d := d(t)
-	id := start(d, "busybox", "true")
+	id := startJail(d, "busybox", "true")
 	d.Must("wait", id)
 	if r := d.Docker("exec", id, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "is not running") {
 		t.Errorf("exec into a stopped container: %s", r)

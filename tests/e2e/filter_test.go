@@ -59,7 +59,7 @@ func TestLoadedFilters(t *testing.T) {
 			id := sleeper(d, c.options...)
 			d.Must("exec", "-d", id, "sleep", "3600")
 			awaitSleeps(d, id, 2)
-			out, code := agentjail(t, "seccomp", "prove", "--json", "--jail", id)
+			out, code := ownVerb(t, "seccomp", "prove", "--json", "--jail", id)
 			if code != 0 {
 				t.Fatalf("exit code %d: %s", code, out)
 			}
@@ -89,7 +89,7 @@ func TestLoadedFilters(t *testing.T) {
 		})
 	}
 	t.Run("not a jail", func(t *testing.T) {
-		if out, code := agentjail(t, "seccomp", "prove", "--jail", "no-such-jail"); code == 0 {
+		if out, code := ownVerb(t, "seccomp", "prove", "--jail", "no-such-jail"); code == 0 {
 			t.Errorf("proved: %s", out)
 		}
 	})
@@ -109,5 +109,5 @@ func TestViolationKills(t *testing.T) {
 		}
 	}
 	// Without it the same calls are only refused.
-	env.Equal(t, "unshare", mustRun(d, engine.Busybox, "sh", "-c", "unshare -m true 2>/dev/null; echo $?"), "1")
+	env.Equal(t, "unshare", mustRunJail(d, engine.Busybox, "sh", "-c", "unshare -m true 2>/dev/null; echo $?"), "1")
 }

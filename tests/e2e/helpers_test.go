@@ -22,20 +22,20 @@ func d(t *testing.T) *engine.T {
 	return docker.For(t)
 }
 
-// run runs a jail of the busybox image to its end. args are docker's options, the image and the command.
-func run(d *engine.T, args ...string) engine.Result {
+// runJail runs a jail of the busybox image to its end. args are docker's options, the image and the command.
+func runJail(d *engine.T, args ...string) engine.Result {
 	d.Helper()
 	return d.Docker(append([]string{"run", "--rm", jail}, args...)...)
 }
 
-// mustRun is run for what has to succeed, and returns the trimmed standard output.
-func mustRun(d *engine.T, args ...string) string {
+// mustRunJail is runJail for what has to succeed, and returns the trimmed standard output.
+func mustRunJail(d *engine.T, args ...string) string {
 	d.Helper()
 	return d.Must(append([]string{"run", "--rm", jail}, args...)...)
 }
 
-// start starts a jail in the background that is removed with the test, and waits until it runs.
-func start(d *engine.T, args ...string) string {
+// startJail starts a jail in the background that is removed with the test, and waits until it runs.
+func startJail(d *engine.T, args ...string) string {
 	d.Helper()
 	return d.Detached(append([]string{jail}, args...)...)
 }
@@ -43,7 +43,7 @@ func start(d *engine.T, args ...string) string {
 // sleeper starts a jail that does nothing until it is stopped.
 func sleeper(d *engine.T, args ...string) string {
 	d.Helper()
-	return start(d, append(args, engine.Busybox, "sleep", "3600")...)
+	return startJail(d, append(args, engine.Busybox, "sleep", "3600")...)
 }
 
 // sh runs a shell command in a running container; it has to succeed.
@@ -72,7 +72,7 @@ func awaitSleeps(d *engine.T, id string, n int) {
 // probe runs the probe in a new jail and decodes its answer. options come before the image.
 func probe[A any](d *engine.T, options []string, args ...string) A {
 	d.Helper()
-	return env.Decode[A](d, mustRun(d, append(append(options, engine.Busybox, "probe"), args...)...))
+	return env.Decode[A](d, mustRunJail(d, append(append(options, engine.Busybox, "probe"), args...)...))
 }
 
 // probeIn runs the probe in a running container and decodes its answer. options are docker exec's.

@@ -49,9 +49,9 @@ func TestHighIDs(t *testing.T) {
 		{"a tmpfs", []string{"-u", "100000", "--tmpfs", "/t:uid=100000,mode=700"}, "touch /t/x; stat -c %u /t/x", "100000"},
 		{"a volume", []string{"-u", "100000:100001", "-v", "/h/v"}, "touch /h/v/x; stat -c %u:%g /h/v /h/v/x", "100000:100001\n100000:100001"},
 	} {
-		env.Equal(t, c.name, mustRun(d, append(c.options, image, "sh", "-c", c.script)...), c.want)
+		env.Equal(t, c.name, mustRunJail(d, append(c.options, image, "sh", "-c", c.script)...), c.want)
 	}
-	id := start(d, image, "sleep", "3600")
+	id := startJail(d, image, "sleep", "3600")
 	env.Equal(t, "exec", d.Must("exec", "-u", "high", id, "sh", "-c", "id -u; id -g; cat /h/f"), "100000\n100001\nmine")
 	env.Equal(t, "exec, a group", d.Must("exec", "-u", "5:300000", id, "id", "-g"), "300000")
 	if !engine.UnderTestIsAgentjail() {
@@ -60,10 +60,10 @@ func TestHighIDs(t *testing.T) {
 	if r := d.Docker("exec", "-u", "200000", id, "true"); r.Code == 0 || !strings.Contains(r.Stderr+r.Stdout, `userns.ids = ["200000"]`) {
 		t.Errorf("exec of a user that the jail lacks: %d %s%s", r.Code, r.Stdout, r.Stderr)
 	}
-	if out, code := agentjail(t, "inspect", id); code != 0 {
+	if out, code := ownVerb(t, "inspect", id); code != 0 {
 		t.Errorf("inspect: %d, %s", code, out)
 	}
-	env.Equal(t, "in a mounted directory", mustRun(d, "-u", "100000:100001", "-v", work+":/w", image, "sh", "-c", "echo x >/w/f; stat -c %u:%g /w /w/f"), "100000:100001\n100000:100001")
+	env.Equal(t, "in a mounted directory", mustRunJail(d, "-u", "100000:100001", "-v", work+":/w", image, "sh", "-c", "echo x >/w/f; stat -c %u:%g /w /w/f"), "100000:100001\n100000:100001")
 	var st unix.Stat_t
 	if err := unix.Stat(work+"/f", &st); err != nil || st.Uid != 1000 || st.Gid != 1000 {
 		t.Errorf("on the host: %d:%d, %v", st.Uid, st.Gid, err)

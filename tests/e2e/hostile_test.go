@@ -63,14 +63,14 @@ func (n neighbour) unharmed() {
 	n.d.Helper()
 	env.Equal(n.d, "the neighbour", sh(n.d, n.id, "cat /root/kept /mine/kept /dev/shm/kept"), n.secret+"\n"+n.secret+"\n"+n.secret)
 	env.Equal(n.d, "the neighbour's directory", string(env.Read(n.d, filepath.Join(n.dir, "kept"))), n.secret+"\n")
-	env.Equal(n.d, "a new jail", mustRun(n.d, engine.Busybox, "sh", "-c", "cat /etc/image-secret"), "only for root of the image")
+	env.Equal(n.d, "a new jail", mustRunJail(n.d, engine.Busybox, "sh", "-c", "cat /etc/image-secret"), "only for root of the image")
 }
 
 func TestForkBomb(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
 	// Where policy does not hold, the test still must not take the machine down: hence a limit, above policy's.
-	bomb := start(d, "--pids-limit", "3000", engine.Busybox, "sh", "-c", "bomb() { bomb | bomb & }; bomb; exec sleep 3600")
+	bomb := startJail(d, "--pids-limit", "3000", engine.Busybox, "sh", "-c", "bomb() { bomb | bomb & }; bomb; exec sleep 3600")
 	env.Eventually(d, "the bomb fills its jail", func() bool {
 		var pids uint64
 		for _, p := range []string{"/sys/fs/cgroup/pids/", "/sys/fs/cgroup/"} {
@@ -98,7 +98,7 @@ func TestForkBomb(t *testing.T) {
 func TestMemoryBomb(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
-	id := start(d, "-m", "64m", engine.Busybox, "sh", "-c", engine.RunsOut(1000))
+	id := startJail(d, "-m", "64m", engine.Busybox, "sh", "-c", engine.RunsOut(1000))
 	d.Must("exec", id, "touch", engine.GoFile)
 	env.Eventually(d, "a process out of memory is killed", func() bool { return d.Must("logs", id) == "137" })
 	env.Eventually(d, "Docker hears of it", func() bool {
@@ -117,7 +117,7 @@ func TestMemoryBomb(t *testing.T) {
 		return
 	}
 	// With a limit above policy's, 4 GiB, which holds.
-	id = start(d, "-m", "6g", "--memory-swap", "6g", engine.Busybox, "probe", "memory", "5000")
+	id = startJail(d, "-m", "6g", "--memory-swap", "6g", engine.Busybox, "probe", "memory", "5000")
 	env.Equal(t, "exit code by default", d.Must("wait", id), "137")
 	n.unharmed()
 }
@@ -313,7 +313,7 @@ func TestSetID(t *testing.T) {
 // TestSetIDInImage: a set-id program of the image changes no process's identity.
 func TestSetIDInImage(t *testing.T) {
 	d := d(t)
-	var w who = env.Decode[who](d, mustRun(d, "-u", "1000", engine.Busybox, "setuid-probe", "identity"))
+	var w who = env.Decode[who](d, mustRunJail(d, "-u", "1000", engine.Busybox, "setuid-probe", "identity"))
 	env.Equal(t, "effective uid", w.EUID, 1000)
 	jailed(t, "set-uid program", w)
 }
@@ -361,7 +361,7 @@ func TestRuntimeBinary(t *testing.T) {
 	// The program that is started is /proc/self/exe: the runtime itself, when it is careless.
 	d.Docker("run", "--rm", jail, "--entrypoint", "/proc/self/exe", engine.Busybox, "--version")
 	// While execs come in, somebody inside waits for the runtime's program to show up and opens it for writing.
-	id := start(d, engine.Busybox, "sh", "-c", `echo ready; while :; do for p in /proc/[0-9]*; do
+	id := startJail(d, engine.Busybox, "sh", "-c", `echo ready; while :; do for p in /proc/[0-9]*; do
 		case $(readlink $p/exe) in */busybox|*/probe|"") ;; *) echo saw $(readlink $p/exe); { : >> $p/exe; } 2>/dev/null && echo opened $p/exe;; esac; done; done`)
 	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", id), "ready") })
 	sh(d, id, "cp /bin/sh /bin/sh.real; rm /bin/ash; printf '#!/proc/self/exe\\n' > /bin/ash; chmod 755 /bin/ash")

@@ -99,7 +99,7 @@ func TestEntryPoints(t *testing.T) {
 	needAgentjail(t)
 	buildEntryImage(t)
 	t.Run("report", func(t *testing.T) {
-		env.Contain(t, "the report", reportOf(t, start(d(t), entryImage, "sleep", "3600")), "the image has /usr/sbin/gosu")
+		env.Contain(t, "the report", reportOf(t, startJail(d(t), entryImage, "sleep", "3600")), "the image has /usr/sbin/gosu")
 	})
 	for _, e := range entryPoints {
 		t.Run(strings.ReplaceAll(e.image, " ", ""), func(t *testing.T) {

@@ -28,8 +28,8 @@ func TestJail(t *testing.T) {
 	jailed(t, "docker exec --privileged", probeIn[who](d, []string{"--privileged"}, id, "identity"))
 }
 
-// TestOpenFiles: nothing that was open on the host is open in the jail.
-func TestOpenFiles(t *testing.T) {
+// TestNoFileOfTheHostIsOpen: nothing that was open on the host is open in the jail.
+func TestNoFileOfTheHostIsOpen(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
 	d.Must("exec", "-d", id, "sleep", "1800")
@@ -39,8 +39,8 @@ func TestOpenFiles(t *testing.T) {
 	env.Equal(t, "descriptors of both processes", list, "0 1 2\n0 1 2")
 }
 
-// TestUptime: the machine seems to have started with the jail.
-func TestUptime(t *testing.T) {
+// TestUptimeIsTheJails: the machine seems to have started with the jail.
+func TestUptimeIsTheJails(t *testing.T) {
 	d := d(t)
 	c := probe[struct {
 		Boottime   float64 `json:"boottime"`

@@ -20,9 +20,9 @@ func TestManyLayers(t *testing.T) {
 	}
 	const look = "ls /l | wc -l; stat -c %u:%g /l/0 /l/118; cat /l/7; echo other >/l/7; cat /l/7"
 	for range 2 {
-		env.Equal(t, "the image", mustRun(d, "layers", "sh", "-c", look), "119\n0:0\n0:0\n7other")
+		env.Equal(t, "the image", mustRunJail(d, "layers", "sh", "-c", look), "119\n0:0\n0:0\n7other")
 	}
-	id := start(d, "layers", "sleep", "3600")
+	id := startJail(d, "layers", "sleep", "3600")
 	d.Must("restart", "-t", "0", id)
 	env.Equal(t, "restarted", d.Must("exec", id, "sh", "-c", "ls /l | wc -l"), "119")
 	if engine.UnderTestIsAgentjail() && strings.Contains(reportOf(t, id), "copied into the layer") {

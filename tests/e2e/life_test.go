@@ -12,7 +12,7 @@ import (
 
 func TestLogsFollow(t *testing.T) {
 	d := d(t)
-	id := start(d, engine.Busybox, "sh", "-c", "for i in $(seq 1 2000); do echo line $i; done; echo last >&2; exit 3")
+	id := startJail(d, engine.Busybox, "sh", "-c", "for i in $(seq 1 2000); do echo line $i; done; echo last >&2; exit 3")
 	env.Eventually(d, "the first line", func() bool { return d.Must("logs", id) != "" })
 	followed := d.Docker("logs", "-f", id) // ends with the container
 	r := d.Docker("logs", id)
@@ -62,7 +62,7 @@ func TestPause(t *testing.T) {
 		}
 		return st.Size()
 	}
-	id := start(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "while :; do echo tick >> /w/ticks; sleep 0.01; done")
+	id := startJail(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "while :; do echo tick >> /w/ticks; sleep 0.01; done")
 	env.Eventually(d, "the first tick", func() bool { return size() > 0 })
 	d.Must("pause", id)
 	env.Equal(t, "state", inspect(d, id, "{{.State.Status}} {{.State.Paused}}"), "paused true")
@@ -78,13 +78,13 @@ func TestPause(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	d := d(t)
-	polite := start(d, engine.Busybox, "sh", "-c", "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
+	polite := startJail(d, engine.Busybox, "sh", "-c", "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
 	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", polite), "ready") })
 	d.Must("stop", polite)
 	env.Equal(t, "polite", inspect(d, polite, "{{.State.ExitCode}}"), "5")
 	env.Contain(t, "log", d.Must("logs", polite), "bye")
 
-	deaf := start(d, engine.Busybox, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+	deaf := startJail(d, engine.Busybox, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
 	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", deaf), "ready") })
 	d.Must("stop", "-t", "1", deaf)
 	env.Equal(t, "deaf", inspect(d, deaf, "{{.State.ExitCode}}"), "137")
@@ -92,7 +92,7 @@ func TestStop(t *testing.T) {
 
 func TestKillSignal(t *testing.T) {
 	d := d(t)
-	id := start(d, engine.Busybox, "sh", "-c", "trap 'echo got-usr1' USR1; echo ready; while :; do sleep 0.05; done")
+	id := startJail(d, engine.Busybox, "sh", "-c", "trap 'echo got-usr1' USR1; echo ready; while :; do sleep 0.05; done")
 	env.Eventually(d, "ready", func() bool { return strings.Contains(d.Must("logs", id), "ready") })
 	d.Must("kill", "-s", "USR1", id)
 	env.Eventually(d, "the trap", func() bool { return strings.Contains(d.Must("logs", id), "got-usr1") })
@@ -104,7 +104,7 @@ func TestKillSignal(t *testing.T) {
 func TestRestart(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
-	id := start(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo started >> /w/log; trap 'exit 0' TERM; while :; do sleep 0.05; done")
+	id := startJail(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo started >> /w/log; trap 'exit 0' TERM; while :; do sleep 0.05; done")
 	env.Eventually(d, "first start", func() bool { b, _ := os.ReadFile(dir + "/log"); return len(b) > 0 })
 	first := inspect(d, id, "{{.State.Pid}}")
 	d.Must("restart", id)
@@ -120,7 +120,7 @@ func TestRestart(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	d := d(t)
-	id := start(d, engine.Busybox, "sh", "-c", "sleep 0.2; exit 17")
+	id := startJail(d, engine.Busybox, "sh", "-c", "sleep 0.2; exit 17")
 	env.Equal(t, "docker wait", d.Must("wait", id), "17")
 }
 
@@ -156,7 +156,7 @@ func TestHealthcheck(t *testing.T) {
 func TestRestartPolicy(t *testing.T) {
 	t.Run("on-failure", func(t *testing.T) {
 		d := d(t)
-		id := start(d, "--restart", "on-failure:2", engine.Busybox, "sh", "-c", "echo try; exit 3")
+		id := startJail(d, "--restart", "on-failure:2", engine.Busybox, "sh", "-c", "echo try; exit 3")
 		env.Eventually(d, "the last try", func() bool {
 			return inspect(d, id, "{{.RestartCount}} {{.State.Status}}") == "2 exited"
 		})
@@ -165,7 +165,7 @@ func TestRestartPolicy(t *testing.T) {
 	})
 	t.Run("always", func(t *testing.T) {
 		d := d(t)
-		id := start(d, "--restart", "always", engine.Busybox, "sh", "-c", "echo try; sleep 0.1")
+		id := startJail(d, "--restart", "always", engine.Busybox, "sh", "-c", "echo try; sleep 0.1")
 		env.Eventually(d, "restarts", func() bool { n, _ := strconv.Atoi(inspect(d, id, "{{.RestartCount}}")); return n >= 2 })
 		d.Must("stop", id)
 		env.Equal(t, "state", inspect(d, id, "{{.State.Running}} {{.State.Restarting}}"), "false false")
@@ -179,7 +179,7 @@ func TestLiveRestore(t *testing.T) {
 	e := engine.StartFor(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, LiveRestore: true})
 	d := e.For(t)
 	id := sleeper(d)
-	ends := start(d, engine.Busybox, "sh", "-c", "until [ -e /tmp/end ]; do sleep 0.05; done; exit 6")
+	ends := startJail(d, engine.Busybox, "sh", "-c", "until [ -e /tmp/end ]; do sleep 0.05; done; exit 6")
 	pid := inspect(d, id, "{{.State.Pid}}")
 	for _, c := range []struct {
 		name string

@@ -178,16 +178,16 @@ func TestTmpfsSizes(t *testing.T) {
 	d := d(t)
 	id := sleeper(d, "--shm-size", "512m", "--tmpfs", "/big:size=1g", "--tmpfs", "/plain")
 	env.Equal(t, "sizes", mebibytes(d, id, "/dev/shm", "/big", "/plain"), "512 1024 256")
-	if out, code := agentjail(t, "denied", id); code != 0 || strings.Contains(out, "size") {
+	if out, code := ownVerb(t, "denied", id); code != 0 || strings.Contains(out, "size") {
 		t.Errorf("denied: %d, %s", code, out)
 	}
 	shared := sleeper(d, "--ipc", "shareable", "--shm-size", "768m")
 	env.Equal(t, "shared memory that others may join", mebibytes(d, shared, "/dev/shm"), "768")
 	// TestRunMountReadOnlyDevShm of moby's tests, with a directory that the jail may read.
-	env.Equal(t, "a read-only directory there", mustRun(d, "--read-only", "-v", t.TempDir()+":/dev/shm:ro", engine.Busybox, "sh", "-c", "touch /dev/shm/x 2>&1; true"),
+	env.Equal(t, "a read-only directory there", mustRunJail(d, "--read-only", "-v", t.TempDir()+":/dev/shm:ro", engine.Busybox, "sh", "-c", "touch /dev/shm/x 2>&1; true"),
 		"touch: /dev/shm/x: Read-only file system")
 	for _, id := range []string{id, shared} {
-		if out, code := agentjail(t, "inspect", id); code != 0 {
+		if out, code := ownVerb(t, "inspect", id); code != 0 {
 			t.Errorf("inspect: %d, %s", code, out)
 		}
 	}
@@ -203,8 +203,8 @@ func TestRequestsAboveLimitsAreReported(t *testing.T) {
 		"mounts[/dev/shm].size: 900GiB", "mounts[/big].size: 900GiB", "linux.resources.memory.limit: 900GiB",
 		"linux.resources.pids.limit: 5000", "process.rlimits[RLIMIT_NOFILE]: 65536",
 	}
-	denied, _ := agentjail(t, "denied", id)
-	receipt, _ := agentjail(t, "receipt", id)
+	denied, _ := ownVerb(t, "denied", id)
+	receipt, _ := ownVerb(t, "receipt", id)
 	for _, f := range fields {
 		if name, _, _ := strings.Cut(f, ":"); !strings.Contains(denied, name) || !strings.Contains(receipt, name) {
 			t.Errorf("%s is in one of them alone:\n%s\n%s", f, denied, receipt)
@@ -219,7 +219,7 @@ func TestRequestsAboveLimitsAreReported(t *testing.T) {
 		t.Fatal(r.Stderr)
 	}
 	env.Equal(t, "processes after an update", strings.TrimSpace(sh(d, id, "cat /sys/fs/cgroup/pids/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids.max")), "1024")
-	if denied, _ := agentjail(t, "denied", id); !strings.Contains(denied, "6000") {
+	if denied, _ := ownVerb(t, "denied", id); !strings.Contains(denied, "6000") {
 		t.Errorf("an update above the limit is not in\n%s", denied)
 	}
 }

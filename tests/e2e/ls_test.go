@@ -26,7 +26,7 @@ func TestLsShowsEngineNames(t *testing.T) {
 	}
 	listed := func() row {
 		t.Helper()
-		out, code := agentjail(t, "ls", "--json")
+		out, code := ownVerb(t, "ls", "--json")
 		var list struct {
 			Schema string
 			Jails  []row
@@ -43,13 +43,13 @@ func TestLsShowsEngineNames(t *testing.T) {
 	if r := listed(); r.Name != name || r.Image != engine.Busybox || r.Engine != "docker" || r.State != "running" || r.Refused == 0 {
 		t.Errorf("while it runs: %+v", r)
 	}
-	if out, code := agentjail(t, "ls"); code != 0 || !strings.Contains(out, id[:12]) || !strings.Contains(out, name) {
+	if out, code := ownVerb(t, "ls"); code != 0 || !strings.Contains(out, id[:12]) || !strings.Contains(out, name) {
 		t.Errorf("status %d: %s", code, out)
 	}
 	find := func() {
 		t.Helper()
 		for _, n := range []string{name, id[:12], id, listed().At} {
-			if out, code := agentjail(t, "denied", n); code != 0 || !strings.Contains(out, "process.capabilities") {
+			if out, code := ownVerb(t, "denied", n); code != 0 || !strings.Contains(out, "process.capabilities") {
 				t.Errorf("denied %s: %d, %s", n, code, out)
 			}
 		}
@@ -60,7 +60,7 @@ func TestLsShowsEngineNames(t *testing.T) {
 	if r := listed(); r.Name != name || r.State != "ended" {
 		t.Errorf("after its end: %+v", r)
 	}
-	if out, code := agentjail(t, "ls", "--running"); code != 0 || strings.Contains(out, id[:12]) {
+	if out, code := ownVerb(t, "ls", "--running"); code != 0 || strings.Contains(out, id[:12]) {
 		t.Errorf("of those that run: %d, %s", code, out)
 	}
 	find()
@@ -102,13 +102,13 @@ func TestExitStatusKept(t *testing.T) {
 	d := d(t)
 	id := d.Detached(jail, engine.Busybox, "sh", "-c", "exit 7")
 	d.Must("wait", id)
-	env.Eventually(t, "the exit status in the receipt", func() bool { out, _ := agentjail(t, "receipt", id); return strings.Contains(out, "exit status 7") })
+	env.Eventually(t, "the exit status in the receipt", func() bool { out, _ := ownVerb(t, "receipt", id); return strings.Contains(out, "exit status 7") })
 	d.Must("rm", id)
 	want := "exit status not known: the engine waited"
 	if d.Edition().ByShim {
 		want = "exit status 7"
 	}
-	if out, code := agentjail(t, "receipt", id); code != 0 || !strings.Contains(out, want) {
+	if out, code := ownVerb(t, "receipt", id); code != 0 || !strings.Contains(out, want) {
 		t.Errorf("after docker rm: status %d, want %q in %s", code, want, out)
 	}
 }

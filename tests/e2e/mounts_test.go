@@ -100,13 +100,13 @@ func TestImageMount(t *testing.T) {
 		t.Errorf("another user reads what is root's: %s", r)
 	}
 	env.Equal(t, "written", sh(d, id, "for f in /im/new /etc2/passwd /f; do echo x 2>/dev/null >>$f || echo refused; done"), "refused\nrefused\nrefused")
-	if out, code := agentjail(t, "inspect", id); code != 0 {
+	if out, code := ownVerb(t, "inspect", id); code != 0 {
 		t.Errorf("inspect: %d: %s", code, out)
 	}
 	// The root of another container is not an image.
 	merged := strings.Fields(engine.Run(t, "sh", "-c", "awk '$5 ~ \"^"+d.Dir+"\" && / overlay overlay / {print $5}' /proc/self/mountinfo").Stdout)
 	for _, dir := range merged {
-		r := run(d, "-v", dir+":/x:ro", engine.Busybox, "true")
+		r := runJail(d, "-v", dir+":/x:ro", engine.Busybox, "true")
 		if r.Code == 0 || !strings.Contains(r.Stderr, "an engine keeps its containers in") {
 			t.Errorf("the engine's %s: %s", dir, r)
 		}

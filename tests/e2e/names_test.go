@@ -28,11 +28,11 @@ func TestNamesOverDocker(t *testing.T) {
 				t.Errorf("%s: %s is reached: %s", network, to, r)
 			}
 		}
-		out, code := agentjail(t, "inspect", id)
+		out, code := ownVerb(t, "inspect", id)
 		if code != 0 || !strings.Contains(out, "only lo; names by helper") {
 			t.Errorf("%s: inspect: exit code %d: %s", network, code, out)
 		}
-		out, code = agentjail(t, "network", "check", id, "api.example.test:22")
+		out, code = ownVerb(t, "network", "check", id, "api.example.test:22")
 		if code != 1 || !strings.Contains(out, "refused") || !strings.Contains(out, "network.allow") {
 			t.Errorf("%s: network check: exit code %d: %s", network, code, out)
 		}

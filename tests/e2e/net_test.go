@@ -84,7 +84,7 @@ func TestEngineNetwork(t *testing.T) {
 			t.Errorf("%q succeeds: %s", attempt, r)
 		}
 	}
-	out, code := agentjail(t, "inspect", server)
+	out, code := ownVerb(t, "inspect", server)
 	if code != 0 || !strings.Contains(out, "the engine's, as policy sets") {
 		t.Errorf("inspect: exit code %d: %s", code, out)
 	}

@@ -136,7 +136,7 @@ func TestEmbeddedDNS(t *testing.T) {
 // TestPublishedPort: -p starts, and the port does not answer.
 func TestPublishedPort(t *testing.T) {
 	d := docker.For(t)
-	id := start(d, "-p", "127.0.0.1:0:7000", engine.Busybox, "probe", "echo-server", "0.0.0.0:7000")
+	id := startJail(d, "-p", "127.0.0.1:0:7000", engine.Busybox, "probe", "echo-server", "0.0.0.0:7000")
 	env.Eventually(d, "the server", func() bool { return strings.Contains(d.Must("logs", id), "listening") })
 	address := d.Must("port", id, "7000")
 	ip := inspect(d, id, "{{.NetworkSettings.IPAddress}}")
@@ -164,7 +164,7 @@ func TestPublishedPort(t *testing.T) {
 // TestJoinJail: a jail that joins another one's network shares its lo, and nothing else of it.
 func TestJoinJail(t *testing.T) {
 	d := docker.For(t)
-	first := start(d, engine.Busybox, "probe", "echo-server", "127.0.0.1:7000")
+	first := startJail(d, engine.Busybox, "probe", "echo-server", "127.0.0.1:7000")
 	env.Eventually(d, "the server", func() bool { return strings.Contains(d.Must("logs", first), "listening") })
 	second := sleeper(d, "--network", "container:"+first)
 	env.Equal(t, "the other's server", sh(d, second, "echo ping | nc 127.0.0.1 7000"), "ping")

@@ -11,8 +11,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// agentjail runs one of agentjail's own commands and returns what it states and its exit code.
-func agentjail(t testing.TB, args ...string) (string, int) {
+// ownVerb runs one of agentjail's own commands and returns what it states and its exit code.
+func ownVerb(t testing.TB, args ...string) (string, int) {
 	t.Helper()
 	path := env.Get(t, engine.UnderTest)
 	cmd := exec.Command(path, args...)
@@ -48,16 +48,16 @@ func TestInspectHolds(t *testing.T) {
 			id := sleeper(d, options...)
 			d.Must("exec", "-d", id, "sleep", "3600")
 			awaitSleeps(d, id, 2)
-			out, code := agentjail(t, "inspect", id)
+			out, code := ownVerb(t, "inspect", id)
 			if code != 0 || strings.Contains(out, "BROKEN") {
 				t.Errorf("exit code %d: %s", code, out)
 			}
-			out, code = agentjail(t, "inspect", "--json", id[:12])
+			out, code = ownVerb(t, "inspect", "--json", id[:12])
 			if code != 0 || !json.Valid([]byte(out)) {
 				t.Errorf("--json: exit code %d: %s", code, out)
 			}
 			d.Must("rm", "-f", id)
-			if _, code = agentjail(t, "inspect", id); code == 0 {
+			if _, code = ownVerb(t, "inspect", id); code == 0 {
 				t.Error("a removed jail is inspected")
 			}
 		})
@@ -74,7 +74,7 @@ func TestInstall(t *testing.T) {
 	options := []string{"--daemon-config", e.DaemonConfig(), "--pidfile", e.Pidfile(), "--socket", e.Socket()}
 	must := func(args ...string) string {
 		t.Helper()
-		out, code := agentjail(t, append(args, options...)...)
+		out, code := ownVerb(t, append(args, options...)...)
 		if code != 0 {
 			t.Fatalf("agentjail %s: exit code %d: %s", strings.Join(args, " "), code, out)
 		}
@@ -120,11 +120,11 @@ func TestInstall(t *testing.T) {
 // TestCheck: this machine runs jails, so the check has to state that it can.
 func TestCheck(t *testing.T) {
 	needAgentjail(t)
-	out, code := agentjail(t, "check")
+	out, code := ownVerb(t, "check")
 	if code != 0 {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	out, code = agentjail(t, "check", "--json")
+	out, code = ownVerb(t, "check", "--json")
 	if code != 0 || !json.Valid([]byte(out)) {
 		t.Errorf("--json: exit code %d: %s", code, out)
 	}

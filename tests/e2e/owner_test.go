@@ -28,7 +28,7 @@ func TestRootsDirectory(t *testing.T) {
 	env.Check(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
 	env.Check(t, os.Chmod(filepath.Join(dir, "open"), 0o1777))
 	for _, from := range []string{dir, filepath.Join(dir, "hello")} {
-		r := run(d, "-v", from+":/w", engine.Busybox, "true")
+		r := runJail(d, "-v", from+":/w", engine.Busybox, "true")
 		if r.Code == 0 || !strings.Contains(r.Stderr, "it belongs to the host's root") || !strings.Contains(r.Stderr, "binds.root") {
 			t.Errorf("%s: %s", from, r)
 		}
@@ -57,11 +57,11 @@ func TestPlacesWithKeysAreRefused(t *testing.T) {
 		env.Check(t, os.Lchown(p, 1000, 1000))
 	}
 	for option, why := range map[string]string{ssh + ":/w": "keys", ssh + ":/w:ro": "keys", units + ":/w": "service manager"} {
-		if r := run(d, "-v", option, engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, why) {
+		if r := runJail(d, "-v", option, engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, why) {
 			t.Errorf("%s: %s", option, r)
 		}
 	}
-	mustRun(d, "-v", units+":/w:ro", engine.Busybox, "true")
+	mustRunJail(d, "-v", units+":/w:ro", engine.Busybox, "true")
 }
 
 // TestEngineStorageByLayers: an engine's storage is known by the layers of the root, and a directory beside them is

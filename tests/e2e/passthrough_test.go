@@ -37,11 +37,11 @@ func TestPassthrough(t *testing.T) {
 	}
 	// No verb of a jail's touches it.
 	for _, args := range [][]string{{"exec", id, "true"}, {"start", id}, {"update", "--pids-limit", "9", id}, {"inspect", id}} {
-		if out, code := agentjail(t, args...); code == 0 {
+		if out, code := ownVerb(t, args...); code == 0 {
 			t.Errorf("agentjail %v: %s", args, out)
 		}
 	}
-	if out, _ := agentjail(t, "inspect", id); !strings.Contains(out, "a policy with passthrough made is no jail") {
+	if out, _ := ownVerb(t, "inspect", id); !strings.Contains(out, "a policy with passthrough made is no jail") {
 		t.Errorf("inspect: %s", out)
 	}
 	d.Must("pause", id)
@@ -51,5 +51,5 @@ func TestPassthrough(t *testing.T) {
 	d.Must("kill", id)
 	env.Equal(t, "exit code", d.Must("wait", id), "137")
 	// A jail's name and image do not make one.
-	env.Equal(t, "by a variable", strings.TrimSpace(mustRun(d, "-e", "AGENTJAIL_PROFILE=passthrough", engine.Busybox, "grep", "-c", "^CapEff:.0000000000000000", "/proc/self/status")), "1")
+	env.Equal(t, "by a variable", strings.TrimSpace(mustRunJail(d, "-e", "AGENTJAIL_PROFILE=passthrough", engine.Busybox, "grep", "-c", "^CapEff:.0000000000000000", "/proc/self/status")), "1")
 }

@@ -89,7 +89,7 @@ func TestNewestRuncMakesTheSameJail(t *testing.T) {
 	sh(d, id, "echo x > /w/new; echo out > /dev/stdout")
 	got, _ := owner(t, filepath.Join(dir, "new"))
 	env.Equal(t, "owner", got, "1000:1000")
-	out, code := agentjail(t, "--config", policy, "inspect", id)
+	out, code := ownVerb(t, "--config", policy, "inspect", id)
 	if code != 0 {
 		t.Errorf("inspect: exit code %d: %s", code, out)
 	}
@@ -104,5 +104,5 @@ func TestNewestRuncMakesTheSameJail(t *testing.T) {
 	env.Equal(t, "after a restart", sh(d, id, "cat /w/new"), "x")
 	d.Must("kill", id)
 	env.Equal(t, "exit code", d.Must("wait", id), "137")
-	env.Equal(t, "a missing program", run(d, engine.Busybox, "/no/such").Code, 127)
+	env.Equal(t, "a missing program", runJail(d, engine.Busybox, "/no/such").Code, 127)
 }

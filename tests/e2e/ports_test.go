@@ -86,7 +86,7 @@ func TestDockerPublish(t *testing.T) {
 		}
 		if jail {
 			sealed(t, "the jail", probeIn[links](d, nil, id, "interfaces"))
-			out, code := agentjail(t, "inspect", id)
+			out, code := ownVerb(t, "inspect", id)
 			if code != 0 || !strings.Contains(out, "only lo; names by helper") || !strings.Contains(out, " in "+inspect(d, id, "{{.NetworkSettings.SandboxKey}}")) && !strings.Contains(out, " in /run/docker/netns/") {
 				t.Errorf("inspect: %d\n%s", code, out)
 			}
@@ -120,12 +120,12 @@ func TestDockerPublishHelperKilled(t *testing.T) {
 	if err := echoed(d, to); err == nil {
 		t.Error("without a helper it answers")
 	}
-	if out, code := agentjail(t, "inspect", id); code == 0 || !strings.Contains(out, "agentjail network restart") {
+	if out, code := ownVerb(t, "inspect", id); code == 0 || !strings.Contains(out, "agentjail network restart") {
 		t.Errorf("inspect: %d\n%s", code, out)
 	}
 	// What agentjail publishes itself is in its caller's network.
 	if err := d.InNetns(func() error {
-		if out, code := agentjail(t, "network", "restart", id); code != 0 {
+		if out, code := ownVerb(t, "network", "restart", id); code != 0 {
 			return fmt.Errorf("%d: %s", code, out)
 		}
 		return nil

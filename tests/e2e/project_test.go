@@ -15,7 +15,7 @@ import (
 // none; one that is unknown refuses the start, as an unknown annotation does.
 func TestLabels(t *testing.T) {
 	d := d(t)
-	env.Equal(t, "the layer's size", strings.TrimSpace(mustRun(d, "--label", "dev.agentjail.root.size=5MiB", engine.Busybox, "sh", "-c", "df -k / | tail -n 1 | awk '{print $2}'")), "5120")
+	env.Equal(t, "the layer's size", strings.TrimSpace(mustRunJail(d, "--label", "dev.agentjail.root.size=5MiB", engine.Busybox, "sh", "-c", "df -k / | tail -n 1 | awk '{print $2}'")), "5120")
 	for _, c := range [][2]string{{"root.sise=5MiB", "root.size"}, {"root.size=lots", "not a size"}, {"passthrough=true", "unknown annotation"}} {
 		r := d.Docker("run", "--rm", jail, "--label", "dev.agentjail."+c[0], engine.Busybox, "true")
 		if r.Code != 125 || !strings.Contains(r.Stderr, c[1]) {

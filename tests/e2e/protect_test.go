@@ -190,11 +190,11 @@ func TestProtectedPathMounted(t *testing.T) {
 	d := d(t)
 	dir := hostile(t)
 	for _, at := range []string{".git/hooks", ".vscode", ".bashrc"} {
-		mustRun(d, "-v", filepath.Join(dir, at)+":/m", engine.Busybox, "sh", "-c", "! touch /m && ! touch /m/x")
+		mustRunJail(d, "-v", filepath.Join(dir, at)+":/m", engine.Busybox, "sh", "-c", "! touch /m && ! touch /m/x")
 	}
 	// An empty directory stays empty: programs request that.
-	env.Equal(t, "an empty directory", mustRun(d, "-v", filepath.Join(dir, "evil/hooks")+":/m", engine.Busybox, "sh", "-c", "ls -A /m | wc -l"), "0")
-	env.Equal(t, "an engine's volume", mustRun(d, "-v", "/m", engine.Busybox, "sh", "-c", "echo >/m/x; ls -A /m | wc -l"), "1")
+	env.Equal(t, "an empty directory", mustRunJail(d, "-v", filepath.Join(dir, "evil/hooks")+":/m", engine.Busybox, "sh", "-c", "ls -A /m | wc -l"), "0")
+	env.Equal(t, "an engine's volume", mustRunJail(d, "-v", "/m", engine.Busybox, "sh", "-c", "echo >/m/x; ls -A /m | wc -l"), "1")
 }
 
 // TestHiddenPaths: policy covers secrets, and leaves to jails what it names.
@@ -224,13 +224,13 @@ func TestInspectProtected(t *testing.T) {
 	d := d(t)
 	dir := hostile(t)
 	id := sleeper(d, "-v", dir+":/w")
-	out, code := agentjail(t, "inspect", id)
+	out, code := ownVerb(t, "inspect", id)
 	if code != 0 || !strings.Contains(out, "protected paths") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	env.Put(t, filepath.Join(dir, "new"), "# the host's\n", 0o644, 1000)
 	env.Check(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, ".bashrc")))
-	if out, code = agentjail(t, "inspect", id); code == 0 || !strings.Contains(out, "/w/.bashrc is not mounted any more") {
+	if out, code = ownVerb(t, "inspect", id); code == 0 || !strings.Contains(out, "/w/.bashrc is not mounted any more") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }

@@ -55,9 +55,9 @@ func TestPublicFiles(t *testing.T) {
 	// Through a link that anybody could have made it is another's choice.
 	link := filepath.Join(directory(t, 1000), "localtime")
 	env.Check(t, os.Symlink("/etc/localtime", link))
-	r := run(d, "-v", link+":/etc/localtime:ro", engine.Busybox, "true")
+	r := runJail(d, "-v", link+":/etc/localtime:ro", engine.Busybox, "true")
 	env.Contain(t, "a link of an ordinary user's", r.Stderr, "refused: the symbolic link")
-	r = run(d, "-v", "/etc/shadow:/shadow:ro", engine.Busybox, "true")
+	r = runJail(d, "-v", "/etc/shadow:/shadow:ro", engine.Busybox, "true")
 	env.Contain(t, "/etc/shadow", r.Stderr, "refused: it holds the host's configuration")
 }
 
@@ -76,7 +76,7 @@ func TestPublicGitSettings(t *testing.T) {
 	}
 	look := func(what string) engine.Result {
 		text := string(env.Read(t, at))
-		r := run(d, "-v", at+":/root/.gitconfig:ro", engine.Busybox, "cat", "/root/.gitconfig")
+		r := runJail(d, "-v", at+":/root/.gitconfig:ro", engine.Busybox, "cat", "/root/.gitconfig")
 		want, err := gitsettings.Copy(text)
 		if err != nil {
 			env.Contain(t, what, r.Stderr, "no copy is made: "+err.Error())

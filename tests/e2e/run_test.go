@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 		{"lo", nil, []string{"sh", "-c", "probe echo-server 127.0.0.1:4000 & until echo pong | nc 127.0.0.1 4000; do :; done 2>/dev/null"}, "listening\npong"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := mustRun(d(t), append(append(c.options, engine.Busybox), c.command...)...)
+			got := mustRunJail(d(t), append(append(c.options, engine.Busybox), c.command...)...)
 			if got != c.want {
 				t.Errorf("docker run %s %s\ngot:\n%s\nwant:\n%s", strings.Join(c.options, " "), strings.Join(c.command, " "), got, c.want)
 			}
@@ -80,7 +80,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunStderr(t *testing.T) {
-	r := run(d(t), engine.Busybox, "sh", "-c", "echo out; echo err > /dev/stderr; echo more >&2")
+	r := runJail(d(t), engine.Busybox, "sh", "-c", "echo out; echo err > /dev/stderr; echo more >&2")
 	env.Equal(t, "stdout", r.Stdout, "out\n")
 	env.Equal(t, "stderr", r.Stderr, "err\nmore\n")
 }
@@ -109,7 +109,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"sh", "-c", "sh -c 'kill -TERM $$'; exit $?"}, 143, ""},
 	} {
 		t.Run(strings.Join(c.command, " "), func(t *testing.T) {
-			r := run(d(t), append([]string{engine.Busybox}, c.command...)...)
+			r := runJail(d(t), append([]string{engine.Busybox}, c.command...)...)
 			if r.Code != c.code || !strings.Contains(r.Stderr, c.says) {
 				t.Errorf("want code %d and %q in: %s", c.code, c.says, r)
 			}
@@ -194,12 +194,12 @@ func TestRunDetached(t *testing.T) {
 }
 
 func TestRunNonRootImage(t *testing.T) {
-	env.Equal(t, "output", mustRun(d(t), engine.NonRoot, "sh", "-c", "id -u; touch mine && ls"), "entry runs as 1000:1000 in /home/app\n1000\nmine")
+	env.Equal(t, "output", mustRunJail(d(t), engine.NonRoot, "sh", "-c", "id -u; touch mine && ls"), "entry runs as 1000:1000 in /home/app\n1000\nmine")
 }
 
 func TestInitReaps(t *testing.T) {
 	d := d(t)
-	id := start(d, "--init", engine.Busybox, "sh", "-c", "(sh -c 'sleep 0 & exec sleep 0' &); echo up; sleep 3600")
+	id := startJail(d, "--init", engine.Busybox, "sh", "-c", "(sh -c 'sleep 0 & exec sleep 0' &); echo up; sleep 3600")
 	env.Eventually(d, "no zombie", func() bool {
 		stats := sh(d, id, "cat /proc/[0-9]*/stat 2>/dev/null; true") // one may end before it is read
 		return stats != "" && !strings.Contains(stats, ") Z ")

@@ -12,7 +12,7 @@ import (
 // them: the first one, an exec, the first one of a container that joined.
 func TestSharedNamespaces(t *testing.T) {
 	d := d(t)
-	main := start(d, engine.Busybox, "sh", "-c", `trap "echo got >>/tmp/hup" HUP
+	main := startJail(d, engine.Busybox, "sh", "-c", `trap "echo got >>/tmp/hup" HUP
 		probe echo-server @first >/tmp/serves &
 		until [ -e /tmp/go ]; do sleep .05; done
 		kill -TERM $(cat /tmp/go) && echo sent >/tmp/sent || echo kept >/tmp/sent
@@ -37,7 +37,7 @@ func TestSharedNamespaces(t *testing.T) {
 	env.Equal(t, "a signal to what an exec started", sh(d, main, "cat /tmp/sent"), "sent")
 	answered(sh(d, main, "cat /tmp/done"), "unix,@second")
 	// From a container that shares them.
-	env.Equal(t, "a signal from another container", strings.TrimSpace(mustRun(d, "--pid", "container:"+main, engine.Busybox, "sh", "-c", "kill -HUP 1 && echo sent")), "sent")
+	env.Equal(t, "a signal from another container", strings.TrimSpace(mustRunJail(d, "--pid", "container:"+main, engine.Busybox, "sh", "-c", "kill -HUP 1 && echo sent")), "sent")
 	await("the signal's effect", "cat /tmp/hup")
-	answered(mustRun(d, "--network", "container:"+main, engine.Busybox, "probe", "connect", "unix,@first"), "unix,@first")
+	answered(mustRunJail(d, "--network", "container:"+main, engine.Busybox, "probe", "connect", "unix,@first"), "unix,@first")
 }

@@ -17,7 +17,7 @@ import (
 // delegateInUse is the path of the delegate that agentjail has here, and its version line.
 func delegateInUse(t *testing.T) (path, version string) {
 	t.Helper()
-	out, _ := agentjail(t, "check", "--json")
+	out, _ := ownVerb(t, "check", "--json")
 	var r struct {
 		Results []struct{ Name, Detail string }
 	}

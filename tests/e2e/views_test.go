@@ -21,7 +21,7 @@ import (
 func TestProgramsFindTheLimits(t *testing.T) {
 	d := d(t)
 	env.Check(t, d.ImportWork())
-	id := start(d, "--memory", "256m", "--memory-swap", "256m", "--cpus", "1", engine.Work, "sleep", "3600")
+	id := startJail(d, "--memory", "256m", "--memory-swap", "256m", "--cpus", "1", engine.Work, "sleep", "3600")
 	for _, c := range []struct{ what, script, want string }{
 		{"free", "free -m | awk '/^Mem:/ {print $2}'", "256"},
 		{"free's swap", "free -m | awk '/^Swap:/ {print $2}'", "0"},
@@ -40,7 +40,7 @@ func TestProgramsFindTheLimits(t *testing.T) {
 	} {
 		env.Equal(t, c.what, sh(d, id, c.script), c.want)
 	}
-	other := start(d, engine.Work, "sleep", "3600")
+	other := startJail(d, engine.Work, "sleep", "3600")
 	if a, b := sh(d, id, "cat /proc/sys/kernel/random/boot_id"), sh(d, other, "cat /proc/sys/kernel/random/boot_id"); a == b {
 		t.Errorf("two jails have the boot id %s", a)
 	}
@@ -67,7 +67,7 @@ func needsUpdate(d *engine.T, id string) bool {
 func TestSystemTools(t *testing.T) {
 	d := d(t)
 	env.Check(t, d.ImportWork())
-	id := start(d, engine.Work, "sleep", "3600")
+	id := startJail(d, engine.Work, "sleep", "3600")
 	for _, tool := range []string{"uptime", "ps -ef", "ps aux", "top -bn1", "free", "lscpu", "df", "df -i", "vmstat", "w", "nproc", "mount", "pgrep sleep"} {
 		if r := d.Docker(append([]string{"exec", id}, strings.Fields(tool)...)...); r.Code != 0 || r.Stderr != "" || r.Stdout == "" {
 			t.Errorf("%s", r)
@@ -195,8 +195,8 @@ func TestMountTable(t *testing.T) {
 	// The copies of the engine's files serve as the files.
 	env.Equal(t, "own name", sh(d, id, "cat /etc/hostname"), id[:12])
 	env.Contain(t, "own address", sh(d, id, "cat /etc/hosts"), id[:12])
-	env.Equal(t, "with its domain", mustRun(d, "--hostname", "h", "--domainname", "d.test", engine.Busybox, "hostname", "-f"), "h.d.test")
-	env.Equal(t, "with the domain in it", mustRun(d, "--hostname", "h.d.test", engine.Busybox, "hostname", "-f"), "h.d.test")
+	env.Equal(t, "with its domain", mustRunJail(d, "--hostname", "h", "--domainname", "d.test", engine.Busybox, "hostname", "-f"), "h.d.test")
+	env.Equal(t, "with the domain in it", mustRunJail(d, "--hostname", "h.d.test", engine.Busybox, "hostname", "-f"), "h.d.test")
 	env.Equal(t, "owner", sh(d, id, "stat -c %u /etc/hosts /etc/hostname /etc/resolv.conf"), "0\n0\n0")
 }
 
@@ -221,14 +221,14 @@ func TestNamesWritable(t *testing.T) {
 	if r := d.Docker("exec", "-u", "1000", id, "sh", "-c", "echo x >>/etc/hostname"); r.Code == 0 {
 		t.Errorf("another user than root writes: %s", r)
 	}
-	if out, code := agentjail(t, "inspect", id); code != 0 {
+	if out, code := ownVerb(t, "inspect", id); code != 0 {
 		t.Errorf("inspect: %d: %s", code, out)
 	}
 	d.Must("restart", "-t", "0", id)
 	env.Equal(t, "after a restart", sh(d, id, "grep -l '^# mine' "+files+" || echo none"), "none")
-	r := run(d, "--read-only", engine.Busybox, "sh", "-c", "echo x >>/etc/hosts")
+	r := runJail(d, "--read-only", engine.Busybox, "sh", "-c", "echo x >>/etc/hosts")
 	env.Contain(t, "with --read-only", r.Stderr, "Read-only file system")
-	joined := mustRun(d, "--network", "container:"+id, engine.Busybox, "sh", "-c", "echo x >>/etc/hosts && tail -n 1 /etc/hosts")
+	joined := mustRunJail(d, "--network", "container:"+id, engine.Busybox, "sh", "-c", "echo x >>/etc/hosts && tail -n 1 /etc/hosts")
 	env.Equal(t, "with the network of another jail", joined, "x")
 }
 
@@ -247,7 +247,7 @@ func TestInspectReports(t *testing.T) {
 		more    string
 	}{{nil, ""}, {[]string{"-v", directory(t, 1000) + ":/work"}, "/proc/PID/mountinfo"}} {
 		id := sleeper(d, c.options...)
-		out, code := agentjail(t, "inspect", "--json", id)
+		out, code := ownVerb(t, "inspect", "--json", id)
 		var r struct {
 			Exposed []struct{ Path, Reveals, Why string }
 			Ways    int
@@ -266,7 +266,7 @@ func TestInspectReports(t *testing.T) {
 		if found != (c.more != "") || r.Ways != len(procfiles.Table) || len(r.Exposed) > stays+1 {
 			t.Errorf("%d of %d revealed: %s", len(r.Exposed), r.Ways, out)
 		}
-		text, _ := agentjail(t, "inspect", id)
+		text, _ := ownVerb(t, "inspect", id)
 		env.Contain(t, "inspect", text, fmt.Sprintf("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Exposed)))
 		env.Contain(t, "inspect", text, "sysinfo(2)")
 	}

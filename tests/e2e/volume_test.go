@@ -33,7 +33,7 @@ func TestMountedDir(t *testing.T) {
 				cat hello; echo more >> hello
 				mkdir -p a/b; echo new > a/b/new; ln -s b/new a/link; ln hello hard; mv a/b/new a/moved; chmod 700 a/moved; touch -d 2001-01-01 a/moved
 				[ "$(stat -c %u:%g hello)" = "$(id -u):$(id -g)" ] && [ "$(stat -c %u:%g a/moved)" = "$(id -u):$(id -g)" ] && echo mine`)
-			env.Equal(t, "output", mustRun(d, args...), "hello from the host\nmine")
+			env.Equal(t, "output", mustRunJail(d, args...), "hello from the host\nmine")
 			env.Equal(t, "hello", string(env.Read(t, filepath.Join(dir, "hello"))), "hello from the host\nmore\n")
 			for _, name := range []string{"hello", "hard", "a", "a/b", "a/moved", "a/link"} {
 				got, _ := owner(t, filepath.Join(dir, name))
@@ -49,7 +49,7 @@ func TestMountedFile(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
 	file := filepath.Join(dir, "hello")
-	env.Equal(t, "output", mustRun(d, "-v", file+":/etc/one", engine.Busybox, "sh", "-c", "cat /etc/one; echo changed > /etc/one; stat -c %u /etc/one"), "hello from the host\n0")
+	env.Equal(t, "output", mustRunJail(d, "-v", file+":/etc/one", engine.Busybox, "sh", "-c", "cat /etc/one; echo changed > /etc/one; stat -c %u /etc/one"), "hello from the host\n0")
 	env.Equal(t, "content", string(env.Read(t, file)), "changed\n")
 	got, _ := owner(t, file)
 	env.Equal(t, "owner", got, "1000:1000")
@@ -65,7 +65,7 @@ func TestMountReadOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := d(t)
 			dir := directory(t, 1000)
-			env.Equal(t, "output", mustRun(d, append(option(dir), engine.Busybox, "sh", "-c", "cat /work/hello; echo x > /work/hello; rm /work/hello; touch /work/new; true")...), "hello from the host")
+			env.Equal(t, "output", mustRunJail(d, append(option(dir), engine.Busybox, "sh", "-c", "cat /work/hello; echo x > /work/hello; rm /work/hello; touch /work/new; true")...), "hello from the host")
 			env.Equal(t, "content", string(env.Read(t, filepath.Join(dir, "hello"))), "hello from the host\n")
 			if _, err := os.Lstat(filepath.Join(dir, "new")); err == nil {
 				t.Error("a file was made in a read-only directory")
@@ -77,7 +77,7 @@ func TestMountReadOnly(t *testing.T) {
 func TestMountBindSyntax(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
-	mustRun(d, "--mount", "type=bind,source="+dir+",target=/work", engine.Busybox, "sh", "-c", "echo x > /work/new")
+	mustRunJail(d, "--mount", "type=bind,source="+dir+",target=/work", engine.Busybox, "sh", "-c", "echo x > /work/new")
 	got, _ := owner(t, filepath.Join(dir, "new"))
 	env.Equal(t, "owner", got, "1000:1000")
 }
@@ -85,7 +85,7 @@ func TestMountBindSyntax(t *testing.T) {
 // TestMountFlags: whatever lies in a directory, a set-id program or a device node, has no effect in the jail.
 func TestMountFlags(t *testing.T) {
 	d := d(t)
-	for _, line := range []string{mustRun(d, "-v", directory(t, 1000)+":/work", engine.Busybox, "sh", "-c", "grep ' /work ' /proc/self/mountinfo")} {
+	for _, line := range []string{mustRunJail(d, "-v", directory(t, 1000)+":/work", engine.Busybox, "sh", "-c", "grep ' /work ' /proc/self/mountinfo")} {
 		env.Contain(t, "mount", line, "nosuid")
 		env.Contain(t, "mount", line, "nodev")
 	}
@@ -96,9 +96,9 @@ func TestNamedVolume(t *testing.T) {
 	const vol = "e2e-named"
 	d.Must("volume", "create", vol)
 	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
-	mustRun(d, "-v", vol+":/data", engine.Busybox, "sh", "-c", "echo kept > /data/file; mkdir /data/dir")
-	env.Equal(t, "in another jail", mustRun(d, "-v", vol+":/elsewhere", engine.Busybox, "sh", "-c", "cat /elsewhere/file; rmdir /elsewhere/dir; ls /elsewhere"), "kept\nfile")
-	env.Equal(t, "read-only", mustRun(d, "-v", vol+":/data:ro", engine.Busybox, "sh", "-c", "cat /data/file; touch /data/x 2>/dev/null || echo ro"), "kept\nro")
+	mustRunJail(d, "-v", vol+":/data", engine.Busybox, "sh", "-c", "echo kept > /data/file; mkdir /data/dir")
+	env.Equal(t, "in another jail", mustRunJail(d, "-v", vol+":/elsewhere", engine.Busybox, "sh", "-c", "cat /elsewhere/file; rmdir /elsewhere/dir; ls /elsewhere"), "kept\nfile")
+	env.Equal(t, "read-only", mustRunJail(d, "-v", vol+":/data:ro", engine.Busybox, "sh", "-c", "cat /data/file; touch /data/x 2>/dev/null || echo ro"), "kept\nro")
 }
 
 // TestVolumeFromImage: a new volume gets what the image has at its place, with its owners.
@@ -106,8 +106,8 @@ func TestVolumeFromImage(t *testing.T) {
 	d := d(t)
 	const vol = "e2e-from-image"
 	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
-	env.Equal(t, "output", mustRun(d, "-v", vol+":/etc", engine.Busybox, "sh", "-c", "head -n 1 /etc/passwd; echo x > /etc/new; cat /etc/new"), "root:x:0:0:root:/root:/bin/sh\nx")
-	env.Equal(t, "again", mustRun(d, "-v", vol+":/etc", engine.Busybox, "cat", "/etc/new"), "x")
+	env.Equal(t, "output", mustRunJail(d, "-v", vol+":/etc", engine.Busybox, "sh", "-c", "head -n 1 /etc/passwd; echo x > /etc/new; cat /etc/new"), "root:x:0:0:root:/root:/bin/sh\nx")
+	env.Equal(t, "again", mustRunJail(d, "-v", vol+":/etc", engine.Busybox, "cat", "/etc/new"), "x")
 }
 
 // TestVolumeAsUser: a volume whose place in the image belongs to the user is that user's to write.
@@ -115,7 +115,7 @@ func TestVolumeAsUser(t *testing.T) {
 	d := d(t)
 	const vol = "e2e-as-user"
 	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
-	env.Equal(t, "output", mustRun(d, "-v", vol+":/home/app", engine.NonRoot, "sh", "-c", "echo x > new && cat new"), "entry runs as 1000:1000 in /home/app\nx")
+	env.Equal(t, "output", mustRunJail(d, "-v", vol+":/home/app", engine.NonRoot, "sh", "-c", "echo x > new && cat new"), "entry runs as 1000:1000 in /home/app\nx")
 }
 
 // newVolume makes a volume and returns its directory on the host.
@@ -162,7 +162,7 @@ func TestNewVolume(t *testing.T) {
 		d.Helper()
 		return d.Must("run", "--rm", "--network=none", "--runtime="+runtime, "-u", user, "-v", "e2e-new:/v", "-w", "/v", engine.Busybox, "sh", "-c", script)
 	}
-	env.Equal(t, "read-only", mustRun(d, "-u", "999:998", "-v", "e2e-new:/v:ro", engine.Busybox, "stat", "-c", "%u:%g", "/v"), "0:0")
+	env.Equal(t, "read-only", mustRunJail(d, "-u", "999:998", "-v", "e2e-new:/v:ro", engine.Busybox, "stat", "-c", "%u:%g", "/v"), "0:0")
 	rooted := sleeper(d, "-v", "e2e-new:/v")
 	env.Equal(t, "owner", in(engine.Name, "999:998", "stat -c '%u:%g' .; mkdir -m 700 db; echo one >db/f; cat db/f"), "999:998\none")
 	on, _ := owner(t, dir)
@@ -188,8 +188,8 @@ func TestVolumeOfImage(t *testing.T) {
 		t.Cleanup(func() { d.Docker("rmi", "-f", image) })
 		id := sleeper(d, image)
 		env.Equal(t, c.place, sh(d, id, "cd "+c.place+"; echo one >f; chmod 600 f; stat -c '%u:%g' . f"), "1000:1000\n1000:1000")
-		env.Equal(t, c.place+" for a later jail", mustRun(d, "--volumes-from", id, image, "cat", c.place+"/f"), "one")
-		env.Equal(t, c.place+" for another user", mustRun(d, "--volumes-from", id, "-u", "999:998", image, "sh", "-c", "cat "+c.place+"/f 2>/dev/null || echo denied"), "denied")
+		env.Equal(t, c.place+" for a later jail", mustRunJail(d, "--volumes-from", id, image, "cat", c.place+"/f"), "one")
+		env.Equal(t, c.place+" for another user", mustRunJail(d, "--volumes-from", id, "-u", "999:998", image, "sh", "-c", "cat "+c.place+"/f 2>/dev/null || echo denied"), "denied")
 	}
 }
 
@@ -224,12 +224,12 @@ func TestVolumeOfDirectory(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
 	newVolume(d, "e2e-disguise", "-o", "type=none", "-o", "o=bind", "-o", "device="+dir)
-	env.Equal(t, "output", mustRun(d, "-u", "4321:4321", "-v", "e2e-disguise:/v", engine.Busybox, "sh", "-c", "cat /v/hello; echo x >/v/new; stat -c %u:%g /v/new"), "hello from the host\n4321:4321")
+	env.Equal(t, "output", mustRunJail(d, "-u", "4321:4321", "-v", "e2e-disguise:/v", engine.Busybox, "sh", "-c", "cat /v/hello; echo x >/v/new; stat -c %u:%g /v/new"), "hello from the host\n4321:4321")
 	on, _ := owner(t, filepath.Join(dir, "new"))
 	env.Equal(t, "owner on the host", on, "1000:1000")
 	env.Check(t, os.Lchown(dir, 0, 0))
 	env.Check(t, os.Chmod(dir, 0o755))
-	if r := run(d, "-u", "4321:4321", "-v", "e2e-disguise:/v", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "it belongs to the host's root") {
+	if r := runJail(d, "-u", "4321:4321", "-v", "e2e-disguise:/v", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "it belongs to the host's root") {
 		t.Errorf("root's directory: %s", r)
 	}
 	on, _ = owner(t, dir)
@@ -244,16 +244,16 @@ func TestSystemLink(t *testing.T) {
 		t.Skip(err)
 	}
 	d := d(t)
-	env.Equal(t, "output", mustRun(d, "-v", name+":/x:ro", engine.Busybox, "sh", "-c", "[ -s /x ] && echo there; (echo >>/x) 2>/dev/null || echo read-only"), "there\nread-only")
-	if r := run(d, "-v", name+":/x", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
+	env.Equal(t, "output", mustRunJail(d, "-v", name+":/x:ro", engine.Busybox, "sh", "-c", "[ -s /x ] && echo there; (echo >>/x) 2>/dev/null || echo read-only"), "there\nread-only")
+	if r := runJail(d, "-v", name+":/x", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
 		t.Errorf("writable: %s", r)
 	}
 }
 
 func TestAnonymousVolume(t *testing.T) {
 	d := d(t)
-	env.Equal(t, "output", mustRun(d, "-v", "/data", engine.Busybox, "sh", "-c", "echo x > /data/f; cat /data/f"), "x")
-	env.Equal(t, "of an image with a user", mustRun(d, "-v", "/srv/data", engine.NonRoot, "sh", "-c", "echo x > /srv/data/f; stat -c %u:%g /srv/data/f"), "entry runs as 1000:1000 in /home/app\n1000:1000")
+	env.Equal(t, "output", mustRunJail(d, "-v", "/data", engine.Busybox, "sh", "-c", "echo x > /data/f; cat /data/f"), "x")
+	env.Equal(t, "of an image with a user", mustRunJail(d, "-v", "/srv/data", engine.NonRoot, "sh", "-c", "echo x > /srv/data/f; stat -c %u:%g /srv/data/f"), "entry runs as 1000:1000 in /home/app\n1000:1000")
 }
 
 func TestNestedMounts(t *testing.T) {
@@ -262,7 +262,7 @@ func TestNestedMounts(t *testing.T) {
 	env.Put(t, filepath.Join(inner, "inner"), "inner\n", 0o644, 1001)
 	d := d(t)
 	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
-	got := mustRun(d, "-v", outer+":/w", "-v", inner+":/w/sub", "-v", vol+":/w/cache/deep", "--tmpfs", "/w/tmp", engine.Busybox, "sh", "-c",
+	got := mustRunJail(d, "-v", outer+":/w", "-v", inner+":/w/sub", "-v", vol+":/w/cache/deep", "--tmpfs", "/w/tmp", engine.Busybox, "sh", "-c",
 		"cat /w/hello /w/sub/inner; echo a > /w/a; echo b > /w/sub/b; echo c > /w/cache/deep/c; echo t > /w/tmp/t; cat /w/tmp/t")
 	env.Equal(t, "output", got, "hello from the host\ninner\nt")
 	for path, want := range map[string]string{
@@ -287,7 +287,7 @@ func TestNestedMounts(t *testing.T) {
 // TestDirOverImageDir: the image's files below the place of a mount are hidden by it.
 func TestDirOverImageDir(t *testing.T) {
 	d := d(t)
-	env.Equal(t, "output", mustRun(d, "-v", directory(t, 1000)+":/home", engine.Busybox, "ls", "/home"), "hello")
+	env.Equal(t, "output", mustRunJail(d, "-v", directory(t, 1000)+":/home", engine.Busybox, "ls", "/home"), "hello")
 }
 
 // TestTwoJailsOneDir: two jails, with ids of their own on the host, work in the same directory.

@@ -84,7 +84,7 @@ func TestOwnerNamed(t *testing.T) {
 			if rep := reportOf(t, id); !strings.Contains(rep, c.why) || !strings.Contains(rep, "owned by uid 1000, gid 1000") {
 				t.Errorf("the report does not state that %s named the owner: %s", c.why, rep)
 			}
-			out, code := agentjail(t, "inspect", id)
+			out, code := ownVerb(t, "inspect", id)
 			if code != 0 || !strings.Contains(out, "mounted at /w, writable: belongs to uid 1000, gid 1000") || !strings.Contains(out, "exec as uid 0") {
 				t.Errorf("inspect: exit code %d: %s", code, out)
 			}
@@ -108,11 +108,11 @@ func TestOwnerNotNamed(t *testing.T) {
 		t.Errorf("the report: %s", rep)
 	}
 	root := "--root=" + delegateRoot(t, id)
-	out, _ := agentjail(t, root, "exec", "-u", "1001:5", id, "id", "-u")
+	out, _ := ownVerb(t, root, "exec", "-u", "1001:5", id, "id", "-u")
 	if !strings.Contains(out, "exec as uid 1001: mounted directories belong to uid 0 of the jail") || !strings.Contains(out, "remedy: start the container with -u 1001") || !strings.HasSuffix(out, "\n1001\n") {
 		t.Errorf("agentjail exec: %s", out)
 	}
-	if out, code := agentjail(t, root, "exec", "-u", "1001", id, "id", "-u"); code != 0 || out != "1001\n" {
+	if out, code := ownVerb(t, root, "exec", "-u", "1001", id, "id", "-u"); code != 0 || out != "1001\n" {
 		t.Errorf("agentjail exec again: exit code %d: %s", code, out)
 	}
 }

@@ -263,8 +263,8 @@ try trace sh -c 'sleep 100 >/dev/null 2>&1 & exec 3</proc/$!/mem; s=$?; kill $!;
 	c.await(t, "programs act on connect", func() bool { return strings.Contains(c.said.String(), "connect") })
 }
 
-// TestOOM: the collector reports whom the kernel killed for want of memory, on every kernel that has the tracepoint.
-func TestOOM(t *testing.T) {
+// TestOOMNamesTheKilled: the collector reports whom the kernel killed for want of memory, on every kernel that has the tracepoint.
+func TestOOMNamesTheKilled(t *testing.T) {
 	p := newPlace(t)
 	path := p.runtime(t)
 	c := p.collect(t, "--no-pins")

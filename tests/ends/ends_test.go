@@ -38,7 +38,7 @@ func TestKilledAtRandom(t *testing.T) {
 		if i%2 == 1 {
 			args = append([]string{"--no-init"}, args...)
 		}
-		r, ids := start(t, args...), map[string]bool{}
+		r, ids := startSandbox(t, args...), map[string]bool{}
 		env.AnyMoment(300 * time.Millisecond)
 		for _, id := range engine.JailIDs(state.DefaultRoot) {
 			ids[id] = true
@@ -111,7 +111,7 @@ func TestSignalledAtStart(t *testing.T) {
 	before := env.Tree(dir)
 	for i := range 18 {
 		sig := []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}[i%3]
-		r := start(t, "--workspace", dir, "--", "sleep", "1000")
+		r := startSandbox(t, "--workspace", dir, "--", "sleep", "1000")
 		env.AnyMoment(180 * time.Millisecond)
 		_ = r.cmd.Process.Signal(sig)
 		if code := r.status(); code != 128+int(sig) {
@@ -148,7 +148,7 @@ func TestUnhandledSignalEnds(t *testing.T) {
 			})
 		}
 		for _, sig := range signals {
-			r := start(t, append([]string{"--"}, args...)...)
+			r := startSandbox(t, append([]string{"--"}, args...)...)
 			r.ready()
 			_ = r.cmd.Process.Signal(sig)
 			if code := within(r); code != 128+int(sig) {
@@ -253,7 +253,7 @@ func TestInitIsOutOfReach(t *testing.T) {
 		"orphans":           "(sleep 0.01 & sleep 0.01 &); i=0; while grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | grep -q . || [ $i = 0 ]; do i=1; done",
 		"all but the first": "sleep 1000 & kill -TERM -1; wait; true",
 	} {
-		r := start(t, "--", "sh", "-c", script)
+		r := startSandbox(t, "--", "sh", "-c", script)
 		if code := within(r); code != 0 {
 			t.Errorf("%s: status %d\n%s", what, code, r.said.String())
 		}
@@ -278,19 +278,19 @@ func TestExitStatuses(t *testing.T) {
 		{126, []string{"--", "/etc/passwd"}},
 		{127, []string{"--", "no-such-command"}},
 	} {
-		r := start(t, c.args...)
+		r := startSandbox(t, c.args...)
 		if code := r.status(); code != c.want {
 			t.Errorf("%v: status %d, want %d\n%s", c.args, code, c.want, r.said.String())
 		}
 	}
 }
 
-// TestLowPort: a sandbox's program serves at port 80 of its own network.
-func TestLowPort(t *testing.T) {
+// TestCommandServesAtPort80: a sandbox's program serves at port 80 of its own network.
+func TestCommandServesAtPort80(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip(err)
 	}
-	r := start(t, "--", "python3", "-c", "import socket; socket.socket().bind(('127.0.0.1', 80))")
+	r := startSandbox(t, "--", "python3", "-c", "import socket; socket.socket().bind(('127.0.0.1', 80))")
 	if code := r.status(); code != 0 {
 		t.Errorf("status %d\n%s", code, r.said.String())
 	}
@@ -299,7 +299,7 @@ func TestLowPort(t *testing.T) {
 // TestVerbsFindSandboxes: what people call with an id finds a sandbox, whatever the delegate's root.
 func TestVerbsFindSandboxes(t *testing.T) {
 	for _, option := range []string{"--read-only", "--no-init"} {
-		r := start(t, option, "--", "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")
+		r := startSandbox(t, option, "--", "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")
 		r.ready()
 		id := engine.JailIDs(state.DefaultRoot)[0]
 		for _, c := range []struct{ args, want string }{
@@ -324,7 +324,7 @@ func TestVerbsFindSandboxes(t *testing.T) {
 		if code := within(r); code != 9 {
 			t.Errorf("%s: status %d after kill, want 9", option, code)
 		}
-		r = start(t, option, "--", "sh", "-c", "echo ready; exec sleep 1000")
+		r = startSandbox(t, option, "--", "sh", "-c", "echo ready; exec sleep 1000")
 		r.ready()
 		if out, err := exec.Command(bin, "delete", "--force", engine.JailIDs(state.DefaultRoot)[0]).CombinedOutput(); err != nil {
 			t.Errorf("delete --force: %v\n%s", err, out)

@@ -88,7 +88,7 @@ type run struct {
 	said bytes.Buffer
 }
 
-func start(t *testing.T, args ...string) *run {
+func startSandbox(t *testing.T, args ...string) *run {
 	t.Helper()
 	r, w, err := os.Pipe()
 	env.Check(t, err)

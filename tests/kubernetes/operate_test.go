@@ -16,8 +16,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestRestarts: pods go on while the kubelet and containerd are killed and come back, and can be used afterwards.
-func TestRestarts(t *testing.T) {
+// TestPodsOutliveRestarts: pods go on while the kubelet and containerd are killed and come back, and can be used afterwards.
+func TestPodsOutliveRestarts(t *testing.T) {
 	installed(t)
 	state := func(h handler) string {
 		return h.in(t, "get", "pod", "lives", "-o", "jsonpath={.status.containerStatuses[0].containerID} {.status.containerStatuses[0].restartCount}")
@@ -127,8 +127,8 @@ func TestPodManifests(t *testing.T) {
 	record("network by name (pod-names.yaml)", "agentjail-net", "ok")
 }
 
-// TestDrain: a node is drained of jails, and fills again.
-func TestDrain(t *testing.T) {
+// TestNodeDrainsOfJails: a node is drained of jails, and fills again.
+func TestNodeDrainsOfJails(t *testing.T) {
 	installed(t)
 	for _, h := range handlers {
 		h.apply(t, `
@@ -166,8 +166,8 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: moved}}}
 	}
 }
 
-// TestUpgrade: a newer image takes the old one's place on the node, under live jails.
-func TestUpgrade(t *testing.T) {
+// TestUpgradeUnderLiveJails: a newer image takes the old one's place on the node, under live jails.
+func TestUpgradeUnderLiveJails(t *testing.T) {
 	installed(t)
 	next := filepath.Join(cluster.dir, "next")
 	env.Check(t, os.CopyFS(next, os.DirFS(os.Getenv(programsEnv))))
@@ -199,8 +199,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestUninstall takes agentjail off the node: not before its jails are gone, and then without a trace.
-func TestUninstall(t *testing.T) {
+// TestUninstallLeavesNoTrace takes agentjail off the node: not before its jails are gone, and then without a trace.
+func TestUninstallLeavesNoTrace(t *testing.T) {
 	installed(t)
 	jail := handlers[1]
 	jail.sleeper(t, "last")

@@ -31,10 +31,10 @@ var (
 
 func TestMain(m *testing.M) {
 	engine.SuiteNeedsRoot("it runs jails")
-	engine.Exit(run(m))
+	engine.Exit(runTests(m))
 }
 
-func run(m *testing.M) (int, error) {
+func runTests(m *testing.M) (int, error) {
 	var err error
 	if runtimePath, err = engine.UnderTest(); err != nil {
 		return 1, err

@@ -17,7 +17,7 @@ import (
 
 // TestContainerd: jails by the shim, over the newest containerd.
 func TestContainerd(t *testing.T) {
-	run(t, newContainerdDoor(t))
+	loadThrough(t, newContainerdDoor(t))
 }
 
 // TestLeftSnapshot: what containerd leaves of a snapshot when it is killed is known for what it is.

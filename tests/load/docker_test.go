@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 // TestDocker: jails by docker run.
 func TestDocker(t *testing.T) {
-	run(t, dockerDoor{docker, engine.Name})
+	loadThrough(t, dockerDoor{docker, engine.Name})
 }
 
 // dockerDoor is docker run --runtime=NAME.

@@ -256,8 +256,8 @@ func (l *load) kill(n int) {
 	}
 }
 
-// run is the whole test through one door.
-func run(t *testing.T, d door) {
+// loadThrough is the whole test through one door.
+func loadThrough(t *testing.T, d door) {
 	l := &load{t: t, door: d, size: sizeOf(t), jails: map[string]*jail{}}
 	begin := time.Now()
 	l.parallel(l.size.jails, func(int) { l.add() })

@@ -45,7 +45,7 @@ func TestActivation(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			j := start(t, n)
+			j := startJail(t, n)
 			pid := j.helper(t).Pid
 			if got := executes(t, "/proc", pid); !strings.HasPrefix(got, "memfd:") {
 				t.Fatalf("before it is used, process %d executes %s", pid, got)
@@ -76,10 +76,10 @@ func TestActivation(t *testing.T) {
 		})
 	}
 	t.Run("an end", func(t *testing.T) {
-		j := start(t, n)
+		j := startJail(t, n)
 		fd := pidfd(t, j.helper(t).Pid)
 		env.Check(t, unix.Kill(j.pid(t), unix.SIGKILL))
-		gone(t, fd)
+		awaitEnd(t, fd)
 	})
 }
 
@@ -92,7 +92,7 @@ func TestCannotBegin(t *testing.T) {
 		if got, ok := j.in(t, "look", "api.example.test", "0"); ok {
 			t.Errorf("a name is known: %q", got)
 		}
-		gone(t, fd)
+		awaitEnd(t, fd)
 		out, _ := j.inspect(t)
 		return out
 	}
@@ -111,7 +111,7 @@ func TestCannotBegin(t *testing.T) {
 		"the helper in inspect": {workFD + 1, func(j *jail) string { out, _ := j.inspect(t); return out }, fmt.Sprintf("error %q", tooFew)},
 	} {
 		t.Run(what, func(t *testing.T) {
-			j := start(t, n)
+			j := startJail(t, n)
 			pid := j.helper(t).Pid
 			limitFiles(t, pid, c.files)
 			out := c.do(j)
@@ -149,7 +149,7 @@ func limitFiles(t *testing.T, pid, files int) {
 func TestShortLived(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j := made(t, n)
+	j := newJail(t, n)
 	j.b.Spec.Process.Args = []string{"/bin/busybox", "true"}
 	for i := range 10 {
 		if said, err := j.begin(t); err != nil {
@@ -187,7 +187,7 @@ func TestHelperIsThereFromCreate(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			j := made(t, n)
+			j := newJail(t, n)
 			j.ownPolicy(t, policy(j))
 			want := "agentjail-egress"
 			switch what {
@@ -233,7 +233,7 @@ func TestNoExecutableMemory(t *testing.T) {
 	for level, want := range map[string]string{"1": "memfd:agentjail-egress", "2": "agentjail-egress"} {
 		t.Run(level, func(t *testing.T) {
 			first := pidNamespace(t, "echo "+level+" >"+sysctl)
-			j := made(t, n)
+			j := newJail(t, n)
 			j.c = engine.Caller{Path: "nsenter", Args: append([]string{"--pid", "--mount", "--target", strconv.Itoa(first), "--", j.c.Path}, j.c.Args...)}
 			j.start(t)
 			proc := fmt.Sprintf("/proc/%d/root/proc", first)

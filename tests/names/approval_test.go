@@ -116,7 +116,7 @@ func (j *jail) allows(t *testing.T, got <-chan string, name string) {
 func TestApproval(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j := made(t, n)
+	j := newJail(t, n)
 	j.ownPolicy(t, prompting(""))
 	j.start(t)
 	if got, ok := j.in(t, "https", "other.example.test", "443"); ok || !strings.Contains(got, "no such host") {
@@ -233,7 +233,7 @@ func TestApprovalOff(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
 	for value, policy := range map[string]string{"off": prompting(""), "prompt": allowing("api.example.test:443")} {
-		j := made(t, n)
+		j := newJail(t, n)
 		j.ownPolicy(t, policy)
 		j.b.Spec.Annotations = map[string]string{"dev.agentjail.network.approval": value}
 		if said, err := j.begin(t); err != nil {
@@ -257,7 +257,7 @@ func TestApprovalCommand(t *testing.T) {
 	program := filepath.Join(dir, "decide")
 	text := "#!/bin/sh\nread -r q\ncase $q in *other.example.test*:443}) echo '{\"allow\":true}' ;; *:22}) exit 1 ;; *) echo no ;; esac\n"
 	env.Check(t, os.WriteFile(program, []byte(text), 0o755))
-	j := made(t, n)
+	j := newJail(t, n)
 	j.ownPolicy(t, prompting("approval_command = [\""+program+"\"]\n"))
 	j.start(t)
 	if got, ok := j.in(t, "look", "other.example.test", "0"); ok {
@@ -287,7 +287,7 @@ func TestApprovalCommand(t *testing.T) {
 func TestApprovalTerminal(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j := made(t, n)
+	j := newJail(t, n)
 	j.ownPolicy(t, prompting(""))
 	j.start(t)
 	term := engine.OnTerminal(t, 40, 200, exec.Command(filepath.Join(filepath.Dir(j.bin), "agentjailctl"), "watch", j.id))
@@ -339,10 +339,10 @@ func TestApprovalTerminal(t *testing.T) {
 func TestApprovalPod(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	first := made(t, n)
+	first := newJail(t, n)
 	first.ownPolicy(t, prompting(""))
 	first.start(t)
-	second := made(t, n)
+	second := newJail(t, n)
 	second.c = first.c
 	for i := range second.b.Spec.Linux.Namespaces {
 		if ns := &second.b.Spec.Linux.Namespaces[i]; ns.Type == specs.NetworkNamespace {

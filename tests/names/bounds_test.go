@@ -191,7 +191,7 @@ func used() (string, error) {
 // bounded is a jail of these tests, which runs.
 func bounded(t *testing.T, n *internet) *jail {
 	t.Helper()
-	j := made(t, n)
+	j := newJail(t, n)
 	conf := filepath.Join(j.b.Dir, "bounds.toml")
 	text := policyText + fmt.Sprintf("[limits]\ncpus = %g\nsockets = %d\n", boundCPUs(), boundSockets)
 	env.Check(t, os.WriteFile(conf, []byte(text), 0o600))
@@ -221,7 +221,7 @@ func tcpMemory(t *testing.T) int64 {
 func TestUnread(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j, other := bounded(t, n), start(t, n)
+	j, other := bounded(t, n), startJail(t, n)
 	if got, ok := j.in(t, "https", "api.example.test", "443"); !ok {
 		t.Fatal(got)
 	}

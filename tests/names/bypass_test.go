@@ -90,7 +90,7 @@ func TestBypass(t *testing.T) {
 		if cmd == nil {
 			continue // it printed why
 		}
-		a := begin(t, cmd)
+		a := beginAttack(t, cmd)
 		if a == nil {
 			continue
 		}
@@ -125,8 +125,8 @@ type attack struct {
 	helper int
 }
 
-// begin starts it; nil, and an error of the test, where it cannot.
-func begin(t *testing.T, cmd *exec.Cmd) *attack {
+// beginAttack starts it; nil, and an error of the test, where it cannot.
+func beginAttack(t *testing.T, cmd *exec.Cmd) *attack {
 	t.Helper()
 	a := &attack{cmd: cmd, errs: &strings.Builder{}}
 	cmd.Stderr = a.errs
@@ -294,7 +294,7 @@ func overDelegate(t *testing.T, l *lab, name, way string) *exec.Cmd {
 	if way != "" {
 		bin = only(t, way) // before the jail, which is deleted with it
 	}
-	j := made(t, l.n)
+	j := newJail(t, l.n)
 	if way != "" {
 		j.c.Path = bin
 	}

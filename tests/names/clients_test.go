@@ -154,7 +154,7 @@ func TestClients(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
 	s := newServices(t, n)
-	j, plain := made(t, n), made(t, n)
+	j, plain := newJail(t, n), newJail(t, n)
 	env.Check(t, os.WriteFile(j.conf, []byte(clientPolicy), 0o600))
 	runc, err := exec.LookPath("runc")
 	if err != nil {

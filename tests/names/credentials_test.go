@@ -195,7 +195,7 @@ const debianBundle = "/etc/ssl/certs/ca-certificates.crt"
 // withCredential is a jail that can use the credential, started.
 func withCredential(t *testing.T, n *internet, ends string) *jail {
 	t.Helper()
-	j := made(t, n)
+	j := newJail(t, n)
 	key := j.writeKey(t, value)
 	env.Check(t, os.WriteFile(j.conf, []byte(policyText+fmt.Sprintf(lender, key, ends)), 0o600))
 	// What the image trusts.

@@ -45,7 +45,7 @@ func TestFloods(t *testing.T) {
 	l := newLab(t, n)
 	begun := func() (*attack, record, string) {
 		before := helpers(t, l)
-		a := begin(t, overDelegate(t, l, "runc", ""))
+		a := beginAttack(t, overDelegate(t, l, "runc", ""))
 		if a == nil {
 			t.FailNow()
 		}

@@ -86,7 +86,7 @@ func forge(t *testing.T, n *internet) (dir string) {
 // withKeys is a jail of this machine's programs, to be started.
 func withKeys(t *testing.T, n *internet, policy string) *jail {
 	t.Helper()
-	j := made(t, n)
+	j := newJail(t, n)
 	err := errors.Join(os.WriteFile(j.conf, []byte(policy), 0o600), skeleton(j.b.Rootfs), os.MkdirAll(filepath.Join(j.b.Rootfs, "etc/ssh"), 0o755))
 	for name, text := range map[string]string{
 		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "etc/group": "root:x:0:\n", "etc/nsswitch.conf": "hosts: files dns\n", "etc/ssh/ssh_known_hosts": "# the image's own\n",

@@ -15,7 +15,7 @@ import (
 func TestHeldConnection(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j := start(t, n)
+	j := startJail(t, n)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "hold")
@@ -23,7 +23,7 @@ func TestHeldConnection(t *testing.T) {
 	s.Await(t, "hello")
 	fd := pidfd(t, j.helper(t).Pid)
 	env.Check(t, unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0))
-	gone(t, fd)
+	awaitEnd(t, fd)
 	// The client itself waits without an end.
 	if line := s.Line(t); !strings.HasPrefix(line, "ended") {
 		t.Errorf("the connection after its helper has gone: %q, %v", line, ctx.Err())

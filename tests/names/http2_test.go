@@ -108,7 +108,7 @@ func TestCredentialsHTTP2(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	n.serveHTTP2(t) // whose authority is another
 	trust(t, n)
-	j := made(t, n)
+	j := newJail(t, n)
 	key := j.writeKey(t, value)
 	bundle := filepath.Join(j.b.Rootfs, debianBundle)
 	env.Check(t, errors.Join(os.WriteFile(j.conf, fmt.Appendf(nil, lend2, key), 0o600), skeleton(j.b.Rootfs), os.WriteFile(bundle, n.ca, 0o644)))

@@ -30,7 +30,7 @@ func TestMany(t *testing.T) {
 	}
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	first := made(t, n)
+	first := newJail(t, n)
 	first.b.Write(t)
 	l := newLab(t, n)
 	before, memory := helpers(t, l), meminfo(t)

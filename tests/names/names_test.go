@@ -56,9 +56,9 @@ type jail struct {
 	conf string
 }
 
-func start(t *testing.T, n *internet) *jail {
+func startJail(t *testing.T, n *internet) *jail {
 	t.Helper()
-	j := made(t, n)
+	j := newJail(t, n)
 	j.start(t)
 	return j
 }
@@ -82,8 +82,8 @@ func (j *jail) start(t *testing.T) {
 	}
 }
 
-// made is a jail to be started.
-func made(t *testing.T, n *internet) *jail {
+// newJail is a jail to be started.
+func newJail(t *testing.T, n *internet) *jail {
 	t.Helper()
 	bin := env.Get(t, engine.UnderTest)
 	base := engine.TempDir(t, "/var/tmp", "agentjail-names-")
@@ -158,8 +158,8 @@ func (j *jail) inspect(t *testing.T) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// gone waits for the end of a process by its pidfd.
-func gone(t *testing.T, pidfd int) {
+// awaitEnd waits for the end of a process by its pidfd.
+func awaitEnd(t *testing.T, pidfd int) {
 	t.Helper()
 	if err := ends.Wait(pidfd, 20*time.Second); err != nil {
 		t.Errorf("the process: %v", err)
@@ -237,7 +237,7 @@ func only(t *testing.T, way string) string {
 
 func goes(t *testing.T, n *internet, way string) {
 	bin := only(t, way) // before the jail, which is deleted with it
-	j := made(t, n)
+	j := newJail(t, n)
 	j.bin, j.c.Path = bin, bin
 	j.start(t)
 	for _, w := range ways {
@@ -331,7 +331,7 @@ func foreign(t *testing.T, j *jail) {
 func TestProxies(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j := start(t, n)
+	j := startJail(t, n)
 	for _, w := range []struct {
 		what       string // the client
 		host, port string
@@ -374,11 +374,11 @@ func TestProxies(t *testing.T) {
 func TestKilledHelper(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j := start(t, n)
+	j := startJail(t, n)
 	h := j.helper(t)
 	fd := pidfd(t, h.Pid)
 	env.Check(t, unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0))
-	gone(t, fd)
+	awaitEnd(t, fd)
 	for _, w := range ways {
 		if got, ok := j.in(t, w.args...); ok {
 			t.Errorf("%s, without a helper: %q", w.what, got)
@@ -394,7 +394,7 @@ func TestNothingLeft(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
 	for _, how := range []string{"delete --force", "delete --force before start", "the init process is killed"} {
-		j := made(t, n)
+		j := newJail(t, n)
 		steps := [][]string{{"create", "--bundle", j.b.Dir, j.id}, {"start", j.id}}
 		if how == "delete --force before start" {
 			steps = steps[:1]
@@ -420,7 +420,7 @@ func TestNothingLeft(t *testing.T) {
 			if out, errs, err := j.b.Call(t, j.c, "kill", j.id, "KILL"); err != nil {
 				t.Fatalf("%v\n%s%s", err, out, errs)
 			}
-			gone(t, fd)
+			awaitEnd(t, fd)
 			if out, errs, err := j.b.Call(t, j.c, "delete", j.id); err != nil {
 				t.Fatalf("%v\n%s%s", err, out, errs)
 			}
@@ -438,9 +438,9 @@ func TestPodSharesNetworkAndHelper(t *testing.T) {
 	skipVoid(t)
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	first := start(t, n)
+	first := startJail(t, n)
 	joins := func(annotation string) *jail {
-		j := made(t, n)
+		j := newJail(t, n)
 		j.c = first.c // of one engine
 		for i := range j.b.Spec.Linux.Namespaces {
 			if ns := &j.b.Spec.Linux.Namespaces[i]; ns.Type == specs.NetworkNamespace {
@@ -471,7 +471,7 @@ func TestPodSharesNetworkAndHelper(t *testing.T) {
 		t.Errorf("a container with fewer names: %v: %s", err, said)
 	}
 	// The same rules hold in a network of its own.
-	alone := made(t, n)
+	alone := newJail(t, n)
 	alone.b.Spec.Annotations = map[string]string{"dev.agentjail.network.allow": "api.example.test:443"}
 	alone.start(t)
 	for port, want := range map[string]bool{"443": true, "80": false} {

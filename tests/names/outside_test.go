@@ -64,7 +64,7 @@ func reportSource(t *testing.T, n *internet) {
 // joining is a jail to be started whose bundle names a network namespace.
 func joining(t *testing.T, n *internet, path, allow string) *jail {
 	t.Helper()
-	j := made(t, n)
+	j := newJail(t, n)
 	for i := range j.b.Spec.Linux.Namespaces {
 		if ns := &j.b.Spec.Linux.Namespaces[i]; ns.Type == specs.NetworkNamespace {
 			ns.Path = path

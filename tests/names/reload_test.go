@@ -91,7 +91,7 @@ func beStay(c net.Conn, from io.Reader, to io.Writer) (string, error) {
 func TestReload(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j := made(t, n)
+	j := newJail(t, n)
 	j.ownPolicy(t, allowing("api.example.test:443,7", "other.example.test:7", "granted.example.test:7 private", "*.wild.example.test:443"))
 	j.b.Spec.Annotations = map[string]string{"dev.agentjail.network.allow": "api.example.test:443,7;other.example.test:7;granted.example.test:7 private;a.wild.example.test:443"}
 	j.start(t)
@@ -167,10 +167,10 @@ func TestReloadPod(t *testing.T) {
 	skipVoid(t)
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	first := made(t, n)
+	first := newJail(t, n)
 	first.ownPolicy(t, allowing("api.example.test:443"))
 	first.start(t)
-	second := made(t, n)
+	second := newJail(t, n)
 	second.c, second.conf = first.c, first.conf
 	for i := range second.b.Spec.Linux.Namespaces {
 		if ns := &second.b.Spec.Linux.Namespaces[i]; ns.Type == specs.NetworkNamespace {
@@ -199,7 +199,7 @@ func TestReloadPod(t *testing.T) {
 func TestReloadKilled(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j := made(t, n)
+	j := newJail(t, n)
 	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443"))
 	j.start(t)
 	crashing := filepath.Join(filepath.Dir(j.bin), "agentjailctl-crashtest")
@@ -269,7 +269,7 @@ func stopped(t *testing.T, pid int) {
 func TestStoppedHelper(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j := made(t, n)
+	j := newJail(t, n)
 	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443"))
 	j.start(t)
 	ctl := filepath.Join(filepath.Dir(j.bin), "agentjailctl")
@@ -302,7 +302,7 @@ func TestStoppedHelper(t *testing.T) {
 	if out, code := j.ctl(t, ctl, nil, "network", "restart", "--force", j.id); code != 0 {
 		t.Fatalf("restart --force: %d: %s", code, out)
 	}
-	gone(t, fd)
+	awaitEnd(t, fd)
 	if got, ok := j.in(t, "https", "other.example.test", "443"); ok {
 		t.Errorf("by the rules on record: %q", got)
 	}
@@ -321,7 +321,7 @@ func (j *jail) killHelper(t *testing.T) {
 	t.Helper()
 	fd := pidfd(t, j.helper(t).Pid)
 	env.Check(t, unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0))
-	gone(t, fd)
+	awaitEnd(t, fd)
 }
 
 // oneLog reports whether the events of both helpers are one log.
@@ -394,7 +394,7 @@ func (j *jail) helps(t *testing.T, when, address string) {
 func TestRestart(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	j := made(t, n)
+	j := newJail(t, n)
 	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443", "*.wild.example.test:443"))
 	j.b.Spec.Linux.Sysctl = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"} // as Docker sets it
 	j.start(t)

@@ -84,14 +84,14 @@ func TestWorkers(t *testing.T) {
 	walk("agentjail-egress", worker{pid: j.helper(t).Pid, jail: j.pid(t), name: "agentjail-egress"})
 	keys := withCredential(t, n, "end")
 	walk("agentjail-egress-keys", worker{pid: keys.helper(t).Pid, jail: keys.pid(t), name: "agentjail-egress-keys"})
-	waiting := made(t, n)
+	waiting := newJail(t, n)
 	waiting.b.Spec.Process.Args = []string{"true"}
 	if out, errs, err := waiting.b.Call(t, waiting.c, "create", "--bundle", waiting.b.Dir, waiting.id); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
 	walk("agentjail-enter", worker{pid: waiting.pid(t), jail: waiting.pid(t)})
 	walk("agentjail create, start, exec, delete …", calling(t, j))
-	a := begin(t, sandboxed(t, newLab(t, n)))
+	a := beginAttack(t, sandboxed(t, newLab(t, n)))
 	if a == nil {
 		t.FailNow()
 	}

@@ -28,10 +28,10 @@ var made string
 
 func TestMain(m *testing.M) {
 	engine.SuiteNeedsRoot("it installs packages")
-	engine.Exit(run(m))
+	engine.Exit(runTests(m))
 }
 
-func run(m *testing.M) (int, error) {
+func runTests(m *testing.M) (int, error) {
 	if made = os.Getenv(madeEnv); made != "" {
 		return m.Run(), nil
 	}

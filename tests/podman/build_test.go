@@ -29,7 +29,7 @@ func TestBuild(t *testing.T) {
 				t.Skip("no crun on this machine:", err)
 			}
 			p.Must("build", "--runtime=crun", "--network=none", "-t", "built", dir)
-			env.Equal(t, "what the build made, in a jail", mustRun(p, "localhost/built", "cat", "/tmp/made"), "made")
+			env.Equal(t, "what the build made, in a jail", mustRunJail(p, "localhost/built", "cat", "/tmp/made"), "made")
 		})
 	}
 }

@@ -69,8 +69,8 @@ func attempts(t *testing.T, p *engine.PodmanT, id string) {
 	env.Equal(t, "processes of the host", sh(p, id, "cat /proc/[0-9]*/comm | grep -c -e podman -e conmon -e agentjail; true"), "0")
 }
 
-// TestCrun: with crun, podman's own choice, in runc's place, and with the annotations that only crun reads.
-func TestCrun(t *testing.T) {
+// TestJailsByCrun: with crun, podman's own choice, in runc's place, and with the annotations that only crun reads.
+func TestJailsByCrun(t *testing.T) {
 	if !engine.UnderTestIsAgentjail() {
 		t.Skip("the runtime under test is not agentjail")
 	}

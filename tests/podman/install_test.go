@@ -40,5 +40,5 @@ func TestInstall(t *testing.T) {
 		t.Errorf("podman still knows it: %s", r)
 	}
 	env.Contain(t, "install", agentjail("install", "podman", "--default"), "written")
-	promise.Jailed(t, "podman run", env.Decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity")))
+	promise.Jailed(t, "podman run", env.Decode[engine.Who](t, mustRunJail(p, engine.Busybox, "probe", "identity")))
 }

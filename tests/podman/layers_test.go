@@ -17,7 +17,7 @@ func TestManyLayers(t *testing.T) {
 		t.Fatal(r)
 	}
 	const look = "ls /l | wc -l; stat -c %u:%g /l/0 /l/118; cat /l/7; echo other >/l/7; cat /l/7"
-	env.Equal(t, "the image", mustRun(p, "localhost/layers", "sh", "-c", look), "119\n0:0\n0:0\n7other")
+	env.Equal(t, "the image", mustRunJail(p, "localhost/layers", "sh", "-c", look), "119\n0:0\n0:0\n7other")
 }
 
 // TestRootfs: a directory as the root starts, alone and under an upper layer of podman's, which is in /run and so on another
@@ -31,7 +31,7 @@ func TestRootfs(t *testing.T) {
 	}
 	for _, option := range []string{"", ":O"} {
 		const look = "stat -c %u:%g /etc/passwd; echo x >/new; rm /etc/group; ls /new /etc/group 2>/dev/null"
-		env.Equal(t, "--rootfs DIR"+option, mustRun(p, "--rootfs", dir+option, "sh", "-c", look+"; true"), "0:0\n/new")
+		env.Equal(t, "--rootfs DIR"+option, mustRunJail(p, "--rootfs", dir+option, "sh", "-c", look+"; true"), "0:0\n/new")
 	}
 	env.Equal(t, "the directory", p.Run(nil, "sh", "-c", `cd "$0" && ls -d new etc/group 2>/dev/null`, dir).Stdout, "etc/group\n")
 }

@@ -17,7 +17,7 @@ func TestNothingLeft(t *testing.T) {
 	file := filepath.Join(p.Dir, "left.id")
 	t.Cleanup(func() { _ = os.Remove(file) })
 	before := left(t, p)
-	mustRun(p, "--cidfile", file, engine.Busybox, "true")
+	mustRunJail(p, "--cidfile", file, engine.Busybox, "true")
 	ended := env.Read(t, file)
 	id := p.Must("run", "-d", "--network=none", engine.Busybox, "sleep", "3600")
 	if len(left(t, p, id)) < len(before)+2 {

@@ -27,10 +27,10 @@ var (
 func TestMain(m *testing.M) {
 	engine.IfJanitor()
 	engine.SuiteNeedsRoot("it sets up a Podman of its own")
-	os.Exit(run(m))
+	os.Exit(runTests(m))
 }
 
-func run(m *testing.M) (code int) {
+func runTests(m *testing.M) (code int) {
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		fmt.Fprintln(os.Stderr, "podman: closing files of the caller:", err)
 		return 1
@@ -96,16 +96,15 @@ func user(t *testing.T) *engine.PodmanT {
 // usersImage is the ordinary user's own copy of the image.
 var usersImage = sync.OnceValue(func() error { return place.ImportBusybox(true) })
 
-// mustRun runs a jail without a network, which costs time to make and is empty anyway, of the busybox image to
-// its end. args are podman
+// mustRunJail runs a jail without a network, which costs time to make and is empty anyway, of the busybox image to its end. args are podman
 // run's options, the image and the command.
-func mustRun(p *engine.PodmanT, args ...string) string {
+func mustRunJail(p *engine.PodmanT, args ...string) string {
 	p.Helper()
 	return p.Must(append([]string{"run", "--rm", "--network=none"}, args...)...)
 }
 
-// start starts a jail in the background that is removed with the test.
-func start(p *engine.PodmanT, args ...string) string {
+// startJail starts a jail in the background that is removed with the test.
+func startJail(p *engine.PodmanT, args ...string) string {
 	p.Helper()
 	return p.Detached(append([]string{"--network=none"}, args...)...)
 }

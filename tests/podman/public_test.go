@@ -15,7 +15,7 @@ func TestPublicFiles(t *testing.T) {
 	for name, get := range map[string]func(*testing.T) *engine.PodmanT{"root": root, "user": user} {
 		t.Run(name, func(t *testing.T) {
 			p := get(t)
-			out := mustRun(p, "-v", "/etc/localtime:/etc/localtime:ro", "-v", "/etc/passwd:/passwd:ro", engine.Busybox, "sh", "-c",
+			out := mustRunJail(p, "-v", "/etc/localtime:/etc/localtime:ro", "-v", "/etc/passwd:/passwd:ro", engine.Busybox, "sh", "-c",
 				"head -c 4 /etc/localtime; echo; grep -c '^root:x:0:0::/root:' /passwd; echo x 2>/dev/null >>/passwd || echo read-only; grep -c ' /passwd .*zoneinfo\\|/etc/passwd' /proc/self/mountinfo; true")
 			env.Equal(t, "what the jail has", out, "TZif\n1\nread-only\n0")
 		})

@@ -19,7 +19,7 @@ import (
 
 func TestRun(t *testing.T) {
 	p := root(t)
-	env.Equal(t, "output", mustRun(p, engine.Busybox, "echo", "hello"), "hello")
+	env.Equal(t, "output", mustRunJail(p, engine.Busybox, "echo", "hello"), "hello")
 	for _, c := range []struct {
 		what string
 		args []string
@@ -33,16 +33,16 @@ func TestRun(t *testing.T) {
 	}
 	said := p.Run(strings.NewReader("from here\n"), "podman", "run", "--rm", "-i", "--network=none", engine.Busybox, "cat")
 	env.Equal(t, "standard input", said.Stdout, "from here\n")
-	promise.Jailed(t, "podman run -u 1000", env.Decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
+	promise.Jailed(t, "podman run -u 1000", env.Decode[engine.Who](t, mustRunJail(p, "-u", "1000", engine.Busybox, "probe", "identity")))
 	env.Equal(t, "by the runtime's path, as a quadlet would", p.Must("run", "--runtime="+under, "--rm", "--network=none", engine.Busybox, "echo", "here"), "here")
-	env.Equal(t, "the root directory", mustRun(p, engine.Busybox, "sh", "-c", "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home"), "new")
-	env.Equal(t, "owner of the image's files", mustRun(p, engine.Busybox, "stat", "-c", "%u:%g", "/etc/passwd"), "0:0")
+	env.Equal(t, "the root directory", mustRunJail(p, engine.Busybox, "sh", "-c", "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home"), "new")
+	env.Equal(t, "owner of the image's files", mustRunJail(p, engine.Busybox, "stat", "-c", "%u:%g", "/etc/passwd"), "0:0")
 }
 
 // TestEnginesFilesWritable: root of a jail writes to its own copies of what podman makes for it.
 func TestEnginesFilesWritable(t *testing.T) {
 	p := root(t)
-	id := start(p, "-u", "1234", engine.Busybox, "sleep", "3600")
+	id := startJail(p, "-u", "1234", engine.Busybox, "sleep", "3600")
 	const files = "/etc/passwd /etc/hosts /etc/hostname /etc/resolv.conf"
 	write := "for f in " + files + "; do echo '# mine' >>$f || exit 1; done; grep -l '# mine' " + files + " | wc -l"
 	env.Equal(t, "what was written", p.Must("exec", "-u", "0", id, "sh", "-c", write), "4")
@@ -109,7 +109,7 @@ func TestTerminal(t *testing.T) {
 	term.Expect("33 77")
 	env.Equal(t, "exit code", term.Wait(), 5)
 
-	id := start(p, engine.Busybox, "sleep", "3600")
+	id := startJail(p, engine.Busybox, "sleep", "3600")
 	term = p.Terminal(20, 50, "exec", "-it", id, "sh")
 	term.Type("stty size; exit 6\n")
 	term.Expect("20 50")
@@ -119,7 +119,7 @@ func TestTerminal(t *testing.T) {
 // TestLife is a jail's life in the background.
 func TestLife(t *testing.T) {
 	p := root(t)
-	id := start(p, "--name", "life", engine.Busybox, "sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 1; done")
+	id := startJail(p, "--name", "life", engine.Busybox, "sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 1; done")
 	env.Eventually(p, "the jail's word", func() bool { return strings.Contains(p.Must("logs", id), "ready") })
 
 	r := p.Podman("exec", "-e", "A=b", "-w", "/tmp", id, "sh", "-c", "echo $A $(pwd); exit 9")
@@ -157,7 +157,7 @@ func TestLife(t *testing.T) {
 
 func TestRestartPolicy(t *testing.T) {
 	p := root(t)
-	id := start(p, "--restart", "on-failure:2", engine.Busybox, "sh", "-c", "echo once; exit 1")
+	id := startJail(p, "--restart", "on-failure:2", engine.Busybox, "sh", "-c", "echo once; exit 1")
 	env.Eventually(p, "two restarts", func() bool {
 		return p.Must("inspect", "-f", "{{.RestartCount}} {{.State.Status}}", id) == "2 exited"
 	})
@@ -166,7 +166,7 @@ func TestRestartPolicy(t *testing.T) {
 
 func TestCopy(t *testing.T) {
 	p := root(t)
-	id := start(p, engine.Busybox, "sh", "-c", "echo made in the jail > /tmp/out; sleep 3600")
+	id := startJail(p, engine.Busybox, "sh", "-c", "echo made in the jail > /tmp/out; sleep 3600")
 	dir := shared(t, p, 0)
 	env.Put(t, filepath.Join(dir, "in"), "from the host\n", 0o644, 0)
 	p.Must("cp", filepath.Join(dir, "in"), id+":/tmp/in")
@@ -184,7 +184,7 @@ func TestCopy(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	p := root(t)
-	id := start(p, "-m", "64m", "--pids-limit", "50", engine.Busybox, "sleep", "3600")
+	id := startJail(p, "-m", "64m", "--pids-limit", "50", engine.Busybox, "sleep", "3600")
 	var stats []map[string]string
 	r := p.Podman("stats", "--no-stream", "--format", "json", id)
 	if r.Code != 0 {
@@ -259,13 +259,13 @@ func TestVolumes(t *testing.T) {
 	p := root(t)
 	dir := shared(t, p, 1000)
 	for _, user := range []string{"0", "1000"} {
-		mustRun(p, "-u", user, "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo made > /work/by-"+user)
+		mustRunJail(p, "-u", user, "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo made > /work/by-"+user)
 		env.Equal(t, "owner of what "+user+" makes in a directory", env.Owner(t, filepath.Join(dir, "by-"+user)), "1000:1000")
 	}
 	p.Must("volume", "create", "kept")
 	t.Cleanup(func() { p.Must("volume", "rm", "-f", "kept") })
-	mustRun(p, "-v", "kept:/kept", engine.Busybox, "sh", "-c", "echo stays > /kept/file")
-	env.Equal(t, "the volume's content", mustRun(p, "-v", "kept:/kept:ro", engine.Busybox, "cat", "/kept/file"), "stays")
+	mustRunJail(p, "-v", "kept:/kept", engine.Busybox, "sh", "-c", "echo stays > /kept/file")
+	env.Equal(t, "the volume's content", mustRunJail(p, "-v", "kept:/kept:ro", engine.Busybox, "cat", "/kept/file"), "stays")
 	on := filepath.Join(p.Root(), p.Must("volume", "inspect", "-f", "{{.Mountpoint}}", "kept"), "file")
 	env.Equal(t, "owner of a volume's file on the host", env.Owner(t, on), "0:0")
 	env.Equal(t, "a read-only volume", p.Podman("run", "--rm", "--network=none", "-v", "kept:/kept:ro", engine.Busybox, "touch", "/kept/x").Code, 1)
@@ -276,7 +276,7 @@ func TestVolumes(t *testing.T) {
 
 func TestHealthcheck(t *testing.T) {
 	p := root(t)
-	id := start(p, "--health-cmd", "test -e /tmp/well", "--health-interval", "disable", "--health-retries", "1", engine.Busybox, "sleep", "3600")
+	id := startJail(p, "--health-cmd", "test -e /tmp/well", "--health-interval", "disable", "--health-retries", "1", engine.Busybox, "sleep", "3600")
 	env.Equal(t, "check of a sick one", p.Podman("healthcheck", "run", id).Code, 1)
 	sh(p, id, "touch /tmp/well")
 	env.Equal(t, "check of a well one", p.Podman("healthcheck", "run", id).Code, 0)
@@ -298,7 +298,7 @@ func TestUserns(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := root(t)
 			dir := shared(t, p, 1000)
-			id := start(p, append(c.options, "-v", dir+":/work", engine.Busybox, "sleep", "3600")...)
+			id := startJail(p, append(c.options, "-v", dir+":/work", engine.Busybox, "sleep", "3600")...)
 			w := probeIn[engine.Who](p, id, "identity")
 			promise.Held(t, c.name, w)
 			var inside, outside, count uint64

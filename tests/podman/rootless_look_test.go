@@ -16,7 +16,7 @@ func TestRootlessLook(t *testing.T) {
 		t.Skip("the runtime under test is not agentjail")
 	}
 	dir := shared(t, p, engine.RootlessUID)
-	id := start(p, "-v", dir+":/work", engine.Busybox, "sleep", "3600")
+	id := startJail(p, "-v", dir+":/work", engine.Busybox, "sleep", "3600")
 	r := p.Run(nil, under, "inspect", "--json", id)
 	var seen struct {
 		Holds    bool
@@ -85,7 +85,7 @@ func TestRootlessForkBomb(t *testing.T) {
 	got := env.Decode[struct {
 		Started int    `json:"started"`
 		Errno   string `json:"errno"`
-	}](t, mustRun(p, engine.Busybox, "probe", "forks", "3000"))
+	}](t, mustRunJail(p, engine.Busybox, "probe", "forks", "3000"))
 	if got.Errno != "EAGAIN" || got.Started > 1100 {
 		t.Errorf("%d processes came to be, then %q", got.Started, got.Errno)
 	}

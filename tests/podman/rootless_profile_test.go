@@ -30,7 +30,7 @@ func TestRootlessProfile(t *testing.T) {
 	profile(t, "abi <abi/4.0>, profile crun /usr/bin/crun flags=(unconfined) { userns, }")
 	profile(t, "abi <abi/4.0>, profile runc /usr/{bin,sbin}/runc flags=(unconfined) { userns, }")
 
-	id := start(p, engine.Busybox, "sleep", "3600")
+	id := startJail(p, engine.Busybox, "sleep", "3600")
 	env.Equal(t, "first process", sh(p, id, "cat /proc/1/attr/current"), want)
 	env.Equal(t, "exec", sh(p, id, "cat /proc/self/attr/current"), want)
 	sh(p, id, "sleep 1000 & kill $!")

@@ -16,18 +16,18 @@ import (
 // A jail of an ordinary user's podman has every protection but those that take a privilege on the machine.
 func TestRootlessRun(t *testing.T) {
 	p := user(t)
-	env.Equal(t, "output", mustRun(p, engine.Busybox, "echo", "hello"), "hello")
+	env.Equal(t, "output", mustRunJail(p, engine.Busybox, "echo", "hello"), "hello")
 	env.Equal(t, "exit code", p.Podman("run", "--rm", "--network=none", engine.Busybox, "sh", "-c", "exit 7").Code, 7)
 	env.Equal(t, "exit code of a missing program", p.Podman("run", "--rm", "--network=none", engine.Busybox, "/nowhere").Code, 127)
-	w := env.Decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity"))
+	w := env.Decode[engine.Who](t, mustRunJail(p, engine.Busybox, "probe", "identity"))
 	promise.Held(t, "podman run", w)
 	inside, err := p.InsideAsUser(t.Context(), "podman", "unshare", "readlink", "/proc/self/ns/user").Output()
 	env.Check(t, err)
 	if w.Namespaces["user"] == strings.TrimSpace(string(inside)) {
 		t.Error("the jail is in the engine's own user namespace")
 	}
-	promise.Held(t, "podman run -u 1000", env.Decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
-	id := start(p, engine.Busybox, "sleep", "3600")
+	promise.Held(t, "podman run -u 1000", env.Decode[engine.Who](t, mustRunJail(p, "-u", "1000", engine.Busybox, "probe", "identity")))
+	id := startJail(p, engine.Busybox, "sleep", "3600")
 	reports, err := filepath.Glob(p.Root() + "/run/user/*/agentjail/jails/*" + id + "/report.json")
 	if err != nil || len(reports) != 1 {
 		t.Fatalf("%d reports: %v", len(reports), err)
@@ -37,7 +37,7 @@ func TestRootlessRun(t *testing.T) {
 
 func TestRootlessLife(t *testing.T) {
 	p := user(t)
-	id := start(p, engine.Busybox, "sh", "-c", "echo ready; exec sleep 3600")
+	id := startJail(p, engine.Busybox, "sh", "-c", "echo ready; exec sleep 3600")
 	tamed(t, p, "podman exec", id)
 	term := p.Terminal(20, 50, "exec", "-it", id, "sh")
 	term.Type("stty size; exit 6\n")
@@ -73,7 +73,7 @@ func TestRootlessVolumes(t *testing.T) {
 	dir := shared(t, p, engine.RootlessUID)
 	env.Put(t, filepath.Join(dir, "roots"), "root's\n", 0o644, 0)
 	mine := fmt.Sprintf("%d:%d", engine.RootlessUID, engine.RootlessUID)
-	mustRun(p, "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo made > /work/file")
+	mustRunJail(p, "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo made > /work/file")
 	env.Equal(t, "owner of what it makes in a directory", env.Owner(t, filepath.Join(dir, "file")), mine)
 	r := p.Podman("run", "--rm", "--network=none", "-v", dir+":/work", engine.Busybox, "sh", "-c",
 		"cat /work/roots; echo x >> /work/roots; cp /bin/busybox /work/s; chmod 4755 /work/s; chown 1:1 /work/file")
@@ -83,9 +83,9 @@ func TestRootlessVolumes(t *testing.T) {
 		t.Errorf("a set-id program left in the directory: %v, %v", st, err)
 	}
 	env.Equal(t, "owner after chown", env.Owner(t, filepath.Join(dir, "file")), mine)
-	mustRun(p, "-v", "kept:/kept", engine.Busybox, "sh", "-c", "echo stays > /kept/file")
+	mustRunJail(p, "-v", "kept:/kept", engine.Busybox, "sh", "-c", "echo stays > /kept/file")
 	t.Cleanup(func() { p.Must("volume", "rm", "-f", "kept") })
-	env.Equal(t, "the volume's content", mustRun(p, "-v", "kept:/kept:ro", engine.Busybox, "cat", "/kept/file"), "stays")
+	env.Equal(t, "the volume's content", mustRunJail(p, "-v", "kept:/kept:ro", engine.Busybox, "cat", "/kept/file"), "stays")
 	for _, from := range []string{"/etc", "/run/user/" + fmt.Sprint(engine.RootlessUID), p.Dir + "/home/.local/share/containers"} {
 		if r := p.Podman("run", "--rm", "--network=none", "-v", from+":/host", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
 			t.Errorf("%s: %s", from, r)
@@ -156,8 +156,8 @@ func TestRootlessSeesOthers(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- victim.Wait() }()
 	t.Cleanup(func() { _ = victim.Process.Kill() })
-	other := start(p, engine.Busybox, "sh", "-c", "echo secret > /root/kept; sleep 3600")
-	id := start(p, "--pid=host", "-v", dir+":/work", engine.Busybox, "sleep", "3600")
+	other := startJail(p, engine.Busybox, "sh", "-c", "echo secret > /root/kept; sleep 3600")
+	id := startJail(p, "--pid=host", "-v", dir+":/work", engine.Busybox, "sleep", "3600")
 	env.Equal(t, "found", sh(p, id, "find / -name canary -o -name kept 2>/dev/null; cat "+canary+" /work/../home/canary /proc/*/root/root/kept 2>/dev/null; true"), "")
 	p.Podman("exec", id, "kill", "-9", "-1")
 	p.Podman("exec", id, "sh", "-c", fmt.Sprintf("kill -9 %d", victim.Process.Pid))
@@ -249,7 +249,7 @@ func TestRootlessNetwork(t *testing.T) {
 func TestRootlessNothingLeft(t *testing.T) {
 	p := user(t)
 	before := left(t, p)
-	mustRun(p, engine.Busybox, "true")
+	mustRunJail(p, engine.Busybox, "true")
 	id := p.Must("run", "-d", "--network=none", engine.Busybox, "sleep", "3600")
 	if len(left(t, p)) == len(before) {
 		t.Error("a running jail leaves no trace: this test looks in the wrong places")

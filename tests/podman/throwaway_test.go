@@ -16,14 +16,14 @@ func TestImageMount(t *testing.T) {
 	p := root(t)
 	const look = "stat -c %u:%g /im/bin/busybox /im/home/app; cat /im/etc/image-secret; /im/bin/busybox echo runs; echo x 2>/dev/null >/im/new || echo refused; grep -c /var/lib /proc/mounts || true"
 	mount := []string{"--mount", "type=image,src=" + engine.Busybox + ",dst=/im"}
-	env.Equal(t, "the image", mustRun(p, append(mount, engine.Busybox, "sh", "-c", look)...), "0:0\n1000:1000\nonly for root of the image\nruns\nrefused\n0")
-	env.Equal(t, "for another user", mustRun(p, append(mount, "-u", "1000", engine.Busybox, "sh", "-c", "cat /im/etc/image-secret 2>/dev/null || echo denied")...), "denied")
+	env.Equal(t, "the image", mustRunJail(p, append(mount, engine.Busybox, "sh", "-c", look)...), "0:0\n1000:1000\nonly for root of the image\nruns\nrefused\n0")
+	env.Equal(t, "for another user", mustRunJail(p, append(mount, "-u", "1000", engine.Busybox, "sh", "-c", "cat /im/etc/image-secret 2>/dev/null || echo denied")...), "denied")
 	writable := []string{"--mount", "type=image,src=" + engine.Busybox + ",dst=/im,rw=true"}
 	const change = "echo new >/im/new; echo more >>/im/etc/image-secret; rm /im/bin/busybox; stat -c %u:%g /im/new /im/home/app; tail -n 1 /im/etc/image-secret; ls /im/bin/busybox 2>/dev/null || echo gone"
 	for range 2 { // the image stays as it is
-		env.Equal(t, "written to", mustRun(p, append(writable, engine.Busybox, "sh", "-c", "cat /im/etc/image-secret;"+change)...), "only for root of the image\n0:0\n1000:1000\nmore\ngone")
+		env.Equal(t, "written to", mustRunJail(p, append(writable, engine.Busybox, "sh", "-c", "cat /im/etc/image-secret;"+change)...), "only for root of the image\n0:0\n1000:1000\nmore\ngone")
 	}
-	merged := p.Must("inspect", "--format", "{{.GraphDriver.Data.MergedDir}}", start(p, engine.Busybox, "sleep", "3600"))
+	merged := p.Must("inspect", "--format", "{{.GraphDriver.Data.MergedDir}}", startJail(p, engine.Busybox, "sleep", "3600"))
 	for _, option := range []string{"ro", "O"} {
 		r := p.Podman("run", "--rm", "--network=none", "-v", merged+":/im:"+option, engine.Busybox, "true")
 		if r.Code == 0 || !strings.Contains(r.Stderr, "an engine keeps its containers") || strings.Contains(r.Stderr, "binds.allow") {
@@ -53,16 +53,16 @@ func TestThrowAway(t *testing.T) {
 	const change = "echo is >/o/f; rm /o/gone; mv /o/sub/g /o/sub/h; echo new >/o/new; cat /o/f /o/sub/h; stat -c %u /o /o/f /o/new; ls /o; cat /o/roots 2>/dev/null || echo denied"
 	const want = "is\nwas\n0\n0\n0\nf\nnew\nroots\nsub\ndenied"
 	for _, user := range []string{"0", "1000"} {
-		env.Equal(t, "as "+user, mustRun(p, "-u", user, "-v", dir+":/o:O", engine.Busybox, "sh", "-c", change), strings.ReplaceAll(want, "\n0\n0\n0\n", "\n"+user+"\n"+user+"\n"+user+"\n"))
+		env.Equal(t, "as "+user, mustRunJail(p, "-u", user, "-v", dir+":/o:O", engine.Busybox, "sh", "-c", change), strings.ReplaceAll(want, "\n0\n0\n0\n", "\n"+user+"\n"+user+"\n"+user+"\n"))
 		env.Equal(t, "the directory after "+user, engine.ListVolume(t, dir), before)
 	}
 
 	p.Must("volume", "create", "away")
-	mustRun(p, "-v", "away:/o", engine.Busybox, "sh", "-c", "echo was >/o/f")
-	env.Equal(t, "a volume", mustRun(p, "-v", "away:/o:O", engine.Busybox, "sh", "-c", "echo is >/o/f; cat /o/f; grep -c /var/lib /proc/mounts || true"), "is\n0")
-	env.Equal(t, "the volume after", mustRun(p, "-v", "away:/o", engine.Busybox, "cat", "/o/f"), "was")
+	mustRunJail(p, "-v", "away:/o", engine.Busybox, "sh", "-c", "echo was >/o/f")
+	env.Equal(t, "a volume", mustRunJail(p, "-v", "away:/o:O", engine.Busybox, "sh", "-c", "echo is >/o/f; cat /o/f; grep -c /var/lib /proc/mounts || true"), "is\n0")
+	env.Equal(t, "the volume after", mustRunJail(p, "-v", "away:/o", engine.Busybox, "cat", "/o/f"), "was")
 
-	id := start(p, "-v", dir+":/o:O", engine.Busybox, "sleep", "3600")
+	id := startJail(p, "-v", dir+":/o:O", engine.Busybox, "sleep", "3600")
 	if r := p.Run(nil, under, "inspect", id); r.Code != 0 || !strings.Contains(r.Stdout, "ephemeral layer") {
 		t.Errorf("inspect: %s", r)
 	}

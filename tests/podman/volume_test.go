@@ -73,7 +73,7 @@ func TestNewVolume(t *testing.T) {
 			if base > 0 {
 				args = append(args, fmt.Sprintf("--uidmap=0:%d:65536", base), fmt.Sprintf("--gidmap=0:%d:65536", base))
 			}
-			return mustRun(p, append(args, engine.Busybox, "sh", "-c", script)...)
+			return mustRunJail(p, append(args, engine.Busybox, "sh", "-c", script)...)
 		}
 		env.Equal(t, "owner", in("999:998", "echo one >f; chmod 600 f; stat -c '%u:%g' . f"), "999:998\n999:998")
 		env.Equal(t, "owner on the disk", env.Owner(t, filepath.Join(dir, "f")), fmt.Sprintf("%d:%d", base+999, base+998))
@@ -93,7 +93,7 @@ func TestPodmansInit(t *testing.T) {
 			vol := "init-" + name + "-" + strings.ReplaceAll(who, ":", "-")
 			p.Must("volume", "create", vol)
 			t.Cleanup(func() { p.Must("volume", "rm", "-f", vol) })
-			env.Equal(t, "for "+name+", as "+who, mustRun(p, "--init", "-u", who, "-v", vol+":/v", engine.Busybox, "sh", "-c", "cat /proc/1/comm; touch /v/f && stat -c '%u:%g' /v/f"), "podman-init\n"+who)
+			env.Equal(t, "for "+name+", as "+who, mustRunJail(p, "--init", "-u", who, "-v", vol+":/v", engine.Busybox, "sh", "-c", "cat /proc/1/comm; touch /v/f && stat -c '%u:%g' /v/f"), "podman-init\n"+who)
 		}
 	}
 }
@@ -108,8 +108,8 @@ func TestSecrets(t *testing.T) {
 	t.Cleanup(func() { p.Podman("secret", "rm", "s") })
 	const show = "stat -c '%u:%g %a' /run/secrets/s; cat /run/secrets/s 2>/dev/null || echo denied; (echo x >/run/secrets/s) 2>/dev/null; true"
 	for user, want := range map[string]string{"1000:1000": "1000:1000 400\nhunter2", "999:999": "1000:1000 400\ndenied", "0": "1000:1000 400\ndenied"} {
-		env.Equal(t, "secret of 1000, for "+user, mustRun(p, "-u", user, "--secret", "s,uid=1000,gid=1000,mode=0400", engine.Busybox, "sh", "-c", show), want)
+		env.Equal(t, "secret of 1000, for "+user, mustRunJail(p, "-u", user, "--secret", "s,uid=1000,gid=1000,mode=0400", engine.Busybox, "sh", "-c", show), want)
 	}
-	env.Equal(t, "secret", mustRun(p, "-u", "1000:1000", "--secret", "s", engine.Busybox, "sh", "-c", show), "0:0 444\nhunter2")
-	mustRun(p, "--tz=local", engine.Busybox, "true")
+	env.Equal(t, "secret", mustRunJail(p, "-u", "1000:1000", "--secret", "s", engine.Busybox, "sh", "-c", show), "0:0 444\nhunter2")
+	mustRunJail(p, "--tz=local", engine.Busybox, "true")
 }

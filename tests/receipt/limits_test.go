@@ -14,7 +14,7 @@ func TestLimitsOfTheContainer(t *testing.T) {
 	d := docker.For(t)
 	why := func(id, text string, wants, not []string) {
 		t.Helper()
-		out, _ := ctl(t, "why", id, text)
+		out, _ := agentjail(t, "why", id, text)
 		for _, want := range wants {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q: %q is not in\n%s", text, want, out)
@@ -29,7 +29,7 @@ func TestLimitsOfTheContainer(t *testing.T) {
 	id := d.Detached("--runtime", "agentjail-receipt", "--name", "agentjail-receipt-limits", "--pids-limit", "50", "--memory", "200m", "--ulimit", "nofile=64", "--shm-size", "2m",
 		"--tmpfs", "/x:size=1m", engine.Busybox, "sh", "-c", "dd if=/dev/zero of=/dev/shm/f; dd if=/dev/zero of=/x/f; (for i in $(seq 80); do sleep 1000 & done); exec sleep 1000")
 	env.Eventually(d, "the limits to be met", func() bool {
-		out, _ := ctl(t, "why", id, "sh: can't fork: Resource temporarily unavailable")
+		out, _ := agentjail(t, "why", id, "sh: can't fork: Resource temporarily unavailable")
 		return strings.Contains(out, "the limit of 50 processes was met")
 	})
 	why(id, "sh: can't fork: Resource temporarily unavailable", []string{"--pids-limit 100"}, []string{"limits.pids = "})

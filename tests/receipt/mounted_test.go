@@ -42,14 +42,14 @@ func TestMountedDirectoryChanges(t *testing.T) {
 			return string(text) == "done\n"
 		})
 		env.Check(t, os.WriteFile(filepath.Join(dir, "host"), nil, 0o644))
-		if m := of(t, id).Touched.Mounted; len(m) != 1 || m[0].At != "/work" {
+		if m := receiptOf(t, id).Touched.Mounted; len(m) != 1 || m[0].At != "/work" {
 			t.Errorf("of a running jail: %+v", m)
 		}
 		d.Must("rm", "-f", id)
-		r = of(t, id)
-		gone(t, r)
+		r = receiptOf(t, id)
+		checkTeardown(t, r)
 		if len(r.Touched.Mounted) != 1 || !strings.HasPrefix(r.Touched.Mounted[0].Short, "for want of time") {
-			text, _ := ctl(t, "receipt", id)
+			text, _ := agentjail(t, "receipt", id)
 			if !strings.Contains(text, "were changed since the jail was made, by it or by anybody else") || strings.Contains(text, "\x1b") {
 				t.Errorf("the text: %s", text)
 			}

@@ -22,7 +22,7 @@ func TestNestedMountsAreNamed(t *testing.T) {
 		engine.Busybox, "sh", "-c", "echo > /work/a; echo > /work/sub/b; echo > /zdata/c")
 	d.Must("wait", id)
 	d.Must("rm", id)
-	r := of(t, id)
+	r := receiptOf(t, id)
 	for at, name := range map[string]string{"/work": "/work/a", "/work/sub": "/work/sub/b", "/zdata": "/zdata/c"} {
 		i := slices.IndexFunc(r.Touched.Mounted, func(m receipt.Mounted) bool { return m.At == at })
 		if i < 0 {
@@ -45,16 +45,16 @@ func TestIdleJailChangedNothing(t *testing.T) {
 	env.Check(t, err)
 	t.Cleanup(func() { d.Docker("rmi", "-f", image) })
 	id := d.Detached("--runtime", "agentjail-receipt", image, "sh", "-c", "test -s /etc/apt/apt.conf.d/99agentjail && test -s /var/lib/dpkg/statoverride && exec sleep 1000")
-	if r := of(t, id); !r.Touched.Known || len(r.Touched.Files) > 0 {
+	if r := receiptOf(t, id); !r.Touched.Known || len(r.Touched.Files) > 0 {
 		t.Errorf("an idle jail wrote %v", r.Touched.Files)
 	}
-	if text, code := ctl(t, "diff", id); code != 0 || strings.TrimSpace(text) != "" {
+	if text, code := agentjail(t, "diff", id); code != 0 || strings.TrimSpace(text) != "" {
 		t.Errorf("diff of an idle jail: status %d: %s", code, text)
 	}
 	d.Must("exec", id, "sh", "-c", "echo x >> /var/lib/dpkg/statoverride; echo y > /made")
 	d.Must("rm", "-f", id)
 	want := []journal.File{{Kind: "A", Path: "/made"}, {Kind: "C", Path: "/var/lib/dpkg/statoverride"}}
-	if r := of(t, id); !slices.Equal(r.Touched.Files, want) {
+	if r := receiptOf(t, id); !slices.Equal(r.Touched.Files, want) {
 		t.Errorf("it wrote %v, want %v", r.Touched.Files, want)
 	}
 }

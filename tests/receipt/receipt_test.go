@@ -23,8 +23,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// ctl runs one of agentjail's own verbs.
-func ctl(t *testing.T, args ...string) (out string, code int) {
+// agentjail runs one of agentjail's own verbs.
+func agentjail(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
 	r := engine.Run(t, bin, append([]string{"--config", conf}, args...)...)
 	if r.Code != 0 || r.Stderr != "" {
@@ -33,10 +33,10 @@ func ctl(t *testing.T, args ...string) (out string, code int) {
 	return r.Stdout, r.Code
 }
 
-// of is a jail's receipt, whose journal must verify.
-func of(t *testing.T, id string) *receipt.Receipt {
+// receiptOf is a jail's receipt, whose journal must verify.
+func receiptOf(t *testing.T, id string) *receipt.Receipt {
 	t.Helper()
-	text, code := ctl(t, "receipt", "--json", "--verify", id)
+	text, code := agentjail(t, "receipt", "--json", "--verify", id)
 	r := new(receipt.Receipt)
 	if err := json.Unmarshal([]byte(text), r); err != nil || code != 0 {
 		t.Fatalf("status %d, %v: %s", code, err, text)
@@ -47,8 +47,8 @@ func of(t *testing.T, id string) *receipt.Receipt {
 	return r
 }
 
-// gone holds a receipt to what is true of every jail that was removed.
-func gone(t *testing.T, r *receipt.Receipt) {
+// checkTeardown holds a receipt to what is true of every jail that was removed.
+func checkTeardown(t *testing.T, r *receipt.Receipt) {
 	t.Helper()
 	if r.State != receipt.Ended || !r.Teardown.Done || len(r.Teardown.Remains) > 0 {
 		t.Errorf("%s, torn down: %+v", r.State, r.Teardown)
@@ -81,17 +81,17 @@ func TestDocker(t *testing.T) {
 	id := d.Detached("--runtime", "agentjail-receipt", "--cap-add", "SYS_ADMIN", engine.Busybox, "sh", "-c",
 		"echo made > /opt-made; mkdir /made; echo changed >> /etc/passwd; exec sleep 1000", hostile)
 	env.Eventually(d, "the jail's files", func() bool { return d.Docker("exec", id, "grep", "-q", "changed", "/etc/passwd").Code == 0 })
-	if text, code := ctl(t, "inspect", id); code != 0 {
+	if text, code := agentjail(t, "inspect", id); code != 0 {
 		t.Errorf("inspect: %s", text)
 	}
-	r := of(t, id)
+	r := receiptOf(t, id)
 	if r.State != receipt.Running || !r.Touched.Known || !r.Teardown.At.IsZero() || r.Identity.Engine != "docker" {
 		t.Errorf("of a running jail: %s, files %v, torn down %v, by %q", r.State, r.Touched, r.Teardown, r.Identity.Engine)
 	}
 	t.Run("inside", func(t *testing.T) { insideTheJail(t, d, id) })
 	d.Must("rm", "-f", id)
-	r = of(t, id)
-	gone(t, r)
+	r = receiptOf(t, id)
+	checkTeardown(t, r)
 	if !slices.Contains(r.Identity.Command, `<script>alert(1)</script>"'><img src=x onerror=alert(1)>\x1b[2J\x0a\u{202e}gnp`) {
 		t.Errorf("the command is %q", r.Identity.Command)
 	}
@@ -134,7 +134,7 @@ func insideTheJail(t *testing.T, d *engine.T, id string) {
 	}
 	// Who looks has it written anew, as a whole: the one that is open stays as it was.
 	before := n.Updated
-	if _, code := ctl(t, "receipt", id); code != 0 {
+	if _, code := agentjail(t, "receipt", id); code != 0 {
 		t.Error("no receipt")
 	}
 	text = d.Must("exec", id, "cat", path)
@@ -146,7 +146,7 @@ func insideTheJail(t *testing.T, d *engine.T, id string) {
 // checkPage looks at the page as a browser would read it.
 func checkPage(t *testing.T, id string) {
 	path := filepath.Join(base, "page.html")
-	if text, code := ctl(t, "receipt", "--verify", "--html", path, id); code != 0 {
+	if text, code := agentjail(t, "receipt", "--verify", "--html", path, id); code != 0 {
 		t.Fatal(text)
 	}
 	data := env.Read(t, path)
@@ -177,8 +177,8 @@ func TestReceiptOfKilledJails(t *testing.T) {
 		d.Must("wait", id)
 		recorded(t, id, 137)
 		d.Must("rm", id)
-		r := of(t, id)
-		gone(t, r)
+		r := receiptOf(t, id)
+		checkTeardown(t, r)
 		if r.Exit.Engine != nil || r.Exit.Status != nil || r.Exit.Signal != "" || !strings.Contains(r.Exit.Unknown, "the engine waited") {
 			t.Errorf("Docker waited for it: %+v", r.Exit)
 		}
@@ -192,7 +192,7 @@ func TestReceiptOfKilledJails(t *testing.T) {
 		if again := recorded(t, id, 3); again.Identity.Run == first.Identity.Run {
 			t.Errorf("two runs are %s", again.Identity.Run)
 		}
-		if r := of(t, first.Identity.Run); r.Exit.Engine != nil || r.Exit.Unknown == "" {
+		if r := receiptOf(t, first.Identity.Run); r.Exit.Engine != nil || r.Exit.Unknown == "" {
 			t.Errorf("the record is of the second run, and the first has %+v", r.Exit)
 		}
 		d.Must("rm", id)
@@ -201,8 +201,8 @@ func TestReceiptOfKilledJails(t *testing.T) {
 		id := d.Detached("--runtime", "agentjail-receipt", "--memory", "32m", engine.Busybox, "sh", "-c", "tail /dev/zero; exit 9")
 		d.Must("wait", id)
 		d.Must("rm", id)
-		r := of(t, id)
-		gone(t, r)
+		r := receiptOf(t, id)
+		checkTeardown(t, r)
 		if !r.Exit.Killed || !slices.ContainsFunc(r.Limits, func(l receipt.Limit) bool { return l.Name == "limit.oom" && l.Remedy != "" }) {
 			t.Errorf("killed %v, limits %+v", r.Exit.Killed, r.Limits)
 		}
@@ -212,15 +212,15 @@ func TestReceiptOfKilledJails(t *testing.T) {
 // recorded waits until Docker's record of a container has the exit status, and returns the receipt: the journal does not have the status.
 func recorded(t *testing.T, id string, status int) (r *receipt.Receipt) {
 	t.Helper()
-	env.Eventually(t, "the exit status in Docker's record", func() bool { r = of(t, id); return r.Exit.Engine != nil })
-	text, code := ctl(t, "receipt", id)
+	env.Eventually(t, "the exit status in Docker's record", func() bool { r = receiptOf(t, id); return r.Exit.Engine != nil })
+	text, code := agentjail(t, "receipt", id)
 	if want := fmt.Sprintf("exit status %d (Docker's record)", status); *r.Exit.Engine != status || code != 0 || !strings.Contains(text, want) {
 		t.Errorf("%d, want %q in\n%s", *r.Exit.Engine, want, text)
 	}
 	file := filepath.Join(t.TempDir(), "receipt")
-	whole, _ := ctl(t, "receipt", "--json", id)
+	whole, _ := agentjail(t, "receipt", "--json", id)
 	env.Check(t, os.WriteFile(file, []byte(whole), 0o600))
-	if text, code := ctl(t, "receipt", "--against", file, id); code != 0 {
+	if text, code := agentjail(t, "receipt", "--against", file, id); code != 0 {
 		t.Errorf("a receipt with the status does not follow from the journal: %s", text)
 	}
 	return r
@@ -244,8 +244,8 @@ func TestCommandLine(t *testing.T) {
 			t.Fatalf("%v: %s", err, stderr)
 		}
 	}
-	r := of(t, id)
-	gone(t, r)
+	r := receiptOf(t, id)
+	checkTeardown(t, r)
 	if r.Exit.Status == nil || *r.Exit.Status != 4 {
 		t.Errorf("of two runs the last had status 4: %+v", r.Exit)
 	}
@@ -254,7 +254,7 @@ func TestCommandLine(t *testing.T) {
 		t.Fatalf("%v, %v", files, err)
 	}
 	_, at, _ := strings.Cut(strings.TrimSuffix(filepath.Base(slices.Min(files)), ".jsonl"), "@")
-	if r = of(t, id+"@"+at); r.Exit.Status == nil || *r.Exit.Status != 3 {
+	if r = receiptOf(t, id+"@"+at); r.Exit.Status == nil || *r.Exit.Status != 3 {
 		t.Errorf("the first run had status 3: %+v", r.Exit)
 	}
 	against(t, id)
@@ -264,7 +264,7 @@ func TestCommandLine(t *testing.T) {
 	if err := os.WriteFile(slices.Max(files), changed, 0o600); err != nil || bytes.Equal(text, changed) {
 		t.Fatalf("nothing was changed: %v", err)
 	}
-	if out, code := ctl(t, "receipt", "--verify", id); code != 1 || !strings.Contains(out, "does NOT verify") {
+	if out, code := agentjail(t, "receipt", "--verify", id); code != 1 || !strings.Contains(out, "does NOT verify") {
 		t.Errorf("a changed journal: status %d: %s", code, out)
 	}
 }
@@ -272,7 +272,7 @@ func TestCommandLine(t *testing.T) {
 // signed: the host's signature of a receipt holds, and not of one that somebody has changed.
 func signed(t *testing.T, id string) {
 	t.Helper()
-	text, code := ctl(t, "receipt", "--json", "--sign", id)
+	text, code := agentjail(t, "receipt", "--json", "--sign", id)
 	kept := filepath.Join(base, "signed.json")
 	for _, c := range []struct {
 		from, to string
@@ -284,7 +284,7 @@ func signed(t *testing.T, id string) {
 		}
 		env.Check(t, os.WriteFile(kept, []byte(changed), 0o600))
 		for _, args := range [][]string{{id}, {}} {
-			if out, code := ctl(t, append([]string{"receipt", "--verify", "--against", kept}, args...)...); code != c.want {
+			if out, code := agentjail(t, append([]string{"receipt", "--verify", "--against", kept}, args...)...); code != c.want {
 				t.Errorf("with %q for %q: status %d, want %d: %s", c.to, c.from, code, c.want, out)
 			}
 		}
@@ -294,7 +294,7 @@ func signed(t *testing.T, id string) {
 // against: a receipt that was kept follows from the journal, and one that somebody has changed does not.
 func against(t *testing.T, id string) {
 	t.Helper()
-	text, _ := ctl(t, "receipt", "--json", id)
+	text, _ := agentjail(t, "receipt", "--json", id)
 	kept := filepath.Join(base, "kept.json")
 	for _, c := range []struct {
 		from, to string
@@ -305,7 +305,7 @@ func against(t *testing.T, id string) {
 			t.Fatalf("there is no %s in %s", c.from, text)
 		}
 		env.Check(t, os.WriteFile(kept, []byte(changed), 0o600))
-		if out, code := ctl(t, "receipt", "--against", kept, id); code != c.want {
+		if out, code := agentjail(t, "receipt", "--against", kept, id); code != c.want {
 			t.Errorf("with %q for %q: status %d, want %d: %s", c.to, c.from, code, c.want, out)
 		}
 	}

@@ -35,7 +35,7 @@ func (u user) running(t testing.TB, args ...string) (*exec.Cmd, string) {
 }
 
 // jails are the ids of the user's jails.
-func (u user) jails() []string { return engine.JailIDs(u.run() + "/agentjail") }
+func (u user) jails() []string { return engine.JailIDs(u.runtimeDir() + "/agentjail") }
 
 // processes are those with an id of the user's.
 func (u user) processes() (out []string) {
@@ -135,7 +135,7 @@ func TestUsersApart(t *testing.T) {
 		}
 	}
 	cmd := low.command(bin, "exec", theirs, "true")
-	cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+other.run())
+	cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+other.runtimeDir())
 	if r := engine.RunPrepared(t, cmd); r.Code == 0 {
 		t.Errorf("by another user's directory: %s", r)
 	}
@@ -231,8 +231,8 @@ func TestWithoutRuntimeDir(t *testing.T) {
 	u := other
 	dir := fmt.Sprintf("/tmp/agentjail-%d", u.uid)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	env.Check(t, os.Rename(u.run(), u.run()+".away"))
-	t.Cleanup(func() { _ = os.Rename(u.run()+".away", u.run()) })
+	env.Check(t, os.Rename(u.runtimeDir(), u.runtimeDir()+".away"))
+	t.Cleanup(func() { _ = os.Rename(u.runtimeDir()+".away", u.runtimeDir()) })
 	call := func() (int, string) {
 		cmd := u.command(bin, "sandbox", "--", "true")
 		cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "XDG_RUNTIME_DIR=") })

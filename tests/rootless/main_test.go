@@ -90,7 +90,7 @@ func furnish() (err error) {
 		for _, u := range users {
 			own := u.home()
 			if dir == "/run/user" {
-				own = u.run()
+				own = u.runtimeDir()
 			}
 			if err := errors.Join(os.Mkdir(own, 0o700), os.Chown(own, u.uid, u.uid)); err != nil {
 				return err
@@ -107,13 +107,13 @@ func subordinate(u user) string {
 	return fmt.Sprintf("%s:%d:65536\n", u.name, u.sub)
 }
 
-func (u user) home() string { return "/home/" + u.name }
-func (u user) run() string  { return fmt.Sprintf("/run/user/%d", u.uid) }
+func (u user) home() string       { return "/home/" + u.name }
+func (u user) runtimeDir() string { return fmt.Sprintf("/run/user/%d", u.uid) }
 
 // env is the user's environment; more count instead of its own of that name.
 func (u user) env(more ...string) []string {
 	return append([]string{
-		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin", "HOME=" + u.home(), "USER=" + u.name, "XDG_RUNTIME_DIR=" + u.run(),
+		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin", "HOME=" + u.home(), "USER=" + u.name, "XDG_RUNTIME_DIR=" + u.runtimeDir(),
 	}, more...)
 }
 

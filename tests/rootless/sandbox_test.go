@@ -14,8 +14,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestUsers: users of any id run commands, work in directories of their own as themselves, and have the machine's root nowhere.
-func TestUsers(t *testing.T) {
+// TestUsersWorkAsThemselves: users of any id run commands, work in directories of their own as themselves, and have the machine's root nowhere.
+func TestUsersWorkAsThemselves(t *testing.T) {
 	needs(t)
 	for _, u := range []user{low, high, higher} {
 		t.Run(u.name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestHostStaysOut(t *testing.T) {
 	env.Check(t, os.WriteFile(secret, []byte("x"), 0o644))
 	for _, try := range []string{
 		"cat " + secret, "cat /etc/shadow", "touch /etc/x", "touch /usr/x", "touch /x", "touch /sys/x", "mount -t tmpfs x /mnt", "unshare -U true",
-		"kill -9 " + fmt.Sprint(os.Getpid()), "echo x >/proc/sys/vm/swappiness", "ls -A " + low.run() + " | grep .", "ls /home | grep -v " + low.name,
+		"kill -9 " + fmt.Sprint(os.Getpid()), "echo x >/proc/sys/vm/swappiness", "ls -A " + low.runtimeDir() + " | grep .", "ls /home | grep -v " + low.name,
 		"tail -n +3 /proc/net/dev | grep -v ' lo:'",
 	} {
 		if r := low.agentjail(t, "sandbox", "--workspace", work, "--", "sh", "-c", try); r.Code == 0 || r.Code == 125 {

@@ -18,7 +18,7 @@ import (
 func TestReviewCommands(t *testing.T) {
 	dir := workspace(t)
 	name := "v" + filepath.Base(dir)
-	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+	t.Cleanup(func() { agentjail(t, "workspace", "discard", name) })
 	tools := engine.TempDir(t, "/tmp", "agentjail-tools-")
 	for file, text := range map[string]string{
 		dir + "/Makefile":    "all:\n\techo made >new\n\tprintf 'old\\nmore\\n' >old\n\trm gone\n\tmkdir -p .git/hooks .husky\n\techo x >.husky/pre-commit\n",
@@ -72,7 +72,7 @@ func TestReviewCommands(t *testing.T) {
 func TestReviewGit(t *testing.T) {
 	dir := workspace(t)
 	name := "v" + filepath.Base(dir)
-	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+	t.Cleanup(func() { agentjail(t, "workspace", "discard", name) })
 	host := func(script string) string {
 		cmd := exec.Command("sh", "-ec", script)
 		cmd.Dir = dir
@@ -90,7 +90,7 @@ func TestReviewGit(t *testing.T) {
 	if code, out, errs := inView(t, policy, dir, "echo b >>a; git -c user.name=agent -c user.email=a@j commit -qam second", "--view", name); code != 0 {
 		t.Fatalf("status %d, %q, %q", code, out, errs)
 	}
-	code, out := ctl(t, "workspace", "diff", name)
+	code, out := agentjail(t, "workspace", "diff", name)
 	if code != 1 || !strings.Contains(out, "M a\n") || !strings.Contains(out, "format-patch") || strings.Contains(out, ".git/") {
 		t.Errorf("status %d, %s", code, out)
 	}
@@ -110,16 +110,16 @@ func TestReviewGit(t *testing.T) {
 	if got := host("git -c user.name=u -c user.email=u@h am -q " + patch + " && git log --format=%s -1 && cat a"); got != "second\na\nb" {
 		t.Errorf("after git am: %q", got)
 	}
-	if code, out := ctl(t, "workspace", "diff", name); code != 0 || strings.Contains(out, "M a") {
+	if code, out := agentjail(t, "workspace", "diff", name); code != 0 || strings.Contains(out, "M a") {
 		t.Errorf("what has come out still shows: status %d, %s", code, out)
 	}
 }
 
-// TestReviewForms: each form in which changes are shown, and a part of them applied or dropped.
-func TestReviewForms(t *testing.T) {
+// TestReviewShowsEveryForm: each form in which changes are shown, and a part of them applied or dropped.
+func TestReviewShowsEveryForm(t *testing.T) {
 	dir := repository(t)
 	name := "v" + filepath.Base(dir)
-	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+	t.Cleanup(func() { agentjail(t, "workspace", "discard", name) })
 	code, out, errs := inView(t, small(t), dir, `echo more >>old; printf 'a\0b' >bin; mv lib lib2; printf 'x\033[2J\n' >esc; ln -s /etc out; mkfifo pipe`, "--view", name)
 	if code != 0 {
 		t.Fatalf("status %d, %q, %q", code, out, errs)
@@ -139,7 +139,7 @@ func TestReviewForms(t *testing.T) {
 		{[]string{"apply", name, "--dry-run"}, 1, []string{"bin\nesc\nlib\nlib2\nold\n", "left out: out: the link", "left out: pipe: devices"}},
 		{[]string{"diff", name, "esc"}, 1, []string{"A esc\n"}},
 	} {
-		if code, out := ctl(t, append([]string{"workspace"}, c.args...)...); code != c.code {
+		if code, out := agentjail(t, append([]string{"workspace"}, c.args...)...); code != c.code {
 			t.Errorf("%v: status %d: %s", c.args, code, out)
 		} else {
 			for _, w := range c.has {
@@ -152,13 +152,13 @@ func TestReviewForms(t *testing.T) {
 	if after := tree(t, dir); after != before {
 		t.Errorf("the directory was\n%sand is\n%s", before, after)
 	}
-	if code, out := ctl(t, "workspace", "discard", name, "bin", "lib"); code != 0 {
+	if code, out := agentjail(t, "workspace", "discard", name, "bin", "lib"); code != 0 {
 		t.Errorf("status %d: %s", code, out)
 	}
-	if code, out := ctl(t, "workspace", "apply", name, "old"); code != 0 || !strings.HasPrefix(out, "old\n") {
+	if code, out := agentjail(t, "workspace", "apply", name, "old"); code != 0 || !strings.HasPrefix(out, "old\n") {
 		t.Errorf("status %d: %s", code, out)
 	}
-	if code, out := ctl(t, "workspace", "diff", name); code != 1 || strings.Contains(out, "lib") || strings.Contains(out, "bin") || strings.Contains(out, "old") {
+	if code, out := agentjail(t, "workspace", "diff", name); code != 1 || strings.Contains(out, "lib") || strings.Contains(out, "bin") || strings.Contains(out, "old") {
 		t.Errorf("status %d: %s", code, out)
 	}
 	// Another user is advised.
@@ -175,7 +175,7 @@ func TestReviewTwice(t *testing.T) {
 	dir, policy := repository(t), small(t)
 	names := []string{"one" + filepath.Base(dir), "two" + filepath.Base(dir)}
 	for i, name := range names {
-		t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+		t.Cleanup(func() { agentjail(t, "workspace", "discard", name) })
 		script := fmt.Sprintf("for i in $(seq 200); do echo %d >>f$i; done; echo %[1]d >>old; touch only%[1]d", i)
 		if i > 0 {
 			if code, out, errs := inView(t, policy, dir, script, "--view", name); code != 0 {
@@ -221,7 +221,7 @@ func TestReviewTwice(t *testing.T) {
 			t.Errorf("%s is %q, %v, not %q", name, text, err, want)
 		}
 	}
-	if code, out := ctl(t, "workspace", "apply", names[1-won]); code != 1 || !strings.Contains(out, "conflict: f1: it was changed") {
+	if code, out := agentjail(t, "workspace", "apply", names[1-won]); code != 1 || !strings.Contains(out, "conflict: f1: it was changed") {
 		t.Errorf("the second: status %d, %s", code, out)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, fmt.Sprint("only", 1-won))); err == nil {

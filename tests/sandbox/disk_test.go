@@ -41,7 +41,7 @@ func TestRootOnDisk(t *testing.T) {
 		}
 	})
 	write(engine.DiskPolicy)
-	if _, out := ctl(t, "--config", path, "check", "-v"); strings.Contains(out, "is in memory") {
+	if _, out := agentjail(t, "--config", path, "check", "-v"); strings.Contains(out, "is in memory") {
 		if code, _, errs := sandbox(t, "--config", path, "--", "true"); code != 125 || !strings.Contains(errs, "is in memory (remedy: mount a disk there") {
 			t.Errorf("in memory: status %d: %s", code, errs)
 		}

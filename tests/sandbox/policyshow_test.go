@@ -15,7 +15,7 @@ func TestPolicyShow(t *testing.T) {
 	show := func(text string) (int, string) {
 		t.Helper()
 		env.Check(t, os.WriteFile(filepath.Join(dir, ".agentjail.toml"), []byte(text), 0o644))
-		return ctl(t, "policy", "show", "--workspace", dir)
+		return agentjail(t, "policy", "show", "--workspace", dir)
 	}
 	if code, out := show("limits.pids = 7\n"); code != 0 || !strings.Contains(out, "limits.pids = 7 # "+dir+"/.agentjail.toml\n") {
 		t.Errorf("%d: %s", code, out)
@@ -23,7 +23,7 @@ func TestPolicyShow(t *testing.T) {
 	if code, out := show("limits.pids = 1000000\n"); code != 1 || !strings.Contains(out, "line 1") || !strings.Contains(out, "wider than") {
 		t.Errorf("%d: %s", code, out)
 	}
-	if code, out := ctl(t, "policy", "show", "--workspace", t.TempDir()); code != 0 || strings.Contains(out, ".agentjail.toml") {
+	if code, out := agentjail(t, "policy", "show", "--workspace", t.TempDir()); code != 0 || strings.Contains(out, ".agentjail.toml") {
 		t.Errorf("without a file: %d: %s", code, out)
 	}
 }

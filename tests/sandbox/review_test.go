@@ -64,8 +64,8 @@ func tree(t *testing.T, dir string) string {
 	return out.String()
 }
 
-// ctl runs one of the commands for people.
-func ctl(t *testing.T, args ...string) (code int, out string) {
+// agentjail runs one of the commands for people.
+func agentjail(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
 	r := engine.Run(t, bin, args...)
 	return r.Code, r.Stdout + r.Stderr
@@ -78,8 +78,8 @@ func inView(t *testing.T, policy, dir, script string, more ...string) (code int,
 	return sandbox(t, append(args, "--", "sh", "-ec", script)...)
 }
 
-// TestReview: what a command writes to a workspace under review is there for it, and not on the host.
-func TestReview(t *testing.T) {
+// TestReviewStaysOffTheHost: what a command writes to a workspace under review is there for it, and not on the host.
+func TestReviewStaysOffTheHost(t *testing.T) {
 	dir, policy := repository(t), small(t)
 	before := tree(t, dir)
 	code, out, errs := inView(t, policy, dir, `
@@ -98,16 +98,16 @@ func TestReview(t *testing.T) {
 	if id, _, _ = strings.Cut(id, ":"); !ok {
 		t.Fatalf("no view is announced: %q", errs)
 	}
-	if code, out := ctl(t, "workspace", "list"); code != 0 || !strings.Contains(out, id) || !strings.Contains(out, dir) || !strings.Contains(out, "ended") {
+	if code, out := agentjail(t, "workspace", "list"); code != 0 || !strings.Contains(out, id) || !strings.Contains(out, dir) || !strings.Contains(out, "ended") {
 		t.Errorf("status %d, %q", code, out)
 	}
-	if code, out := ctl(t, "workspace", "list", "--json"); code != 0 || !strings.Contains(out, `"id":"`+id) && !strings.Contains(out, `"id": "`+id) {
+	if code, out := agentjail(t, "workspace", "list", "--json"); code != 0 || !strings.Contains(out, `"id":"`+id) && !strings.Contains(out, `"id": "`+id) {
 		t.Errorf("status %d, %q", code, out)
 	}
-	if code, out := ctl(t, "workspace", "discard", id[:6]); code != 0 || !strings.Contains(out, "discarded "+id) {
+	if code, out := agentjail(t, "workspace", "discard", id[:6]); code != 0 || !strings.Contains(out, "discarded "+id) {
 		t.Errorf("status %d, %q", code, out)
 	}
-	if code, out := ctl(t, "workspace", "discard", id); code == 0 || !strings.Contains(out, "no such view") {
+	if code, out := agentjail(t, "workspace", "discard", id); code == 0 || !strings.Contains(out, "no such view") {
 		t.Errorf("status %d, %q", code, out)
 	}
 }
@@ -129,7 +129,7 @@ func TestReviewPromise(t *testing.T) {
 func TestReviewGoesOn(t *testing.T) {
 	dir, policy := repository(t), small(t)
 	name := "v" + filepath.Base(dir)
-	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+	t.Cleanup(func() { agentjail(t, "workspace", "discard", name) })
 	if code, out, errs := inView(t, policy, dir, "echo 1 >n; mv lib lib2", "--view", name); code != 0 {
 		t.Fatalf("status %d, %q, %q", code, out, errs)
 	}
@@ -142,7 +142,7 @@ func TestReviewGoesOn(t *testing.T) {
 	if code, _, errs := inView(t, policy, repository(t), "true", "--view", name); code != 125 || !strings.Contains(errs, "another directory") {
 		t.Errorf("of another directory: status %d, %q", code, errs)
 	}
-	if code, out := ctl(t, "workspace", "list"); code != 0 || strings.Count(out, dir) != 1 {
+	if code, out := agentjail(t, "workspace", "list"); code != 0 || strings.Count(out, dir) != 1 {
 		t.Errorf("status %d, %q", code, out)
 	}
 }
@@ -154,7 +154,7 @@ func TestReviewMoved(t *testing.T) {
 	if code, _, errs := inView(t, policy, dir, "echo jail >>old", "--view", "moved"); code != 0 {
 		t.Fatalf("status %d, %q", code, errs)
 	}
-	t.Cleanup(func() { ctl(t, "workspace", "discard", "moved") })
+	t.Cleanup(func() { agentjail(t, "workspace", "discard", "moved") })
 	env.Check(t, os.Rename(filepath.Join(dir, "old"), filepath.Join(dir, "older")))
 	if code, out, errs := inView(t, policy, dir, "cat older; cat old", "--view", "moved"); code != 0 || out != "old\nold\njail\n" {
 		t.Errorf("status %d, %q, %q", code, out, errs)
@@ -189,7 +189,7 @@ func TestReviewHides(t *testing.T) {
 	}
 	env.Check(t, err)
 	name := "hide" + filepath.Base(dir)
-	t.Cleanup(func() { ctl(t, "workspace", "discard", name) })
+	t.Cleanup(func() { agentjail(t, "workspace", "discard", name) })
 	code, out, errs := inView(t, hiding, dir, `
 		cat .env lib/.env || true; ! rm -f .env; ! mv lib/.env x; ! sh -c 'echo y >.env'; mkdir new; echo z >new/.env; cp .env copy; mv lib lib2 || true; grep -r SECRET . || true`, "--view", name)
 	if code != 0 || strings.Contains(out, "SECRET") {
@@ -198,11 +198,11 @@ func TestReviewHides(t *testing.T) {
 	if code, out, errs := inView(t, plain, dir, "rm -f lib/.env lib2/.env; echo w >.env", "--view", name); code != 0 {
 		t.Fatalf("status %d, %q, %q", code, out, errs)
 	}
-	if code, out := ctl(t, "workspace", "diff", "-p", name); code != 1 || strings.Contains(out, ".env") || !strings.Contains(out, "copy") {
+	if code, out := agentjail(t, "workspace", "diff", "-p", name); code != 1 || strings.Contains(out, ".env") || !strings.Contains(out, "copy") {
 		t.Errorf("diff: status %d, %q", code, out)
 	}
 	for range 2 {
-		if code, out := ctl(t, "workspace", "apply", "--protected", name); code > 1 || strings.Contains(out, ".env") {
+		if code, out := agentjail(t, "workspace", "apply", "--protected", name); code > 1 || strings.Contains(out, ".env") {
 			t.Errorf("apply: status %d, %q", code, out)
 		}
 		if text, err := os.ReadFile(dir + "/lib2/a"); err != nil || string(text) != "a\n" {
@@ -221,7 +221,7 @@ func TestReviewHides(t *testing.T) {
 	if code, out, errs := inView(t, plain, dir, "true", "--view", name+"-2"); code != 0 {
 		t.Fatalf("status %d, %q, %q", code, out, errs)
 	}
-	t.Cleanup(func() { ctl(t, "workspace", "discard", name+"-2") })
+	t.Cleanup(func() { agentjail(t, "workspace", "discard", name+"-2") })
 	if code, out, errs := inView(t, hiding, dir, "cat .env; true", "--view", name+"-2"); code != 0 || strings.Contains(out, "SECRET") {
 		t.Fatalf("status %d, %q, %q", code, out, errs)
 	}
@@ -256,30 +256,30 @@ func TestReviewExpires(t *testing.T) {
 		env.Check(t, err)
 		ids = append(ids, r.ID)
 	}
-	t.Cleanup(func() { ctl(t, "workspace", "discard", ids[1]) })
+	t.Cleanup(func() { agentjail(t, "workspace", "discard", ids[1]) })
 	long := time.Now().Add(-31 * 24 * time.Hour)
 	env.Check(t, os.Chtimes(filepath.Join(store.Dir, ids[0], "record.json"), long, long))
 	for _, args := range [][]string{{"workspace", "list"}, {"gc"}} {
-		if code, out := ctl(t, args...); code != 0 || !strings.Contains(out, "1 of ") || !strings.Contains(out, "views are expired and take up ") {
+		if code, out := agentjail(t, args...); code != 0 || !strings.Contains(out, "1 of ") || !strings.Contains(out, "views are expired and take up ") {
 			t.Errorf("%q: status %d, %q", args, code, out)
 		}
 	}
-	if _, out := ctl(t, "check", "-v"); !strings.Contains(out, "1 are beyond workspace.keep_for") {
+	if _, out := agentjail(t, "check", "-v"); !strings.Contains(out, "1 are beyond workspace.keep_for") {
 		t.Errorf("check: %q", out)
 	}
-	_, out := ctl(t, "workspace", "list")
+	_, out := agentjail(t, "workspace", "list")
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, ids[0]) && !strings.Contains(line, "ended, expired") || strings.HasPrefix(line, ids[1]) && strings.Contains(line, "expired") {
 			t.Errorf("listed as %q", line)
 		}
 	}
-	if code, out := ctl(t, "workspace", "discard", "--expired", ids[1]); code == 0 || !strings.Contains(out, "either") {
+	if code, out := agentjail(t, "workspace", "discard", "--expired", ids[1]); code == 0 || !strings.Contains(out, "either") {
 		t.Errorf("status %d, %q", code, out)
 	}
-	if code, out := ctl(t, "workspace", "discard", "--expired"); code != 0 || !strings.Contains(out, "discarded "+ids[0]) || strings.Contains(out, ids[1]) {
+	if code, out := agentjail(t, "workspace", "discard", "--expired"); code != 0 || !strings.Contains(out, "discarded "+ids[0]) || strings.Contains(out, ids[1]) {
 		t.Errorf("status %d, %q", code, out)
 	}
-	if _, out := ctl(t, "workspace", "list"); strings.Contains(out, ids[0]) || !strings.Contains(out, ids[1]) || strings.Contains(out, "expired") {
+	if _, out := agentjail(t, "workspace", "list"); strings.Contains(out, ids[0]) || !strings.Contains(out, ids[1]) || strings.Contains(out, "expired") {
 		t.Errorf("left: %q", out)
 	}
 }
@@ -319,7 +319,7 @@ func TestReviewRefused(t *testing.T) {
 			t.Errorf("%s: status %d, %q, %q", what, code, out, errs)
 		}
 	}
-	if _, out := ctl(t, "workspace", "list"); strings.Contains(out, dir) || strings.Contains(out, roots) {
+	if _, out := agentjail(t, "workspace", "list"); strings.Contains(out, dir) || strings.Contains(out, roots) {
 		t.Errorf("left: %s", out)
 	}
 }
@@ -342,22 +342,22 @@ func TestReviewRecorded(t *testing.T) {
 		return view != nil && view.State == workspaces.Open
 	})
 	env.Eventually(t, "the jail", func() bool {
-		_, out := ctl(t, "inspect", view.Jail)
+		_, out := agentjail(t, "inspect", view.Jail)
 		return strings.Contains(out, "1 writable as views") && strings.Contains(out, dir+" to view "+view.ID) && !strings.Contains(out, "BROKEN")
 	})
-	if code, out := ctl(t, "workspace", "discard", view.ID); code == 0 || !strings.Contains(out, "jail "+view.Jail+" has it") {
+	if code, out := agentjail(t, "workspace", "discard", view.ID); code == 0 || !strings.Contains(out, "jail "+view.Jail+" has it") {
 		t.Errorf("discarded while a jail has it: status %d, %q", code, out)
 	}
 	if err := errors.Join(in.Close(), cmd.Wait()); err != nil && cmd.ProcessState.ExitCode() > 1 {
 		t.Fatal(err)
 	}
-	if code, out := ctl(t, "receipt", view.Jail); code != 0 || !strings.Contains(out, "in view "+view.ID) || !strings.Contains(out, "/new") {
+	if code, out := agentjail(t, "receipt", view.Jail); code != 0 || !strings.Contains(out, "in view "+view.ID) || !strings.Contains(out, "/new") {
 		t.Errorf("receipt: status %d, %s", code, out)
 	}
-	if code, out := ctl(t, "workspace", "discard", view.ID); code != 0 {
+	if code, out := agentjail(t, "workspace", "discard", view.ID); code != 0 {
 		t.Fatalf("status %d, %q", code, out)
 	}
-	code, out := ctl(t, "journal", "--json", view.Jail)
+	code, out := agentjail(t, "journal", "--json", view.Jail)
 	for _, kind := range []string{"workspace.open", "workspace.discard"} {
 		if code != 0 || !strings.Contains(out, kind) {
 			t.Errorf("no %s: status %d, %s", kind, code, out)

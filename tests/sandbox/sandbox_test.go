@@ -244,8 +244,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestTimeout: a command that outlives its time is ended, also one that ignores SIGTERM's friends.
-func TestTimeout(t *testing.T) {
+// TestTimeoutEndsTheCommand: a command that outlives its time is ended, also one that ignores SIGTERM's friends.
+func TestTimeoutEndsTheCommand(t *testing.T) {
 	if code, out, errs := sandbox(t, "--timeout", "1s", "--", "sh", "-c", "trap 'echo ended; exit 3' TERM; sleep 1000 & wait"); code != 124 || out != "ended\n" || !strings.Contains(errs, "--timeout") {
 		t.Errorf("status %d, %q, %q", code, out, errs)
 	}

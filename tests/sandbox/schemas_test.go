@@ -10,8 +10,8 @@ import (
 	"agentjail.dev/tests/env"
 )
 
-// TestSchemas: each JSON that a command prints is one object, or one a line, that names its form.
-func TestSchemas(t *testing.T) {
+// TestEveryJSONNamesItsForm: each JSON that a command prints is one object, or one a line, that names its form.
+func TestEveryJSONNamesItsForm(t *testing.T) {
 	cmd := exec.Command(bin, "sandbox", "--", "sh", "-c", "echo x >/tmp/x; sleep 1000")
 	env.Check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })

@@ -15,7 +15,7 @@ import (
 func TestDaemonRestart(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		for _, away := range []func() error{c.Stop, c.Kill} {
-			stays, ends := start(t, c), start(t, c)
+			stays, ends := startJail(t, c), startJail(t, c)
 			env.Check(t, away())
 			j := record(t, c, ends)
 			env.Check(t, unix.Kill(j.InitPid, unix.SIGTERM))
@@ -28,7 +28,7 @@ func TestDaemonRestart(t *testing.T) {
 			// Releases since 1.7 remove at their start what has no process any more.
 			removes := !strings.HasPrefix(c.Version(), "1.6.")
 			env.Eventually(c, "the ended jail is known as such", func() bool { s := status(c, ends); return s == "STOPPED" || removes && s == "" })
-			if r := read(c, stays, "probe", "identity"); r.Code != 0 {
+			if r := readIn(c, stays, "probe", "identity"); r.Code != 0 {
 				t.Error(r)
 			} else {
 				hardened(t, r.Stdout)
@@ -38,7 +38,7 @@ func TestDaemonRestart(t *testing.T) {
 			}
 			c.Remove(stays)
 			c.Remove(ends)
-			gone(t, c)
+			nothingLeft(t, c)
 		}
 	})
 }
@@ -46,20 +46,20 @@ func TestDaemonRestart(t *testing.T) {
 // A shim that is killed takes its jail with it: the daemon has the rest cleaned up by the shim's program.
 func TestShimKilled(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		id := start(t, c)
+		id := startJail(t, c)
 		j := record(t, c, id)
 		env.Check(t, unix.Kill(shimOf(t, c, id), unix.SIGKILL))
 		env.Eventually(c, "the end of the jail", func() bool { return !j.InitAlive() })
 		env.Eventually(c, "the daemon has noticed", func() bool { s := status(c, id); return s == "" || s == "STOPPED" })
 		c.Remove(id)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
 // The same while the daemon is away.
 func TestShimAndDaemonKilled(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		id := start(t, c)
+		id := startJail(t, c)
 		j := record(t, c, id)
 		shim := shimOf(t, c, id)
 		env.Check(t, c.Kill())
@@ -67,6 +67,6 @@ func TestShimAndDaemonKilled(t *testing.T) {
 		env.Check(t, c.Start())
 		env.Eventually(c, "the end of the jail", func() bool { return !j.InitAlive() })
 		c.Remove(id)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }

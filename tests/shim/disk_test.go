@@ -12,8 +12,8 @@ func TestRootOnDisk(t *testing.T) {
 	engine.LayersOnDisk(t)
 	file := engine.PolicyFile(t, engine.DiskPolicy)
 	each(t, func(t *testing.T, c *engine.CT) {
-		id := start(t, c, "--runtime-config-path", file)
-		if r := in(c, id, "sh", "-c", engine.OnDisk); r.Code != 0 || len(engine.DiskRoots()) != 1 {
+		id := startJail(t, c, "--runtime-config-path", file)
+		if r := execIn(c, id, "sh", "-c", engine.OnDisk); r.Code != 0 || len(engine.DiskRoots()) != 1 {
 			t.Errorf("%q: %s", engine.DiskRoots(), r)
 		}
 		c.Remove(id)

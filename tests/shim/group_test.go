@@ -23,9 +23,9 @@ const group = "io.containerd.runc.v2.group="
 func TestGroupHasOneShim(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		small := engine.PolicyFile(t, "[limits]\nmemory = \"50MiB\"\n")
-		a := start(t, c, "--annotation", group+"pod")
-		b := start(t, c, "--annotation", group+"pod", "--runtime-config-path", small)
-		other := start(t, c)
+		a := startJail(t, c, "--annotation", group+"pod")
+		b := startJail(t, c, "--annotation", group+"pod", "--runtime-config-path", small)
+		other := startJail(t, c)
 		if n := shims(filepath.Dir(c.Bundle(a))); len(n) != 2 {
 			t.Errorf("%d shims for a group and another", len(n))
 		}
@@ -42,14 +42,14 @@ func TestGroupHasOneShim(t *testing.T) {
 		}
 		// The one whose directory the shim is in goes first.
 		c.Remove(a)
-		if r := read(c, b, "probe", "identity"); r.Code != 0 {
+		if r := readIn(c, b, "probe", "identity"); r.Code != 0 {
 			t.Error(r)
 		} else {
 			hardened(t, r.Stdout)
 		}
 		c.Remove(b)
 		c.Remove(other)
-		gone(t, c)
+		nothingLeft(t, c)
 		env.Eventually(c, "the socket is removed", func() bool { _, err := os.Lstat(socket); return os.IsNotExist(err) })
 	})
 }
@@ -57,7 +57,7 @@ func TestGroupHasOneShim(t *testing.T) {
 // TestShimControlGroups: a shim is in containerd's control groups, which are the test's here, and not in those of its jail.
 func TestShimControlGroups(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		id := start(t, c)
+		id := startJail(t, c)
 		running := shims(c.Bundle(id))
 		if len(running) != 1 {
 			t.Fatalf("shims %v", running)
@@ -87,19 +87,19 @@ func TestWrongPolicy(t *testing.T) {
 			}
 			c.Remove(id)
 		}
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
 // Limits can be changed, within policy, and what the jail sees of its machine follows.
-func TestUpdate(t *testing.T) {
+func TestLimitsCanBeChanged(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		id := start(t, c)
-		ctx, task := direct(t, c, id)
+		id := startJail(t, c)
+		ctx, task := dialShim(t, c, id)
 		if _, err := task.Update(ctx, &taskAPI.UpdateTaskRequest{ID: id, Resources: jsonAny(`{"memory": {"limit": 67108864}, "pids": {"limit": 1000000}}`)}); err != nil {
 			t.Fatal(err)
 		}
-		if r := read(c, id, "grep", "MemTotal", "/proc/meminfo"); !strings.Contains(r.Stdout, " 65536 kB") {
+		if r := readIn(c, id, "grep", "MemTotal", "/proc/meminfo"); !strings.Contains(r.Stdout, " 65536 kB") {
 			t.Error(r)
 		}
 		var bounds []string
@@ -118,7 +118,7 @@ func TestUpdate(t *testing.T) {
 			t.Error(err)
 		}
 		c.Remove(id)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
@@ -129,9 +129,9 @@ func jsonAny(text string) *anypb.Any {
 // The options of one container of a group do not take the shim of another away.
 func TestGroupOptionsKeepOtherShims(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		id := start(t, c)
+		id := startJail(t, c)
 		shim := shimOf(t, c, id)
-		ctx, task := direct(t, c, id)
+		ctx, task := dialShim(t, c, id)
 		bundle := engine.NewBundle(t, c.Dir)
 		bundle.Write(t)
 		config := filepath.Join(bundle.Dir, "config.json")
@@ -206,7 +206,7 @@ func TestGroupOptionsKeepOtherShims(t *testing.T) {
 		if now := shimOf(t, c, id); now != shim {
 			t.Errorf("the shim was %d and is %d", shim, now)
 		}
-		if r := in(c, id, "probe", "identity"); r.Code != 0 {
+		if r := execIn(c, id, "probe", "identity"); r.Code != 0 {
 			t.Error(r)
 		}
 		if n := len(records(t, c)); n != 1 {
@@ -216,7 +216,7 @@ func TestGroupOptionsKeepOtherShims(t *testing.T) {
 			t.Errorf("mounts stay: %v, %v", mounts, err)
 		}
 		c.Remove(id)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
@@ -239,8 +239,8 @@ func TestSameAsCommandLine(t *testing.T) {
 		if _, said, err := bundle.Call(t, cli, "delete", "--force", id); err != nil {
 			t.Fatal(err, said)
 		}
-		host := start(t, c) // for its shim
-		ctx, task := direct(t, c, host)
+		host := startJail(t, c) // for its shim
+		ctx, task := dialShim(t, c, host)
 		if _, err := task.Create(ctx, &taskAPI.CreateTaskRequest{ID: id, Bundle: bundle.Dir}); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestSameAsCommandLine(t *testing.T) {
 		_, _ = task.Kill(ctx, &taskAPI.KillRequest{ID: id, Signal: 9})
 		env.Eventually(c, "the jail is removed", func() bool { _, err := task.Delete(ctx, &taskAPI.DeleteRequest{ID: id}); return err == nil })
 		c.Remove(host)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 

@@ -39,6 +39,6 @@ func TestManyLayers(t *testing.T) {
 				}
 			}
 		}
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }

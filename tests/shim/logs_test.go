@@ -70,7 +70,7 @@ func TestLogURI(t *testing.T) {
 			env.Eventually(c, f+" has what was printed", func() bool { text, _ := os.ReadFile(f); return strings.Contains(string(text), "said\n") })
 			c.Remove(id)
 		}
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
@@ -125,7 +125,7 @@ func TestLogLabel(t *testing.T) {
 			})
 		})
 		leaveAlone(c, id)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 

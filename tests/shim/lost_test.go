@@ -22,7 +22,7 @@ func TestLostProtection(t *testing.T) {
 		for _, name := range []string{dir, filepath.Join(dir, "file")} {
 			env.Check(t, os.Chown(name, 4711, 4711))
 		}
-		id := start(t, c, "--mount", "type=bind,src="+dir+",dst=/w,options=rbind:rw")
+		id := startJail(t, c, "--mount", "type=bind,src="+dir+",dst=/w,options=rbind:rw")
 		env.Check(t, os.RemoveAll(filepath.Join(dir, ".vscode")))
 		bin := env.Get(t, engine.UnderTest)
 		var out []byte

@@ -27,7 +27,7 @@ func memoryOf(t *testing.T, pid int) memory {
 // program's pages back, and of its own, beyond what it can share, little more than that of the release whose packages it is
 // made of. (The distribution's older daemon has a smaller one, by an older Go.) What both have of their own varies by a
 // tenth between runs.
-func TestMemory(t *testing.T) {
+func TestShimTakesLessMemory(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		var stock memory
 		for _, runtime := range []string{"io.containerd.runc.v2", engine.ShimRuntime} {
@@ -47,18 +47,18 @@ func TestMemory(t *testing.T) {
 			t.Logf("containerd %s, %s: %+v KiB", c.Version(), runtime, m)
 			c.Remove(id)
 		}
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
 // A shim holds on to nothing of what it has done: files, mount namespaces, threads, children.
-func TestShimLeaks(t *testing.T) {
+func TestShimHoldsOnToNothing(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		id := start(t, c, "--annotation", group+"leaks")
+		id := startJail(t, c, "--annotation", group+"leaks")
 		pid := shimOf(t, c, id)
 		round := func() {
 			t.Helper()
-			if r := in(c, id, "true"); r.Code != 0 {
+			if r := execIn(c, id, "true"); r.Code != 0 {
 				t.Error(r)
 			}
 			if r := c.Ctr(runArgs(newID(), "--rm", "--annotation", group+"leaks", "--", "true")...); r.Code != 0 {
@@ -91,6 +91,6 @@ func TestShimLeaks(t *testing.T) {
 			t.Errorf("the children %v, and one jail", children)
 		}
 		c.Remove(id)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }

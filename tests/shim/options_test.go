@@ -15,11 +15,11 @@ import (
 )
 
 // Options of every kind are understood, and name the policy that the jail is made by; none names the delegate.
-func TestOptions(t *testing.T) {
+func TestOptionsNamePolicies(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		file := engine.PolicyFile(t, "[limits]\npids = 100\n[policies.tiny.limits]\npids = 50\n")
-		host := start(t, c) // for its shim
-		ctx, task := direct(t, c, host)
+		host := startJail(t, c) // for its shim
+		ctx, task := dialShim(t, c, host)
 		for _, try := range []struct {
 			what string
 			kind string
@@ -53,6 +53,6 @@ func TestOptions(t *testing.T) {
 			env.Eventually(c, "the jail is removed", func() bool { _, err := task.Delete(ctx, &taskAPI.DeleteRequest{ID: id}); return err == nil })
 		}
 		c.Remove(host)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }

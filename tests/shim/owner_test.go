@@ -19,7 +19,7 @@ func TestOwnerAnnotation(t *testing.T) {
 			env.Check(t, os.Chmod(d, 0o755))
 		}
 		env.Check(t, os.Chown(dir, 4711, 4711))
-		id := start(t, c, "--annotation", "dev.agentjail.binds.owner=1000:1000", "--mount", "type=bind,src="+dir+",dst=/w,options=rbind:rw")
+		id := startJail(t, c, "--annotation", "dev.agentjail.binds.owner=1000:1000", "--mount", "type=bind,src="+dir+",dst=/w,options=rbind:rw")
 		c.Must("tasks", "exec", "--exec-id", newID(), "--user", "1000", id, "touch", "/w/new")
 		st, err := os.Stat(filepath.Join(dir, "new"))
 		env.Check(t, err)
@@ -27,7 +27,7 @@ func TestOwnerAnnotation(t *testing.T) {
 			t.Errorf("the file belongs to %d:%d on the host", s.Uid, s.Gid)
 		}
 		lost := func(r engine.Result) bool { return r.Code != 0 && strings.TrimSpace(r.Stderr) == "" }
-		r := engine.Heard(lost, func() engine.Result { return in(c, id, "touch", "/w/roots") })
+		r := engine.Heard(lost, func() engine.Result { return execIn(c, id, "touch", "/w/roots") })
 		if r.Code == 0 || !strings.Contains(r.Stderr, "Permission denied") {
 			t.Errorf("the first process's user: %s", r)
 		}

@@ -50,7 +50,7 @@ func TestRun(t *testing.T) {
 		if name := strings.TrimSpace(r.Stdout); name != id {
 			t.Errorf("the host's name in the jail %s: %s", id, r)
 		}
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
@@ -81,22 +81,22 @@ func TestRunFails(t *testing.T) {
 			}
 			c.Remove(id)
 		}
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
 func TestExec(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		id := start(t, c)
-		r := read(c, id, "probe", "identity")
+		id := startJail(t, c)
+		r := readIn(c, id, "probe", "identity")
 		if r.Code != 0 {
 			t.Fatal(r)
 		}
 		hardened(t, r.Stdout)
-		if r := in(c, id, "sh", "-c", "exit 9"); r.Code != 9 {
+		if r := execIn(c, id, "sh", "-c", "exit 9"); r.Code != 9 {
 			t.Error(r)
 		}
-		if r := in(c, id, "/no/such/program"); r.Code == 0 || !strings.Contains(r.Stderr, "no such file or directory") {
+		if r := execIn(c, id, "/no/such/program"); r.Code == 0 || !strings.Contains(r.Stderr, "no such file or directory") {
 			t.Error(r)
 		}
 		// Several at once: none waits for, or takes, what is another's.
@@ -136,7 +136,7 @@ func TestExec(t *testing.T) {
 			t.Error(s)
 		}
 		c.Remove(id)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
@@ -155,7 +155,7 @@ func TestTerminal(t *testing.T) {
 		if code := term.Wait(); code != 5 {
 			t.Errorf("exit status %d: %s", code, term.Said())
 		}
-		id = start(t, c)
+		id = startJail(t, c)
 		term = engine.OnTerminal(t, 30, 90, c.Command(ctx, "tasks", "exec", "--tty", "--exec-id", "e", id, "sh", "-c", "stty size; tty; read x; exit 6"))
 		term.Expect("/dev/pts/")
 		term.Type("\n")
@@ -163,14 +163,14 @@ func TestTerminal(t *testing.T) {
 			t.Errorf("exit status %d: %s", code, term.Said())
 		}
 		c.Remove(id)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
 // Signals, pause, the list of processes, statistics.
 func TestTask(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		id := start(t, c, "--memory-limit", "100000000")
+		id := startJail(t, c, "--memory-limit", "100000000")
 		c.Must("tasks", "pause", id)
 		if s := status(c, id); s != "PAUSED" {
 			t.Error(s)
@@ -196,12 +196,12 @@ func TestTask(t *testing.T) {
 			t.Errorf("not the status of a killed task: %s", r)
 		}
 		c.Remove(id)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
 // Every event that containerd knows is published, also of a memory limit that was met.
-func TestEvents(t *testing.T) {
+func TestEveryKindOfEventIsPublished(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		ctx, cancel := context.WithTimeout(context.Background(), env.CommandWait)
 		defer cancel()
@@ -223,7 +223,7 @@ func TestEvents(t *testing.T) {
 		c.Must("tasks", "rm", "-f", id)
 		event("/tasks/delete")
 		c.Remove(id)
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }
 
@@ -250,6 +250,6 @@ func TestEveryEvent(t *testing.T) {
 				watch.Expect(topic + ` {"container_id":"` + id + `"`)
 			}
 		}
-		gone(t, c)
+		nothingLeft(t, c)
 	})
 }

@@ -49,7 +49,7 @@ func TestShimKilledAtEveryStep(t *testing.T) {
 			case "exec":
 				start1(t, c, id)
 				end("kill", s.Point)
-				r = in(c, id, "true")
+				r = execIn(c, id, "true")
 			case "delete":
 				start1(t, c, id)
 				end("kill", s.Point)
@@ -60,7 +60,7 @@ func TestShimKilledAtEveryStep(t *testing.T) {
 			}
 			env.Eventually(c, "the daemon has noticed", func() bool { return status(c, id) != "RUNNING" })
 			c.Remove(id)
-			gone(t, c)
+			nothingLeft(t, c)
 		})
 	}
 }
@@ -75,7 +75,7 @@ func start1(t *testing.T, c *engine.CT, id string) {
 // An error of the program's own, wherever it is, ends a call, and neither the shim nor another jail of its group.
 func TestInternalErrors(t *testing.T) {
 	c, end := fragile(t, "containerd")
-	other := start(t, c, "--annotation", group+"fragile")
+	other := startJail(t, c, "--annotation", group+"fragile")
 	shim := shimOf(t, c, other)
 	for _, s := range engine.CrashPoints {
 		t.Run(s.Point, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestInternalErrors(t *testing.T) {
 				}
 				end("panic", s.Point)
 				if s.Verb == "exec" {
-					r = in(c, id, "true")
+					r = execIn(c, id, "true")
 				} else {
 					r = c.Ctr("tasks", "rm", "-f", id)
 				}
@@ -103,7 +103,7 @@ func TestInternalErrors(t *testing.T) {
 				t.Errorf("did not fail: %s", r)
 			}
 			c.Remove(id)
-			if r := in(c, other, "true"); r.Code != 0 || shimOf(t, c, other) != shim {
+			if r := execIn(c, other, "true"); r.Code != 0 || shimOf(t, c, other) != shim {
 				t.Errorf("the other jail suffers: %s", r)
 			}
 			if n := len(records(t, c)); n != 1 {
@@ -112,5 +112,5 @@ func TestInternalErrors(t *testing.T) {
 		})
 	}
 	c.Remove(other)
-	gone(t, c)
+	nothingLeft(t, c)
 }

@@ -24,9 +24,9 @@ import (
 
 var ids atomic.Int64
 
-// start starts a jail with `ctr run` and removes it at the test's end. args are options of ctr's; what follows "--" is the
+// startJail starts a jail with `ctr run` and removes it at the test's end. args are options of ctr's; what follows "--" is the
 // command.
-func start(t *testing.T, c *engine.CT, args ...string) string {
+func startJail(t *testing.T, c *engine.CT, args ...string) string {
 	t.Helper()
 	id := newID()
 	if r := c.Ctr(runArgs(id, append([]string{"-d"}, args...)...)...); r.Code != 0 {
@@ -47,14 +47,14 @@ func runArgs(id string, args ...string) []string {
 	return slices.Concat([]string{"run", "--runtime", engine.ShimRuntime}, options, []string{engine.BusyboxImage, id}, command)
 }
 
-// in runs a command in a jail.
-func in(c *engine.CT, id string, command ...string) engine.Result {
+// execIn runs a command in a jail.
+func execIn(c *engine.CT, id string, command ...string) engine.Result {
 	return c.Ctr(slices.Concat([]string{"tasks", "exec", "--exec-id", newID(), id}, command)...)
 }
 
-// read is in for a command that changes nothing and prints something.
-func read(c *engine.CT, id string, command ...string) engine.Result {
-	return engine.Heard(engine.Silent, func() engine.Result { return in(c, id, command...) })
+// readIn is execIn for a command that changes nothing and prints something.
+func readIn(c *engine.CT, id string, command ...string) engine.Result {
+	return engine.Heard(engine.Silent, func() engine.Result { return execIn(c, id, command...) })
 }
 
 // status is a task's, as RUNNING, or "" when there is none.
@@ -96,8 +96,8 @@ func socketOf(t *testing.T, c *engine.CT, id string) string {
 	return strings.TrimPrefix(address, "unix://")
 }
 
-// direct connects to the shim of a task as its daemon does.
-func direct(t *testing.T, c *engine.CT, id string) (context.Context, taskAPI.TTRPCTaskService) {
+// dialShim connects to the shim of a task as its daemon does.
+func dialShim(t *testing.T, c *engine.CT, id string) (context.Context, taskAPI.TTRPCTaskService) {
 	t.Helper()
 	conn, err := net.Dial("unix", socketOf(t, c, id))
 	env.Check(t, err)
@@ -133,8 +133,8 @@ func records(t *testing.T, c *engine.CT) (out []*state.Jail) {
 	return out
 }
 
-// gone checks that nothing is left of any task: processes, mounts, control groups, agentjail's state, sockets.
-func gone(t *testing.T, c *engine.CT) {
+// nothingLeft checks that nothing is left of any task: processes, mounts, control groups, agentjail's state, sockets.
+func nothingLeft(t *testing.T, c *engine.CT) {
 	t.Helper()
 	var left string
 	c.TB = t

@@ -10,7 +10,7 @@ import (
 func ended(t *testing.T, args ...string) (id, at string) {
 	t.Helper()
 	before := listed(t)
-	_, out, errs := run(t, append([]string{"sandbox"}, args...)...)
+	_, out, errs := agentjail(t, append([]string{"sandbox"}, args...)...)
 	for id, at := range listed(t) {
 		if before[id] == "" && strings.HasPrefix(id, "sandbox-") {
 			return id, at
@@ -23,7 +23,7 @@ func ended(t *testing.T, args ...string) (id, at string) {
 // listed are the jails of `agentjail ls`, each with ID@TIME.
 func listed(t *testing.T) map[string]string {
 	t.Helper()
-	_, out, errs := run(t, "ls", "--json")
+	_, out, errs := agentjail(t, "ls", "--json")
 	var l struct {
 		Jails []struct{ ID, At string }
 	}
@@ -41,24 +41,24 @@ func listed(t *testing.T) map[string]string {
 func TestWhyOfEndedJail(t *testing.T) {
 	id, at := ended(t, "--allow", "api.example.test:443", "--", "getent", "hosts", "evil.example.test")
 	for _, name := range []string{id, at, id[:len(id)-1]} {
-		code, out, errs := run(t, "why", name, "evil.example.test:443")
+		code, out, errs := agentjail(t, "why", name, "evil.example.test:443")
 		if code != 1 || !strings.Contains(out, "the jail has ended") || !strings.Contains(out, "refused 1 times so far") {
 			t.Errorf("why %s: status %d: %s%s", name, code, out, errs)
 		}
-		if code, out, errs := run(t, "why", name, "mount"); code != 1 || !strings.Contains(out, "not listed in profile default") {
+		if code, out, errs := agentjail(t, "why", name, "mount"); code != 1 || !strings.Contains(out, "not listed in profile default") {
 			t.Errorf("why %s mount: status %d: %s%s", name, code, out, errs)
 		}
-		if code, out, errs := run(t, "network", "log", name); code != 0 || !strings.Contains(out, "refused name    evil.example.test") {
+		if code, out, errs := agentjail(t, "network", "log", name); code != 0 || !strings.Contains(out, "refused name    evil.example.test") {
 			t.Errorf("network log %s: status %d: %s%s", name, code, out, errs)
 		}
-		if code, _, errs := run(t, "inspect", name); code != 1 || !strings.Contains(errs, "has ended") || !strings.Contains(errs, "agentjail receipt "+at) {
+		if code, _, errs := agentjail(t, "inspect", name); code != 1 || !strings.Contains(errs, "has ended") || !strings.Contains(errs, "agentjail receipt "+at) {
 			t.Errorf("inspect %s: status %d: %s", name, code, errs)
 		}
 	}
-	if code, out, errs := run(t, "denied", at); code != 0 || !strings.Contains(out, "not seen: refused system calls") || !strings.Contains(out, "not seen: refused access to files") {
+	if code, out, errs := agentjail(t, "denied", at); code != 0 || !strings.Contains(out, "not seen: refused system calls") || !strings.Contains(out, "not seen: refused access to files") {
 		t.Errorf("denied reports not what it cannot see: status %d: %s%s", code, out, errs)
 	}
-	if code, _, errs := run(t, "why", id+"@20200101T000000.000000", "mount"); code != 125 || !strings.Contains(errs, "no journal of it") {
+	if code, _, errs := agentjail(t, "why", id+"@20200101T000000.000000", "mount"); code != 125 || !strings.Contains(errs, "no journal of it") {
 		t.Errorf("another time: status %d: %s", code, errs)
 	}
 }
@@ -82,7 +82,7 @@ func TestRefusedPort(t *testing.T) {
 		script.WriteString("command -v " + p.program + " >/dev/null && { " + p.do + "; } 2>&1 </dev/null | tail -n 4; echo ----; ")
 	}
 	before := listed(t)
-	_, out, _ := run(t, "sandbox", "--allow", "api.example.test:443", "--", "sh", "-c", script.String())
+	_, out, _ := agentjail(t, "sandbox", "--allow", "api.example.test:443", "--", "sh", "-c", script.String())
 	id := ""
 	for known := range listed(t) {
 		if before[known] == "" {
@@ -100,7 +100,7 @@ func TestRefusedPort(t *testing.T) {
 			continue // it is not installed
 		}
 		tried++
-		code, out, errs := run(t, "why", id, text)
+		code, out, errs := agentjail(t, "why", id, text)
 		if code != 1 || !strings.Contains(out, "connect.refused api.example.test:7777") {
 			t.Errorf("%s printed %q: status %d: %s%s", p.program, text, code, out, errs)
 		}
@@ -108,7 +108,7 @@ func TestRefusedPort(t *testing.T) {
 	if tried < 2 {
 		t.Errorf("%d programs were tried", tried)
 	}
-	if _, out, _ := run(t, "denied", id); !strings.Contains(out, `network.allow = ["api.example.test:7777"]`) {
+	if _, out, _ := agentjail(t, "denied", id); !strings.Contains(out, `network.allow = ["api.example.test:7777"]`) {
 		t.Errorf("denied has not the entry: %s", out)
 	}
 }

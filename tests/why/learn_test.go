@@ -22,8 +22,8 @@ var learned = []string{"shell", "git without a daemon", "archives"}
 // another is work that is none of these.
 const another = `python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); s.listen()'`
 
-// TestLearn: the learned profile runs the same work unmodified, is smaller than the default's, and refuses other work something.
-func TestLearn(t *testing.T) {
+// TestLearnedProfileRunsItsWork: the learned profile runs the same work unmodified, is smaller than the default's, and refuses other work something.
+func TestLearnedProfileRunsItsWork(t *testing.T) {
 	for _, name := range learned {
 		t.Run(name, func(t *testing.T) {
 			i := slices.IndexFunc(workloads.List, func(w workloads.Work) bool { return w.Name == name })
@@ -32,22 +32,22 @@ func TestLearn(t *testing.T) {
 			}
 			script := "cd /tmp; " + workloads.List[i].Script
 			dir := place(t)
-			code, want, errs := run(t, "learn", "--name", "work", "--write", dir, "--", "sh", "-c", script)
+			code, want, errs := agentjail(t, "learn", "--name", "work", "--write", dir, "--", "sh", "-c", script)
 			if code != 0 {
 				t.Fatalf("status %d: %s%s", code, want, errs)
 			}
 			want, _, _ = strings.Cut(want, "learned from")
 			config := write(t, dir, "c.toml", "seccomp.only = \"DIR/work.json\"\n")
 			for range 3 {
-				code, out, errs := run(t, "--config", config, "sandbox", "--", "sh", "-c", script)
+				code, out, errs := agentjail(t, "--config", config, "sandbox", "--", "sh", "-c", script)
 				if code != 0 || out != want {
 					t.Fatalf("under what was learned: status %d\n%s%s\nwant\n%s", code, out, errs, want)
 				}
 			}
-			if code, _, errs := run(t, "--config", config, "sandbox", "--", "sh", "-c", another); code == 0 {
+			if code, _, errs := agentjail(t, "--config", config, "sandbox", "--", "sh", "-c", another); code == 0 {
 				t.Errorf("other work is refused nothing: %s", errs)
 			}
-			if code, _, _ := run(t, "sandbox", "--", "sh", "-c", another); code != 0 {
+			if code, _, _ := agentjail(t, "sandbox", "--", "sh", "-c", another); code != 0 {
 				t.Error("the other work fails without the list as well")
 			}
 			smaller(t, dir)

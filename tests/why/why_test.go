@@ -23,8 +23,8 @@ var bin string
 
 func TestMain(m *testing.M) { os.Exit(engine.MainBare(m, "it runs jails", &bin)) }
 
-// run runs agentjail.
-func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// agentjail runs agentjail.
+func agentjail(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	r := engine.Run(t, bin, args...)
 	return r.Code, r.Stdout, r.Stderr
@@ -135,7 +135,7 @@ func TestAnswersLetThrough(t *testing.T) {
 			dir := place(t)
 			write(t, dir, "short.json", `{"extends": "strict", "allow": []}`)
 			before := write(t, dir, "before.toml", q.before+"\n")
-			code, _, said := run(t, append(append([]string{"--config", before, "sandbox"}, q.args...), "--", "sh", "-c", q.do)...)
+			code, _, said := agentjail(t, append(append([]string{"--config", before, "sandbox"}, q.args...), "--", "sh", "-c", q.do)...)
 			if code == 0 {
 				t.Fatalf("%s works before the change", q.do)
 			}
@@ -143,16 +143,16 @@ func TestAnswersLetThrough(t *testing.T) {
 			if line == "" {
 				line = said
 			}
-			code, out, errs := run(t, "why", "--config", before, line)
+			code, out, errs := agentjail(t, "why", "--config", before, line)
 			if code != 1 || !strings.Contains(out, q.says) {
 				t.Fatalf("for %q, status %d: %s%s\nwant %q", line, code, out, errs, q.says)
 			}
 			write(t, dir, "list.json", q.list)
 			after := write(t, dir, "after.toml", q.after+"\n")
-			if code, _, said := run(t, append(append([]string{"--config", after, "sandbox"}, q.with...), "--", "sh", "-c", q.do)...); code != 0 {
+			if code, _, said := agentjail(t, append(append([]string{"--config", after, "sandbox"}, q.with...), "--", "sh", "-c", q.do)...); code != 0 {
 				t.Errorf("after the change, %s: status %d, %s", q.do, code, said)
 			}
-			if code, _, _ := run(t, append(append([]string{"--config", after, "sandbox"}, q.with...), "--", "sh", "-c", q.not)...); code == 0 {
+			if code, _, _ := agentjail(t, append(append([]string{"--config", after, "sandbox"}, q.with...), "--", "sh", "-c", q.not)...); code == 0 {
 				t.Errorf("the change lets through %s as well", q.not)
 			}
 		})
@@ -189,7 +189,7 @@ func TestRefusedUnderEveryPolicy(t *testing.T) {
 		}
 		fmt.Fprintf(&script, "( %s ) 2>/tmp/err >/dev/null; a=$?; ( %s ) >/dev/null 2>&1; echo \"$a $? $(tr '\\n' ' ' < /tmp/err)\"\n", p.do, instead)
 	}
-	code, out, errs := run(t, "sandbox", "--", "sh", "-c", script.String())
+	code, out, errs := agentjail(t, "sandbox", "--", "sh", "-c", script.String())
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 0 || len(lines) != len(purposes) {
 		t.Fatalf("status %d\n%s%s", code, out, errs)
@@ -205,7 +205,7 @@ func TestRefusedUnderEveryPolicy(t *testing.T) {
 			_, rest, _ := strings.Cut(lines[i], " ")
 			_, line, _ = strings.Cut(rest, " ")
 		}
-		code, out, errs := run(t, "why", "--seccomp-profile", "default", line)
+		code, out, errs := agentjail(t, "why", "--seccomp-profile", "default", line)
 		if code != 1 || !strings.Contains(out, "none, on purpose") || !strings.Contains(out, "instead ") {
 			t.Errorf("%s: for %q, status %d: %s%s", p.name, line, code, out, errs)
 		}
@@ -248,7 +248,7 @@ func TestWhyOfRunningJail(t *testing.T) {
 		{"socket(AF_INET, SOCK_STREAM, 0)", 0, []string{"passes"}},
 		{"example.org:443", 1, []string{`network.mode = "names"`}},
 	} {
-		code, out, errs := run(t, "why", id, c.line)
+		code, out, errs := agentjail(t, "why", id, c.line)
 		for _, s := range c.says {
 			if code != c.code || !strings.Contains(out, s) {
 				t.Errorf("%s: status %d, want %d and %q:\n%s%s", c.line, code, c.code, s, out, errs)
@@ -256,7 +256,7 @@ func TestWhyOfRunningJail(t *testing.T) {
 		}
 	}
 	var a struct{ Verdict, Kind string }
-	if _, out, _ := run(t, "why", "--json", id, "clone3"); json.Unmarshal([]byte(out), &a) != nil || a.Verdict != "refused" || a.Kind != "call" {
+	if _, out, _ := agentjail(t, "why", "--json", id, "clone3"); json.Unmarshal([]byte(out), &a) != nil || a.Verdict != "refused" || a.Kind != "call" {
 		t.Errorf("as JSON: %s", out)
 	}
 }
