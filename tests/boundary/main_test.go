@@ -55,23 +55,10 @@ func sandbox(t *testing.T, args ...string) engine.Result {
 	return engine.Run(t, bin, append([]string{"sandbox", "--policy", "gvisor"}, args...)...)
 }
 
-// workspace is a directory of uid 1000.
-func workspace(t *testing.T) string {
-	t.Helper()
-	dir := engine.TempDir(t, "/tmp", "agentjail-boundary-")
-	env.Check(t, os.Chown(dir, 1000, 1000))
-	return dir
-}
-
 // put writes a file of uid 1000 with the directories above it.
 func put(t *testing.T, dir, name, text string) {
 	t.Helper()
-	at := filepath.Join(dir, name)
-	env.Check(t, os.MkdirAll(filepath.Dir(at), 0o755))
-	env.Check(t, os.WriteFile(at, []byte(text), 0o644))
-	for p := at; p != dir; p = filepath.Dir(p) {
-		env.Check(t, os.Chown(p, 1000, 1000))
-	}
+	env.Check(t, engine.FillWorkspace(dir, map[string]string{name: text}))
 }
 
 // left are the host's processes, groups and files that have something in their name.

@@ -83,7 +83,7 @@ print(f(0xffffffffff600400)(None, None, None) > 0, f(0xffffffffff600800)(None, N
 
 // TestStandardFilesGoOn: a regular file as a standard file is read from, and written to, where it stands.
 func TestStandardFilesGoOn(t *testing.T) {
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	put(t, dir, "in", "skipped\nread\n")
 	in, err := os.Open(filepath.Join(dir, "in"))
 	env.Check(t, err)
@@ -122,7 +122,7 @@ func TestProtectedPaths(t *testing.T) {
 }
 
 func protects(t *testing.T, delegate string) {
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	paths := map[string]string{
 		".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n", ".git/hooks/pre-commit": "theirs", ".git/objects/x": "", ".git/refs/x": "",
 		".env": "secret", "sub/.env": "secret", ".vscode/tasks.json": "theirs", ".envrc": "theirs",
@@ -166,7 +166,7 @@ func protects(t *testing.T, delegate string) {
 // TestReviewBehindSandbox: what is written to a workspace under review stays in a view, behind a sandbox too.
 func TestReviewBehindSandbox(t *testing.T) {
 	engine.NeedsViews(t)
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	put(t, dir, "kept", "theirs")
 	r := sandbox(t, "--review", "--workspace", dir, "--", "sh", "-c", "cat kept; echo ours >kept; mkdir made; mv made moved; cat kept; ls")
 	if r.Code != 0 || r.Stdout != "theirsours\nkept\nmoved\n" {
@@ -276,7 +276,7 @@ func inspect(t *testing.T, id string) (in inspected) {
 func TestInspectChecksTheHostsRows(t *testing.T) {
 	for name, args := range map[string][]string{
 		"files of its own":     {"--policy", "gvisor"},
-		"files by the helper":  {"--policy", "gvisor", "--workspace", workspace(t)},
+		"files by the helper":  {"--policy", "gvisor", "--workspace", engine.Workspace(t, nil)},
 		"limits of the policy": {"--config", policy(t, "[limits]\npids = 100")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -392,7 +392,7 @@ func (in *inspected) verdict(name string) string {
 
 // TestHelperSeesLostProtection: a protection that a program of the host's takes away is seen, where a helper has it.
 func TestHelperSeesLostProtection(t *testing.T) {
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	put(t, dir, ".git/HEAD", "ref: refs/heads/main\n")
 	put(t, dir, ".git/objects/x", "")
 	put(t, dir, ".git/refs/x", "")
@@ -556,7 +556,7 @@ func TestDelegateReplacedWhileJailRuns(t *testing.T) {
 // TestReceiptNamesBoundary: the receipt of a run names its boundary.
 func TestReceiptNamesBoundary(t *testing.T) {
 	for want, policy := range map[string][]string{"gvisor sandbox": {"--policy", "gvisor"}, "host kernel": nil} {
-		dir := workspace(t)
+		dir := engine.Workspace(t, nil)
 		r := engine.Run(t, bin, slices.Concat([]string{"sandbox"}, policy, []string{"--workspace", dir, "--", "sh", "-c", "exit 9"})...)
 		if r.Code != 9 {
 			t.Fatal(r)

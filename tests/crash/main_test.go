@@ -79,27 +79,14 @@ func setUp(dir string) error {
 	p["terminal"] = false
 	p["args"] = []string{"sleep", "1000"}
 	work = filepath.Join(dir, "work")
-	if err := makeWork(work); err != nil {
+	files := engine.Repository()
+	files[".git/info/"], files["src/main.go"] = "", "package main\n"
+	if err := errors.Join(os.Mkdir(work, 0o755), engine.FillWorkspace(work, files)); err != nil {
 		return err
 	}
 	before = env.Tree(work)
 	s["mounts"] = append(s["mounts"].([]any), map[string]any{"destination": "/work", "type": "bind", "source": work, "options": []string{"rbind", "rw"}})
 	return writeSpec(bundle, s)
-}
-
-// makeWork makes a directory of an ordinary user's with a repository in it.
-func makeWork(dir string) error {
-	for _, d := range []string{"", ".git", ".git/hooks", ".git/info", ".git/objects", ".git/refs", "src"} {
-		if err := errors.Join(os.Mkdir(filepath.Join(dir, d), 0o755), os.Chown(filepath.Join(dir, d), 1000, 1000)); err != nil {
-			return err
-		}
-	}
-	for name, text := range map[string]string{".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n", "src/main.go": "package main\n"} {
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644), os.Chown(filepath.Join(dir, name), 1000, 1000)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func writeSpec(dir string, s any) error {

@@ -31,7 +31,7 @@ func TestKilledAtRandom(t *testing.T) {
 	if v, err := strconv.Atoi(os.Getenv(killsEnv)); err == nil {
 		n = v
 	}
-	dir := workspace(t)
+	dir := engine.Workspace(t, engine.Repository())
 	before := env.Tree(dir)
 	for i := range n {
 		args := []string{"--workspace", dir, "--", "sh", "-c", "[ $(($$ % 2)) = 0 ] || exec sleep 0.05; while :; do sleep 1; done"}
@@ -107,7 +107,7 @@ func reclaim(t *testing.T, i int) {
 
 // TestSignalledAtStart: INT, TERM and HUP end a sandbox that is only being made.
 func TestSignalledAtStart(t *testing.T) {
-	dir := workspace(t)
+	dir := engine.Workspace(t, engine.Repository())
 	before := env.Tree(dir)
 	for i := range 18 {
 		sig := []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}[i%3]

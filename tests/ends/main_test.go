@@ -46,21 +46,6 @@ func ownState() error {
 	return nil
 }
 
-// workspace is a directory of uid 1000 with a repository, which has protected paths.
-func workspace(t *testing.T) string {
-	t.Helper()
-	dir := engine.TempDir(t, "/tmp", "agentjail-ends-")
-	for _, d := range []string{".", ".git", ".git/hooks", ".git/objects", ".git/refs"} {
-		p := filepath.Join(dir, d)
-		env.Check(t, errors.Join(os.MkdirAll(p, 0o755), os.Chown(p, 1000, 1000)))
-	}
-	for name, text := range map[string]string{".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n"} {
-		p := filepath.Join(dir, name)
-		env.Check(t, errors.Join(os.WriteFile(p, []byte(text), 0o644), os.Chown(p, 1000, 1000)))
-	}
-	return dir
-}
-
 // left lists what there still is of jails.
 func left(ids map[string]bool) []string {
 	var out []string

@@ -1,7 +1,6 @@
 package receipt
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,14 +15,7 @@ import (
 // workspace is a directory that a jail may write to, with a file that stays as it is.
 func workspace(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(base, "work")
-	env.Check(t, err)
-	kept := filepath.Join(dir, "kept")
-	env.Check(t, errors.Join(os.WriteFile(kept, nil, 0o644), os.Mkdir(filepath.Join(dir, "sub"), 0o755), os.Chmod(dir, 0o755)))
-	for _, path := range []string{dir, kept, filepath.Join(dir, "sub")} {
-		env.Check(t, os.Chown(path, 1000, 1000))
-	}
-	return dir
+	return engine.Workspace(t, map[string]string{"kept": "", "sub/": ""})
 }
 
 // TestMountedDirectoryChanges: what was changed in a mounted directory is in the receipt of a jail that was deleted, whether the jail did it or somebody

@@ -16,7 +16,7 @@ import (
 
 // TestReviewCommands: the commands of docs/workspace.md, from the jail to what it wrote applied.
 func TestReviewCommands(t *testing.T) {
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	name := "v" + filepath.Base(dir)
 	t.Cleanup(func() { agentjail(t, "workspace", "discard", name) })
 	tools := engine.TempDir(t, "/tmp", "agentjail-tools-")
@@ -70,7 +70,7 @@ func TestReviewCommands(t *testing.T) {
 // TestReviewGit: commits that an agent made in a view come out as patches, and the repository of
 // the directory is as it was.
 func TestReviewGit(t *testing.T) {
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	name := "v" + filepath.Base(dir)
 	t.Cleanup(func() { agentjail(t, "workspace", "discard", name) })
 	host := func(script string) string {

@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
 
 // TestStartErrors: what keeps a sandbox from starting is named in agentjail's own words, with the remedy and status 125, and the least of a limit
 // starts.
 func TestStartErrors(t *testing.T) {
-	file := filepath.Join(workspace(t), "file")
+	file := filepath.Join(engine.Workspace(t, nil), "file")
 	env.Check(t, os.WriteFile(file, nil, 0o644))
 	for _, c := range []struct{ option, value, says string }{
 		{"--workspace", file, "it is not a directory (remedy: "},

@@ -264,14 +264,14 @@ for name, way in ways.items():
 // TestSetIDModes: no way to give a file a mode leaves a set-id bit in a mounted directory, whether the directory has the set-gid bit or not.
 func TestSetIDModes(t *testing.T) {
 	const find = "find . -perm /6000 ! -type d"
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	env.Check(t, os.WriteFile(filepath.Join(dir, "attempts.py"), []byte(setIDAttempts), 0o644))
 	asOwner(t, dir, "python3 attempts.py")
 	if got := strings.Fields(asOwner(t, dir, find)); len(got) < 20 {
 		t.Errorf("outside a jail %d ways leave a bit: the test shows little: %s", len(got), got)
 	}
 	for _, mode := range []string{"755", "2775"} {
-		dir := workspace(t)
+		dir := engine.Workspace(t, nil)
 		asOwner(t, dir, "chmod "+mode+" .")
 		code, out, errs := sandbox(t, "--workspace", dir, "--", "python3", "-c", setIDAttempts)
 		if code != 0 {
@@ -347,7 +347,7 @@ func TestLostProtectionPauses(t *testing.T) {
 // TestLostUnwatched: a bundle over runc, with no process that is there for it: exec and delete find what was taken away.
 func TestLostUnwatched(t *testing.T) {
 	for _, looks := range []string{"exec", "delete"} {
-		dir := workspace(t)
+		dir := engine.Workspace(t, nil)
 		asOwner(t, dir, "echo x >file")
 		policy, journal := journaled(t, "")
 		base := engine.TempDir(t, "/var/lib", "agentjail-lost-")

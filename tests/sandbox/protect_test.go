@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
 
@@ -28,7 +29,7 @@ func project(t *testing.T) string {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git on this machine")
 	}
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	asOwner(t, dir, `
 		export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x
 		git init -q --bare remote.git

@@ -29,16 +29,7 @@ func small(t *testing.T) string {
 // repository is a workspace with two files.
 func repository(t *testing.T) string {
 	t.Helper()
-	dir := workspace(t)
-	for name, text := range map[string]string{"old": "old\n", "lib/a": "a\n", ".git/config": "[core]\n"} {
-		path := filepath.Join(dir, name)
-		for _, err := range []error{
-			os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644), os.Chown(path, 1000, 1000), os.Chown(filepath.Dir(path), 1000, 1000),
-		} {
-			env.Check(t, err)
-		}
-	}
-	return dir
+	return engine.Workspace(t, map[string]string{"old": "old\n", "lib/a": "a\n", ".git/config": "[core]\n"})
 }
 
 // tree is a directory's files with their texts.

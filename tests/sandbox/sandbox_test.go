@@ -26,14 +26,6 @@ var bin string
 
 func TestMain(m *testing.M) { os.Exit(engine.MainBare(m, "it runs jails", &bin)) }
 
-// workspace is a directory of uid 1000.
-func workspace(t *testing.T) string {
-	t.Helper()
-	dir := engine.TempDir(t, "/tmp", "agentjail-sandbox-")
-	env.Check(t, os.Chown(dir, 1000, 1000))
-	return dir
-}
-
 func sandbox(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	r := engine.Run(t, bin, append([]string{"sandbox"}, args...)...)
@@ -74,7 +66,7 @@ func TestOutputIsTheCommandsOwn(t *testing.T) {
 }
 
 func TestWorkspaceBelongsToItsOwner(t *testing.T) {
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	code, out, errs := sandbox(t, "--workspace", dir, "--", "sh", "-c", "pwd; id -u; echo made >made && mkdir sub && cat made")
 	if code != 0 || out != dir+"\n1000\nmade\n" {
 		t.Fatalf("status %d, output %q, error %q", code, out, errs)
@@ -142,7 +134,7 @@ func TestTighten(t *testing.T) {
 // TestProject: a workspace's own policy file narrows the sandbox, and refuses it where it has a
 // mistake or gives more.
 func TestProject(t *testing.T) {
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	run := func(text string) (int, string, string) {
 		t.Helper()
 		env.Check(t, os.WriteFile(filepath.Join(dir, ".agentjail.toml"), []byte(text), 0o644))
@@ -213,7 +205,7 @@ func TestCredentials(t *testing.T) {
 
 // TestPublish: a server in a sandbox is reached at the host's port.
 func TestPublish(t *testing.T) {
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	env.Check(t, os.WriteFile(filepath.Join(dir, "page"), []byte("from the sandbox\n"), 0o644))
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	env.Check(t, err)
@@ -294,7 +286,7 @@ func TestVolumes(t *testing.T) {
 // TestBorrowedObjects: a repository that needs another one, which the sandbox has not, is reported,
 // and the command runs.
 func TestBorrowedObjects(t *testing.T) {
-	dir := workspace(t)
+	dir := engine.Workspace(t, nil)
 	script := `set -e; git init -q repo; cd repo; git -c user.name=A -c user.email=a@example.test commit -q --allow-empty -m first; cd ..; git clone -q --shared repo borrows; chown -R 1000:1000 .`
 	if out, err := exec.Command("sh", "-c", "cd "+dir+"; "+script).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

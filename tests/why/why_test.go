@@ -3,7 +3,6 @@ package why
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,12 +52,9 @@ func python(nr int, args string) string {
 // workspace has a repository's hooks and an editor's settings.
 func workspace(t *testing.T) string {
 	t.Helper()
-	dir := engine.TempDir(t, "/tmp", "agentjail-why-")
-	for _, d := range []string{"", ".git", ".git/hooks", ".git/objects", ".git/refs", ".vscode"} {
-		env.Check(t, errors.Join(os.MkdirAll(filepath.Join(dir, d), 0o755), os.Chmod(filepath.Join(dir, d), 0o755), os.Chown(filepath.Join(dir, d), 1000, 1000)))
-	}
-	write(t, dir, ".git/HEAD", "ref: refs/heads/main\n")
-	return dir
+	files := engine.Repository()
+	files[".vscode/"] = ""
+	return engine.Workspace(t, files)
 }
 
 // A question is something that fails in a jail, the command line that explains it, and the change that lets it through.

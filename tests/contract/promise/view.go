@@ -82,12 +82,7 @@ func viewDir(t testing.TB) (string, error) {
 		return "", err
 	}
 	dir := engine.TempDir(t, ViewsDir, "view-")
-	err := os.Chmod(dir, 0o755)
-	for _, name := range []string{"kept", "gone"} {
-		path := filepath.Join(dir, name)
-		err = errors.Join(err, os.WriteFile(path, []byte(name+"\n"), 0o644), os.Chown(path, 1000, 1000))
-	}
-	return dir, errors.Join(err, os.Chown(dir, 1000, 1000))
+	return dir, errors.Join(os.Chmod(dir, 0o755), engine.FillWorkspace(dir, map[string]string{"kept": "kept\n", "gone": "gone\n"}))
 }
 
 // filesOf lists a directory's entries with their owners and texts.
