@@ -37,6 +37,15 @@ const kvmWait = time.Minute
 // guarantees about code that is changed while it runs).
 const emulation = "tcg,thread=single"
 
+// emulatedLine has the kernel start one processor only. In one thread, a second takes a tenth more
+// time and never runs beside the first. guest/under-all-processors starts it.
+const emulatedLine = " maxcpus=1"
+
+// emulatedCPU lacks what is slow when it is emulated. The kernel copies and clears memory with the
+// string instructions of erms and fsrm, which are emulated byte by byte; smap ends a translated
+// block at each access to a program's memory; la57 adds a level to page tables.
+const emulatedCPU = "max,erms=off,fsrm=off,smap=off,la57=off"
+
 // A machine is a virtual machine on its way from disks to results.
 type machine struct {
 	guest string // directory with the root file system and kernel
@@ -53,7 +62,7 @@ type kind struct {
 	// machine.
 	line string
 	// processors are no more than it takes: one that waits for another that the host has taken off
-	// spins.
+	// spins. Emulated machines start with one.
 	processors string
 	// userData is the input of the machine's cloud-init, a file of the module's; "" for a machine
 	// without cloud-init and systemd.
@@ -131,9 +140,10 @@ var errNoKVM = errors.New("the machine does not come up with KVM")
 // uses BMI2, which the interpreter does not know: "KVM internal error. Suberror: 1"); the
 // uncompressed vmlinux by PVH, without BMI2 and AVX (in 75 seconds it comes to "Booting
 // paravirtualized kernel", where emulation is in user space after 5); kernel-irqchip=off and
-// nolapic (this KVM has no userspace APIC). Emulating is faster. -cpu without la57, smap and smep,
-// tb-size=1024, mitigations=off, transparent_hugepage=never and one processor instead of two change
-// the time of a docker run by less than what two runs differ by.
+// nolapic (this KVM has no userspace APIC). Emulating is faster. tb-size=1024, mitigations=off,
+// init_on_alloc=0, preempt=none, transparent_hugepage=never, a larger fault_around_bytes, GOGC=400
+// and -cpu without avx, xsave, pku and smep change the time of a docker run by less than what two
+// runs differ by.
 func (m machine) boot(ctx context.Context, accel string) error {
 	if accel != "auto" {
 		return m.bootWith(ctx, accel)
@@ -169,15 +179,15 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 			return fmt.Errorf("make the overlay disk: %w\n%s", err, out)
 		}
 	}
-	cpu := []string{"-accel", emulation, "-cpu", "max"}
+	cpu, line := []string{"-accel", emulation, "-cpu", emulatedCPU}, kinds[m.kind].line+emulatedLine
 	if accel == "kvm" {
-		cpu = []string{"-accel", "kvm", "-cpu", "host"}
+		cpu, line = []string{"-accel", "kvm", "-cpu", "host"}, kinds[m.kind].line
 	}
 	args := append([]string{"-n", "5", "qemu-system-x86_64"}, cpu...)
 	args = append(args,
 		"-smp", kinds[m.kind].processors, "-m", fmt.Sprint(memory), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-serial", "stdio", "-nic", "none",
-		"-kernel", filepath.Join(m.guest, "vmlinuz"), "-initrd", filepath.Join(m.guest, "initrd"), "-append", kinds[m.kind].line,
+		"-kernel", filepath.Join(m.guest, "vmlinuz"), "-initrd", filepath.Join(m.guest, "initrd"), "-append", line,
 		// In this order they are vda, vdb and vdc. Nothing has to survive the host's power failure.
 		"-drive", "if=virtio,cache=unsafe,format=qcow2,file="+overlay,
 		"-drive", "if=virtio,cache=unsafe,format=raw,readonly=on,file="+m.path("work.img"),

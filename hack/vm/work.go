@@ -34,6 +34,8 @@ var (
 	guestUnderSystemd []byte
 	//go:embed guest/under-runc
 	guestUnderRunc []byte
+	//go:embed guest/under-all-processors
+	guestUnderAllProcessors []byte
 	//go:embed guest/go
 	guestGo []byte
 )
@@ -47,7 +49,7 @@ func makeShared(ctx context.Context, root, dir string, steps []step) error {
 			return err
 		}
 	}
-	for name, text := range map[string][]byte{"bin/steps": guestSteps, "bin/docker-up": guestDockerUp, "bin/under-systemd": guestUnderSystemd, "bin/under-runc": guestUnderRunc, "bin/go": guestGo} {
+	for name, text := range map[string][]byte{"bin/steps": guestSteps, "bin/docker-up": guestDockerUp, "bin/under-systemd": guestUnderSystemd, "bin/under-runc": guestUnderRunc, "bin/under-all-processors": guestUnderAllProcessors, "bin/go": guestGo} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
 			return err
 		}
