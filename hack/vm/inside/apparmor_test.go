@@ -168,8 +168,9 @@ func TestOnlyAppArmor(t *testing.T) {
 		}
 		return all
 	}
-	free := ask("--security-opt=apparmor=unconfined", "attempts")
-	held := ask("--security-opt=apparmor="+profile, "attempts")
+	attempts := append([]string{"attempts"}, onlyAppArmor...)
+	free := ask("--security-opt=apparmor=unconfined", attempts...)
+	held := ask("--security-opt=apparmor="+profile, attempts...)
 	for _, name := range onlyAppArmor {
 		switch o, ok := free[name]; {
 		case !ok:
