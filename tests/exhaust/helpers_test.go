@@ -1,7 +1,10 @@
 package exhaust
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,15 +36,23 @@ func attack(t *testing.T, d *engine.T, options []string, probe ...string) (id st
 // be killed for that.
 func answer(t *testing.T, d *engine.T, id string) taken {
 	t.Helper()
-	var got taken
-	env.Eventually(d, "the end of the attack", func() bool {
-		out := d.Docker("logs", id).Stdout
-		if strings.HasSuffix(out, "\n") && json.Unmarshal([]byte(out), &got) == nil {
-			return true
-		}
-		got = taken{Errno: "killed"}
-		return d.Must("inspect", "--format", "{{.State.Running}}", id) == "false"
-	})
+	ctx, cancel := context.WithTimeout(t.Context(), env.CommandWait)
+	defer cancel()
+	cmd := d.Command(ctx, "logs", "--follow", id)
+	out, err := cmd.StdoutPipe()
+	env.Check(t, err)
+	env.Check(t, cmd.Start())
+	got := taken{}
+	err = json.NewDecoder(out).Decode(&got)
+	if ctx.Err() != nil {
+		t.Fatalf("the attack does not end: %v", err)
+	}
+	cancel()
+	_ = cmd.Wait() // it was killed where the container goes on
+	if errors.Is(err, io.EOF) {
+		return taken{Errno: "killed"}
+	}
+	env.Check(t, err)
 	return got
 }
 
