@@ -18,11 +18,13 @@ const (
 )
 
 // The pause between two polls is a part of the time that has passed, within these bounds: what takes
-// a millisecond is seen at once, and what takes a minute costs no processor time.
+// a millisecond is seen at once, and what takes a minute costs no processor time. It is at least as
+// long as the poll: an engine's command takes a processor that what is waited for may need.
 const (
 	shortestPause = 100 * time.Microsecond
 	longestPause  = 100 * time.Millisecond
 	pausePart     = 16
+	longestPoll   = time.Second
 )
 
 // Poll calls done until it returns true, and reports whether it did within a time. It is for states
@@ -36,7 +38,8 @@ func Poll(within time.Duration, done func() bool) bool {
 		if passed > within {
 			return false
 		}
-		time.Sleep(min(max(passed/pausePart, shortestPause), longestPause))
+		took := time.Since(began) - passed
+		time.Sleep(max(min(max(passed/pausePart, shortestPause), longestPause), min(took, longestPoll)))
 	}
 }
 
