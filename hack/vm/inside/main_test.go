@@ -57,22 +57,22 @@ var dockerUp = sync.OnceValue(func() error {
 	if out, err := exec.Command("docker-up").CombinedOutput(); err != nil {
 		return fmt.Errorf("start docker: %w\n%s", err, out)
 	}
+	return importImage("docker", "import")
+})
+
+// importImage has an engine import the image; args are its command.
+func importImage(args ...string) error {
 	var tree bytes.Buffer
 	if err := engine.BusyboxTree(&tree); err != nil {
 		return err
 	}
-	for _, tool := range [][]string{
-		{"docker", "import", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin", "-", image},
-		{"podman", "import", "-q", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin", "-", image},
-	} {
-		cmd := exec.Command(tool[0], tool[1:]...)
-		cmd.Stdin = bytes.NewReader(tree.Bytes())
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", strings.Join(tool, " "), err, out)
-		}
+	cmd := exec.Command(args[0], append(args[1:], "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin", "-", image)...)
+	cmd.Stdin = &tree
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
 	}
 	return nil
-})
+}
 
 // commandWait bounds one command. Emulation makes each take seconds.
 const commandWait = 2 * time.Minute

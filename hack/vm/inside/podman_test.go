@@ -6,6 +6,7 @@ import (
 
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // podman runs a jail to its end. Its netavark plumbs the network before the runtime is called, so
@@ -18,6 +19,7 @@ func podman(t testing.TB, args ...string) engine.Result {
 // TestPodman: the same jail through conmon and Podman 5.
 func TestPodman(t *testing.T) {
 	need(t, "apparmor")
+	env.Check(t, importImage("podman", "import", "-q"))
 	for _, c := range []struct {
 		options []string
 		network bool
