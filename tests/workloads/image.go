@@ -51,7 +51,7 @@ var inImage = []Work{
 		Name: "pip without a network", Needs: []string{"python3"}, Packages: []string{"python3-setuptools", "python3-wheel"}, OnlyImage: true,
 		Script: `set -e; python3 -m venv --system-site-packages v; mkdir -p p/pkg; echo 'def f(): return 42' > p/pkg/__init__.py
 			printf 'from setuptools import setup\nsetup(name="pkg", version="1", packages=["pkg"], entry_points={"console_scripts": ["pkg-run=pkg:f"]})\n' > p/setup.py
-			v/bin/pip install -q --no-index --no-build-isolation ./p 2>&1; v/bin/python -c 'import pkg; print(pkg.f())'; v/bin/pkg-run || echo "status $?"; v/bin/pip list 2>/dev/null | grep pkg; v/bin/pip wheel -q --no-index --no-build-isolation --no-deps -w w ./p 2>&1; ls w; v/bin/pip uninstall -qy pkg; v/bin/pip install -q --no-index --find-links w pkg; v/bin/pip freeze | grep -c pkg; v/bin/pip download requests 2>&1 | grep -c 'No matching' || true`,
+			v/bin/pip install -q --no-index --no-build-isolation ./p 2>&1; v/bin/python -c 'import pkg, sys; print(pkg.f(), sys.prefix)'; v/bin/pkg-run || echo "status $?"; v/bin/pip list 2>/dev/null | grep pkg; v/bin/pip wheel -q --no-index --no-build-isolation --no-deps -w w ./p 2>&1; ls w; v/bin/pip uninstall -qy pkg; v/bin/pip install -q --no-index --find-links w pkg; v/bin/pip freeze | grep -c pkg; v/bin/pip download requests 2>&1 | grep -c 'No matching' || true`,
 	},
 	{
 		Name: "pytest", Needs: []string{"python3"}, OnlyImage: true,
@@ -64,7 +64,7 @@ var inImage = []Work{
 	},
 	{
 		Name: "typescript", Needs: []string{"node", "tsc"}, Packages: []string{"node-typescript"}, OnlyImage: true,
-		Script: `set -e; printf 'interface P { n: number }\nconst f = <T extends P>(p: T): number => p.n * 2;\nenum E { A = 1 }\nconsole.log(f({ n: 21 }), E.A);\n' > a.ts; tsc --strict --target es2020 a.ts; node a.js; echo 'const s: string = 1;' > b.ts; tsc b.ts || echo "status $?"; tsc --init > /dev/null; ls tsconfig.json`,
+		Script: `set -e; printf 'interface P { n: number }\nconst f = <T extends P>(p: T): number => p.n * 2;\nenum E { A = 1 }\nconsole.log(f({ n: 21 }), E.A);\n' > a.ts; echo 'const s: string = 1;' > b.ts; tsc --strict --target es2020 a.ts b.ts || echo "status $?"; node a.js; tsc --init > /dev/null; ls tsconfig.json`,
 	},
 	{
 		Name: "mocha", Needs: []string{"mocha"}, Packages: []string{"mocha"}, OnlyImage: true,

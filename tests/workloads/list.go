@@ -66,7 +66,7 @@ var anywhere = []Work{
 		Script: pythonNet,
 	},
 	{
-		Name: "python venv and pip", Needs: []string{"python3"}, Tools: true,
+		Name: "python venv and pip", Needs: []string{"python3"}, Tools: true, OnlyHost: true, // pip without a network does more
 		Script: `set -eu; python3 -m venv v 2>&1; v/bin/python -c 'import sys; print(sys.prefix)'; mkdir -p p/pkg; echo 'def f(): return 42' > p/pkg/__init__.py
 			printf '[build-system]\nrequires=[]\nbuild-backend="b"\nbackend-path=["."]\n[project]\nname="pkg"\nversion="1"\n' > p/pyproject.toml
 			v/bin/python -m pip --version | cut -d' ' -f1; v/bin/python -m pip list 2>/dev/null | grep -c pip`,

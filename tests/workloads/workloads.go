@@ -26,7 +26,7 @@ type Work struct {
 	User uint32
 	// OnlyImage marks work that needs an image's packages, or writes to the file
 	// system that it runs in; OnlyHost marks work that builds its programs first,
-	// outside the profile that it is for.
+	// outside the profile that it is for, or that other work in an image includes.
 	OnlyImage, OnlyHost bool
 	// Root marks work that only root does.
 	Root bool
