@@ -34,16 +34,18 @@ func TestVolumeIDs(t *testing.T) {
 				if base > 0 {
 					args = append(args, fmt.Sprintf("--uidmap=0:%d:65536", base), fmt.Sprintf("--gidmap=0:%d:65536", base))
 				}
-				var dirs []string
+				var volumes []string
 				for i := range engine.VolumeTops {
-					vol := fmt.Sprintf("ids-%d-%d-%s-%s", base, i, strings.ReplaceAll(name, " ", "-"), filepath.Base(runtime))
-					dirs = append(dirs, newVolume(p, vol))
-					args = append(args, "-v", fmt.Sprintf("%s:/v/%d%s", vol, i, u.Suffix))
+					volumes = append(volumes, fmt.Sprintf("ids-%d-%d-%s-%s", base, i, strings.ReplaceAll(name, " ", "-"), filepath.Base(runtime)))
+					args = append(args, "-v", fmt.Sprintf("%s:/v/%d%s", volumes[i], i, u.Suffix))
 				}
 				args = append(args, engine.Busybox, "sh", "-c")
-				// Podman gives a volume to the first container that has it.
+				// Podman makes a volume for the first container that has it, and gives it to that.
 				p.Must(append(args, "true")...)
+				p.Cleanup(func() { p.Must(append([]string{"volume", "rm", "-f"}, volumes...)...) })
+				dirs := strings.Fields(p.Must(append([]string{"volume", "inspect", "-f", "{{.Mountpoint}}"}, volumes...)...))
 				for i, top := range engine.VolumeTops {
+					dirs[i] = filepath.Join(p.Root(), dirs[i])
 					entries := engine.VolumeEntries(top.UID, top.GID, top.Mode)
 					for j := range entries {
 						entries[j].UID, entries[j].GID = entries[j].UID+base, entries[j].GID+base
