@@ -26,3 +26,27 @@ func TestLabelled(t *testing.T) {
 		}
 	}
 }
+
+// TestNewProcessHasItsFilters: a process that has no filters yet is read again, and one that has none is reported so.
+func TestNewProcessHasItsFilters(t *testing.T) {
+	for _, row := range []struct {
+		modes []string // by reading
+		tries int
+		want  string
+		left  int
+	}{
+		{[]string{"2"}, 3, "2", 3},
+		{[]string{"0", "0", "2"}, 3, "2", 1},
+		{[]string{"0", "0", "0", "0"}, 3, "0", 0},
+		{[]string{"0"}, 0, "0", 0}, // others have had the tries
+	} {
+		n := 0
+		fields, err := settledStatus(func() (string, error) {
+			n++
+			return "Name:\tsh\nSeccomp:\t" + row.modes[n-1] + "\n", nil
+		}, &row.tries)
+		if err != nil || fields["Seccomp"] != row.want || row.tries != row.left || n != len(row.modes) {
+			t.Errorf("%v: mode %s after %d readings, %d tries left, %v", row.modes, fields["Seccomp"], n, row.tries, err)
+		}
+	}
+}

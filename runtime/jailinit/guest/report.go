@@ -4,6 +4,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,18 +28,17 @@ func report(paths []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n := 0
+	n, again := 0, newProcessTries
 	for _, e := range entries {
 		if _, err := strconv.Atoi(e.Name()); err != nil || n == maxReported {
 			continue
 		}
-		text, err := file("/proc/" + e.Name() + "/status")
+		fields, err := settledStatus(func() (string, error) { return file("/proc/" + e.Name() + "/status") }, &again)
 		if err != nil {
 			continue // it has ended
 		}
 		n++
 		b.WriteString("process " + e.Name())
-		fields := statusFields(text)
 		for _, name := range jailinit.ReportedStatus {
 			if fields[name] == "" {
 				fields[name] = "-"
@@ -67,6 +67,29 @@ func report(paths []string) (string, error) {
 		}
 	}
 	return b.String(), nil
+}
+
+// A new process is read again so often, of a whole report, with this pause.
+const (
+	newProcessTries = 100
+	newProcessPause = time.Millisecond
+)
+
+// settledStatus returns the fields of a process's status. gVisor shows a new process for a moment without its parent's filters, before
+// it has them and begins (Clone in pkg/sentry/kernel/task_clone.go): one without filters is read again, as long as tries are left.
+func settledStatus(read func() (string, error), tries *int) (map[string]string, error) {
+	for {
+		text, err := read()
+		if err != nil {
+			return nil, err
+		}
+		fields := statusFields(text)
+		if fields["Seccomp"] != "0" || *tries == 0 {
+			return fields, nil
+		}
+		*tries--
+		time.Sleep(newProcessPause)
+	}
 }
 
 func reportMounts(b *strings.Builder) error {
