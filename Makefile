@@ -91,10 +91,13 @@ test: modules preflight deps testlane ## everything that must pass, here and in 
 test-background:
 	hack/background.sh $(OUT)/vm '$(OUT)/prebuild >$(OUT)/prebuild.log 2>&1; $(MAKE) test-vm BACKGROUND=$(OUT)/vm.running' $(MAKE) test-here
 
-# The most telling first: past the budget the last are left out. One at a time: what their tests wait, the virtual machines work.
-HERE := lint 'test-quick VETTED=yes' test-unit prove test-e2e test-neighbors test-kubernetes test-delegates test-docker 'fuzz FUZZTIME=2s'
+# The most telling first: past the budget the last are left out. First one at a time: what their tests wait, the virtual machines work. These
+# have ended before test-e2e has, and then two at a time.
+HERE := lint 'test-quick VETTED=yes' test-unit prove test-e2e
+HERE_PAIRED := test-kubernetes test-delegates test-docker test-neighbors 'fuzz FUZZTIME=2s'
 test-here:
 	printf '%s\n' $(HERE) | xargs -L 1 sh -c '$(OUT)/testlane lane "$$0" $(MAKE) "$$0" "$$@"'
+	printf '%s\n' $(HERE_PAIRED) | xargs -P 2 -L 1 sh -c '$(OUT)/testlane lane "$$0" $(MAKE) "$$0" "$$@"'
 
 testlane: # what runs tests (hack/testlane)
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/testlane ./hack/testlane

@@ -42,6 +42,6 @@ func listCosts(w io.Writer, all []outcome.Lane) {
 			fmt.Fprintf(w, "%7.1f  %9s  %s\n", r.Took.Minutes(), processor, r.name)
 		}
 	}
-	list("lane (test-vm: all of them, but for what follows it)", lanes, len(lanes))
+	list("lane (the processor time is the machine's, with that of lanes at the same time)", lanes, len(lanes))
 	list("package", packages, slowestPackages)
 }

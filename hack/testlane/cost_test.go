@@ -22,7 +22,7 @@ func TestListCosts(t *testing.T) {
 		{Name: "test-e2e", Part: outcome.Whole, Cost: cost(3*time.Minute, 2*time.Minute)},
 		{Name: "test-e2e", Part: "e2e", Cost: cost(3*time.Minute, 2*time.Minute), Packages: []outcome.PackageCost{{Package: "agentjail.dev/tests/leak", Cost: cost(30*time.Second, 0)}}},
 	})
-	want := "minutes  processor  lane (test-vm: all of them, but for what follows it)\n    3.0        2.0  test-e2e\n    1.0        1.5  lint\n" +
+	want := "minutes  processor  lane (the processor time is the machine's, with that of lanes at the same time)\n    3.0        2.0  test-e2e\n    1.0        1.5  lint\n" +
 		"minutes  processor  package\n    0.5          -  e2e: tests/leak\n"
 	if b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)

@@ -116,8 +116,11 @@ func lanes(t *testing.T) map[string]bool {
 	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9-]+):(.*\n(?:\t.*\n)*)`).FindAllStringSubmatch(text, -1) {
 		rules[m[1]] = m[2]
 	}
-	here := regexp.MustCompile(`(?m)^HERE := (.*)$`).FindStringSubmatch(text)
-	if here == nil {
+	var here string
+	for _, m := range regexp.MustCompile(`(?m)^HERE(?:_PAIRED)? := (.*)$`).FindAllStringSubmatch(text, -1) {
+		here += " " + strings.ReplaceAll(m[1], "'", "")
+	}
+	if here == "" {
 		t.Fatal("the Makefile has no HERE, the lanes of test-here")
 	}
 	call := regexp.MustCompile(`(?:\$\(call lane,|\$\(MAKE\) )([a-z0-9-]+)`)
@@ -132,7 +135,7 @@ func lanes(t *testing.T) map[string]bool {
 		needs, _, _ := strings.Cut(rule, "#")
 		needs, _, _ = strings.Cut(needs, "\n")
 		if strings.Contains(rule, "$(HERE)") {
-			needs += " " + strings.ReplaceAll(here[1], "'", "")
+			needs += here
 		}
 		for task := range strings.FieldsSeq(needs) {
 			reach(task)
