@@ -75,8 +75,9 @@ const (
 	newProcessPause = time.Millisecond
 )
 
-// settledStatus returns the fields of a process's status. gVisor shows a new process for a moment without its parent's filters, before
-// it has them and begins (Clone in pkg/sentry/kernel/task_clone.go): one without filters is read again, as long as tries are left.
+// settledStatus returns the fields of a process's status. gVisor shows a new process for a moment
+// without its parent's filters, before it has them and begins (Clone in
+// pkg/sentry/kernel/task_clone.go): one without filters is read again, as long as tries are left.
 func settledStatus(read func() (string, error), tries *int) (map[string]string, error) {
 	for {
 		text, err := read()
