@@ -270,7 +270,7 @@ func (c *collector) kill(t *testing.T) {
 // unloadAtEnd unloads the programs once the collectors that are started after it have been killed, and waits until they have ended.
 func (p *place) unloadAtEnd(t *testing.T, pins string) {
 	t.Cleanup(func() {
-		if err := ebpf.Unload(pins); err != nil {
+		if err := ebpfcollector.Unload(pins); err != nil {
 			t.Error(err)
 		}
 		awaitDetached(t, p.loaded)

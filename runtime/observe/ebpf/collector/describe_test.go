@@ -64,17 +64,24 @@ func TestDescribeProgram(t *testing.T) {
 // process is gone, or is no descendant of the jail's first one, as those of exec are not.
 func TestEventIsOfItsJail(t *testing.T) {
 	pause, main := &state.Brief{ID: "pause", InitPid: 1 << 30, MountNS: 11}, &state.Brief{ID: "main", InitPid: os.Getpid(), MountNS: 12}
-	all := []*state.Brief{pause, main}
+	// Their namespace's number was that of others, which have ended.
+	before, long := &state.Brief{ID: "before", MountNS: 12, InitStart: 5}, &state.Brief{ID: "long before", MountNS: 12, InitStart: 2}
+	main.InitStart = 7
+	all := []*state.Brief{pause, main, before, long}
+	const tick = uint64(time.Second / ticks)
 	for _, row := range []struct {
 		event ebpf.Event
 		want  []int
 	}{
 		{ebpf.Event{Pid: 1, Mounts: 11}, []int{0}},
-		{ebpf.Event{Pid: 1, Mounts: 12}, []int{1}},
-		{ebpf.Event{Pid: 1 << 30, Mounts: 12}, []int{1}},
+		{ebpf.Event{Pid: 1, Mounts: 12, Time: 7 * tick}, []int{1}},
+		{ebpf.Event{Pid: 1 << 30, Mounts: 12, Time: 9 * tick}, []int{1}},
+		{ebpf.Event{Pid: 1, Mounts: 12, Time: 7*tick - 1}, []int{2}},
+		{ebpf.Event{Pid: 1, Mounts: 12, Time: 2 * tick}, []int{3}},
+		{ebpf.Event{Pid: 1, Mounts: 12}, []int{1, 2, 3}},             // before all of them
 		{ebpf.Event{Pid: uint32(os.Getpid()), Mounts: 13}, []int{1}}, // as the parents state
 		{ebpf.Event{Pid: uint32(os.Getpid())}, []int{1}},
-		{ebpf.Event{Pid: 1, Mounts: 13}, []int{0, 1}}, // neither's, and lost for none
+		{ebpf.Event{Pid: 1, Mounts: 13}, []int{0, 1, 2, 3}}, // no jail's, and lost for none
 	} {
 		if got := owners(&row.event, all); !slices.Equal(got, row.want) {
 			t.Errorf("%+v: of %v", row.event, got)

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -239,28 +240,48 @@ func (w *writer) flush() {
 }
 
 // owners returns the indices of the jails whose event it is, of all that have its host ids, as
-// those of a pod do. A mount namespace is one jail's. Where none of them is known to have the
-// event's, its process's parents decide. An event that is found to be no jail's is every jail's:
-// none is lost.
+// those of a pod do. A mount namespace is one jail's at a time. Where none of them is known to have
+// the event's, its process's parents decide. An event that is found to be no jail's is every
+// jail's: none is lost.
 func owners(e *ebpf.Event, all []*state.Brief) []int {
-	by := func(is func(b *state.Brief) bool) (found []int) {
-		for i, b := range all {
-			if is(b) {
-				found = append(found, i)
-			}
-		}
-		return found
-	}
-	for _, is := range []func(b *state.Brief) bool{
-		func(b *state.Brief) bool { return len(all) == 1 || hasMounts(b, e) },
-		func(b *state.Brief) bool { return descends(int(e.Pid), b.InitPid) },
-	} {
-		if found := by(is); len(found) > 0 {
-			return found
+	var mounted, parents, every []int
+	for i, b := range all {
+		every = append(every, i)
+		if len(all) == 1 || hasMounts(b, e) {
+			mounted = append(mounted, i)
 		}
 	}
-	return by(func(*state.Brief) bool { return true })
+	if len(mounted) > 1 {
+		return lastBorn(e, all, mounted)
+	}
+	if len(mounted) == 1 {
+		return mounted
+	}
+	for i, b := range all {
+		if descends(int(e.Pid), b.InitPid) {
+			parents = append(parents, i)
+		}
+	}
+	if len(parents) > 0 {
+		return parents
+	}
+	return every
 }
+
+// lastBorn returns, of jails that have had a mount namespace of the same number, the one that was
+// made last before the event. The kernel gives a number anew when a jail has ended, whose record
+// stays until it is deleted.
+func lastBorn(e *ebpf.Event, all []*state.Brief, of []int) []int {
+	then := e.Time / uint64(time.Second/ticks)
+	born := slices.DeleteFunc(slices.Clone(of), func(i int) bool { return all[i].InitStart > then })
+	if len(born) == 0 {
+		return of
+	}
+	return []int{slices.MaxFunc(born, func(i, j int) int { return cmp.Compare(all[i].InitStart, all[j].InitStart) })}
+}
+
+// ticks are those of a second in which the start of a process is given (USER_HZ; proc_pid_stat(5)).
+const ticks = 100
 
 // hasMounts reports whether a jail is known to have the mount namespace of an event.
 func hasMounts(b *state.Brief, e *ebpf.Event) bool { return e.Mounts != 0 && b.MountNS == e.Mounts }
@@ -288,14 +309,15 @@ func (w *writer) append(b *state.Brief, events ...journal.Event) {
 }
 
 // jailsWithIDs returns the jails that have these host ids, or had. They are read anew where an
-// event is of a mount namespace that none of them was known to have: a jail's is recorded after
-// the jail, and a pod gets further jails.
+// event is of a mount namespace that none of them that lives was known to have: a jail's is
+// recorded after the jail, a pod gets further jails, and an ended jail's number is given to others.
 func (w *writer) jailsWithIDs(jail uint64, list []counted) []*state.Brief {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.jails[jail]
+	living := slices.DeleteFunc(slices.Clone(k.briefs), func(b *state.Brief) bool { return !b.InitAlive() })
 	unknown := slices.ContainsFunc(list, func(c counted) bool {
-		return !slices.ContainsFunc(k.briefs, func(b *state.Brief) bool { return hasMounts(b, &c.Event) })
+		return !slices.ContainsFunc(living, func(b *state.Brief) bool { return hasMounts(b, &c.Event) })
 	})
 	if time.Since(k.at) < lookupEvery && !unknown {
 		return k.briefs

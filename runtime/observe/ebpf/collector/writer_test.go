@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"agentjail.dev/runtime/observe/ebpf"
 	"agentjail.dev/runtime/observe/journal"
@@ -55,7 +56,7 @@ func TestLateMountNamespace(t *testing.T) {
 	}
 	// By a process that lives, and is no jail's.
 	event := func(number, mounts uint32) {
-		w.event(ebpf.Event{Jail: ids << 32, Hook: ebpf.Syscall, Number: number, Mounts: mounts, Pid: uint32(os.Getpid()), Result: -1})
+		w.event(ebpf.Event{Jail: ids << 32, Hook: ebpf.Syscall, Number: number, Mounts: mounts, Time: uint64(time.Second), Pid: uint32(os.Getpid()), Result: -1})
 		w.flush()
 	}
 	make("sandbox")
@@ -68,7 +69,10 @@ func TestLateMountNamespace(t *testing.T) {
 	event(102, 9)
 	env.Check(t, errors.Join(os.Remove(filepath.Join(store.Root, "ids", fmt.Sprint(ids), "first")), store.Remove("first")))
 	event(103, 8)
-	for id, want := range map[string]string{"sandbox": "[100]", "first": "[100 101 103]", "second": "[102]"} {
+	make("third") // whose namespace has the number of one that ended
+	env.Check(t, store.First(jails["third"], os.Getpid(), 2, 9))
+	event(104, 9)
+	for id, want := range map[string]string{"third": "[104]", "sandbox": "[100]", "first": "[100 101 103]", "second": "[102]"} {
 		var got []int
 		events, err := journal.Follow(jails[id].Journal, false).Next()
 		env.Check(t, err)
