@@ -105,13 +105,17 @@ func TestImageMount(t *testing.T) {
 	}
 	// The root of another container is not an image.
 	merged := strings.Fields(engine.Run(t, "sh", "-c", "awk '$5 ~ \"^"+d.Dir+"\" && / overlay overlay / {print $5}' /proc/self/mountinfo").Stdout)
+	tried := 0
 	for _, dir := range merged {
 		r := runJail(d, "-v", dir+":/x:ro", engine.Busybox, "true")
-		if r.Code == 0 || !strings.Contains(r.Stderr, "an engine keeps its containers in") {
+		switch _, err := os.Lstat(dir); {
+		case r.Code != 0 && strings.Contains(r.Stderr, "an engine keeps its containers in"):
+			tried++
+		case !os.IsNotExist(err): // it is not another test's, which has ended
 			t.Errorf("the engine's %s: %s", dir, r)
 		}
 	}
-	if len(merged) == 0 {
+	if tried == 0 {
 		t.Error("no root of a container was found")
 	}
 }
