@@ -240,7 +240,7 @@ func (g *guestReport) mountAt(name string) (at *guestMount) {
 func guestClocks(d *demands, g *guestReport) outcome {
 	const want = "clocks that begin near zero"
 	// The sandbox's age: its clocks begin a moment after it does.
-	age := max(d.host.BootTime-int64(d.jail.InitStart/ticks), 0) + clockSlack
+	age := max(d.host.BootTime-int64(d.jail.InitStart/state.StartTicks), 0) + clockSlack
 	for _, name := range []string{"boottime", "monotonic"} {
 		switch up, ok := g.clocks[name]; {
 		case !ok:
@@ -252,9 +252,8 @@ func guestClocks(d *demands, g *guestReport) outcome {
 	return holds("up %d s; the host %d s", g.clocks["boottime"], d.host.BootTime)
 }
 
-// ticks are those of a second in which the kernel reports when a process began (USER_HZ), and
 // clockSlack is what rounding takes, in seconds.
-const ticks, clockSlack = 100, 2
+const clockSlack = 2
 
 // guestRoot: what is written to the root is in agentjail's layer, whose bounds show through the
 // guest's file system.

@@ -34,7 +34,7 @@ rlimit 7 1024 4096
 func guestDemands() *demands {
 	d := &demands{jail: &state.Jail{Policy: policy.Default()}, sandbox: "gvisor"}
 	d.host.MemTotal, d.host.BootTime, d.host.Monotonic = 8<<30, 9000, 8000
-	d.jail.InitStart = 8995 * ticks
+	d.jail.InitStart = 8995 * state.StartTicks
 	d.jail.Reviews = []state.Review{{At: "/work", Size: 1 << 20}}
 	d.spec = &specs.Spec{
 		Root: &specs.Root{}, Process: &specs.Process{Rlimits: []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: 4096, Soft: 1024}}},

@@ -560,6 +560,9 @@ func readNames(dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
+// StartTicks are the ticks of a second in which StartTime is given (USER_HZ).
+const StartTicks = 100
+
 // StartTime returns field 22 of /proc/PID/stat (proc_pid_stat(5)), clock ticks since boot, and the
 // state letter. The ticks distinguish a process from a later one with the same number.
 func StartTime(pid int) (ticks uint64, state byte, err error) {

@@ -68,7 +68,7 @@ func TestEventIsOfItsJail(t *testing.T) {
 	before, long := &state.Brief{ID: "before", MountNS: 12, InitStart: 5}, &state.Brief{ID: "long before", MountNS: 12, InitStart: 2}
 	main.InitStart = 7
 	all := []*state.Brief{pause, main, before, long}
-	const tick = uint64(time.Second / ticks)
+	const tick = uint64(time.Second / state.StartTicks)
 	for _, row := range []struct {
 		event ebpf.Event
 		want  []int

@@ -251,11 +251,8 @@ func owners(e *ebpf.Event, all []*state.Brief) []int {
 			mounted = append(mounted, i)
 		}
 	}
-	if len(mounted) > 1 {
+	if len(mounted) > 0 {
 		return lastBorn(e, all, mounted)
-	}
-	if len(mounted) == 1 {
-		return mounted
 	}
 	for i, b := range all {
 		if descends(int(e.Pid), b.InitPid) {
@@ -272,16 +269,13 @@ func owners(e *ebpf.Event, all []*state.Brief) []int {
 // made last before the event. The kernel gives a number anew when a jail has ended, whose record
 // stays until it is deleted.
 func lastBorn(e *ebpf.Event, all []*state.Brief, of []int) []int {
-	then := e.Time / uint64(time.Second/ticks)
+	then := e.Time / uint64(time.Second/state.StartTicks)
 	born := slices.DeleteFunc(slices.Clone(of), func(i int) bool { return all[i].InitStart > then })
 	if len(born) == 0 {
 		return of
 	}
 	return []int{slices.MaxFunc(born, func(i, j int) int { return cmp.Compare(all[i].InitStart, all[j].InitStart) })}
 }
-
-// ticks are those of a second in which the start of a process is given (USER_HZ; proc_pid_stat(5)).
-const ticks = 100
 
 // hasMounts reports whether a jail is known to have the mount namespace of an event.
 func hasMounts(b *state.Brief, e *ebpf.Event) bool { return e.Mounts != 0 && b.MountNS == e.Mounts }
@@ -315,11 +309,7 @@ func (w *writer) jailsWithIDs(jail uint64, list []counted) []*state.Brief {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.jails[jail]
-	living := slices.DeleteFunc(slices.Clone(k.briefs), func(b *state.Brief) bool { return !b.InitAlive() })
-	unknown := slices.ContainsFunc(list, func(c counted) bool {
-		return !slices.ContainsFunc(living, func(b *state.Brief) bool { return hasMounts(b, &c.Event) })
-	})
-	if time.Since(k.at) < lookupEvery && !unknown {
+	if time.Since(k.at) < lookupEvery && ofLiving(k.briefs, list) {
 		return k.briefs
 	}
 	var now []*state.Brief
@@ -344,6 +334,14 @@ func (w *writer) jailsWithIDs(jail uint64, list []counted) []*state.Brief {
 	}
 	w.jails[jail] = known{at: time.Now(), briefs: now, words: k.words}
 	return now
+}
+
+// ofLiving reports whether all events are of mount namespaces that living jails are known to have.
+func ofLiving(jails []*state.Brief, list []counted) bool {
+	living := slices.DeleteFunc(slices.Clone(jails), func(b *state.Brief) bool { return !b.InitAlive() })
+	return !slices.ContainsFunc(list, func(c counted) bool {
+		return !slices.ContainsFunc(living, func(b *state.Brief) bool { return hasMounts(b, &c.Event) })
+	})
 }
 
 // booted is when the machine was, by the clock that events have.
