@@ -139,20 +139,20 @@ var suites = []suite{
 		}},
 	},
 	{
-		name: "wall", what: "eBPF programs behind the filters, which this kernel lets refuse",
+		name: "ebpf", what: "eBPF programs behind the filters, which this kernel lets refuse",
 		on: []string{"engines"},
 		steps: []step{tests("runtime/observe/ebpf", 3*time.Minute), tests("runtime/observe/ebpf/jailmap", 3*time.Minute), {
 			name: "tests-ebpf", pkg: "tests/ebpf", limit: 16 * time.Minute, only: []string{"TestProgramsHoldWithoutFilters", "TestRefusedCalls", "TestEngineIDs", "TestPolicysBlocksAreReported", "TestExec", "TestCollectorFilter"},
-			left: "they take long under emulation, and run in the suite wall-costs or on the machine itself (make test-e2e)",
+			left: "they take long under emulation, and run in the suite ebpf-costs or on the machine itself (make test-e2e)",
 		}},
 	},
 	{
 		// An emulated processor's costs are the emulator's.
-		name: "wall-costs", what: "what eBPF programs cost that may refuse", long: true,
+		name: "ebpf-costs", what: "what eBPF programs cost that may refuse", long: true,
 		on: []string{"engines"},
 		steps: []step{{
 			name: "tests-ebpf-costs", pkg: "tests/ebpf", limit: 8 * time.Minute, only: []string{"TestCostOfPrograms"},
-			left: "they measure nothing, and run in the suite wall or on the machine itself (make test-e2e)",
+			left: "they measure nothing, and run in the suite ebpf or on the machine itself (make test-e2e)",
 		}},
 	},
 	{

@@ -43,10 +43,10 @@ func TestMain(m *testing.M) { engine.Exit(m.Run(), engine.RemoveBuilt()) }
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	engine.NeedsRoot(t, "it runs jails and loads programs into the kernel")
-	base := engine.TempDir(t, "/var/tmp", "agentjail-wall-")
+	base := engine.TempDir(t, "/var/tmp", "agentjail-ebpf-")
 	dir, err := engine.BinDir() // runtimes are run from where only root can write
 	env.Check(t, err)
-	p := &place{base: base, bin: filepath.Join(dir, "wall")}
+	p := &place{base: base, bin: filepath.Join(dir, "ebpf")}
 	t.Cleanup(func() { os.RemoveAll(p.bin) })
 	env.Check(t, engine.Build("./cmd/agentjail-journal", filepath.Join(p.bin, "agentjail-journal")))
 	return p

@@ -91,7 +91,7 @@ func Within(t testing.TB, limit time.Duration, f func(context.Context) Result) R
 	return r
 }
 
-// RunCommand runs a prepared command to its end, with which ctx is done or not, and returns what it printed.
+// RunCommand runs a prepared command, which ends with ctx at the latest, and returns what it printed.
 func RunCommand(ctx context.Context, cmd *exec.Cmd, stdin io.Reader) Result {
 	var out, errOut bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut

@@ -216,12 +216,12 @@ func refuses(t *testing.T, id, dir string) {
 		reapAll()
 		t.Errorf("exit code %d, signal %v", r.Code, r.signal)
 	}
-	said := strings.TrimSpace(r.Stdout + r.Stderr)
-	if lines := strings.Split(said, "\n"); len(lines) != 1 || said == "" || len(said) > 1000 {
-		t.Errorf("%d lines, %d characters: %.600s", len(lines), len(said), said)
+	printed := strings.TrimSpace(r.Stdout + r.Stderr)
+	if lines := strings.Split(printed, "\n"); len(lines) != 1 || printed == "" || len(printed) > 1000 {
+		t.Errorf("%d lines, %d characters: %.600s", len(lines), len(printed), printed)
 	}
-	if strings.Contains(said, "goroutine") || strings.Contains(said, "panic") {
-		t.Errorf("a panic: %.2000s", said)
+	if strings.Contains(printed, "goroutine") || strings.Contains(printed, "panic") {
+		t.Errorf("a panic: %.2000s", printed)
 	}
 	// What docker shows is the last error in the log.
 	var last struct{ Level, Msg string }
@@ -240,7 +240,7 @@ func refuses(t *testing.T, id, dir string) {
 	if r.maxRSS > mostMemory {
 		t.Errorf("it used %d MiB", r.maxRSS>>20)
 	}
-	t.Logf("%.200s", said)
+	t.Logf("%.200s", printed)
 	if _, err := os.Lstat(base + "/pid"); err == nil {
 		t.Error("a pid file is there")
 		os.Remove(base + "/pid")

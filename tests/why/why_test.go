@@ -131,13 +131,13 @@ func TestAnswersLetThrough(t *testing.T) {
 			dir := place(t)
 			write(t, dir, "short.json", `{"extends": "strict", "allow": []}`)
 			before := write(t, dir, "before.toml", q.before+"\n")
-			code, _, said := agentjail(t, append(append([]string{"--config", before, "sandbox"}, q.args...), "--", "sh", "-c", q.do)...)
+			code, _, errOut := agentjail(t, append(append([]string{"--config", before, "sandbox"}, q.args...), "--", "sh", "-c", q.do)...)
 			if code == 0 {
 				t.Fatalf("%s works before the change", q.do)
 			}
 			line := q.line
 			if line == "" {
-				line = said
+				line = errOut
 			}
 			code, out, errs := agentjail(t, "why", "--config", before, line)
 			if code != 1 || !strings.Contains(out, q.says) {
@@ -145,8 +145,8 @@ func TestAnswersLetThrough(t *testing.T) {
 			}
 			write(t, dir, "list.json", q.list)
 			after := write(t, dir, "after.toml", q.after+"\n")
-			if code, _, said := agentjail(t, append(append([]string{"--config", after, "sandbox"}, q.with...), "--", "sh", "-c", q.do)...); code != 0 {
-				t.Errorf("after the change, %s: status %d, %s", q.do, code, said)
+			if code, _, errOut := agentjail(t, append(append([]string{"--config", after, "sandbox"}, q.with...), "--", "sh", "-c", q.do)...); code != 0 {
+				t.Errorf("after the change, %s: status %d, %s", q.do, code, errOut)
 			}
 			if code, _, _ := agentjail(t, append(append([]string{"--config", after, "sandbox"}, q.with...), "--", "sh", "-c", q.not)...); code == 0 {
 				t.Errorf("the change lets through %s as well", q.not)
