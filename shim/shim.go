@@ -22,6 +22,7 @@ import (
 	"agentjail.dev/apparmor"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/fork"
+	"agentjail.dev/runtime/kernel/programs"
 )
 
 // runtimeName is the shim's name in containerd's configuration.
@@ -49,6 +50,9 @@ func Main(version string) {
 		// sequential, and threads that Go once started stay, with their stacks (a third fewer of
 		// them, and half a megabyte less at rest).
 		runtime.GOMAXPROCS(1)
+		if c.action == "" && !c.info {
+			programs.Hold() // this process serves its containers for as long as they live
+		}
 		var events *publisher
 		register(&events)
 		socket := ownSocket()

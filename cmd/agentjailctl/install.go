@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/apparmor"
 	"agentjail.dev/runtime/install"
 	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -281,7 +282,7 @@ func done(f *install.File) string {
 func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 	self := c.String("path")
 	if self == "" {
-		dir, err := host.Dir()
+		dir, err := programs.Dir()
 		if err != nil {
 			return nil, err
 		}

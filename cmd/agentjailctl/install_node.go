@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/runtime/install"
 	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/network/names"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/credential"
@@ -17,7 +18,7 @@ import (
 // machine returns the node that the flags name, and the programs to install there: the image of the
 // DaemonSet in hack/kubernetes holds only agentjail's programs.
 func machine(c *cli.Context) (install.Machine, error) {
-	dir, err := host.Dir()
+	dir, err := programs.Dir()
 	if err != nil {
 		return install.Machine{}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/jailinit/keeper"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/kernel/rootless"
 )
 
@@ -39,7 +40,7 @@ func keep(id, config string) (*kept, error) {
 // start starts a keeper without this process's files, session and directory: a caller would
 // otherwise wait for the keeper's end too.
 func (k *kept) start() error {
-	path, err := host.Path()
+	path, err := programs.Path(host.Name)
 	if err != nil {
 		return err
 	}
@@ -47,6 +48,11 @@ func (k *kept) start() error {
 	if err != nil {
 		return err
 	}
+	program, err := os.Open("/proc/self/exe") // of this release, whatever is at the path by then
+	if err != nil {
+		return fmt.Errorf("opening this program: %w", err)
+	}
+	defer program.Close()
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
 		return fmt.Errorf("opening this process: %w", err)
@@ -64,6 +70,7 @@ func (k *kept) start() error {
 	}
 	cmd.Args = append(cmd.Args, k.id)
 	cmd.Stdin, cmd.Dir, cmd.Env = of, "/", []string{"GOMAXPROCS=1"}
+	cmd.ExtraFiles = []*os.File{program}
 	for _, name := range rootless.Variables {
 		if v, ok := os.LookupEnv(name); ok && rootless.Inside() {
 			cmd.Env = append(cmd.Env, name+"="+v)

@@ -12,8 +12,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/install"
-	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/runtime/workspace/homes"
@@ -38,7 +38,7 @@ Homes of agents and views of workspaces are listed, and kept.`,
 }
 
 func uninstallAll(c *cli.Context) error {
-	dir, err := host.Dir()
+	dir, err := programs.Dir()
 	if err != nil {
 		return err
 	}

@@ -11,13 +11,18 @@
 //
 // The host writes Orders into a file that only the init step sees. Decode reads
 // them strictly: what it does not understand, it refuses, and the jail does not
-// start.
+// start. It reads the forms of earlier releases, too: a host's process that began before an upgrade
+// may start the step that is there now.
 package jailinit
 
 import (
+	"bytes"
 	"errors"
+	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/version/form"
 )
 
 // Where the delegate leaves the program and its orders in the process that it
@@ -185,36 +190,41 @@ const OwnFilters = 4096
 const NoFilterSpace = "errno 524: the host has no space left for compiled filters " +
 	"(remedy: `sysctl -w net.core.bpf_jit_limit=BYTES`, more than now; end the jails of profile server that took it)"
 
-// magic begins every set of orders; it changes with their form, so that
-// programs of different versions do not misunderstand each other.
-const magic = "agentjail-enter 8\n"
+// magic begins every set of orders. The number of their form follows, and a newline.
+const magic = "agentjail-enter "
 
-// ErrForm means that orders were written by another version.
+// ErrForm means that orders were written by a release whose form this one does not read.
 var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
 
 // Encode writes orders for Decode.
-func (o *Orders) Encode() []byte {
-	e := &encoder{buf: []byte(magic)}
-	o.fields(e)
+func (o *Orders) Encode() []byte { return o.encode(form.Number) }
+
+func (o *Orders) encode(n int) []byte {
+	e := &encoder{buf: append(strconv.AppendInt([]byte(magic), int64(n), 10), '\n')}
+	o.fields(e, n)
 	return e.buf
 }
 
 // Decode reads orders.
 func Decode(data []byte) (*Orders, error) {
-	if len(data) < len(magic) || string(data[:len(magic)]) != magic {
+	data, ours := bytes.CutPrefix(data, []byte(magic))
+	number, rest, whole := bytes.Cut(data, []byte{'\n'})
+	n, err := strconv.Atoi(string(number[:min(len(number), 9)]))
+	if !ours || !whole || err != nil || n == 0 || !form.Reads(n) {
 		return nil, ErrForm
 	}
-	d := &decoder{buf: data[len(magic):]}
+	d := &decoder{buf: rest}
 	o := new(Orders)
-	o.fields(d)
+	o.fields(d, n)
 	if d.bad || len(d.buf) != 0 {
 		return nil, ErrForm
 	}
 	return o, nil
 }
 
-// fields visits every field in the order in which it is written.
-func (o *Orders) fields(c codec) {
+// fields visits every field of form n in the order in which it is written. A further field is
+// visited only where n has it: `if n >= 9 { c.flag(&o.New) }`.
+func (o *Orders) fields(c codec, _ int) {
 	c.text(&o.UIDMap)
 	c.text(&o.GIDMap)
 	list(c, &o.Namespaces, func(n *Namespace) { c.text(&n.Name); c.u64(&n.Host) })

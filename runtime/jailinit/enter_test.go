@@ -1,9 +1,16 @@
 package jailinit
 
 import (
+	"bytes"
 	"errors"
+	"flag"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strconv"
 	"testing"
+
+	"agentjail.dev/runtime/version/form"
 )
 
 // sample has something in every field; the test below sees to that.
@@ -55,9 +62,44 @@ func TestDamagedOrders(t *testing.T) {
 	}
 }
 
+// TestFormsOfBefore: orders as each earlier release writes them are read, with nothing in the fields that
+// the release lacks, and their form never changes.
+func TestFormsOfBefore(t *testing.T) {
+	for n := form.Oldest; n <= form.Number; n++ {
+		path := filepath.Join("testdata", "orders-"+strconv.Itoa(n))
+		written := sample().encode(n)
+		if *update && n == form.Number {
+			if err := os.WriteFile(path, written, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatalf("%v (after a change of form.Number: go test ./runtime/jailinit -update)", err)
+		}
+		if !bytes.Equal(text, written) {
+			t.Errorf("form %d has changed: a field needs a form of its own (form.Number, and fields)", n)
+		}
+		o, err := Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := o.encode(n); !bytes.Equal(again, text) {
+			t.Errorf("form %d is read as %+v", n, o)
+		}
+	}
+	for _, n := range []int{0, form.Oldest - 1, form.Number + 1} {
+		if _, err := Decode(sample().encode(n)); !errors.Is(err, ErrForm) {
+			t.Errorf("form %d: %v", n, err)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the file of the newest form")
+
 func FuzzDecode(f *testing.F) {
 	f.Add(sample().Encode())
-	f.Add([]byte(magic))
+	f.Add([]byte(magic + "8\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o, err := Decode(data)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"time"
 
-	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/spec/credential"
 )
 
@@ -20,7 +20,7 @@ const issueTimeout = 10 * time.Second
 // program keeps none of them.
 func issue(ctx context.Context, o credential.Order) (credential.Issued, error) {
 	var made credential.Issued
-	path, err := helper.Path(credential.IssueProgram)
+	path, err := programs.Path(credential.IssueProgram)
 	if err != nil {
 		return made, fmt.Errorf("the jail's own keys: %w", err)
 	}

@@ -49,6 +49,9 @@ func (r *Runtime) Start(id string) error {
 	if j == nil {
 		return errNotOurs(id)
 	}
+	if err := j.Understood(); err != nil {
+		return err
+	}
 	var helper *jailnet.Serving
 	if j.InitAlive() {
 		if helper, err = r.Networks().Seal(j); err != nil {

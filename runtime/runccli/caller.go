@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/refusal"
@@ -25,7 +26,7 @@ import (
 // it that has agentjail's own commands.
 const (
 	Program    = "agentjail"
-	CtlProgram = "agentjailctl"
+	CtlProgram = programs.Ctl
 )
 
 // A Caller holds what all calls of one caller share.

@@ -45,6 +45,7 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/traits"
+	"agentjail.dev/runtime/version/form"
 )
 
 // FilterFile is the inner system call filter in a jail's directory, as its processes load it: an
@@ -82,6 +83,9 @@ var ErrExists = errors.New("container with given ID already exists")
 // and writing the rest costs each start and delete more than a millisecond: encoding/json has to
 // inspect every type of the specification.
 type Brief struct {
+	// Form is the form of the whole record (package form). Each release reads a Brief of any form: its
+	// fields keep their meaning.
+	Form         int    `json:"form,omitempty"`
 	ID           string `json:"id"`
 	Key          string `json:"key"`
 	DelegateRoot string `json:"delegateRoot,omitempty"` // --root as the engine set it
@@ -325,6 +329,7 @@ func (s Store) Create(j *Jail) error {
 				return err
 			}
 		}
+		j.Form = form.Number
 		data, err := json.Marshal(j)
 		if err != nil {
 			return err
@@ -372,16 +377,29 @@ func (s Store) Report(j *Brief) (*report.Report, error) {
 	return r, json.Unmarshal(data, r)
 }
 
-// Load reads the record of a jail; ErrNotFound when there is none.
+// Load reads the record of a jail; ErrNotFound when there is none. It refuses the record of another
+// release that this one would misunderstand.
 func (s Store) Load(key string) (*Jail, error) {
 	j := new(Jail)
 	if err := s.decode(key, func(record []byte) error { return json.Unmarshal(record, j) }); err != nil {
+		return nil, err
+	}
+	if err := j.Understood(); err != nil {
 		return nil, err
 	}
 	s.addChanges(&j.Brief, key)
 	var err error
 	j.Pinned, err = s.rules(&j.Policy.Network, key)
 	return j, err
+}
+
+// Understood returns an error for a record of another release that this one would misunderstand.
+// Such a jail can still be ended and removed.
+func (j *Brief) Understood() error {
+	if err := form.Check(j.Form, fmt.Sprintf("`agentjail kill %s KILL` and `agentjail delete %[1]s`, and start it anew", j.ID)); err != nil {
+		return fmt.Errorf("container %q: %w", j.ID, err)
+	}
+	return nil
 }
 
 // Brief reads the part of a jail's record that every verb needs.

@@ -38,6 +38,9 @@ func (s Store) OpenLayers(r *Record) (_ *Layers, err error) {
 		return nil, err
 	}
 	now, err := s.read(r.ID) // under the lock
+	if err == nil {
+		err = now.understood()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ import (
 	"agentjail.dev/runtime/kernel/filetime"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/version/form"
 	"agentjail.dev/runtime/workspace/review"
 )
 
@@ -51,6 +52,8 @@ const (
 
 // A Record describes one view.
 type Record struct {
+	// Form is the newest form of what belongs to the view (package form).
+	Form int    `json:"form,omitempty"`
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"`
 	// Path is the directory's when the view was made, and Dev and Ino identify the directory.
@@ -201,6 +204,15 @@ func (s Store) read(id string) (*Record, error) {
 	return r, nil
 }
 
+// understood refuses a view of another release that this one would misunderstand. Such a view can
+// be listed and discarded.
+func (r *Record) understood() error {
+	if err := form.Check(r.Form, "agentjail workspace discard "+r.ID); err != nil {
+		return fmt.Errorf("view %s: %w", r.ID, err)
+	}
+	return nil
+}
+
 // Open returns the view of an id, a name or the beginning of one id.
 func (s Store) Open(ref string) (*Record, error) {
 	all, err := s.List()
@@ -228,7 +240,7 @@ func (s Store) Open(ref string) (*Record, error) {
 // save writes a record.
 func (s Store) save(r *Record) error {
 	text := *r
-	text.Path = pathname.ToJSON(r.Path)
+	text.Form, text.Path = max(r.Form, form.Number), pathname.ToJSON(r.Path)
 	data, err := json.Marshal(text)
 	if err != nil {
 		return err

@@ -157,6 +157,9 @@ func (s Store) Begin(r *Record, dir *os.File) (_, _ *os.File, err error) {
 		}
 	}()
 	had, err := s.read(r.ID)
+	if err == nil {
+		err = had.understood()
+	}
 	if err != nil {
 		return nil, nil, err
 	}

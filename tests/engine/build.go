@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/flock"
+	"agentjail.dev/runtime/kernel/programs"
 )
 
 // CacheDir is where tests keep what is slow to make, outside the checkout.
@@ -134,6 +135,93 @@ func BuildAgentjail(out string, flags ...string) error {
 		"./cmd/agentjail-egress-keys": beside("agentjail-egress-keys"),
 	}, nil)
 	return errors.Join(err, build(map[string]string{"./cmd/agentjail": out, "./cmd/agentjailctl": beside("agentjailctl")}, flags))
+}
+
+// Programs are agentjail's programs that `install node` copies, by their names below cmd/.
+var Programs = []string{
+	programs.Agentjail, programs.Ctl, programs.Enter, programs.Egress, programs.EgressKeys, ShimName,
+}
+
+// BuildRelease builds agentjail's programs from a tree into dir, as another release: with more
+// variables set (PACKAGE.NAME=TEXT).
+func BuildRelease(tree, dir string, variables ...string) error {
+	args := []string{"build", "-buildvcs=false", "-trimpath", "-tags=urfave_cli_no_docs", LinkerFlags(variables...), "-o", dir + "/"}
+	for _, name := range Programs {
+		args = append(args, "./cmd/"+name)
+	}
+	return errors.Join(os.MkdirAll(dir, 0o755), goTool(tree, args))
+}
+
+// OtherForm builds this tree into dir as a release that writes form number, and reads the forms from
+// oldest.
+func OtherForm(dir string, number, oldest int) error {
+	tree, err := ModuleRoot()
+	if err != nil {
+		return err
+	}
+	const name = "agentjail.dev/runtime/version/form."
+	return BuildRelease(tree, dir, fmt.Sprintf("%snumber=%d", name, number), fmt.Sprintf("%soldest=%d", name, oldest))
+}
+
+// PreviousRelease builds into dir the commit of main that this tree follows: the newest that both
+// have, and the one before HEAD where that is HEAD.
+func PreviousRelease(dir string) error {
+	tree, err := ModuleRoot()
+	if err != nil {
+		return err
+	}
+	git := func(args ...string) (string, error) {
+		cmd := exec.Command("git", append([]string{"-C", tree, "-c", "safe.directory=" + tree}, args...)...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			err = fmt.Errorf("git %v: %w: %s", args, err, &stderr)
+		}
+		return strings.TrimSpace(string(out)), err
+	}
+	head, err := git("rev-parse", "HEAD")
+	if err != nil {
+		return fmt.Errorf("%w (remedy: a clone with its history)", err)
+	}
+	commit := head
+	for _, main := range []string{"main", "origin/main"} {
+		if base, err := git("merge-base", "HEAD", main); err == nil {
+			commit = base
+			break
+		}
+	}
+	if commit == head {
+		if commit, err = git("rev-parse", "--verify", "HEAD~1"); err != nil {
+			return fmt.Errorf("%w (remedy: git fetch --unshallow)", err)
+		}
+	}
+	from, err := os.MkdirTemp("", "agentjail-previous-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(from)
+	if _, err := git("archive", "--output="+filepath.Join(from, "tree.tar"), commit); err != nil {
+		return err
+	}
+	if out, err := exec.Command("tar", "-x", "-C", from, "-f", from+"/tree.tar").CombinedOutput(); err != nil {
+		return fmt.Errorf("unpacking commit %s: %w: %s", commit, err, out)
+	}
+	if err := BuildRelease(from, dir); err != nil {
+		return fmt.Errorf("building commit %s: %w", commit, err)
+	}
+	return nil
+}
+
+// Upgrade puts a release's programs into a directory, each by a rename, as installers do. What runs
+// there goes on with its file.
+func Upgrade(dir, release string) error {
+	for _, name := range Programs {
+		if err := copyProgram(filepath.Join(release, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // LinkerFlags is the build flag of a program that is linked as the one under test, with more variables set (PACKAGE.NAME=TEXT).

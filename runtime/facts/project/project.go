@@ -22,9 +22,9 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/thread"
-	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -143,14 +143,5 @@ func parse(text []byte, path string) (out policy.Project, err error) {
 	return out, nil
 }
 
-// program is the file name of the program that calls Work. It lies beside agentjail.
-const program = "agentjailctl"
-
-// parser returns the path of the program. Tests have their own.
-var parser = func() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	return trusted.Executable(filepath.Join(filepath.Dir(self), program))
-}
+// parser returns the path of the program that calls Work. Tests have their own.
+var parser = func() (string, error) { return programs.Path(programs.Ctl) }

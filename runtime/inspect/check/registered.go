@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/install"
-	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/kernel/programs"
 )
 
 // programs is the directory of agentjail's programs.
@@ -14,7 +14,7 @@ func (e *env) programs() (string, error) {
 	if e.opts.Programs != "" {
 		return e.opts.Programs, nil
 	}
-	return host.Dir()
+	return programs.Dir()
 }
 
 // registered reports which engines start jails by these programs: what `agentjail install` did, and

@@ -3,7 +3,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jailinit"
-	"agentjail.dev/runtime/kernel/trusted"
+	"agentjail.dev/runtime/kernel/programs"
 )
 
 // Name is the step's file name. It lies in agentjail's own directory.
-const Name = "agentjail-enter"
+const Name = programs.Enter
 
 // Files are those for a delegate's process, as descriptors from jailinit.ProgramFD on: the step,
 // its orders and, where the step stays, its end of the pair of sockets at jailinit.LifeFD.
@@ -93,50 +92,5 @@ func pipe(data []byte) (*os.File, error) {
 	return r, nil
 }
 
-// Path is where the step is expected: beside the running program.
-func Path() (string, error) {
-	dir, err := Dir()
-	return filepath.Join(dir, Name), err
-}
-
-// Dir returns the directory of agentjail's programs: where the running program is.
-func Dir() (string, error) {
-	self, err := os.Executable() // /proc/self/exe, which leads through every link
-	if err != nil {
-		return "", fmt.Errorf("finding this program's directory: %w", err)
-	}
-	return filepath.Dir(self), nil
-}
-
 // Check reports what is wrong with the step in agentjail's directory dir, or nil.
-func Check(dir string) error {
-	f, err := open(filepath.Join(dir, Name))
-	if err == nil {
-		f.Close()
-	}
-	return err
-}
-
-// open opens the step's program, which only root may have written.
-func open(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s is missing: it belongs beside agentjail (remedy: install both from one build)", path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var st unix.Stat_t
-	if err = unix.Fstat(int(f.Fd()), &st); err == nil {
-		if st.Mode&unix.S_IFMT != unix.S_IFREG {
-			err = fmt.Errorf("%s is not a file", path)
-		} else {
-			err = trusted.OwnerOf(int(f.Fd()), path, &st)
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
+func Check(dir string) error { return programs.Check(filepath.Join(dir, Name)) }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"agentjail.dev/runtime/internal/testprograms"
 	"agentjail.dev/runtime/jailinit"
+	"agentjail.dev/runtime/kernel/programs"
 )
 
 // beside puts the step beside this test's program, where Prepare looks.
@@ -21,14 +23,14 @@ func beside(t testing.TB) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the step's program must be root's")
 	}
-	path, err := Path()
+	dir, err := programs.Dir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := testprograms.Put(filepath.Dir(path), Name); err != nil {
+	if err := testprograms.Put(dir, Name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Remove(path) })
+	t.Cleanup(func() { os.Remove(filepath.Join(dir, Name)) })
 }
 
 // TestPrepare: the jail gets a copy of the program, made once, that can be run
@@ -69,6 +71,27 @@ func TestPrepare(t *testing.T) {
 	if st2.Ino != st.Ino {
 		t.Error("the program was copied twice")
 	}
+	// Once the program at its place is another release's, the copy is made of the one that was opened.
+	if err := os.Remove(filepath.Join(dir, copyName(t, dir))); err != nil {
+		t.Fatal(err)
+	}
+	path, err := programs.Dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(path, Name)
+	if err := errors.Join(os.WriteFile(path+".next", []byte("next"), 0o755), os.Rename(path+".next", path)); err != nil {
+		t.Fatal(err)
+	}
+	later, err := Prepare(dir, "", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer later.Close()
+	var st3 unix.Stat_t
+	if err := unix.Fstat(int(later.Passed[0].Fd()), &st3); err != nil || st3.Size != st.Size {
+		t.Errorf("after an upgrade: a program of %d bytes and not of %d (%v)", st3.Size, st.Size, err)
+	}
 	names, err := os.ReadDir(dir)
 	if err != nil || len(names) != 1 {
 		t.Errorf("left in the directory: %v, %v", names, err)
@@ -100,6 +123,16 @@ func TestPrepare(t *testing.T) {
 	if got, err := jailinit.Decode(data[:n]); err != nil || got.UID != 7 {
 		t.Errorf("the orders state %+v, %v", got, err)
 	}
+}
+
+// copyName returns the name of the only copy in a directory.
+func copyName(t *testing.T, dir string) string {
+	t.Helper()
+	names, err := os.ReadDir(dir)
+	if err != nil || len(names) != 1 {
+		t.Fatalf("in the directory: %v, %v", names, err)
+	}
+	return names[0].Name()
 }
 
 func BenchmarkPrepare(b *testing.B) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/programs"
 )
 
 // program opens the step for a jail: a mount of its copy, attached nowhere and
@@ -49,15 +50,10 @@ const guestMode = 0o555
 // openCopy opens the program's copy in dir, which is made when there is none of this version and
 // label yet.
 func openCopy(dir, label string, mode uint32) (*os.File, error) {
-	path, err := Path()
+	src, err := programs.Open(Name)
 	if err != nil {
 		return nil, err
 	}
-	src, err := open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer src.Close()
 	copied, err := copyOf(src, dir, label, mode)
 	if err != nil {
 		return nil, fmt.Errorf("copying %s into %s: %w", Name, dir, err)
@@ -94,7 +90,7 @@ func copyOf(src *os.File, dir, label string, mode uint32) (*os.File, error) {
 		if !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
-		if err := makeCopy(path, label, src, mode); err != nil {
+		if err := makeCopy(path, label, io.NewSectionReader(src, 0, st.Size), mode); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +119,7 @@ func prune(dir, prefix string, age time.Duration) {
 }
 
 // makeCopy makes the copy whole or not at all. A second caller finds the copy made.
-func makeCopy(path, label string, src *os.File, mode uint32) error {
+func makeCopy(path, label string, src io.Reader, mode uint32) error {
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -133,9 +129,6 @@ func makeCopy(path, label string, src *os.File, mode uint32) error {
 		return err
 	}
 	defer f.Close()
-	if _, err := src.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
 	if _, err := io.Copy(f, src); err != nil {
 		return err
 	}

@@ -10,12 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the program's first argument that selects the keeper. The path and the arguments of the
-// program that reclaims follow.
+// Name is the program's first argument that selects the keeper. The arguments of the program that
+// reclaims follow, its own name among them.
 const Name = "agentjail-keeper"
 
-// Standard input is a descriptor of the process that is waited for (pidfd_open(2)).
-const ofFD = 0
+// Standard input is a descriptor of the process that is waited for (pidfd_open(2)). The next
+// descriptor is of the program that reclaims.
+const (
+	ofFD    = 0
+	program = "/proc/self/fd/3"
+)
 
 // Main waits and reclaims. It does not return.
 func Main() {
@@ -31,6 +35,6 @@ func Main() {
 			break
 		}
 	}
-	_ = unix.Exec(os.Args[1], os.Args[1:], os.Environ())
+	_ = unix.Exec(program, os.Args[1:], os.Environ())
 	os.Exit(1)
 }

@@ -31,9 +31,9 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/pidfd"
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/thread"
-	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/network/helper/child"
 	"agentjail.dev/runtime/state"
 )
@@ -143,7 +143,7 @@ func (r *Record) Bounded() bool { return len(r.Cgroups) > 0 && !r.Refused }
 // The helper's namespaces are the process's. The mounts of the calling thread may be those of a
 // jail that is being made.
 func Start(o Options, instructions []byte) (*Record, error) {
-	path, err := Path(o.Name)
+	path, err := programs.Path(o.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -474,32 +474,6 @@ func (r *Record) kill() error {
 		return fmt.Errorf("ending the jail's helper, process %d: %w", r.Pid, err)
 	}
 	return nil
-}
-
-// Path returns where a helper's program is expected: beside the running one. Only root may be able
-// to write it.
-func Path(name string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("finding this program's directory: %w", err)
-	}
-	path := filepath.Join(filepath.Dir(self), name)
-	return path, check(path)
-}
-
-// check returns an error if a helper's program cannot be used.
-func check(path string) error {
-	var st unix.Stat_t
-	err := unix.Lstat(path, &st)
-	switch {
-	case err == unix.ENOENT:
-		return fmt.Errorf("%s is missing: it belongs beside agentjail (remedy: install both from one build)", path)
-	case err != nil:
-		return &os.PathError{Op: "lstat", Path: path, Err: err}
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return fmt.Errorf("%s is not a file", path)
-	}
-	return trusted.Owner(path, &st)
 }
 
 func pipe() (r, w *os.File, err error) {

@@ -16,6 +16,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/pidfd"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/network/helper/child"
 	"agentjail.dev/runtime/state"
 )
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 		work, work2, _ := pipe()
 		_, ready2, _ := pipe()
 		dir := os.Args[1]
-		path, _ := Path(program)
+		path, _ := programs.Path(program)
 		beside, _ := strconv.Atoi(os.Args[2])
 		o := Options{Dir: dir, Name: program, Beside: beside, Group: "agentjail-test-killed"}
 		all := placesOf(o)

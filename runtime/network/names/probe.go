@@ -3,7 +3,7 @@ package names
 import (
 	"fmt"
 
-	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/network/names/internal/helperproto"
 	"agentjail.dev/runtime/network/names/internal/jailsock"
 	"agentjail.dev/runtime/spec/network"
@@ -18,7 +18,7 @@ func (Mode) Probes() []network.Probe {
 }
 
 func probe() network.Answer {
-	if _, err := helper.Path(helperproto.Program); err != nil {
+	if _, err := programs.Open(helperproto.Program); err != nil {
 		return network.Answer{Detail: err.Error(), Remedy: "install " + helperproto.Program + " beside agentjail, from the same build"}
 	}
 	got, err := jailsock.Probe()

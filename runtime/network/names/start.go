@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/network/names/decisions"
@@ -104,11 +105,11 @@ func activatable(dir string, r network.Rules) bool {
 
 // activate starts an activator in the helper's place.
 func activate(o helper.Options, setup helperproto.Setup) (h *helper.Record, err error) {
-	path, err := helper.Path(o.Name)
+	path, err := programs.Path(o.Name)
 	if err != nil {
 		return nil, err
 	}
-	if o.Files[helperproto.ProgramFD-firstFD], err = os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0); err != nil {
+	if o.Files[helperproto.ProgramFD-firstFD], err = os.Open(path); err != nil { // the caller closes it
 		return nil, err
 	}
 	if o.Program, err = activator.Program(); err != nil {

@@ -1,5 +1,7 @@
 package credential
 
+import "agentjail.dev/runtime/kernel/programs"
+
 // AuthorityFile is the file of a jail's own certificate authority and its key, in the jail's
 // directory of state. Only root can read it.
 const AuthorityFile = "authority.pem"
@@ -20,7 +22,7 @@ func (s Set) Ended() []string {
 
 // IssueProgram is the file name of the helper for jails with keys of their own. It lies beside
 // agentjail.
-const IssueProgram = "agentjail-egress-keys"
+const IssueProgram = programs.EgressKeys
 
 // IssueVerb is the command of the helper's program that reads an Order from standard input and
 // writes Issued to standard output. Only that program links the code for certificates, which would

@@ -38,6 +38,8 @@ func Main(protocols Protocols) int {
 }
 
 func run(protocols Protocols) error {
+	// It was executed by a descriptor, whose number would be its name (proc_pid_comm(5)).
+	_ = os.WriteFile("/proc/self/comm", []byte(os.Args[0]), 0)
 	h, err := begin(protocols)
 	if !h.setup.Activated {
 		err = reportReady(err)

@@ -5,6 +5,7 @@ package helperproto
 import (
 	"net/netip"
 
+	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/spec/credential/secret"
 	"agentjail.dev/runtime/spec/network"
@@ -12,7 +13,7 @@ import (
 )
 
 // Program is the helper's file name. It lies beside agentjail.
-const Program = "agentjail-egress"
+const Program = programs.Egress
 
 // Descriptors of the helper's process, after the descriptors of every helper (package child).
 const (
