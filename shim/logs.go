@@ -56,7 +56,7 @@ func (p ioPolicy) check(uri string) error {
 	if p.enginePipe(uri) || p.ownPipe(uri) {
 		return nil
 	}
-	pol, err := policy.Load(cmp.Or(p.name.config, policy.DefaultPath), p.name.policy)
+	pol, err := policy.LoadLasting(cmp.Or(p.name.config, policy.DefaultPath), p.name.policy)
 	if err != nil {
 		return err
 	}

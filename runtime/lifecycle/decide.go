@@ -94,6 +94,13 @@ func (a *attempt) hardenSpec() error {
 			Why: "better ones cannot be used here: " + strings.Join(c.Not, "; "),
 		})
 	}
+	if o := r.Policy.Origin; o != nil && o.Mistakes != "" {
+		r.Log.Warnf("agentjail: the policy is of an earlier reading: %s", o.Mistakes)
+		a.rep.Add(report.Change{
+			Ring: rings.Resources, Kind: report.Set, Field: "policy", Now: "of an earlier reading",
+			Why: "this process began before " + o.Mistakes,
+		})
+	}
 	for _, i := range slices.Backward(a.res.Plan.Dropped) {
 		in.Sources[i].File.Close()
 		in.Sources = slices.Delete(in.Sources, i, i+1)

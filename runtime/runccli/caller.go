@@ -177,7 +177,11 @@ func (c *Caller) existing() (*lifecycle.Runtime, error) {
 func (c *Caller) Config() string { return cmp.Or(c.PolicyFile, c.global.String("config")) }
 
 func (c *Caller) policy() (policy.Policy, error) {
-	p, err := policy.Load(c.Config(), c.PolicyName)
+	load := policy.Load
+	if c.Stay {
+		load = policy.LoadLasting
+	}
+	p, err := load(c.Config(), c.PolicyName)
 	if err == nil && p.Userns.Map == "" {
 		err = errors.New("policy has no id mapping")
 	}

@@ -83,8 +83,8 @@ var ErrExists = errors.New("container with given ID already exists")
 // and writing the rest costs each start and delete more than a millisecond: encoding/json has to
 // inspect every type of the specification.
 type Brief struct {
-	// Form is the form of the whole record (package form). Each release reads a Brief of any form: its
-	// fields keep their meaning.
+	// Form is the form of the whole record (package form). Each release reads a Brief of any form:
+	// its fields keep their meaning.
 	Form         int    `json:"form,omitempty"`
 	ID           string `json:"id"`
 	Key          string `json:"key"`

@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/version/form"
 	"agentjail.dev/tests/engine"
 )
 
@@ -100,13 +101,32 @@ func outside() (int, error) {
 	return code, errors.Join(err, sweepNode(dir), engine.RemoveBuilt())
 }
 
-// buildPrograms builds what is installed, and beside it the collector of refused system calls.
+// buildPrograms builds what is installed, beside it the collector of refused system calls, and other releases.
 func buildPrograms() (string, error) {
 	dir, err := engine.Shim()
 	if err != nil {
 		return "", err
 	}
-	return dir, engine.Build("./cmd/agentjail-journal", filepath.Join(dir, "agentjail-journal"))
+	return dir, errors.Join(engine.Build("./cmd/agentjail-journal", filepath.Join(dir, "agentjail-journal")), buildReleases(dir))
+}
+
+// releaseDir is the directory of a release's programs. "this" is the one under test, "next" has forms that this one does not read and reads
+// none of its forms, "previous" is the commit of main before.
+func releaseDir(name string) string {
+	dir := os.Getenv(programsEnv)
+	if name == "this" {
+		return dir
+	}
+	return filepath.Join(dir, "release-"+name)
+}
+
+// buildReleases builds the other releases, unless the machine is thrown away: that one has no Go.
+func buildReleases(programs string) error {
+	if *bySystemd {
+		return nil
+	}
+	at := func(name string) string { return filepath.Join(programs, "release-"+name) }
+	return errors.Join(engine.OtherForm(at("next"), form.Number+1, form.Number+1), engine.PreviousRelease(at("previous")))
 }
 
 // buildImages makes what images are made of: the node has no process ids by which the builds of several test runs are distinguished.

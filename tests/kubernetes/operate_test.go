@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -166,34 +167,58 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: moved}}}
 	}
 }
 
-// TestUpgradeUnderLiveJails: a newer image takes the old one's place on the node, under live jails.
+// TestUpgradeUnderLiveJails: one release takes another's place on the node, up and down, under live jails. Those can be used as before, are
+// probed, and their containers start again.
 func TestUpgradeUnderLiveJails(t *testing.T) {
 	installed(t)
-	next := filepath.Join(cluster.dir, "next")
-	env.Check(t, os.CopyFS(next, os.DirFS(os.Getenv(programsEnv))))
-	entries, err := os.ReadDir(next)
-	env.Check(t, err)
-	for _, e := range entries { // another program that does the same
-		f, err := os.OpenFile(filepath.Join(next, e.Name()), os.O_APPEND|os.O_WRONLY, 0)
+	images := map[string]string{"this": kubectl(t, "-n", "kube-system", "get", "daemonset/agentjail-install", "-o", "jsonpath={.spec.template.spec.initContainers[0].image}")}
+	for _, name := range []string{"next", "previous"} {
+		images[name] = "agentjail-install:" + name
+		layer, entry, err := installer(releaseDir(name))
 		env.Check(t, err)
-		_, err = f.WriteString("next")
-		f.Close()
-		env.Check(t, err)
+		env.Check(t, cluster.importImage("docker.io/library/"+images[name], layer, engine.ImageConfig{Entrypoint: []string{entry}}))
 	}
-	layer, entry, err := installer(next)
-	env.Check(t, err)
-	env.Check(t, cluster.importImage("docker.io/library/agentjail-install:next", layer, engine.ImageConfig{Entrypoint: []string{entry}}))
+	var pods []string
+	for i, to := range []string{"next", "this", "previous", "this"} {
+		pods = append(pods, fmt.Sprint("upgraded-", i))
+		for _, h := range handlers {
+			h.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: `+pods[i]+`}
+spec:
+  $CLASS
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: "$IMAGE"
+    command: [sh, -c, "until [ -e /tmp/end ]; do sleep 1; done"]
+    livenessProbe: {exec: {command: ["true"]}, periodSeconds: 1, timeoutSeconds: 30}
+    lifecycle: {postStart: {exec: {command: ["true"]}}}
+`)
+			h.ready(t, "pod/"+pods[i])
+		}
+		kubectl(t, "-n", "kube-system", "set", "image", "daemonset/agentjail-install", "install="+images[to], "installed="+images[to])
+		rolledOut(t)
+		if !bytes.Equal(env.Read(t, "/usr/local/bin/agentjail"), env.Read(t, filepath.Join(releaseDir(to), "agentjail"))) {
+			t.Fatalf("the node has not the programs of release %s", to)
+		}
+		for _, h := range handlers {
+			for _, pod := range pods {
+				env.Equal(t, h.name+": exec in "+pod+", and now "+to, h.sh(t, pod, "echo alive"), "alive")
+			}
+			const restarts = "jsonpath={.status.containerStatuses[0].restartCount}"
+			env.Equal(t, h.name+": restarts by a probe", h.in(t, "get", "pod/"+pods[i], "-o", restarts), "0")
+			h.sh(t, pods[i], "touch /tmp/end")
+			h.waits(t, restarts+"=1", "pod/"+pods[i])
+			h.ready(t, "pod/"+pods[i])
+			env.Equal(t, h.name+": exec after a restart", h.sh(t, pods[i], "echo alive"), "alive")
+		}
+	}
 	for _, h := range handlers {
-		h.sleeper(t, "old")
-	}
-	kubectl(t, "-n", "kube-system", "set", "image", "daemonset/agentjail-install", "install=agentjail-install:next", "installed=agentjail-install:next")
-	rolledOut(t)
-	if text, err := os.ReadFile("/usr/local/bin/agentjail"); err != nil || !bytes.HasSuffix(text, []byte("next")) {
-		t.Errorf("not the new program: %v", err)
-	}
-	for _, h := range handlers {
-		env.Equal(t, "a pod of before", h.sh(t, "old", "echo alive"), "alive")
-		h.in(t, "delete", "pod", "old", "--timeout=60s")
+		for _, pod := range pods {
+			h.in(t, "delete", "pod", pod, "--timeout=60s")
+		}
 		h.sleeper(t, "new")
 		record("upgrade with live pods", h.name, "ok")
 	}

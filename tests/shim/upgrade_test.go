@@ -90,27 +90,39 @@ from = "file:%s"
 env = "HOUSE_TOKEN"
 tls = "end"
 `, work, key))
+	id, err := u.furtherBy(t, of, file, func(b *engine.Bundle) {
+		b.Spec.Annotations = map[string]string{policy.AnnotationPrefix + policy.ProjectAnnotation: "/work"}
+		b.Mount(work, "/work")
+	})
+	if err != nil {
+		t.Fatalf("a further container in the shim of before: %v", err)
+	}
+	return id
+}
+
+// furtherBy creates and starts a container by a policy file in the shim of another.
+func (u *upgradable) furtherBy(t *testing.T, of, file string, change func(*engine.Bundle)) (id string, err error) {
+	t.Helper()
 	ctx, task := dialShim(t, u.CT, of)
 	bundle := engine.NewBundle(t, u.Dir)
-	id := bundle.ID()
+	id = bundle.ID()
 	bundle.Spec.Process.Args = []string{"sleep", "1000"}
-	bundle.Spec.Annotations = map[string]string{policy.AnnotationPrefix + policy.ProjectAnnotation: "/work"}
 	bundle.Spec.Linux.CgroupsPath = "/" + u.CgroupParent() + "/" + id
-	bundle.Mount(work, "/work")
+	if change != nil {
+		change(bundle)
+	}
 	bundle.Write(t)
 	options, err := proto.Marshal(&runtimeoptions.Options{TypeUrl: "agentjail", ConfigPath: file})
 	env.Check(t, err)
 	if _, err := task.Create(ctx, &taskAPI.CreateTaskRequest{ID: id, Bundle: bundle.Dir, Options: &anypb.Any{TypeUrl: "runtimeoptions.v1.Options", Value: options}}); err != nil {
-		t.Fatalf("a further container in the shim of before: %v", err)
+		return "", err
 	}
 	t.Cleanup(func() {
 		_, _ = task.Kill(ctx, &taskAPI.KillRequest{ID: id, Signal: 9})
 		env.Eventually(t, "the further container is removed", func() bool { _, err := task.Delete(ctx, &taskAPI.DeleteRequest{ID: id}); return err == nil })
 	})
-	if _, err := task.Start(ctx, &taskAPI.StartRequest{ID: id}); err != nil {
-		t.Fatalf("starting a further container in the shim of before: %v", err)
-	}
-	return id
+	_, err = task.Start(ctx, &taskAPI.StartRequest{ID: id})
+	return id, err
 }
 
 // A meeting is of two releases: one takes the other's place under living jails.
@@ -171,6 +183,36 @@ func TestShimKeepsHelpers(t *testing.T) {
 	h := engine.Helper(t, further)
 	if comm := strings.TrimSpace(string(env.Read(t, fmt.Sprintf("/proc/%d/comm", h.Pid)))); !strings.HasPrefix(comm, "agentjail-egres") {
 		t.Errorf("the helper is called %q", comm)
+	}
+}
+
+// TestShimKeepsPolicy: a policy with a key of a newer release stops no container of a shim that has read it before, and each container of a
+// shim that has not.
+func TestShimKeepsPolicy(t *testing.T) {
+	u := startUpgradable(t, "this")
+	file := engine.PolicyFile(t, "[limits]\npids = 55\n")
+	id := startJail(t, u.CT, "--runtime-config-path", file)
+	write := func(text string, mode os.FileMode) {
+		t.Helper()
+		env.Check(t, os.WriteFile(file, []byte(text), 0o644))
+		env.Check(t, os.Chmod(file, mode))
+	}
+	write("[limits]\npids = 66\n", 0o644)
+	pids := func(of string) int64 {
+		t.Helper()
+		further, err := u.furtherBy(t, of, file, nil)
+		env.Check(t, err)
+		return record(t, u.CT, further).Policy.Limits.Pids
+	}
+	env.Equal(t, "processes by a policy that changed", pids(id), 66)
+	write("[limits]\npids = 77\nof-the-next-release = 1\n", 0o644)
+	env.Equal(t, "processes by a policy that is of another release", pids(id), 66)
+	if r := u.Ctr(runArgs(newID(), "--rm", "--runtime-config-path", file, "--", "true")...); r.Code == 0 || !strings.Contains(r.Stderr, "of-the-next-release") {
+		t.Errorf("a shim that has not read it: %s", r)
+	}
+	write("[limits]\npids = 77\nof-the-next-release = 1\n", 0o666)
+	if _, err := u.furtherBy(t, id, file, nil); err == nil || !strings.Contains(err.Error(), "written by others than root") {
+		t.Errorf("a policy that others can write: %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"agentjail.dev/runtime/kernel/idmap"
 )
@@ -66,6 +67,29 @@ func Load(path, name string) (Policy, error) {
 	p, err := load(path, name)
 	p.Origin = &Origin{Path: path, Name: name}
 	return p, err
+}
+
+// lasting are the policies of LoadLasting, by path and name.
+var lasting sync.Map
+
+// LoadLasting is Load for a process that outlives an upgrade. Keys of a newer release are mistakes to
+// it: where the file has mistakes, the result is the policy that this process read there before, and
+// Origin has the mistakes. A file that cannot be trusted or read is an error, as is the first one
+// with a mistake.
+func LoadLasting(path, name string) (Policy, error) {
+	at := [2]string{path, name}
+	p, err := Load(path, name)
+	if err == nil {
+		lasting.Store(at, p)
+		return p, nil
+	}
+	had, ok := lasting.Load(at)
+	if _, mistakes := errors.AsType[Problems](err); !ok || !mistakes {
+		return p, err
+	}
+	p = had.(Policy)
+	p.noteOrigin(func(o *Origin) { o.Mistakes = err.Error() })
+	return p, nil
 }
 
 func load(path, name string) (Policy, error) {

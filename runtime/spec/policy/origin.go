@@ -16,6 +16,8 @@ type Origin struct {
 	// Path and Name are the arguments of Load.
 	Path string `json:"path"`
 	Name string `json:"name,omitempty"`
+	// Mistakes are those of the file as it is now, where the policy is of an earlier reading.
+	Mistakes string `json:"mistakes,omitempty"`
 	// Allow is the owner's own list in place of the file's (allowNames).
 	Allow []string `json:"allow,omitempty"`
 	// Credentials are the owner's own besides the file's.
