@@ -29,6 +29,7 @@ import (
 	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/version/form"
 )
 
 // Verdict reports whether a protection holds.
@@ -62,6 +63,9 @@ type Result struct {
 	// HeldBy reports where the delegate's protections are held.
 	HeldBy    traits.Boundary `json:"heldBy"`
 	Processes int             `json:"processes"`
+	// Earlier reports that the jail's record has an earlier form than this release writes: the jail
+	// may lack protections that this release has.
+	Earlier bool `json:"earlier,omitempty"`
 	// Hostname is the jail's; "" where it cannot be read.
 	Hostname string `json:"hostname,omitempty"`
 	// Holds reports that no finding is Broken.
@@ -181,8 +185,8 @@ func (d *demands) missing(field string) (why string, ok bool) {
 func judge(d *demands, s *seen) *Result {
 	r := &Result{
 		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, HeldBy: d.boundary, Processes: len(s.processes) + s.more,
-		Hostname: s.hostname,
-		Holds:    true, Calls: d.calls,
+		Hostname: s.hostname, Earlier: d.jail.Form < form.Number,
+		Holds: true, Calls: d.calls,
 		Namespaces: s.namespaces, Denied: d.report.Of(report.Denied), Mounted: s.mounted(d.jail), Exposed: s.exposed, Ways: s.ways,
 	}
 	for _, c := range checks {

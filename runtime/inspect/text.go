@@ -19,6 +19,9 @@ func (r *Result) Text(w io.Writer) error {
 		b.WriteString(printable.Line(fmt.Sprintf(format, args...), maxValue) + "\n")
 	}
 	line("jail %s: process %d, %s, made by %s", r.ID, r.Pid, printable.Count(r.Processes, "process"), r.Delegate)
+	if r.Earlier {
+		line("made by an earlier release: what it had no protection for is BROKEN (remedy: start it anew)")
+	}
 	if r.Hostname != "" {
 		line("host name %s", r.Hostname)
 	}

@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/version/form"
 )
 
 func record(id string) *Jail {
@@ -70,6 +71,29 @@ func TestRecordSurvives(t *testing.T) {
 	}
 	if err := s.Create(record("a")); !errors.Is(err, ErrExists) {
 		t.Fatalf("a second jail of that id: %v", err)
+	}
+}
+
+// TestRecordOfAnotherRelease: a whole record is read in the forms that this release knows, and a brief in
+// each: every release can end and remove a jail.
+func TestRecordOfAnotherRelease(t *testing.T) {
+	s := Store{Root: t.TempDir()}
+	j := record("a")
+	if err := s.Create(j); err != nil {
+		t.Fatal(err)
+	}
+	for n, read := range map[int]bool{0: true, form.Oldest: true, form.Number: true, form.Number + 1: false, form.Oldest - 1: false} {
+		j.Form = n
+		if err := s.Save(j); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Load(j.Key)
+		if (err == nil) != read || err != nil && !strings.Contains(err.Error(), "(remedy: ") {
+			t.Errorf("form %d: %+v, %v", n, got, err)
+		}
+		if b, err := s.Brief(j.Key); err != nil || b.ID != j.ID {
+			t.Errorf("a brief of form %d: %+v, %v", n, b, err)
+		}
 	}
 }
 

@@ -239,6 +239,9 @@ func (s Store) End(key string) error {
 }
 
 func (s Store) end(r *Record) error {
+	if r.understood() != nil {
+		return nil // it stays open for the release that made it
+	}
 	if _, err := os.Lstat(s.path(r.ID, imageFile)); errors.Is(err, os.ErrNotExist) {
 		return s.remove(r.ID) // which was cut off
 	}

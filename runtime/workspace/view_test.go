@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/version/form"
 	"agentjail.dev/runtime/workspace/review"
 )
 
@@ -71,6 +72,31 @@ func TestPathNotUTF8(t *testing.T) {
 	}
 	if got, err := s.Open("one"); err != nil || got.Path != r.Path {
 		t.Errorf("%+v: %v", got, err)
+	}
+}
+
+// TestViewOfAnotherRelease: a view of a form that this release does not know is neither begun with, read nor ended, and can be discarded.
+func TestViewOfAnotherRelease(t *testing.T) {
+	s, r, lower, tree := begun(t, "kept")
+	tree.Close()
+	r.Form = form.Number + 1
+	if err := s.save(r); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Begin(r, lower); err == nil || !strings.Contains(err.Error(), "(remedy: the release that made it") {
+		t.Errorf("begun: %v", err)
+	}
+	if _, err := s.OpenLayers(r); err == nil || !strings.Contains(err.Error(), "(remedy: the release that made it") {
+		t.Errorf("read: %v", err)
+	}
+	if err := s.End(r.Key); err != nil {
+		t.Error(err)
+	}
+	if got, err := s.Open(r.ID); err != nil || got.State != Open || got.Form != r.Form {
+		t.Errorf("after its jail's end: %+v, %v", got, err)
+	}
+	if err := s.Discard(r); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -196,6 +196,8 @@ spec:
     livenessProbe: {exec: {command: ["true"]}, periodSeconds: 1, timeoutSeconds: 30}
     lifecycle: {postStart: {exec: {command: ["true"]}}}
 `)
+		}
+		for _, h := range handlers {
 			h.ready(t, "pod/"+pods[i])
 		}
 		kubectl(t, "-n", "kube-system", "set", "image", "daemonset/agentjail-install", "install="+images[to], "installed="+images[to])
@@ -203,22 +205,22 @@ spec:
 		if !bytes.Equal(env.Read(t, "/usr/local/bin/agentjail"), env.Read(t, filepath.Join(releaseDir(to), "agentjail"))) {
 			t.Fatalf("the node has not the programs of release %s", to)
 		}
+		const restarts = "jsonpath={.status.containerStatuses[0].restartCount}"
 		for _, h := range handlers {
 			for _, pod := range pods {
 				env.Equal(t, h.name+": exec in "+pod+", and now "+to, h.sh(t, pod, "echo alive"), "alive")
 			}
-			const restarts = "jsonpath={.status.containerStatuses[0].restartCount}"
 			env.Equal(t, h.name+": restarts by a probe", h.in(t, "get", "pod/"+pods[i], "-o", restarts), "0")
 			h.sh(t, pods[i], "touch /tmp/end")
+		}
+		for _, h := range handlers {
 			h.waits(t, restarts+"=1", "pod/"+pods[i])
 			h.ready(t, "pod/"+pods[i])
 			env.Equal(t, h.name+": exec after a restart", h.sh(t, pods[i], "echo alive"), "alive")
 		}
 	}
 	for _, h := range handlers {
-		for _, pod := range pods {
-			h.in(t, "delete", "pod", pod, "--timeout=60s")
-		}
+		h.in(t, append([]string{"delete", "pod", "--timeout=60s"}, pods...)...)
 		h.sleeper(t, "new")
 		record("upgrade with live pods", h.name, "ok")
 	}

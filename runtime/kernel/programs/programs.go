@@ -37,8 +37,9 @@ func Dir() (string, error) {
 	return filepath.Dir(self), nil
 }
 
-// above is the least number of a held descriptor: a child's own files take lower ones, and its
-// program is executed by that number.
+// above is the least number of a held descriptor, by which a child executes it. The child's own
+// files, fewer than half as many, take lower numbers, also while they change places
+// (syscall.ForkExec).
 const above = 64
 
 // held are the programs that this process has opened, by name.

@@ -72,10 +72,10 @@ func Load(path, name string) (Policy, error) {
 // lasting are the policies of LoadLasting, by path and name.
 var lasting sync.Map
 
-// LoadLasting is Load for a process that outlives an upgrade. Keys of a newer release are mistakes to
-// it: where the file has mistakes, the result is the policy that this process read there before, and
-// Origin has the mistakes. A file that cannot be trusted or read is an error, as is the first one
-// with a mistake.
+// LoadLasting is Load for a process that outlives an upgrade, to which keys of a newer release are
+// mistakes. Where the file has mistakes, the result is the policy that this process read there
+// before, and Origin has the mistakes. A file that cannot be trusted or read is an error, as are
+// mistakes at the first reading.
 func LoadLasting(path, name string) (Policy, error) {
 	at := [2]string{path, name}
 	p, err := Load(path, name)

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,13 +134,8 @@ func readRequest(from io.Reader) (helperproto.Request, error) {
 	if err != nil {
 		return r, fmt.Errorf("reading the request: %w", err)
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
+	if err := helperproto.Strict(data, &r); err != nil {
 		return r, fmt.Errorf("reading the request: %w", err)
-	}
-	if d.More() {
-		return r, errors.New("more than one request")
 	}
 	if !slices.Contains(verbs, r.Verb) {
 		return r, fmt.Errorf("no such request: %.32q", r.Verb)

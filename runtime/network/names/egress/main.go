@@ -10,7 +10,6 @@ package egress
 
 import (
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -188,7 +187,7 @@ func readSetup(from *os.File) (s helperproto.Setup, err error) {
 	if len(data) == 0 {
 		return s, errors.New("the set-up is empty")
 	}
-	return s, json.Unmarshal(data, &s)
+	return s, helperproto.Strict(data, &s)
 }
 
 // waitForExit waits for the end of a process, by its pidfd.

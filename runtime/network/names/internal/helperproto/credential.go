@@ -1,7 +1,9 @@
 package helperproto
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"agentjail.dev/runtime/spec/credential/secret"
@@ -61,10 +63,24 @@ func (w *Work) Wipe() {
 	w.HostKey.Wipe()
 }
 
+// Strict decodes JSON of a starter's. A key of a newer release is an error: the receiver would
+// overlook what it stands for.
+func Strict(data []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("more than one message")
+	}
+	return nil
+}
+
 // Decode is the inverse of Encode.
 func Decode(data []byte) (*Work, error) {
 	in := wire{Work: new(Work)}
-	if err := json.Unmarshal(data, &in); err != nil {
+	if err := Strict(data, &in); err != nil {
 		return nil, fmt.Errorf("reading the work: %w", err)
 	}
 	if len(in.Values) != len(in.Credentials) {
