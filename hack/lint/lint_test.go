@@ -60,7 +60,7 @@ var rules = []rule{
 // order is that of Go, which has no circles.
 var floors = []string{
 	"shim", "runtime/runccli", "runtime/inspect", "runtime/install", "runtime/lifecycle", "runtime/facts", "runtime/harden", "runtime/observe", "runtime/rootfs",
-	"apparmor", "runtime/delegate", "runtime/network", "runtime/workspace", "runtime/state", "runtime/internal", "runtime/jailinit", "runtime/spec", "runtime/protect", "seccomp",
+	"apparmor", "runtime/delegate", "runtime/network", "runtime/workspace", "runtime/state", "runtime/internal", "runtime/jailinit", "runtime/spec", "runtime/protect", "runtime/gitrepo", "seccomp",
 	"runtime/kernel", "runtime/refusal", "runtime/version",
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/gitrepo"
 	"agentjail.dev/runtime/kernel/filetime"
 )
 
@@ -60,7 +61,7 @@ const (
 // that an index names.
 func Arrived(root *os.File, source string, since time.Time) *Arrivals {
 	a := &arrivals{
-		tree: tree{root: root}, source: source, since: since, until: time.Now().Add(arrivalTime), out: &Arrivals{},
+		located: located{tree{root: root}, source}, since: since, until: time.Now().Add(arrivalTime), out: &Arrivals{},
 		seen: map[string]bool{}, fresh: map[string]bool{},
 	}
 	for a.queue = []string{"."}; len(a.queue) > 0 && a.out.Short == ""; {
@@ -83,13 +84,12 @@ func Arrived(root *os.File, source string, since time.Time) *Arrivals {
 }
 
 type arrivals struct {
-	tree
-	source string
-	since  time.Time
-	until  time.Time
-	queue  []string
-	all    []Arrival
-	seen   map[string]bool
+	located
+	since time.Time
+	until time.Time
+	queue []string
+	all   []Arrival
+	seen  map[string]bool
 	// fresh are directories with a new repository, and indexed the git directories whose index is
 	// to be read.
 	fresh   map[string]bool
@@ -153,7 +153,7 @@ func every(string, byte) bool { return true }
 // dir looks at a directory that is worked in.
 func (a *arrivals) dir(rel string) {
 	list := a.names(rel, func(name string, typ byte) bool { return typ == unix.DT_DIR || notable([]byte(name)) })
-	if isGitDir(list) {
+	if a.isRepository(rel, list) {
 		a.gitDir(arrivedGit{rel: rel})
 		return
 	}
@@ -200,19 +200,22 @@ func (a *arrivals) gitDir(g arrivedGit) {
 	if place == "" {
 		place = g.rel
 	}
-	_, err := a.stat(at("config"))
 	_, back := a.stat(at("gitdir"))
+	set := g.rel // the directory with the settings
+	if r, ok := gitrepo.Look(a, g.rel); ok && back != nil && r.Common != "" && !path.IsAbs(r.Common) {
+		set = r.Common
+	}
+	_, err := a.stat(path.Join(set, "config"))
 	if g.linked = g.linked || back == nil; g.linked {
 		err = nil // a further work tree's: the settings are another's
 		if a.changed(at("gitdir")) {
 			a.add(NewRepository, place, "a further work tree's git directory")
 		}
 	}
-	fresh := err != nil || a.changed(at("config"))
-	if fresh {
+	if err != nil || a.changed(path.Join(set, "config")) || set != g.rel && a.changed(at("commondir")) {
 		a.fresh[place] = true
 		why := "its settings came or were changed: git runs programs that they name"
-		if keys := a.programSettings(g.rel); keys != "" {
+		if keys := a.programSettings(set); keys != "" {
 			why += ": " + keys
 		}
 		a.add(NewRepository, place, why)
@@ -223,8 +226,8 @@ func (a *arrivals) gitDir(g arrivedGit) {
 			a.add(Setting, at(name), e.Why)
 		}
 	}
-	for _, d := range a.names(at("hooks"), every) {
-		if hook := path.Join(at("hooks"), d.name); !strings.HasSuffix(d.name, ".sample") && a.changed(hook) {
+	for _, d := range a.names(path.Join(set, "hooks"), every) {
+		if hook := path.Join(set, "hooks", d.name); !strings.HasSuffix(d.name, ".sample") && a.changed(hook) {
 			a.add(Hook, hook, "git runs it (githooks(5))")
 		}
 	}
@@ -249,7 +252,7 @@ func (a *arrivals) submodules(rel string, depth int) {
 		if d.typ != unix.DT_DIR {
 			continue
 		}
-		if _, err := a.stat(path.Join(at, "HEAD")); err == nil {
+		if gitrepo.Begun(a, at) {
 			a.gitDir(arrivedGit{rel: at})
 			continue
 		}

@@ -89,21 +89,30 @@ func (t tree) statx(rel string) (st unix.Statx_t, err error) {
 	return statx(fd, "", unix.AT_EMPTY_PATH)
 }
 
-// read returns a regular file's text, up to max bytes of it; more is an error.
-func (t tree) read(rel string, max int64) (string, unix.Stat_t, error) {
+// regular opens a regular file for reading.
+func (t tree) regular(rel string) (*os.File, unix.Stat_t, error) {
 	var st unix.Stat_t
 	fd, err := t.open(rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
+		return nil, st, err
+	}
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fmt.Errorf("%s: %w", rel, openat.ErrIrregular)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, st, err
+	}
+	return os.NewFile(uintptr(fd), rel), st, nil
+}
+
+// read returns a regular file's text, up to max bytes of it; more is an error.
+func (t tree) read(rel string, max int64) (string, unix.Stat_t, error) {
+	f, st, err := t.regular(rel)
+	if err != nil {
 		return "", st, err
 	}
-	f := os.NewFile(uintptr(fd), rel)
 	defer f.Close()
-	if err := unix.Fstat(fd, &st); err != nil {
-		return "", st, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return "", st, fmt.Errorf("%s: %w", rel, openat.ErrIrregular)
-	}
 	text, err := atomicfile.ReadAll(f, max)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", rel, err)

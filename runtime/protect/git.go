@@ -2,12 +2,14 @@ package protect
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/gitrepo"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pathname"
@@ -23,15 +25,6 @@ type gitDir struct {
 	// and shares another one's hooks and config.
 	linked bool
 	names  map[string]bool // the existing names of the table, folded
-}
-
-// isGitDir reports whether a directory is a git directory, by git's own rule (is_git_directory in
-// its setup.c), whatever its name.
-func isGitDir(list []dirent) bool {
-	has := func(name string, types ...byte) bool {
-		return slices.ContainsFunc(list, func(d dirent) bool { return d.name == name && slices.Contains(types, d.typ) })
-	}
-	return has("HEAD", unix.DT_REG, unix.DT_LNK) && has("objects", unix.DT_DIR, unix.DT_LNK) && has("refs", unix.DT_DIR, unix.DT_LNK)
 }
 
 // Protected paths of a repository with names outside the table. Each has the entry of the path
@@ -55,8 +48,8 @@ func (s *search) gitAt(work, name string) error {
 			return err
 		}
 	}
-	text, err := s.pointer(t.end)
-	to, ok := strings.CutPrefix(text, "gitdir: ")
+	text, err := s.text(t.end)
+	to, ok := gitrepo.GitFile(text)
 	if err != nil || !ok {
 		return err
 	}
@@ -180,13 +173,15 @@ func (s *search) listed(rel string, wanted func(name []byte, typ byte) bool) ([]
 	return l.names, nil
 }
 
-// pointer is the path in a file by which git finds a directory, without the line ends after it;
-// "" where there is no such file. git takes any number of line ends.
-func (s *search) pointer(rel string) (string, error) {
-	text, _, err := s.read(rel, maxCopy)
+// text is the text of a file by which git finds a directory, whatever links lead to it; "" where
+// there is no such file.
+func (s *search) text(rel string) (string, error) {
+	text, err := s.Head(rel, gitrepo.MaxPointer+1)
 	switch {
+	case err == nil && len(text) > gitrepo.MaxPointer:
+		return "", fmt.Errorf("%s: %w: more than %d bytes", rel, atomicfile.ErrTooLong, gitrepo.MaxPointer)
 	case err == nil:
-		return strings.TrimRight(text, "\r\n"), nil
+		return text, nil
 	case gone(err) || errors.Is(err, openat.ErrIrregular):
 		return "", nil
 	}
@@ -199,11 +194,11 @@ func (s *search) common(g *gitDir, work string) error {
 	if !g.names["commondir"] {
 		return nil
 	}
-	text, err := s.pointer(below(g.rel, "commondir"))
+	text, err := s.text(below(g.rel, "commondir"))
 	if err != nil || text == "" {
 		return err
 	}
-	t, err := s.lead(g.rel, text, gitLink, true)
+	t, err := s.lead(g.rel, gitrepo.Pointer(text), gitLink, true)
 	if err != nil || t.typ != unix.DT_DIR || t.end == g.rel {
 		return err
 	}
@@ -224,9 +219,8 @@ func (s *search) modules(rel string, depth int) error {
 	}
 	for _, d := range list {
 		at := below(rel, d.name)
-		if st, err := s.stat(below(at, "HEAD")); err == nil && kind(st.Mode) != unix.DT_DIR {
-			err = s.gitDir(at, "")
-			if err != nil {
+		if gitrepo.Begun(s, at) {
+			if err := s.gitDir(at, ""); err != nil {
 				return err
 			}
 			continue
@@ -248,11 +242,11 @@ func (s *search) worktrees(rel string) error {
 		at := below(rel, d.name)
 		work := ""
 		// gitdir names the ".git" of the working directory.
-		text, err := s.pointer(below(at, "gitdir"))
+		text, err := s.text(below(at, "gitdir"))
 		if err != nil {
 			return err
 		}
-		if text != "" {
+		if text = gitrepo.Pointer(text); text != "" {
 			text = path.Dir(text)
 			if !path.IsAbs(text) {
 				text = path.Join(s.onHost(at), text)

@@ -53,7 +53,7 @@ func components(p string, link bool) []component {
 // follow walks a path of the host, or one from a directory of the host or of the tree that has no
 // link on its way. The host's programs follow links, so each is read and walked, as
 // path_resolution(7) has it.
-func (s *search) follow(dir, p string) (t trail, err error) {
+func (s *located) follow(dir, p string) (t trail, err error) {
 	if path.IsAbs(dir) && !path.IsAbs(p) {
 		p = dir + "/" + p
 	}
@@ -78,7 +78,7 @@ func (s *search) follow(dir, p string) (t trail, err error) {
 
 // walk is follow's state.
 type walk struct {
-	s       *search
+	s       *located
 	t       *trail
 	cur     string   // a directory of the tree
 	missing []string // missing names below cur
@@ -94,7 +94,7 @@ func (w *walk) step(c component) error {
 			w.t.through = append(w.t.through, path.Join(append([]string{w.cur}, w.missing...)...))
 			w.missing = w.missing[:n-1]
 		case w.cur == ".":
-			return w.leave(path.Dir(w.s.o.Source))
+			return w.leave(path.Dir(w.s.source))
 		default:
 			w.cur = path.Dir(w.cur)
 		}
@@ -159,7 +159,7 @@ func (w *walk) link(at string) error {
 // leave goes on from a directory of the host outside the tree. A path that leads into the tree,
 // directly or by the host's links on the way, is walked in the tree.
 func (w *walk) leave(dir string) error {
-	top := components(w.s.o.Source, false)
+	top := components(w.s.source, false)
 	if dir == "/" && len(w.todo) >= len(top) && join(w.todo[:len(top)]) == join(top) {
 		w.cur, w.todo = ".", w.todo[len(top):] // each ".." in the rest is walked
 		return nil
@@ -178,11 +178,11 @@ func (w *walk) leave(dir string) error {
 }
 
 // inTree is the path in the tree of one on the host.
-func (s *search) inTree(abs string) (rel string, ok bool) {
-	if abs == s.o.Source {
+func (s *located) inTree(abs string) (rel string, ok bool) {
+	if abs == s.source {
 		return ".", true
 	}
-	return pathname.Rel(abs, s.o.Source)
+	return pathname.Rel(abs, s.source)
 }
 
 // A Demand is a path that is to be kept from a jail for another reason than its name: a link, or

@@ -108,7 +108,7 @@ func Search(root *os.File, o Options) (*Found, error) {
 	}
 	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return pathname.Within(o.Source, u) })
 	s := &search{
-		tree: tree{root: root, mounts: o.Mounts}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{},
+		located: located{tree{root: root, mounts: o.Mounts}, o.Source}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{},
 		gits:   map[string]*gitDir{},
 		inside: map[string]bool{}, texts: map[string]string{},
 		buf: make([]byte, 32<<10),

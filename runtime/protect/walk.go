@@ -11,7 +11,7 @@ import (
 )
 
 type search struct {
-	tree
+	located
 	o        Options
 	limits   Limits // at the start: those of o are the rest
 	found    *Found
@@ -212,7 +212,7 @@ func (s *search) look(rel string, list []dirent, r *region) (dirs []sub, err err
 			dirs = append(dirs, sub{d.name, shut})
 		}
 	}
-	if r.protect && isGitDir(list) {
+	if r.protect && s.isRepository(rel, list) {
 		err = s.gitDir(rel, "")
 	}
 	if home && r.protect {

@@ -205,6 +205,15 @@ func (w *walker) mark(c *Change) {
 	}
 }
 
+// markLate marks changes in git directories that were found after the changes were compared.
+func (w *walker) markLate() {
+	for _, c := range w.out.Changes {
+		if why := w.guard(c.Path); why != "" && !c.Has(Protected) {
+			c.Marks = slices.Insert(c.Marks, 0, Mark{Protected, why})
+		}
+	}
+}
+
 // markTree adds that a removed directory has a protected path in it.
 func (w *walker) markTree(c *Change, t tree) {
 	if t.guard != "" {

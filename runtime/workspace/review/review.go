@@ -161,6 +161,9 @@ func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, err
 		return nil, err
 	}
 	slices.SortStableFunc(w.out.Changes, func(a, b *Change) int { return strings.Compare(a.Path, b.Path) })
+	if w.late {
+		w.markLate()
+	}
 	w.join()
 	return w.out, nil
 }

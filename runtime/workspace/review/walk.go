@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/gitrepo"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/protect"
@@ -23,6 +24,7 @@ type walker struct {
 	out          *Review
 	bufs         [2][]byte
 	gits         map[string]bool // git directories by their content
+	late         bool            // there are some that lie apart from their HEAD
 }
 
 // A node is a directory of the view.
@@ -59,9 +61,7 @@ func (w *walker) dir(d node) error {
 	if actual != nil {
 		defer actual.Close()
 	}
-	if isGit(list, actual) {
-		w.gits[d.at] = true
-	}
+	w.repository(d, list, actual)
 	var dirs []node
 	for _, e := range list {
 		sub, err := w.entry(e, actual)
@@ -89,24 +89,22 @@ func (w *walker) dir(d node) error {
 	return nil
 }
 
-// isGit reports whether a directory of the view is a git directory, by git's own rule
-// (is_git_directory in its setup.c), and has changes.
-func isGit(list []entry, actual *os.File) bool {
-	has := map[string]bool{}
-	for _, e := range list {
-		has[path.Base(e.at)] = !overlayfs.IsWhiteout(&e.st)
+// repository records a directory of the view with changes that git takes for a repository, or would
+// once a jail has written to it, and the directory that the repository has its settings in.
+func (w *walker) repository(d node, list []entry, actual *os.File) {
+	var st unix.Stat_t
+	if len(list) == 0 || !slices.ContainsFunc(list, func(e entry) bool { return strings.EqualFold(path.Base(e.at), "HEAD") }) &&
+		(actual == nil || unix.Fstatat(int(actual.Fd()), "HEAD", &st, unix.AT_SYMLINK_NOFOLLOW) != nil) {
+		return
 	}
-	for _, name := range []string{"HEAD", "objects", "refs"} {
-		there, known := has[name]
-		var st unix.Stat_t
-		if !known && actual != nil {
-			there = unix.Fstatat(int(actual.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
-		}
-		if !there {
-			return false
-		}
+	r, ok := gitrepo.Look(view{w}, d.at)
+	if !ok {
+		return
 	}
-	return len(list) > 0
+	w.gits[d.at] = true
+	if r.Common != d.at && r.Common != "" && !path.IsAbs(r.Common) {
+		w.gits[r.Common], w.late = true, true
+	}
 }
 
 // openDir opens a directory; nil where there is none.
@@ -268,7 +266,7 @@ func (w *walker) below(e *entry) *node {
 		n.low, n.merged = e.src.Path, true
 		return &n
 	}
-	fd, err := overlayfs.Beneath(e.dir, path.Base(e.at), unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := overlayfs.Beneath(w.upper, e.src.Path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		n.merged = false
 		return &n

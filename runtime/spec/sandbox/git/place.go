@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/gitrepo"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
@@ -100,108 +101,54 @@ func (f *finder) up(dir string) (string, error) {
 
 // at looks for a repository in one directory.
 func (f *finder) at(dir string) (bool, error) {
-	dotGit := filepath.Join(dir, ".git")
-	var st unix.Stat_t
-	err := unix.Lstat(dotGit, &st)
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		if !isGitDir(dir) {
-			return false, nil
-		}
-		f.gitDir = dir
-		return true, f.add(dir)
-	case err != nil:
-		return false, fmt.Errorf("looking at %s: %w", dotGit, err)
-	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
-		if !isGitDir(dotGit) {
-			return false, nil
-		}
-		f.gitDir = dotGit
-		if err := f.add(dir); err != nil {
-			return false, err
-		}
-		return true, f.common(dotGit, dotGit)
-	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		real, err := filepath.EvalSymlinks(dotGit)
-		if err != nil {
-			return false, fmt.Errorf("following %s: %w", dotGit, err)
-		}
-		if err := f.add(dir); err != nil {
-			return false, err
-		}
-		f.gitDir = real
-		if f.has(real) {
-			return true, f.common(real, dotGit)
-		}
-		return false, f.outside(dotGit, real)
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+	r, ok, err := gitrepo.At(gitrepo.Host{}, dir)
+	if err != nil {
+		return false, refusal.New(refusal.Git, "finding the repository: %v", err).
+			WithRemedy("look at the file: it should read `gitdir: DIRECTORY`; or git worktree repair, in the repository that it belongs to")
+	}
+	if !ok {
 		return false, nil
 	}
-	return true, f.linked(dir, dotGit)
-}
-
-// linked follows a file ".git".
-func (f *finder) linked(work, dotGit string) error {
-	text, err := readLink(dotGit)
-	to, ok := strings.CutPrefix(text, "gitdir: ")
-	if err != nil || !ok {
-		return refusal.New(refusal.Git, "%s names no git directory",
-			dotGit).WithRemedy("look at the file: it should read `gitdir: DIRECTORY`")
+	f.gitDir = r.Common
+	if err := f.add(dir); err != nil {
+		return false, err
 	}
-	gitDir, err := from(work, to)
-	if err != nil {
-		return refusal.New(refusal.Git, "%s leads to a git directory that is not there",
-			dotGit).WithRemedy("git worktree repair, in the repository that it belongs to")
-	}
-	if err := f.add(work); err != nil {
-		return err
-	}
-	f.gitDir = gitDir
-	if f.has(gitDir) {
-		return f.common(gitDir, dotGit)
-	}
-	if !f.named(gitDir) {
-		if back, err := readLink(filepath.Join(gitDir, "gitdir")); err == nil {
-			// A further work tree's: git keeps the way back in it.
-			if back, err = from(gitDir, back); err != nil || back != dotGit {
-				return f.outside(dotGit, gitDir)
-			}
-			return f.common(gitDir, dotGit)
+	if r.By != "" && !f.has(r.Dir) {
+		if !f.named(r.Dir) && !f.returns(r) {
+			return false, f.outside(r.By, r.Dir)
 		}
-		if back, err := f.workTree(gitDir); err != nil || back == "" {
-			return f.outside(dotGit, gitDir)
-		} else if back, err = from(gitDir, back); err != nil || back != work {
-			return f.outside(dotGit, gitDir)
+		if err := f.add(r.Dir); err != nil {
+			return false, err
 		}
 	}
-	if err := f.add(gitDir); err != nil {
-		return err
-	}
-	return f.common(gitDir, dotGit)
+	return true, f.common(r)
 }
 
-// common follows the file that leads a further work tree's git directory to the one that it shares.
-func (f *finder) common(gitDir, by string) error {
-	text, err := readLink(filepath.Join(gitDir, "commondir"))
-	if errors.Is(err, unix.ENOENT) {
-		return nil
+// returns reports whether a git directory names the work tree that leads to it.
+func (f *finder) returns(r gitrepo.Repository) bool {
+	if back, err := readLink(filepath.Join(r.Dir, "gitdir")); err == nil {
+		// A further work tree's: git keeps the way back in it.
+		back, err = from(r.Dir, back)
+		return err == nil && back == r.By
 	}
-	if err != nil {
-		return fmt.Errorf("reading %s/commondir: %w", gitDir, err)
+	back, err := f.workTree(r.Dir)
+	if err != nil || back == "" {
+		return false
 	}
-	common, err := from(gitDir, text)
-	if err != nil {
-		return fmt.Errorf("following %s/commondir: %w", gitDir, err)
-	}
-	f.gitDir = common
-	if f.has(common) {
+	back, err = from(r.Dir, back)
+	return err == nil && back == r.Work
+}
+
+// common adds the git directory that a further work tree's shares.
+func (f *finder) common(r gitrepo.Repository) error {
+	if f.has(r.Common) {
 		return nil
 	}
 	// git puts it only at COMMON/worktrees/NAME.
-	if filepath.Dir(gitDir) != filepath.Join(common, "worktrees") && !f.named(common) {
-		return f.outside(by, common)
+	if filepath.Dir(r.Dir) != filepath.Join(r.Common, "worktrees") && !f.named(r.Common) {
+		return f.outside(filepath.Join(r.Dir, "commondir"), r.Common)
 	}
-	return f.add(common)
+	return f.add(r.Common)
 }
 
 // borrowed refuses a repository that uses another repository's objects, which the jail does not
@@ -267,24 +214,6 @@ func (f *finder) add(dir string) error {
 	return nil
 }
 
-// isGitDir reports whether a directory is a git directory, by git's own rule (is_git_directory in
-// its setup.c).
-func isGitDir(dir string) bool {
-	head := filepath.Join(dir, "HEAD")
-	var st unix.Stat_t
-	if unix.Lstat(head, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return false
-	}
-	isDir := func(name string) bool {
-		return unix.Stat(filepath.Join(dir, name), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
-	}
-	if isDir("objects") && isDir("refs") {
-		return true
-	}
-	// A further work tree's, or one with a shared directory.
-	return unix.Lstat(filepath.Join(dir, "commondir"), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
-}
-
 // from is the real place of a path that a file in dir names.
 func from(dir, to string) (string, error) {
 	if !filepath.IsAbs(to) {
@@ -296,5 +225,5 @@ func from(dir, to string) (string, error) {
 // readLink reads a file that holds one path.
 func readLink(path string) (string, error) {
 	text, err := atomicfile.Read(path, maxLink)
-	return strings.TrimRight(string(text), "\r\n"), err
+	return gitrepo.Pointer(string(text)), err
 }
