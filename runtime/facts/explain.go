@@ -65,7 +65,7 @@ func (p *Gathered) searched(out *Explained) error {
 	var dirs []rootfs.Searched
 	for _, b := range out.Result.Plan.Binds {
 		src := sources[b.Index]
-		if o, ok := rootfs.SearchOptions(b, out.Result.Plan, src.Kind); ok {
+		if o, ok := rootfs.SearchOptions(b, out.Result.Plan, src); ok {
 			dirs = append(dirs, rootfs.Searched{
 				Mount: b.Index, Options: o,
 				Search: func(o protect.Options) (*protect.Found, error) { return protect.Search(src.File, o) },

@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/kernel/users"
 	"agentjail.dev/runtime/observe/enginerecord"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/bindsource"
@@ -153,7 +154,7 @@ func (p *Gathered) lookAtEngine(ids []string) (err error) {
 	s := p.Bundle.Spec
 	p.Engine.Pod = bindsource.PodUID(s)
 	p.Engine.CRI, p.Engine.Rootless = bindsource.OfPod(s), p.Facts.Host.Rootless
-	p.Engine.IDs = ids
+	p.Engine.IDs, p.Engine.Users = ids, users.New()
 	if p.Engine.Mounts, err = bindsource.OpenMounts(); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ const (
 // that an index names.
 func Arrived(root *os.File, source string, since time.Time) *Arrivals {
 	a := &arrivals{
-		located: located{tree{root: root}, source}, since: since, until: time.Now().Add(arrivalTime), out: &Arrivals{},
+		located: located{tree: tree{root: root}, source: source}, since: since, until: time.Now().Add(arrivalTime), out: &Arrivals{},
 		seen: map[string]bool{}, fresh: map[string]bool{},
 	}
 	for a.queue = []string{"."}; len(a.queue) > 0 && a.out.Short == ""; {

@@ -12,19 +12,19 @@ import (
 	"agentjail.dev/runtime/gitrepo"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
-	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/protect/gitconfig"
 	"agentjail.dev/runtime/refusal"
 )
 
 // gitDir is a directory that git keeps a repository in.
 type gitDir struct {
-	rel   string
-	works []string // the directories that are worked in, as far as they are known
+	rel   string   // or an absolute path of the host
+	works []string // the directories that are worked in, as far as they are known; as rel
 	// linked reports that it belongs to a further working directory (git-worktree(1))
 	// and shares another one's hooks and config.
 	linked bool
 	names  map[string]bool // the existing names of the table, folded
+	common string          // of one outside the tree: the directory with its config and hooks
 }
 
 // Protected paths of a repository with names outside the table. Each has the entry of the path
@@ -34,28 +34,47 @@ var (
 	gitLink = &Entry{Path: ".git/commondir", Absent: EmptyDir, Why: "leads git to another directory's config and hooks"}
 )
 
-// gitAt looks at a ".git" in the directory work.
+// gitAt looks at a ".git" in the directory work, which is one of the tree or of the host.
 func (s *search) gitAt(work, name string) error {
 	t, err := s.lead(work, name, gitFile, false)
-	if err != nil || !t.there {
+	text := ""
+	switch {
+	case err != nil:
 		return err
-	}
-	if t.typ == unix.DT_DIR {
+	case t.outside != "":
+		_, mode, err := gitrepo.Host{}.Stat(t.outside)
+		if err == nil && kind(mode) == unix.DT_DIR {
+			return s.outsideGit(t.outside, work)
+		}
+		if text, err = (gitrepo.Host{}).Head(t.outside, gitrepo.MaxPointer); err != nil {
+			return nil //nolint:nilerr // git stops at it, too
+		}
+	case !t.there:
+		return nil
+	case t.typ == unix.DT_DIR:
 		return s.gitDir(t.end, work)
-	}
-	if !s.unprotected(gitFile, t.end) {
-		if err := s.keep(t.end, t.typ, gitFile); err != nil {
+	default:
+		if !s.unprotected(gitFile, t.end) {
+			if err := s.keep(t.end, t.typ, gitFile); err != nil {
+				return err
+			}
+		}
+		if text, err = s.text(t.end); err != nil {
 			return err
 		}
 	}
-	text, err := s.text(t.end)
 	to, ok := gitrepo.GitFile(text)
-	if err != nil || !ok {
-		return err
+	if !ok {
+		return nil
 	}
 	t, err = s.lead(work, to, gitFile, true)
-	if err != nil || t.typ != unix.DT_DIR {
+	switch {
+	case err != nil:
 		return err
+	case t.outside != "":
+		return s.outsideGit(t.outside, work)
+	case t.typ != unix.DT_DIR:
+		return nil
 	}
 	return s.gitDir(t.end, work)
 }
@@ -199,6 +218,9 @@ func (s *search) common(g *gitDir, work string) error {
 		return err
 	}
 	t, err := s.lead(g.rel, gitrepo.Pointer(text), gitLink, true)
+	if err == nil && t.outside != "" {
+		return s.outsideGit(t.outside, work)
+	}
 	if err != nil || t.typ != unix.DT_DIR || t.end == g.rel {
 		return err
 	}
@@ -251,7 +273,10 @@ func (s *search) worktrees(rel string) error {
 			if !path.IsAbs(text) {
 				text = path.Join(s.onHost(at), text)
 			}
-			work, _ = s.inTree(text)
+			in := false
+			if work, in = s.inTree(text); !in {
+				work = text
+			}
 		}
 		if err := s.gitDir(at, work); err != nil {
 			return err
@@ -279,24 +304,43 @@ func (s *search) absentGit(g *gitDir) error {
 	return nil
 }
 
-// named protects files and directories of the tree that the repositories' settings name: git runs
-// the programs in core.hooksPath, and reads further settings.
+// named protects files and directories of the tree that settings name: git runs the programs in
+// core.hooksPath, and reads further settings. Settings of users and of the machine that name
+// absolute paths count where there is no repository, too.
 func (s *search) named() error {
+	if !s.o.Protect {
+		return nil
+	}
 	for i := 0; i < len(s.order); i++ { // a file may lead to further ones
 		g := s.order[i]
-		r := reading{search: s, g: g, seen: map[string]bool{}}
+		var files []string
 		for _, name := range []string{"config", "config.worktree"} {
-			if !g.names[name] {
-				continue
-			}
-			if err := r.file(below(g.rel, name), 0); err != nil {
-				return err
+			if g.names[name] {
+				files = append(files, below(g.rel, name))
 			}
 		}
-		for _, abs := range s.o.Settings {
-			if err := r.file(abs, 0); err != nil {
-				return err
-			}
+		if err := s.settingsOf(g, files); err != nil {
+			return err
+		}
+	}
+	for _, g := range s.abroad {
+		if err := s.inOutsideGit(g); err != nil {
+			return err
+		}
+	}
+	if len(s.order)+len(s.abroad) > 0 {
+		return nil
+	}
+	return s.settingsOf(nil, nil)
+}
+
+// settingsOf protects the files that the settings of a repository name, together with those of users
+// and of the machine.
+func (s *search) settingsOf(g *gitDir, files []string) error {
+	r := reading{search: s, g: g, seen: map[string]bool{}}
+	for _, file := range append(files, s.o.Settings...) {
+		if err := r.file(file, 0); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -305,7 +349,7 @@ func (s *search) named() error {
 // reading is the state of reading a repository's settings.
 type reading struct {
 	*search
-	g     *gitDir
+	g     *gitDir         // nil for settings that no repository takes yet
 	seen  map[string]bool // files
 	words int             // that were looked up
 }
@@ -319,22 +363,29 @@ const (
 	maxLookedUp     = 50_000
 )
 
-// file reads a file of settings of the tree, and the files that it includes.
+// file reads a file of settings of the tree, or of the host, and the files that it includes.
 func (r *reading) file(rel string, depth int) error {
 	if i, ok := r.search.seen[rel]; ok && r.found.Paths[i].Treatment == Private {
 		if r.seen[rel] {
 			return nil
 		}
 		r.seen[rel] = true
-		return r.settings(r.found.Paths[i].Text, rel, depth)
+		return r.settings(gitconfig.Scan(r.found.Paths[i].Text), rel, depth)
+	}
+	if f := r.outside[rel]; f != nil {
+		return r.outsideFile(f, depth)
 	}
 	t, err := r.follow(".", rel)
-	if err == nil && t.outside != "" && !r.seen[t.outside] {
-		r.seen[t.outside] = true
-		if len(r.seen) > maxSettingFiles {
-			return r.tooLong(rel)
+	if err == nil && t.outside != "" {
+		text, err := r.outsideText(rel, t.outside)
+		if err != nil {
+			return r.tooLong(t.outside)
 		}
-		return r.settings(r.outsideText(t.outside), t.outside, depth)
+		f := &outsideFile{t.outside, gitconfig.Scan(text)}
+		if path.IsAbs(rel) {
+			r.outside[rel] = f
+		}
+		return r.outsideFile(f, depth)
 	}
 	if err != nil || !t.there || t.typ != unix.DT_REG || r.seen[t.end] {
 		return err
@@ -350,47 +401,7 @@ func (r *reading) file(rel string, depth int) error {
 	case err != nil && !gone(err):
 		return err
 	}
-	return r.settings(text, rel, depth)
-}
-
-// outsideText returns the text of a settings file outside the tree: a jail cannot write it, but
-// it may name files in the tree. It is read if it belongs to the machine or to the tree's owner:
-// a nested repository, which a jail has made, may include any file of the host's.
-func (s *search) outsideText(abs string) string {
-	if text, ok := s.texts[abs]; ok {
-		return text
-	}
-	s.texts[abs] = ""
-	f, err := openat.File(unix.AT_FDCWD, abs, openat.Real, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	var st, top unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil || unix.Stat(s.o.Source, &top) != nil || kind(st.Mode) != unix.DT_REG ||
-		st.Uid != top.Uid && abs != systemSettings {
-		return ""
-	}
-	if text, err := atomicfile.ReadAll(f, maxCopy); err == nil {
-		s.texts[abs] = string(text)
-	}
-	return s.texts[abs]
-}
-
-// systemSettings are git's settings of the machine (git-config(1), FILES).
-const systemSettings = "/etc/gitconfig"
-
-// Settings lists git's settings files of the machine, and of the users whose home a directory is
-// or lies in.
-func Settings(dir string, homes map[string]string) []string {
-	out := []string{systemSettings}
-	for _, home := range homes {
-		if pathname.Within(dir, home) {
-			out = append(out, home+"/.gitconfig", home+"/.config/git/config")
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return r.settings(gitconfig.Scan(text), rel, depth)
 }
 
 // tooLong refuses settings that are not read to their end.
@@ -402,9 +413,9 @@ func (r *reading) tooLong(rel string) error {
 		r.onHost(rel), maxCopy, maxSettingFiles, maxLookedUp).WithRemedy("shorten it, or policy: binds.unprotect = [%q]", r.onHost(rel))
 }
 
-// settings protects the files that the settings of a text name. rel is the file's name.
-func (r *reading) settings(text, rel string, depth int) error {
-	for _, set := range gitconfig.Scan(text) {
+// settings protects the files that settings name. rel is the name of their file.
+func (r *reading) settings(list []gitconfig.Setting, rel string, depth int) error {
+	for _, set := range list {
 		if err := r.setting(set, rel, depth); err != nil {
 			return err
 		}
@@ -414,10 +425,14 @@ func (r *reading) settings(text, rel string, depth int) error {
 
 // setting protects the files that a setting names.
 func (r *reading) setting(set gitconfig.Setting, file string, depth int) error {
-	if set.Section == "core" && set.Key == "worktree" {
+	if set.Section == "core" && set.Key == "worktree" && r.g != nil {
 		t, err := r.way(r.g.rel, set.Value, gitFile)
-		if err == nil && t.there && t.typ == unix.DT_DIR && !slices.Contains(r.g.works, t.end) {
-			r.g.works = append(r.g.works, t.end)
+		work := t.outside
+		if t.there && t.typ == unix.DT_DIR {
+			work = t.end
+		}
+		if err == nil && work != "" && !slices.Contains(r.g.works, work) {
+			r.g.works = append(r.g.works, work)
 		}
 		return err
 	}
@@ -434,6 +449,9 @@ func (r *reading) setting(set gitconfig.Setting, file string, depth int) error {
 		for _, w := range r.wordsOf(n, value) {
 			if r.words++; r.words > maxLookedUp {
 				return r.tooLong(file)
+			}
+			if from == "" && !path.IsAbs(w.path) {
+				continue
 			}
 			if err := r.holdNamed(from, w, n, e); err != nil {
 				return err
@@ -455,16 +473,19 @@ func (r *reading) setting(set gitconfig.Setting, file string, depth int) error {
 
 // from lists the directories that a setting's paths are relative to: the file that includes
 // another, or those that git runs programs in, which are the tops of work trees, or the git
-// directory where there is none (githooks(5)).
+// directory where there is none (githooks(5)). It is "" where none is known.
 func (r *reading) from(what subject, file string) []string {
-	if what == included {
+	switch {
+	case what == included:
 		return []string{path.Dir(file)}
-	}
-	if len(r.g.works) > 0 {
+	case r.g == nil:
+		return []string{""}
+	case len(r.g.works) > 0:
 		return r.g.works
+	case path.Base(r.onHost(r.g.rel)) != ".git":
+		return []string{r.g.rel}
+	case r.g.rel == ".":
+		return []string{path.Dir(r.o.Source), "."}
 	}
-	if path.Base(r.g.rel) == ".git" {
-		return []string{path.Dir(r.g.rel), r.g.rel}
-	}
-	return []string{r.g.rel}
+	return []string{path.Dir(r.g.rel), r.g.rel}
 }

@@ -1,33 +1,43 @@
 package protect
 
 import (
-	"io"
 	"os"
 	"path"
+	"slices"
 
-	"agentjail.dev/runtime/kernel/accountfile"
+	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/runtime/kernel/users"
 )
 
-// maxPasswd bounds the read of the host's users.
-const maxPasswd = 4 << 20
-
-// Homes lists the home directories of the host's passwd(5) by their users' names; none if it cannot
-// be read. The homes of users outside the file are recognised by their content.
-func Homes() map[string]string {
-	f, err := os.Open("/etc/passwd")
-	if err != nil {
-		return nil
+// For returns the options for a directory of the host's that follow from the users who may run git
+// there: root, the owner, the caller, and those whose home it lies in. list may be nil.
+func For(source string, owner uint32, list *users.List) Options {
+	if list == nil {
+		list = users.New()
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxPasswd))
-	if err != nil {
-		return nil
-	}
-	out := map[string]string{}
-	for entry := range accountfile.Entries(string(text), 7) {
-		if home := path.Clean(entry[5]); path.IsAbs(home) && home != "/" {
-			out[entry[0]] = home
+	caller := users.Caller()
+	o := Options{Source: source, Homes: map[string]string{}, Readers: []uint32{owner, caller}, Settings: slices.Clone(systemSettings)}
+	runs := list.Of(0, owner, caller)
+	for _, u := range list.All() {
+		if u.Home == "" {
+			continue
+		}
+		o.Homes[u.Name] = u.Home
+		o.Home = o.Home || u.Real == source || u.Home == source
+		if slices.Contains(runs, u) || pathname.Within(source, u.Real) || pathname.Within(source, u.Home) {
+			o.Own = append(o.Own, u.Home)
 		}
 	}
-	return out
+	if home := os.Getenv("HOME"); path.IsAbs(home) && path.Clean(home) != "/" {
+		o.Own = append(o.Own, path.Clean(home))
+	}
+	slices.Sort(o.Own)
+	o.Own = slices.Compact(o.Own)
+	for _, home := range o.Own {
+		o.Settings = append(o.Settings, home+"/.gitconfig", home+"/.config/git/config")
+	}
+	if dir := os.Getenv("XDG_CONFIG_HOME"); path.IsAbs(dir) {
+		o.Settings = append(o.Settings, path.Join(dir, "git/config"))
+	}
+	return o
 }

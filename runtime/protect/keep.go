@@ -182,7 +182,7 @@ func (s *search) keepParent(rel, name string) bool {
 // finish sorts the paths, and drops those within another protected path.
 func (s *search) finish() {
 	f := s.found
-	f.Repositories = len(s.gits)
+	f.Repositories, f.gits = len(s.gits), s.gits
 	var treatments []Treatment // by the index of s.seen
 	for _, p := range f.Paths {
 		treatments = append(treatments, p.Treatment)

@@ -2,12 +2,12 @@ package protect
 
 import (
 	"errors"
+	"os"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 )
@@ -23,7 +23,7 @@ type trail struct {
 	// end is a place of the tree without links on its way; "" where the path leads out of the
 	// tree or in a circle. "." is the tree's top.
 	end string
-	// outside is the host's path where it leads out of the tree.
+	// outside is the host's path where it leads out of the tree, without links.
 	outside string
 	// there reports that end exists, and typ its type (DT_DIR and so on). It may be a file in place
 	// of a directory on the way.
@@ -69,6 +69,9 @@ func (s *located) follow(dir, p string) (t trail, err error) {
 	if err != nil || w.done {
 		return t, err
 	}
+	if t.outside = w.host; t.outside != "" {
+		return t, nil
+	}
 	t.end, t.there = path.Join(append([]string{w.cur}, w.missing...)...), len(w.missing) == 0
 	if t.there && t.typ == 0 {
 		t.typ = unix.DT_DIR
@@ -82,12 +85,19 @@ type walk struct {
 	t       *trail
 	cur     string   // a directory of the tree
 	missing []string // missing names below cur
+	host    string   // a directory of the host outside the tree; "" in the tree
+	// hostLinks counts the links outside the tree.
+	hostLinks int
 	todo    []component
 	done    bool
 }
 
 func (w *walk) step(c component) error {
 	w.t.typ = 0
+	if w.host != "" {
+		w.outside(c)
+		return nil
+	}
 	if c.name == ".." {
 		switch n := len(w.missing); {
 		case n > 0:
@@ -156,33 +166,54 @@ func (w *walk) link(at string) error {
 	return nil
 }
 
-// leave goes on from a directory of the host outside the tree. A path that leads into the tree,
-// directly or by the host's links on the way, is walked in the tree.
+// leave goes on from a directory of the host outside the tree.
 func (w *walk) leave(dir string) error {
 	top := components(w.s.source, false)
 	if dir == "/" && len(w.todo) >= len(top) && join(w.todo[:len(top)]) == join(top) {
-		w.cur, w.todo = ".", w.todo[len(top):] // each ".." in the rest is walked
+		w.cur, w.host, w.todo = ".", "", w.todo[len(top):] // each ".." in the rest is walked
 		return nil
 	}
-	full := path.Join(dir, join(w.todo))
-	rel, ok := w.s.inTree(full)
-	if !ok {
-		rel, ok = w.s.inTree(openat.Resolve(full, openat.Real))
-	}
-	if !ok {
-		w.t.outside, w.done = full, true
-		return nil
-	}
-	w.cur, w.todo = ".", components(rel, true)
+	w.host = dir
 	return nil
+}
+
+// outside is step outside the tree, until a part of the path is the tree's top.
+func (w *walk) outside(c component) {
+	if c.name == ".." {
+		w.host = path.Dir(w.host)
+		return
+	}
+	at := path.Join(w.host, c.name)
+	if rel, in := w.s.inTree(at); in {
+		w.cur, w.host = rel, ""
+		return
+	}
+	text, err := os.Readlink(at)
+	if err != nil { // no link, or nothing
+		w.host = at
+		return
+	}
+	if w.hostLinks++; w.hostLinks > maxLinks {
+		w.done = true
+		return
+	}
+	w.todo = append(components(text, true), w.todo...)
+	if path.IsAbs(text) {
+		_ = w.leave("/")
+	}
 }
 
 // inTree is the path in the tree of one on the host.
 func (s *located) inTree(abs string) (rel string, ok bool) {
-	if abs == s.source {
-		return ".", true
+	for _, top := range []string{s.source, s.also} {
+		if abs == top {
+			return ".", true
+		}
+		if rel, ok = pathname.Rel(abs, top); ok && top != "" {
+			return rel, true
+		}
 	}
-	return pathname.Rel(abs, s.source)
+	return "", false
 }
 
 // A Demand is a path that is to be kept from a jail for another reason than its name: a link, or

@@ -15,6 +15,7 @@ import (
 type located struct {
 	tree
 	source string
+	also   string // another path of it; "" for none
 }
 
 // isRepository reports whether git takes a directory, with these names in it, for a repository, or

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/protect/gitconfig"
 )
 
@@ -215,7 +214,7 @@ func (r *reading) wordsOf(n naming, value string) []word {
 }
 
 // expand replaces "~" or "~user" in a path by a home directory. The user depends on who runs git:
-// each home that the directory lies in, or is, counts.
+// each home of such a user counts, and those in the directory.
 func (s *search) expand(p string) []string {
 	user, rest, _ := strings.Cut(p, "/")
 	if !strings.HasPrefix(user, "~") {
@@ -226,8 +225,12 @@ func (s *search) expand(p string) []string {
 	}
 	var out []string
 	for name, home := range s.o.Homes {
-		_, in := s.inTree(home)
-		if user == "~" && (in || pathname.Within(s.o.Source, home)) || user[1:] == name {
+		if _, in := s.inTree(home); user == "~" && in || user[1:] == name {
+			out = append(out, path.Join(home, rest))
+		}
+	}
+	if user == "~" {
+		for _, home := range s.o.Own {
 			out = append(out, path.Join(home, rest))
 		}
 	}
@@ -314,6 +317,11 @@ func (r *reading) holdNamed(from string, w word, n naming, e *Entry) error {
 	case t.outside != "":
 		if !w.sure {
 			return nil
+		}
+		if n.what == hooks {
+			if err := r.linksAbroad(t.outside, e); err != nil {
+				return err
+			}
 		}
 	case t.there && t.typ == unix.DT_DIR:
 		if run {

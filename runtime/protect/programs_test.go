@@ -115,25 +115,24 @@ func TestNamed(t *testing.T) {
 // include of the owner's.
 func TestOwnersSettings(t *testing.T) {
 	home, _ := plant(t, ".gitconfig=[core]\n\thooksPath = .githooks\n[includeIf \"gitdir:~/work/\"]\n\tpath = more/conf\n[include]\n\tpath = /etc/hosts\n",
-		"more/conf=[diff]\n\texternal = ./d\n[include]\n\tpath = conf\n", "work/.git/HEAD=ref", "work/lib/.git/HEAD=ref", "work/.git/config=[include]\n\tpath = ../../other\n", "other=[core]\n\tpager = ./p\n")
+		"more/conf=[diff]\n\texternal = ./d\n[include]\n\tpath = conf\n", "work/.git/HEAD=ref", "work/lib/.git/HEAD=ref", "work/.git/config=[include]\n\tpath = ../../more/of/other\n", "more/of/other=[core]\n\tpager = ./p\n")
 	dir := filepath.Join(home, "work")
 	root, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	settings := Settings(dir, map[string]string{"me": home, "you": "/home/you"})
-	f, err := Search(root, Options{Source: dir, Protect: true, Settings: settings, Unprotect: leaveRest})
+	settings := []string{home + "/.gitconfig", home + "/.config/git/config"}
+	f, err := Search(root, Options{Source: dir, Protect: true, Settings: settings, Own: []string{home}, Unprotect: leaveRest})
 	if got, want := f.text(Placeholder), ".githooks d lib/.git/config lib/.githooks lib/d p"; err != nil || got != want {
 		t.Errorf("%q, want %q, %v", got, want, err)
 	}
-	if want := []string{"/etc/gitconfig", home + "/.config/git/config", home + "/.gitconfig"}; len(settings) != 3 || settings[2] != want[2] {
-		t.Errorf("%q, want %q", settings, want)
-	}
 	// Another's file is not read.
 	if os.Geteuid() == 0 {
-		if err := os.Chown(filepath.Join(home, "other"), 12345, 12345); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{"more/of", "more/of/other"} {
+			if err := os.Chown(filepath.Join(home, name), 12345, 12345); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if f, err = Search(root, Options{Source: dir, Protect: true}); err != nil || f.Keeps("p") {
 			t.Errorf("%q, %v", f.text(Placeholder), err)

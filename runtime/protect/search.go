@@ -66,17 +66,23 @@ var DefaultLimits = Limits{Entries: 3_000_000, Ignored: 12_000_000, Depth: 128, 
 // Options are for one directory.
 type Options struct {
 	Source string // its path on the host
+	// Also is a further path of it, from which it is mounted at Source; "" for none.
+	Also string
 	// Mounts reports that the jail gets the mounts below, too.
 	Mounts bool
 	// Absent has absent paths protected, too.
 	Absent bool
-	// Home reports that the directory is a user's home, and Homes are the host's home directories
-	// by their owners' names.
+	// Home reports that the directory is a user's home. Homes are the host's home directories by
+	// their owners' names, and Own those of the users who may run git in the directory.
 	Home  bool
 	Homes map[string]string
+	Own   []string
 	// Settings are git's own files of settings on the host, of the machine and of users, which
 	// every repository takes.
 	Settings []string
+	// Readers are users beside root and the directory's owner whose files outside of the directory
+	// are read: others could stop the start by theirs.
+	Readers []uint32
 	// Protect has the table's paths protected, but for those of Unprotect.
 	Protect   bool
 	Unprotect []string
@@ -99,7 +105,11 @@ type Found struct {
 	Unheld []string
 	// Outside are paths of the host, out of this directory, that links and settings lead to.
 	Outside []Demand
+	gits    map[string]*gitDir
 }
+
+// KeepsGit reports whether a path is protected as a git directory.
+func (f *Found) KeepsGit(rel string) bool { return f.gits[rel] != nil }
 
 // Search looks through a directory. It fails with a refusal where that cannot be done as a whole.
 func Search(root *os.File, o Options) (*Found, error) {
@@ -108,9 +118,9 @@ func Search(root *os.File, o Options) (*Found, error) {
 	}
 	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return pathname.Within(o.Source, u) })
 	s := &search{
-		located: located{tree{root: root, mounts: o.Mounts}, o.Source}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{},
+		located: located{tree{root: root, mounts: o.Mounts}, o.Source, o.Also}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{},
 		gits:   map[string]*gitDir{},
-		inside: map[string]bool{}, texts: map[string]string{},
+		inside: map[string]bool{}, outside: map[string]*outsideFile{}, away: map[string]*gitDir{},
 		buf: make([]byte, 32<<10),
 	}
 	err := s.search()
@@ -141,6 +151,9 @@ func (s *search) search() error {
 		return err
 	}
 	if err := s.demandedGits(); err != nil {
+		return err
+	}
+	if err := s.around(); err != nil {
 		return err
 	}
 	if err := s.named(); err != nil {

@@ -24,7 +24,10 @@ type search struct {
 	met      string // the limit that was met
 	heaviest string // the place that holds most of the names
 	buf      []byte
-	texts    map[string]string // of files of settings that are not in the tree
+	outside  map[string]*outsideFile // files of settings that are not in the tree, by their names
+	away     map[string]*gitDir      // git directories that are not in the tree, by their place
+	abroad   []*gitDir               // the same, as they were found
+	readers  []uint32                // the users whose files outside the tree are read
 }
 
 // meet notes the first limit that is met, which ends the search.
@@ -245,13 +248,18 @@ func (s *search) entry(dir string, d dirent) (kept bool, err error) {
 	return false, nil
 }
 
-// below is the path of a name in a directory of the tree.
+// below is the path of a name in a directory of the tree; that of the host for an absolute one.
 func below(dir, name string) string {
-	if dir == "." {
+	if dir == "." || path.IsAbs(name) {
 		return name
 	}
 	return dir + "/" + name
 }
 
-// onHost is a path of the tree as the host names it.
-func (s *search) onHost(rel string) string { return path.Join(s.o.Source, rel) }
+// onHost is a path of the tree as the host names it, or one outside of it.
+func (s *search) onHost(rel string) string {
+	if path.IsAbs(rel) {
+		return rel
+	}
+	return path.Join(s.o.Source, rel)
+}

@@ -58,17 +58,16 @@ const (
 
 // SearchOptions are those of the search of a bind mount's directory. ok is false
 // for one that is not searched.
-func SearchOptions(b plan.Bind, p plan.Plan, kind bindsource.Kind) (o protect.Options, ok bool) {
-	o = protect.Options{Source: b.Source, Mounts: !b.NonRecursive, Protect: b.Protect, Absent: b.Absent, Unprotect: p.Unprotect}
+func SearchOptions(b plan.Bind, p plan.Plan, src *bindsource.Source) (o protect.Options, ok bool) {
+	if src.Kind != bindsource.Dir || !b.Protect && !b.Hide {
+		return o, false
+	}
+	o = protect.For(b.Source, src.UID, src.Users)
+	o.Also, o.Mounts, o.Protect, o.Absent, o.Unprotect = src.Also, !b.NonRecursive, b.Protect, b.Absent, p.Unprotect
 	if b.Hide {
 		o.Hide = p.Hide
 	}
-	o.Homes = protect.Homes()
-	for _, home := range o.Homes {
-		o.Home = o.Home || home == b.Source
-	}
-	o.Settings = protect.Settings(b.Source, o.Homes)
-	return o, kind == bindsource.Dir && (b.Protect || b.Hide)
+	return o, true
 }
 
 // findProtected finds the paths to protect in each mounted directory, and creates placeholders
@@ -78,7 +77,7 @@ func (s *stager) findProtected() error {
 	var dirs []Searched
 	for _, b := range s.Plan.Binds {
 		clone := s.binds[b.Index]
-		o, ok := SearchOptions(b, s.Plan, s.Sources[b.Index].Kind)
+		o, ok := SearchOptions(b, s.Plan, s.Sources[b.Index])
 		if !ok || clone == nil {
 			continue
 		}
@@ -162,6 +161,9 @@ func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
 			rel, in := pathname.Rel(want.Path, o.Source)
 			if want.Git && want.Path == o.Source {
 				rel, in = ".", true
+			}
+			if want.Git && all[to].Found.KeepsGit(rel) {
+				continue
 			}
 			if in && !all[to].Found.Keeps(rel) && !slices.Contains(o.Demands, want) {
 				o.Demands = append(o.Demands, want)

@@ -157,6 +157,14 @@ func Own(dir string, st *unix.Stat_t) error {
 // outsideUID is this process's user as the parent user namespace knows it.
 func outsideUID() (uint32, error) { return outside("/proc/self/uid_map", uint32(os.Geteuid())) }
 
+// OutsideUID returns a user's id as the parent user namespace knows it.
+func OutsideUID(uid uint32) (uint32, error) {
+	if !Inside() {
+		return uid, nil
+	}
+	return outside("/proc/self/uid_map", uid)
+}
+
 // Outside returns this process's user and group as the parent user namespace knows them.
 func Outside() (uid, gid uint32, err error) {
 	if uid, err = outsideUID(); err == nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agentjail.dev/runtime/internal/docpage"
+	"agentjail.dev/runtime/kernel/users"
 )
 
 const mountsPage = "../../../docs/mounts.md"
@@ -55,7 +56,7 @@ func TestMountsPage(t *testing.T) {
 			t.Errorf("docs/mounts.md does not name %s", p.path)
 		}
 	}
-	for _, p := range append(storage, homes...) {
+	for _, p := range append(storage, users.Parents...) {
 		if _, name, _ := strings.Cut(p, "/var/lib/"); !strings.Contains(page, p) && (name == "" || !strings.Contains(page, name)) && !strings.HasPrefix(p, "/run/") {
 			t.Errorf("docs/mounts.md does not name %s", p)
 		}

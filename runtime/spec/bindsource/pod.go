@@ -170,5 +170,5 @@ func podRefusal(f Fact, readOnly bool) (why, remedy string) {
 	if dir := overlapping(f.Also, append([]string{KubeletRoot(f.Also), KubeletRoot(f.Path)}, storage...)); dir != "" {
 		return "an engine keeps its containers in " + dir, ofStorage
 	}
-	return forbiddenOfUsers(f.Also, readOnly)
+	return forbiddenOfUsers(f.Also, f.Homes, readOnly)
 }

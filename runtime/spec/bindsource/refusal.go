@@ -135,6 +135,10 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	// Podman's --init mounts /usr/libexec/podman/catatonit, a link of Debian's to another
 	// directory. Every user can read the directories from which the host runs programs.
 	if f.Link != "" && !(readOnly && f.Rooted && f.System) {
+		real := f
+		if real.Link = ""; Refusal(real, readOnly, b) != nil { // the real path is no remedy
+			return Refusal(real, readOnly, b)
+		}
 		return refusal.New(refusal.BindLink, "the symbolic link %s leads out of its directory, to %s", f.Link,
 			f.Path).WithRemedy("name the real path, if it is meant")
 	}
@@ -164,7 +168,7 @@ func elsewhereRefusal(f Fact, readOnly bool) *refusal.Error {
 	code, why, remedy := refusal.BindSystem, forbiddenElsewhere(f.Also, readOnly), allows(ofHost)
 	if why == "" && !f.engines() {
 		code = refusal.BindUsers
-		why, remedy = forbiddenOfUsers(f.Also, readOnly)
+		why, remedy = forbiddenOfUsers(f.Also, f.Homes, readOnly)
 	}
 	if why == "" && f.Role == Volume && f.Storage != "" {
 		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, ofStorage
@@ -194,7 +198,7 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, ofStorage
 	default:
 		code = refusal.BindUsers
-		why, remedy = forbiddenOfUsers(f.Path, readOnly)
+		why, remedy = forbiddenOfUsers(f.Path, f.Homes, readOnly)
 	}
 	if why == "" {
 		return nil

@@ -16,6 +16,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/runtime/kernel/users"
 )
 
 // Kind is a source's file type.
@@ -52,6 +53,8 @@ type Fact struct {
 	// Disk is the block device below the file system; 0:0 for others.
 	DiskMajor uint32 `json:"diskMajor,omitempty"`
 	DiskMinor uint32 `json:"diskMinor,omitempty"`
+	// Homes are the homes of users that Path or Also is, lies in, or holds (users.List.Homes).
+	Homes []string `json:"homes,omitempty"`
 	// Link is a symbolic link on the way that leads out of its directory.
 	Link string `json:"link,omitempty"`
 	// Rooted reports that only root can have chosen any part of the way there, links
@@ -106,6 +109,8 @@ type Source struct {
 	File *os.File // O_PATH
 	// Text is the text of a public file that was judged and is to be copied.
 	Text string
+	// Users are the host's, by which Homes was found.
+	Users *users.List
 }
 
 // Engine describes the engine that made the bundle.
@@ -117,6 +122,8 @@ type Engine struct {
 	// Rootless reports that the engine is a user's, in a user namespace.
 	Rootless bool
 	Mounts   *Mounts // the host's; nil: Open reads them
+	// Users are the host's; nil: Open reads them.
+	Users *users.List
 }
 
 // Open opens the source of a bind mount and determines its facts.
@@ -193,6 +200,7 @@ func (s *Source) look(e Engine) error {
 	if err := s.lookAtMounts(e); err != nil {
 		return err
 	}
+	s.lookForHomes(e)
 	switch {
 	case s.Role == Plain:
 		s.Storage = storageAt(s.Path, e)
@@ -200,6 +208,20 @@ func (s *Source) look(e Engine) error {
 		s.Storage = storageAt(s.Also, e)
 	}
 	return nil
+}
+
+// lookForHomes finds the homes of users at the source's places.
+func (s *Source) lookForHomes(e Engine) {
+	if s.Users = e.Users; s.Users == nil {
+		s.Users = users.New()
+	}
+	if s.Role == Plain { // of others only the real place counts
+		s.Users.Know(s.UID, users.Caller())
+		s.Homes = s.Users.Homes(s.Path)
+	}
+	if s.Also != "" {
+		s.Homes = append(s.Homes, s.Users.Homes(s.Also)...)
+	}
 }
 
 // storageAt returns the engine's storage that a path is, holds, or lies in; "" for none.

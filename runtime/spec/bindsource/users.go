@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/runtime/kernel/users"
 )
 
 // A userPlace is a place in a user's home that holds keys, or programs that run for that user
@@ -30,53 +31,77 @@ type placeKind struct {
 	reads bool
 }
 
-// homes are the directories that hold users' homes.
-var homes = []string{"/home", "/var/home", "/export/home", "/Users"}
+// A home is a user's home directory that a path is, lies in, or holds.
+type home struct {
+	dir   string
+	below string // the path below it; "" where the path is the home, or holds it
+}
 
-// inHome splits a path into a user's home and the rest below it.
-func inHome(path string) (home, below string, ok bool) {
-	if pathname.Within(path, "/root") {
-		below, _ = pathname.Rel(path, "/root")
-		return "/root", below, true
-	}
-	for _, dir := range homes {
-		rest, is := pathname.Rel(path, dir)
-		if !is {
-			continue
+// homesAt lists the homes of a path: those that the host's users have, and those below directories
+// of homes.
+func homesAt(at string, known []string) (out []home) {
+	add := func(dir string) {
+		below, _ := pathname.Rel(at, dir)
+		if h := (home{dir, below}); !slices.Contains(out, h) {
+			out = append(out, h)
 		}
-		user, below, _ := strings.Cut(rest, "/")
-		return dir + "/" + user, below, true
 	}
-	return "", "", false
+	if pathname.Within(at, "/root") {
+		add("/root")
+	}
+	for _, parent := range users.Parents {
+		if rest, is := pathname.Rel(at, parent); is {
+			name, _, _ := strings.Cut(rest, "/")
+			add(parent + "/" + name)
+		}
+	}
+	for _, dir := range known {
+		if pathname.Within(at, dir) || pathname.Below(dir, at) {
+			add(dir)
+		}
+	}
+	return out
 }
 
 // forbiddenOfUsers returns why no jail may have a path of a user's, and the remedy; "" for none.
-func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
-	home, below, known := inHome(at)
+// known are further homes there (Fact.Homes).
+func forbiddenOfUsers(at string, known []string, readOnly bool) (why, remedy string) {
+	all := homesAt(at, known)
 	// The path itself matters more than the paths that it holds.
 	for i := range userPlaces {
 		p := &userPlaces[i]
-		switch {
-		case readOnly && !p.kind.reads:
-		case known && pathname.Within(below, p.path) && !p.isCache(below):
-			return p.because(), p.remedy(home+"/"+p.path, p.caches)
-		case p.anywhere && strings.Contains(at+"/", "/"+p.path+"/"):
+		if readOnly && !p.kind.reads {
+			continue
+		}
+		for _, h := range all {
+			if pathname.Within(h.below, p.path) && !p.isCache(h.below) {
+				return p.because(), p.remedy(h.dir+"/"+p.path, p.caches)
+			}
+		}
+		if p.anywhere && strings.Contains(at+"/", "/"+p.path+"/") {
 			return p.because(), p.remedy("it", p.caches)
 		}
 	}
-	if !known {
-		return "", ""
+	for _, h := range all {
+		if why, remedy = h.forbidden(at, readOnly); why != "" {
+			return why, remedy
+		}
 	}
+	return "", ""
+}
+
+// forbidden returns why no jail may have a path that is a home or holds a place of it.
+func (h home) forbidden(at string, readOnly bool) (why, remedy string) {
 	for i := range userPlaces {
 		p := &userPlaces[i]
-		if readOnly && !p.kind.reads || below != "" && !pathname.Below(p.path, below) {
+		if readOnly && !p.kind.reads || h.below != "" && !pathname.Below(p.path, h.below) {
 			continue
 		}
-		dir, caches := home+"/"+p.path, p.caches
-		if j := slices.IndexFunc(userPlaces, func(q userPlace) bool { return q.path == below && len(q.caches) > 0 }); j >= 0 {
+		dir, caches := h.dir+"/"+p.path, p.caches
+		if j := slices.IndexFunc(userPlaces, func(q userPlace) bool { return q.path == h.below && len(q.caches) > 0 }); j >= 0 {
 			dir, caches = at, userPlaces[j].caches
 		}
-		return "it holds " + home + "/" + p.path + ", and " + p.because(), p.remedy(dir, caches)
+		return "it holds " + h.dir + "/" + p.path + ", and " + p.because(), p.remedy(dir, caches)
 	}
 	return "", ""
 }

@@ -58,8 +58,8 @@ func (v *View) Review(ctx context.Context, r *workspace.Record, unprotect []stri
 
 // named are the protected paths that a search of the directory finds, as for a direct mount.
 func (v *View) named(dir string, unprotect []string) (map[string]string, error) {
-	o := protect.Options{Source: dir, Protect: true, Absent: true, Unprotect: unprotect, Homes: protect.Homes()}
-	o.Settings = protect.Settings(dir, o.Homes)
+	o := protect.For(dir, v.UID, nil)
+	o.Protect, o.Absent, o.Unprotect = true, true, unprotect
 	found, err := protect.Search(v.Directory, o)
 	if err != nil {
 		return nil, err
