@@ -377,11 +377,12 @@ func (r *reading) file(rel string, depth int) error {
 	}
 	t, err := r.follow(".", rel)
 	if err == nil && t.outside != "" {
-		text, err := r.outsideText(rel, t.outside)
+		f := &outsideFile{name: r.onHost(rel), at: t.outside}
+		text, err := r.outsideText(f)
 		if err != nil {
-			return r.tooLong(t.outside)
+			return r.tooLong(f.at)
 		}
-		f := &outsideFile{t.outside, gitconfig.Scan(text)}
+		f.settings = gitconfig.Scan(text)
 		if path.IsAbs(rel) {
 			r.outside[rel] = f
 		}

@@ -36,8 +36,10 @@ func For(source string, owner uint32, list *users.List) Options {
 	for _, home := range o.Own {
 		o.Settings = append(o.Settings, home+"/.gitconfig", home+"/.config/git/config")
 	}
-	if dir := os.Getenv("XDG_CONFIG_HOME"); path.IsAbs(dir) {
-		o.Settings = append(o.Settings, path.Join(dir, "git/config"))
+	for name, file := range map[string]string{"XDG_CONFIG_HOME": "git/config", "GIT_CONFIG_GLOBAL": ""} {
+		if at := os.Getenv(name); path.IsAbs(at) {
+			o.Settings = append(o.Settings, path.Join(at, file))
+		}
 	}
 	return o
 }

@@ -48,6 +48,11 @@ func (s *search) outsideGit(dir, work string) error {
 		if unix.Stat(dir, &st) != nil || !s.reads(&st) {
 			return nil
 		}
+		if len(s.abroad) == maxOutsideGits {
+			s.heaviest = "."
+			s.meet("there are more than %d git directories outside that files in it lead to", maxOutsideGits)
+			return nil
+		}
 		g = &gitDir{rel: dir, common: dir}
 		if r, ok := gitrepo.Look(gitrepo.Host{}, dir); ok && r.Common != "" {
 			g.common = r.Common
@@ -92,6 +97,9 @@ func (s *search) holdOutside(dir, name string, e *Entry) error {
 	return s.hold(dir, name, &inner, true)
 }
 
+// maxOutsideGits bounds the git directories outside the tree that are read.
+const maxOutsideGits = 1000
+
 // maxAbroad bounds the names of a directory outside the tree that are looked at.
 const maxAbroad = 10_000
 
@@ -117,7 +125,7 @@ func (s *search) linksAbroad(dir string, e *Entry) error {
 
 // An outsideFile is a file of settings outside the tree.
 type outsideFile struct {
-	at       string
+	name, at string // as git opens it, and without links
 	settings []gitconfig.Setting
 }
 
@@ -129,16 +137,15 @@ func (r *reading) outsideFile(f *outsideFile, depth int) error {
 	if r.seen[f.at] = true; len(r.seen) > maxSettingFiles {
 		return r.tooLong(f.at)
 	}
-	return r.settings(f.settings, f.at, depth)
+	return r.settings(f.settings, f.name, depth)
 }
 
 // outsideText returns the text of a settings file outside the tree: a jail cannot write it, but
 // it may name files in the tree. It is read if the file, or the directory that it lies in, belongs
 // to the machine or to a user who may run git in the tree. A nested repository, which a jail has
-// made, may include any file of the host's, and others could stop the start by theirs. named is the
-// file's path, and abs the same without links.
-func (s *search) outsideText(named, abs string) (string, error) {
-	f, err := openat.Regular(unix.AT_FDCWD, abs, openat.Real)
+// made, may include any file of the host's, and others could stop the start by theirs.
+func (s *search) outsideText(o *outsideFile) (string, error) {
+	f, err := openat.Regular(unix.AT_FDCWD, o.at, openat.Real)
 	if err != nil {
 		return "", nil //nolint:nilerr // there is none, or git may not read it
 	}
@@ -147,8 +154,8 @@ func (s *search) outsideText(named, abs string) (string, error) {
 	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return "", nil
 	}
-	if !s.reads(&st) && !slices.Contains(systemSettings, named) &&
-		(unix.Stat(path.Dir(abs), &dir) != nil || !s.reads(&dir) || dir.Mode&0o002 != 0) {
+	if !s.reads(&st) && !slices.Contains(systemSettings, o.name) &&
+		(unix.Stat(path.Dir(o.at), &dir) != nil || !s.reads(&dir) || dir.Mode&0o002 != 0) {
 		return "", nil
 	}
 	text, err := atomicfile.ReadAll(f, maxCopy)

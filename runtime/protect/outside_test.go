@@ -28,6 +28,7 @@ var outsideSettings = []string{
 // place for the settings, and MOUNT for the directory.
 var outsides = []struct {
 	name, mount, part string
+	at                string // where the files are in the mount; it ends with a slash
 	tree              []string
 	o                 Options // with paths below the top
 }{
@@ -41,6 +42,8 @@ var outsides = []struct {
 	{name: "around, a linked work tree", mount: "p/sub", part: "sub/", tree: []string{"p/.git=gitdir: ../m/.git/worktrees/p\n", "m/.git/HEAD=ref: refs/heads/x", "m/.git/objects/", "m/.git/refs/", "m/.git/config=CONFIG", "m/.git/worktrees/p/HEAD=ref: refs/heads/y", "m/.git/worktrees/p/commondir=../.."}},
 	{name: "a linked work tree", mount: "p", tree: []string{"p/.git=gitdir: ../m/.git/worktrees/p\n", "m/.git/HEAD=ref: refs/heads/x", "m/.git/objects/", "m/.git/refs/", "m/.git/config=CONFIG", "m/.git/worktrees/p/HEAD=ref: refs/heads/y", "m/.git/worktrees/p/commondir=../.."}},
 	{name: "a linked work tree's own", mount: "p", tree: []string{"p/.git=gitdir: ../m/.git/worktrees/p\n", "m/.git/HEAD=ref: refs/heads/x", "m/.git/objects/", "m/.git/refs/", "m/.git/worktrees/p/config.worktree=CONFIG", "m/.git/worktrees/p/HEAD=ref: refs/heads/y", "m/.git/worktrees/p/commondir=../.."}},
+	{name: "a nested linked work tree", mount: "t", at: "a/p/", tree: []string{"t/a/p/.git=gitdir: ../../../m/.git/worktrees/p\n", "m/.git/HEAD=ref: refs/heads/x", "m/.git/objects/", "m/.git/refs/", "m/.git/config=CONFIG", "m/.git/worktrees/p/HEAD=ref: refs/heads/y", "m/.git/worktrees/p/commondir=../.."}},
+	{name: "included by a link's name", mount: "p", tree: []string{"p/.git/HEAD=ref: refs/heads/x", "home/.gitconfig -> dots/conf", "home/dots/conf=[include]\n\tpath = more\n", "home/more=CONFIG"}, o: Options{Own: []string{"home"}}},
 	{name: "a separate git directory", mount: "p", tree: []string{"p/.git=gitdir: ../g\n", "g/HEAD=ref: refs/heads/x", "g/objects/", "g/refs/", "g/config=CONFIG"}},
 	{name: "a linked git directory", mount: "p", tree: []string{"p/.git -> ../g", "g/HEAD=ref: refs/heads/x", "g/objects/", "g/refs/", "g/config=CONFIG"}},
 	{name: "a linked file", mount: "p", tree: []string{"p/.git -> ../f", "f=gitdir: ../g\n", "g/HEAD=ref: refs/heads/x", "g/objects/", "g/refs/", "g/config=CONFIG"}},
@@ -58,7 +61,7 @@ func TestOutside(t *testing.T) {
 			for _, n := range outsideSettings {
 				top, _ := plant(t)
 				mount := filepath.Join(top, c.mount)
-				named := mount
+				named := filepath.Join(mount, c.at)
 				if c.o.Also != "" {
 					named = filepath.Join(top, c.o.Also)
 				}
@@ -68,7 +71,7 @@ func TestOutside(t *testing.T) {
 					tree = append(tree, strings.ReplaceAll(name, "CONFIG", config))
 				}
 				if there {
-					tree = append(tree, c.mount+"/tools/x")
+					tree = append(tree, c.mount+"/"+c.at+"tools/x")
 				}
 				plantIn(t, top, append(tree, c.mount+"/file")...)
 				root, err := os.Open(mount)
@@ -84,7 +87,7 @@ func TestOutside(t *testing.T) {
 				}
 				f, err := Search(root, o)
 				root.Close()
-				if err != nil || !f.Keeps("tools/x") {
+				if err != nil || !f.Keeps(c.at+"tools/x") {
 					t.Errorf("%s, there %v: %q: protected are %v, %v", c.name, there, config, f, err)
 				}
 			}

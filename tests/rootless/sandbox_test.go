@@ -144,6 +144,32 @@ func TestProtectedPaths(t *testing.T) {
 	}
 }
 
+// TestSettingsOutside: what the user's own settings, and those of the repository around a workspace or elsewhere, name in it cannot be made.
+func TestSettingsOutside(t *testing.T) {
+	needs(t)
+	top, err := os.MkdirTemp("/var/tmp", "agentjail-rootless-ws-") // outside the home
+	env.Check(t, errors.Join(err, os.Chown(top, low.uid, low.uid)))
+	t.Cleanup(func() { os.RemoveAll(top) })
+	for _, dir := range []string{"r", "r/.git", "r/.git/objects", "r/.git/refs", "r/pkg", "w", "g", "g/objects", "g/refs"} {
+		own(t, low, filepath.Join(top, dir), "")
+	}
+	for path, text := range map[string]string{
+		"r/.git/HEAD": "ref: refs/heads/main\n", "r/.git/config": "[core]\n\tfsmonitor = ./pkg/of-around\n", "w/.git": "gitdir: ../g\n",
+		"g/HEAD": "ref: refs/heads/main\n", "g/config": "[diff]\n\texternal = ./of-elsewhere\n",
+	} {
+		own(t, low, filepath.Join(top, path), text)
+	}
+	settings := filepath.Join(low.home(), ".gitconfig")
+	own(t, low, settings, "[core]\n\thooksPath = "+top+"/r/pkg/of-user\n[alias]\n\tx = !./of-user\n")
+	t.Cleanup(func() { os.Remove(settings) })
+	const jail = "for f in of-around of-elsewhere of-user free; do echo x >$f && echo $f; done 2>/dev/null; true"
+	for mount, want := range map[string]string{"r/pkg": "of-elsewhere\nfree\n", "w": "of-around\nfree\n"} {
+		if out := low.sandbox(t, "--workspace", filepath.Join(top, mount), "--", "sh", "-c", jail); out != want {
+			t.Errorf("%s: made are %q, want %q", mount, out, want)
+		}
+	}
+}
+
 // own makes a directory, or with a text a file, of a user's.
 func own(t testing.TB, u user, path, text string) {
 	t.Helper()

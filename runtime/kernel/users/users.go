@@ -47,7 +47,8 @@ type User struct {
 type List struct {
 	mu     sync.Mutex
 	users  []User
-	real   [][2]string     // directories of homes that links lead to: a name in Parents, the real path
+	real   []string        // directories of homes that a link in place of one of Parents leads to
+	links  []string        // what links in Parents lead to
 	asked  map[uint32]bool // of getent
 	loaded bool
 	passwd string // the file, for tests
@@ -63,9 +64,7 @@ func (l *List) load() {
 	}
 	l.loaded = true
 	for _, dir := range Parents {
-		if real := openat.Resolve(dir, openat.Real); real != dir {
-			l.real = append(l.real, [2]string{dir, real})
-		}
+		l.lookAt(dir)
 	}
 	f, err := os.Open(l.passwd)
 	if err != nil {
@@ -77,6 +76,27 @@ func (l *List) load() {
 		l.add(string(text))
 	}
 }
+
+// lookAt finds the links at and in a directory of homes.
+func (l *List) lookAt(dir string) {
+	f, err := openat.File(unix.AT_FDCWD, dir, openat.Real, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if real := openat.Resolve(dir, openat.Real); real != dir {
+		l.real = append(l.real, real)
+	}
+	names, _ := f.ReadDir(maxNames) // of a directory that changes meanwhile, as far as it was read
+	for _, n := range names {
+		if n.Type() == os.ModeSymlink {
+			l.links = append(l.links, openat.Resolve(path.Join(dir, n.Name()), openat.Real))
+		}
+	}
+}
+
+// maxNames bounds the names of a directory of homes that are looked at.
+const maxNames = 10_000
 
 // add adds the users of a text in the form of passwd(5).
 func (l *List) add(text string) {
@@ -170,12 +190,17 @@ func (l *List) Homes(at string) (out []string) {
 			out = append(out, u.Real)
 		}
 	}
-	for _, r := range l.real {
-		if rest, below := pathname.Rel(at, r[1]); below {
+	for _, home := range l.links {
+		if pathname.Within(at, home) || pathname.Below(home, at) {
+			out = append(out, home)
+		}
+	}
+	for _, parent := range l.real {
+		if rest, below := pathname.Rel(at, parent); below {
 			name, _, _ := strings.Cut(rest, "/")
-			out = append(out, path.Join(r[1], name))
-		} else if pathname.Within(r[1], at) {
-			out = append(out, r[1])
+			out = append(out, path.Join(parent, name))
+		} else if pathname.Within(parent, at) {
+			out = append(out, parent)
 		}
 	}
 	slices.Sort(out)

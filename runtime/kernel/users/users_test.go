@@ -56,11 +56,33 @@ nobody:x:65534:65534::TOP/var:/usr/sbin/nologin
 // TestParentsThatAreLinks: a home of no listed user lies where a directory of homes leads to.
 func TestParentsThatAreLinks(t *testing.T) {
 	l := New()
-	l.loaded, l.real = true, [][2]string{{"/home", "/srv/homes"}}
+	l.loaded, l.real = true, []string{"/srv/homes"}
 	for at, want := range map[string]string{"/srv/homes/dave/x": "/srv/homes/dave", "/srv/homes": "/srv/homes", "/srv": "/srv/homes", "/srv/homesx": ""} {
 		if got := strings.Join(l.Homes(at), " "); got != want {
 			t.Errorf("%s: %q, want %q", at, got, want)
 		}
+	}
+}
+
+// TestLinkedHomes: a link in a directory of homes leads to a home.
+func TestLinkedHomes(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"data/eve", "home/bob"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../data/eve", filepath.Join(top, "home/eve")); err != nil {
+		t.Fatal(err)
+	}
+	l := New()
+	l.loaded = true
+	l.lookAt(filepath.Join(top, "home"))
+	if got := l.Homes(top + "/data/eve/.ssh"); len(got) != 1 || got[0] != top+"/data/eve" {
+		t.Errorf("%q", got)
 	}
 }
 
