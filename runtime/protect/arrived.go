@@ -159,7 +159,7 @@ func (a *arrivals) dir(rel string) {
 	}
 	for _, d := range list {
 		at := below(rel, d.name)
-		if fold(d.name) == ".git" {
+		if Fold(d.name) == ".git" {
 			a.dotGit(at, rel, d.typ)
 			continue
 		}

@@ -22,6 +22,7 @@ type tree struct {
 	root *os.File
 	// mounts reports that mounts below count as a part of the tree.
 	mounts bool
+	layer  *Layer // over it, or nil
 }
 
 // how are the bounds of each lookup.
@@ -69,8 +70,21 @@ func (t tree) openAt(dir int, rel string, flags int) (int, error) {
 	}
 }
 
-// stat returns the attributes of the file at a path, without following a link in its last part.
+// stat returns the attributes of the file at a path, without following a link in its last part. Of
+// a layer's file, it returns the mode alone.
 func (t tree) stat(rel string) (st unix.Stat_t, err error) {
+	f, ok := t.over(rel)
+	switch {
+	case !ok:
+		return t.statOwn(rel)
+	case f.Mode == 0:
+		return st, &os.PathError{Op: "stat", Path: rel, Err: unix.ENOENT}
+	}
+	return unix.Stat_t{Mode: f.Mode, Nlink: 1}, nil
+}
+
+// statOwn is stat without the layer.
+func (t tree) statOwn(rel string) (st unix.Stat_t, err error) {
 	fd, err := t.open(rel, unix.O_PATH)
 	if err != nil {
 		return st, err
@@ -91,6 +105,17 @@ func (t tree) statx(rel string) (st unix.Statx_t, err error) {
 
 // regular opens a regular file for reading.
 func (t tree) regular(rel string) (*os.File, unix.Stat_t, error) {
+	if f, ok := t.over(rel); ok {
+		st, err := t.stat(rel)
+		switch {
+		case err != nil:
+			return nil, st, err
+		case kind(f.Mode) != unix.DT_REG:
+			return nil, st, fmt.Errorf("%s: %w", rel, openat.ErrIrregular)
+		}
+		file, err := f.Open()
+		return file, st, err
+	}
 	var st unix.Stat_t
 	fd, err := t.open(rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
@@ -138,12 +163,33 @@ type listing struct {
 
 // list reads a directory of the tree. buf is scratch space.
 func (t tree) list(rel string, buf []byte, most int, wanted func(name []byte, typ byte) bool) listing {
-	fd, err := t.open(rel, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := t.openDir(int(t.root.Fd()), rel, rel)
 	if err != nil {
 		return listing{err: err}
 	}
 	defer unix.Close(fd)
-	return list(fd, buf, most, wanted)
+	return t.listOpen(fd, rel, buf, most, wanted)
+}
+
+// openDir opens a directory of the tree, by its name below an open one; -1 is one of the layer.
+func (t tree) openDir(parent int, name, rel string) (int, error) {
+	f, ok := t.over(rel)
+	switch {
+	case !ok:
+		return t.openAt(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	case kind(f.Mode) != unix.DT_DIR:
+		return -1, &os.PathError{Op: "open", Path: rel, Err: unix.ENOTDIR}
+	}
+	return -1, nil
+}
+
+// listOpen reads a directory that openDir has opened.
+func (t tree) listOpen(fd int, rel string, buf []byte, most int, wanted func(name []byte, typ byte) bool) (l listing) {
+	if fd >= 0 {
+		l = list(fd, buf, most, wanted)
+	}
+	t.merge(rel, &l, wanted)
+	return l
 }
 
 // list reads an open directory, but no more than most names.
@@ -195,6 +241,12 @@ func known(dir int, name string, typ byte) byte {
 
 // readlink is a symbolic link's text.
 func (t tree) readlink(rel string) (string, error) {
+	if f, ok := t.over(rel); ok {
+		if kind(f.Mode) != unix.DT_LNK {
+			return "", &os.PathError{Op: "readlink", Path: rel, Err: unix.EINVAL}
+		}
+		return f.Target, nil
+	}
 	fd, err := t.open(rel, unix.O_PATH)
 	if err != nil {
 		return "", err

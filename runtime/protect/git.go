@@ -3,6 +3,7 @@ package protect
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -145,7 +146,7 @@ func (s *search) gitDir(rel, work string) error {
 // inGit protects the existing paths of the table in a git directory, and looks for git
 // directories in it.
 func (s *search) inGit(g *gitDir, work string) error {
-	list, err := s.listed(g.rel, func(name []byte, typ byte) bool { return inGit()[fold(string(name))] })
+	list, err := s.listed(g.rel, func(name []byte, typ byte) bool { return inGit()[Fold(string(name))] })
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (s *search) inGit(g *gitDir, work string) error {
 		return err
 	}
 	for _, d := range list {
-		at, folded := below(g.rel, d.name), fold(d.name)
+		at, folded := below(g.rel, d.name), Fold(d.name)
 		for _, e := range repositories() {
 			first, rest, _ := strings.Cut(strings.TrimPrefix(e.Path, ".git/"), "/")
 			if first != folded {
@@ -173,6 +174,27 @@ func (s *search) inGit(g *gitDir, work string) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// layerGits protects the git directories that the layer has, or lies in, also where no directory is
+// searched.
+func (s *search) layerGits() error {
+	if s.layer == nil {
+		return nil
+	}
+	seen := map[string]bool{}
+	for _, dir := range slices.Sorted(maps.Keys(s.layer.names)) {
+		for ; !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
+			if _, ok := gitrepo.Look(s, dir); !ok || s.unprotected(gitFile, dir) {
+				continue
+			}
+			if err := s.gitDir(dir, ""); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

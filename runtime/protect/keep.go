@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -182,7 +183,8 @@ func (s *search) keepParent(rel, name string) bool {
 // finish sorts the paths, and drops those within another protected path.
 func (s *search) finish() {
 	f := s.found
-	f.Repositories, f.gits = len(s.gits), s.gits
+	f.Repositories = len(s.gits)
+	f.Gits = slices.Sorted(maps.Keys(s.gits))
 	var treatments []Treatment // by the index of s.seen
 	for _, p := range f.Paths {
 		treatments = append(treatments, p.Treatment)

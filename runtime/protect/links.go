@@ -88,8 +88,8 @@ type walk struct {
 	host    string   // a directory of the host outside the tree; "" in the tree
 	// hostLinks counts the links outside the tree.
 	hostLinks int
-	todo    []component
-	done    bool
+	todo      []component
+	done      bool
 }
 
 func (w *walk) step(c component) error {

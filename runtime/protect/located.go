@@ -21,7 +21,7 @@ type located struct {
 // isRepository reports whether git takes a directory, with these names in it, for a repository, or
 // would once a jail has written to it.
 func (l *located) isRepository(rel string, list []dirent) bool {
-	if !slices.ContainsFunc(list, func(d dirent) bool { return fold(d.name) == "head" }) {
+	if !slices.ContainsFunc(list, func(d dirent) bool { return Fold(d.name) == "head" }) {
 		return false
 	}
 	_, ok := gitrepo.Look(l, rel)

@@ -89,7 +89,9 @@ type Options struct {
 	Hide      []string // patterns of names
 	// Demands are paths that a link or a setting in another mounted directory leads to.
 	Demands []Demand
-	Limits  Limits
+	// Layer lies over the directory, or is nil.
+	Layer  *Layer
+	Limits Limits
 }
 
 // Found is the result of a search.
@@ -97,7 +99,9 @@ type Found struct {
 	// Paths are sorted, and none lies within another.
 	Paths        []Path
 	Repositories int
-	Searched     int // names
+	// Gits are the git directories.
+	Gits     []string
+	Searched int // names
 	// Linked are protected files that have a further name, by which they may be
 	// written to.
 	Linked []string
@@ -105,11 +109,13 @@ type Found struct {
 	Unheld []string
 	// Outside are paths of the host, out of this directory, that links and settings lead to.
 	Outside []Demand
-	gits    map[string]*gitDir
 }
 
 // KeepsGit reports whether a path is protected as a git directory.
-func (f *Found) KeepsGit(rel string) bool { return f.gits[rel] != nil }
+func (f *Found) KeepsGit(rel string) bool {
+	_, ok := slices.BinarySearch(f.Gits, rel)
+	return ok
+}
 
 // Search looks through a directory. It fails with a refusal where that cannot be done as a whole.
 func Search(root *os.File, o Options) (*Found, error) {
@@ -118,7 +124,7 @@ func Search(root *os.File, o Options) (*Found, error) {
 	}
 	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return pathname.Within(o.Source, u) })
 	s := &search{
-		located: located{tree{root: root, mounts: o.Mounts}, o.Source, o.Also}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{},
+		located: located{tree{root: root, mounts: o.Mounts, layer: o.Layer}, o.Source, o.Also}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{},
 		gits:   map[string]*gitDir{},
 		inside: map[string]bool{}, outside: map[string]*outsideFile{}, away: map[string]*gitDir{},
 		buf: make([]byte, 32<<10),
@@ -139,7 +145,7 @@ func (s *search) search() error {
 	if err := s.top(); err != nil {
 		return err
 	}
-	fd, err := s.open(".", unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := s.openDir(int(s.root.Fd()), ".", ".")
 	if err != nil {
 		return err
 	}
@@ -148,6 +154,9 @@ func (s *search) search() error {
 		s.heaviest = w.place
 	}
 	if err != nil || s.met != "" {
+		return err
+	}
+	if err := s.layerGits(); err != nil {
 		return err
 	}
 	if err := s.demandedGits(); err != nil {

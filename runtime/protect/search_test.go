@@ -449,7 +449,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s twice", e.Path)
 		case e.Why == "":
 			t.Errorf("%s has no reason", e.Path)
-		case e.Path != fold(e.Path) || filepath.Clean(e.Path) != e.Path:
+		case e.Path != Fold(e.Path) || filepath.Clean(e.Path) != e.Path:
 			t.Errorf("%s is not in the form in which names are compared", e.Path)
 		case e.Scope != Repository && strings.Count(e.Path, "/") > 1:
 			t.Errorf("%s: names of more than two parts are not looked for", e.Path)
@@ -481,7 +481,7 @@ func FuzzMatch(f *testing.F) {
 	f.Add("a/.vscode")
 	f.Add(".Claude/settings.JSON")
 	f.Fuzz(func(t *testing.T, p string) {
-		if strings.Contains(p, "\x00") || fold(strings.ToUpper(p)) != fold(p) {
+		if strings.Contains(p, "\x00") || Fold(strings.ToUpper(p)) != Fold(p) {
 			return
 		}
 		a, b := match(p), match("x/"+strings.ToUpper(p))

@@ -5,12 +5,18 @@
 package protect
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 
 	"agentjail.dev/runtime/kernel/pathname"
 )
@@ -197,9 +203,32 @@ func tableNames() []string {
 	return slices.Compact(out)
 }
 
-// fold returns the form in which names are compared: some file systems ignore letter case, and a
-// directory may be shared with one that does.
-func fold(name string) string { return strings.ToLower(name) }
+// Fold returns the form in which names and paths are compared: some file systems ignore the case of
+// letters, the form of composed ones, characters that are not shown (casefold in ext4(5)), or dots
+// and blanks at the end of a name. A directory may be shared with one that does.
+func Fold(name string) string {
+	name = foldCase(name)
+	if !strings.HasSuffix(name, ".") && !strings.HasSuffix(name, " ") && !strings.Contains(name, "./") && !strings.Contains(name, " /") {
+		return name
+	}
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = cmp.Or(strings.TrimRight(p, ". "), p)
+	}
+	return strings.Join(parts, "/")
+}
+
+func foldCase(name string) string {
+	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
+		return strings.ToLower(name)
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
+			return -1
+		}
+		return r
+	}, norm.NFD.String(cases.Fold().String(norm.NFD.String(name))))
+}
 
 // byName finds the entries of the table by the folded name of their first part.
 var byName = sync.OnceValue(func() map[string][]*Entry {
@@ -269,6 +298,7 @@ const notableMax = 32
 // ASCII it reports it of each: folding them is not for a function that is called for
 // every file.
 func notable(name []byte) bool {
+	name = bytes.TrimRight(name, ". ")
 	var folded [notableMax]byte
 	for i, c := range name {
 		if c >= utf8.RuneSelf {
@@ -286,13 +316,13 @@ func notable(name []byte) bool {
 
 // match finds the entry that protects a path by its last parts; nil for none.
 func match(rel string) *Entry {
-	last := fold(path.Base(rel))
+	last := Fold(path.Base(rel))
 	for _, e := range byName()[last] {
 		if e.Path == last {
 			return e
 		}
 	}
-	dir := fold(path.Base(path.Dir(rel)))
+	dir := Fold(path.Base(path.Dir(rel)))
 	for _, e := range byName()[dir] {
 		if e.Path == dir+"/"+last {
 			return e
@@ -339,7 +369,7 @@ func Inside(dir, rel string, unprotect []string) *Entry {
 		if e := entryOf(at, parts[:i+1], unprotect); e != nil {
 			return e
 		}
-		if slices.Contains(rebuilt, fold(name)) {
+		if slices.Contains(rebuilt, name) {
 			return nil
 		}
 	}
@@ -349,17 +379,17 @@ func Inside(dir, rel string, unprotect []string) *Entry {
 // InPackages reports whether a path lies in a directory that package managers make as a whole.
 func InPackages(rel string) bool {
 	return slices.ContainsFunc(strings.Split(path.Dir(rel), "/"), func(name string) bool {
-		return slices.Contains(rebuilt, fold(name))
+		return slices.Contains(rebuilt, name)
 	})
 }
 
 // matchRepository finds the entry of a path that goes through a ".git".
 func matchRepository(parts []string) *Entry {
-	i := slices.IndexFunc(parts, func(p string) bool { return fold(p) == ".git" })
+	i := slices.IndexFunc(parts, func(p string) bool { return Fold(p) == ".git" })
 	if i < 0 {
 		return nil
 	}
-	rest := fold(strings.Join(parts[i:], "/"))
+	rest := Fold(strings.Join(parts[i:], "/"))
 	for _, e := range repositories() {
 		if e.Path == rest {
 			return e
@@ -375,7 +405,7 @@ func unprotected(list []string, e *Entry, at string) bool {
 		if path.IsAbs(u) {
 			return pathname.Within(at, u)
 		}
-		u = fold(u)
+		u = Fold(u)
 		return pathname.Within(e.Path, u)
 	})
 }
@@ -388,7 +418,7 @@ func CheckUnprotect(list []string) error {
 		if path.IsAbs(u) && path.Clean(u) == u && u != "/" {
 			continue
 		}
-		if !slices.Contains(names, fold(u)) {
+		if !slices.Contains(names, Fold(u)) {
 			return fmt.Errorf("%q is neither a clean absolute path nor a protected one, as .git/config", u)
 		}
 	}
@@ -409,7 +439,8 @@ func CheckHide(list []string) error {
 // IsHidden reports whether a name is to be covered.
 func IsHidden(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		ok, _ := path.Match(fold(p), fold(name))
-		return ok
+		ok, _ := path.Match(foldCase(p), foldCase(name))
+		trimmed, _ := path.Match(foldCase(p), Fold(name))
+		return ok || trimmed
 	})
 }

@@ -65,8 +65,7 @@ func (s *search) top() error {
 	}
 	for _, name := range firsts() {
 		// One call for each name that is not there, which most are not.
-		var st unix.Stat_t
-		if unix.Fstatat(int(s.root.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) == unix.ENOENT {
+		if _, err := s.stat(name); errors.Is(err, unix.ENOENT) {
 			continue
 		}
 		for _, e := range byName()[name] {
@@ -88,7 +87,7 @@ type workplace struct {
 func place(rel string, list []dirent) workplace {
 	w := workplace{rel, make(map[string]bool, len(list))}
 	for _, d := range list {
-		w.names[fold(d.name)] = true
+		w.names[Fold(d.name)] = true
 	}
 	return w
 }
@@ -113,7 +112,7 @@ func (s *search) dir(fd int, rel string, r region, depth int) (weight, error) {
 	if !r.counted {
 		room = &s.o.Limits.Ignored
 	}
-	l := list(fd, s.buf, *room+1, func(name []byte, typ byte) bool { return s.wanted(name, typ, r.protect) })
+	l := s.listOpen(fd, rel, s.buf, *room+1, func(name []byte, typ byte) bool { return s.wanted(name, typ, r.protect) })
 	w := weight{l.read, rel}
 	if l.err != nil && !gone(l.err) {
 		return w, fmt.Errorf("%s: %w", rel, l.err)
@@ -165,7 +164,7 @@ func (s *search) down(parent int, dir string, d sub, r region, depth int) (weigh
 	if r.counted && ignores(r.rules, rel) {
 		r.counted = false
 	}
-	fd, err := tree{mounts: s.mounts}.openAt(parent, d.name, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := s.openDir(parent, d.name, rel)
 	if gone(err) {
 		return weight{}, nil
 	}
@@ -199,7 +198,7 @@ func (s *search) look(rel string, list []dirent, r *region) (dirs []sub, err err
 			s.add(Path{Rel: at, Treatment: Hidden, Dir: d.typ == unix.DT_DIR, Link: d.typ == unix.DT_LNK, Why: "binds.hide"})
 			continue
 		case shut:
-		case fold(d.name) == ".git":
+		case Fold(d.name) == ".git":
 			repository, shut = true, true
 			err = s.gitAt(rel, d.name)
 		case d.name == ignoreFile && d.typ == unix.DT_REG:
@@ -239,7 +238,7 @@ func (s *search) entry(dir string, d dirent) (kept bool, err error) {
 	if d.typ == unix.DT_DIR {
 		return false, nil
 	}
-	for _, e := range byName()[fold(d.name)] {
+	for _, e := range byName()[Fold(d.name)] {
 		_, rest, _ := strings.Cut(e.Path, "/")
 		if err := s.hold(dir, d.name+"/"+rest, e, false); err != nil {
 			return false, err

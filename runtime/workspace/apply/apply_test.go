@@ -201,9 +201,7 @@ func (p *place) own(t testing.TB, in string) {
 
 func (p *place) review(t tester) *review.Review {
 	t.Helper()
-	named, err := p.view.named(p.dir, nil)
-	must(t, err)
-	r, err := review.Of(t.Context(), p.view.Upper, p.view.Directory, review.Options{Named: named, Since: p.since, Applied: p.view.Applied, Bases: p.view.Bases, Hide: p.hidden, Path: "/home/u/project"})
+	r, err := review.Of(t.Context(), p.view.Upper, p.view.Directory, review.Options{Since: p.since, Applied: p.view.Applied, Bases: p.view.Bases, Hide: p.hidden, Path: p.dir})
 	must(t, err)
 	return r
 }

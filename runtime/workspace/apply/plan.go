@@ -133,7 +133,22 @@ func newPlan(r *review.Review, chosen []*review.Change, live bool, o Options) (p
 	})
 	p.moved(applied)
 	p.settle(applied)
+	if !o.Protected && r.Judge(p.done(chosen, applied)) { // what is left out counts for what the rest leads to
+		return newPlan(r, chosen, live, o)
+	}
 	return p.plan, p.left, p.conflicts
+}
+
+// done lists the chosen changes that the plan does.
+func (p *planner) done(chosen []*review.Change, applied map[*review.Change]bool) []*review.Change {
+	has := map[string]bool{}
+	for _, o := range p.plan.Ops {
+		has[o.Path] = true
+	}
+	for _, i := range p.plan.Items {
+		has[i.Path] = true
+	}
+	return slices.DeleteFunc(slices.Clone(chosen), func(c *review.Change) bool { return !applied[c] || !has[c.Path] })
 }
 
 // The turns of operations.

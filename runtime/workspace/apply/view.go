@@ -43,32 +43,14 @@ func (v *View) Close() { v.close() }
 
 // Review compares a view with its directory.
 func (v *View) Review(ctx context.Context, r *workspace.Record, unprotect []string) (*review.Review, error) {
-	named, err := v.named(r.Path, unprotect)
-	if err != nil {
-		return nil, err
-	}
 	since, back, err := v.began(r)
 	if err != nil {
 		return nil, err
 	}
 	return review.Of(ctx, v.Upper, v.Directory, review.Options{
-		Since: since, Back: back, Applied: v.Applied, Bases: v.Bases, Hide: r.Hide, Unprotect: unprotect, Path: r.Path, Named: named,
+		Since: since, Back: back, Applied: v.Applied, Bases: v.Bases, Hide: r.Hide, Unprotect: unprotect, Path: r.Path,
+		Search: protect.For(r.Path, v.UID, nil),
 	})
-}
-
-// named are the protected paths that a search of the directory finds, as for a direct mount.
-func (v *View) named(dir string, unprotect []string) (map[string]string, error) {
-	o := protect.For(dir, v.UID, nil)
-	o.Protect, o.Absent, o.Unprotect = true, true, unprotect
-	found, err := protect.Search(v.Directory, o)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]string{}
-	for _, p := range found.Paths {
-		out[p.Rel] = p.Why
-	}
-	return out, nil
 }
 
 // RecoverAll finishes every apply that was cut off: all of it is done then, or taken back. It

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -81,7 +80,7 @@ func (b *baseFinder) walk(d node) error {
 	var dirs []node
 	for _, e := range list {
 		name := path.Base(e.at)
-		if len(e.at) >= unix.PathMax || strings.EqualFold(name, ".git") || b.leftOut(e.at) {
+		if len(e.at) >= unix.PathMax || isDotGit(name) || b.leftOut(e.at) {
 			continue
 		}
 		e.low, e.merged = path.Join(d.low, name), d.merged

@@ -74,7 +74,6 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 			return err
 		}
 		c.Tree = t.digest
-		w.markTree(c, t)
 		switch {
 		case t.left:
 			c.Conflict = "the directory in its place has what no apply removes (a repository, or hidden files)"
@@ -201,7 +200,7 @@ func (w *walker) later(at string, ctime int64) bool {
 // removed reports that the view does not have a file of the directory. A directory with files that
 // no apply touches stays, and what else is in it is removed.
 func (w *walker) removed(at string) error {
-	if w.leftOut(at) || strings.EqualFold(path.Base(at), ".git") {
+	if w.leftOut(at) || isDotGit(at) {
 		return nil
 	}
 	st, err := overlayfs.Stat(w.lower, at)
@@ -219,7 +218,6 @@ func (w *walker) removed(at string) error {
 			return w.removedContent(at)
 		}
 		c.Tree, late = t.digest, late || t.later
-		w.markTree(c, t)
 	}
 	if late {
 		c.Conflict = w.changedSince()
@@ -251,18 +249,14 @@ func (w *walker) removedContent(at string) error {
 // tree describes a directory that is to be removed.
 type tree struct {
 	digest string
-	later  bool   // something in it has changed
-	left   bool   // it has what no apply touches
-	guard  string // a protected path in it
+	later  bool // something in it has changed
+	left   bool // it has what no apply touches
 }
 
 func (w *walker) tree(at string) (t tree, err error) {
 	t.digest, err = Digest(w.lower, at, func(p string, st *unix.Stat_t) {
-		t.left = t.left || w.leftOut(p) || strings.EqualFold(path.Base(p), ".git")
+		t.left = t.left || w.leftOut(p) || isDotGit(p)
 		t.later = t.later || w.later(p, unix.TimespecToNsec(st.Ctim))
-		if t.guard == "" && w.guard(p) != "" {
-			t.guard = p
-		}
 	})
 	return t, err
 }

@@ -139,7 +139,7 @@ var lastNames = sync.OnceValues(func() (map[string][]int, []int) {
 
 // runBy returns why a tool runs a file, by each part of its path; "" where none does.
 func runBy(at string) string {
-	parts := strings.Split(strings.ToLower(at), "/")
+	parts := strings.Split(protect.Fold(at), "/")
 	exact, patterns := lastNames()
 	for i, name := range parts {
 		for _, k := range exact[name] {
@@ -156,32 +156,14 @@ func runBy(at string) string {
 	return ""
 }
 
-// guard returns why a path is protected: by its name, by a setting that names it, or since it lies
-// in a git directory, whatever that is called; "" for none. Directories that package managers make
-// as a whole are not protected, as in a direct mount.
-func (w *walker) guard(at string) string {
-	if e := protect.Inside(w.o.Path, at, w.o.Unprotect); e != nil {
-		return e.Why
-	}
-	for dir := at; dir != "."; dir = path.Dir(dir) {
-		if why, ok := w.o.Named[dir]; ok {
-			return why
-		}
-		if w.gits[path.Dir(dir)] {
-			return "a part of a git directory: git takes hooks and settings from it"
-		}
-	}
-	return ""
-}
-
-// mark adds the marks of a change.
+// mark adds the marks that a change has by itself: Judge adds those of what it leads to.
 func (w *walker) mark(c *Change) {
 	add := func(kind, why string) { c.Marks = append(c.Marks, Mark{kind, why}) }
 	if c.Type == Special && c.Kind != Deleted {
 		add(Never, "devices, sockets and pipes are never applied")
 	}
-	if why := w.guard(c.Path); why != "" {
-		add(Protected, why)
+	if e := protect.Inside(w.o.Path, c.Path, w.o.Unprotect); e != nil {
+		add(Protected, e.Why)
 	}
 	if c.Kind != Deleted && c.Type == Link && leadsOut(c.Path, c.Target) {
 		add(Out, "the link can lead out of the directory")
@@ -202,22 +184,6 @@ func (w *walker) mark(c *Change) {
 	}
 	if printable.Line(c.Path, 0) != c.Path {
 		add(Name, "the name has characters that a terminal does not show")
-	}
-}
-
-// markLate marks changes in git directories that were found after the changes were compared.
-func (w *walker) markLate() {
-	for _, c := range w.out.Changes {
-		if why := w.guard(c.Path); why != "" && !c.Has(Protected) {
-			c.Marks = slices.Insert(c.Marks, 0, Mark{Protected, why})
-		}
-	}
-}
-
-// markTree adds that a removed directory has a protected path in it.
-func (w *walker) markTree(c *Change, t tree) {
-	if t.guard != "" {
-		c.Marks = append(c.Marks, Mark{Protected, "it has " + printable.Line(t.guard, 0)})
 	}
 }
 

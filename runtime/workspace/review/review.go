@@ -84,6 +84,10 @@ type Change struct {
 	New, Old State  `json:"-"`
 	// Tree identifies all that is in a removed or replaced directory.
 	Tree string `json:"-"`
+
+	own     []Mark // the marks whatever else is applied
+	implied bool   // Implied, but for other marks
+	shared  bool   // the directory's file has further names
 }
 
 // MarshalJSON has the change's names as pathname.ToJSON returns them: they need not be UTF-8.
@@ -126,9 +130,8 @@ type Options struct {
 	Hide, Unprotect []string
 	// Path is the directory's on the host.
 	Path string
-	// Named are further protected paths of the directory, each with the reason: those that the
-	// settings of its repositories name.
-	Named map[string]string
+	// Search has the homes and settings for the search of protected paths.
+	Search protect.Options
 }
 
 // A Review is the result of a comparison.
@@ -144,27 +147,38 @@ type Review struct {
 	// Moved are the directories that the view shows at another path, by their path in the
 	// directory: each has to stay there while the view lasts.
 	Moved map[string]string
+
+	w      *walker
+	before guarded
+	linked map[uint64]bool // files with several names, one of which is protected
+	marked []*Change       // by the last mark
+	judged []*Change       // by the last Judge
+	rounds int             // of Judge
 }
 
 // StagingPrefix begins the name of the directory in which an apply prepares files. The view's own
 // files of such a name are left out.
 const StagingPrefix = ".agentjail-apply-"
 
-// Of compares a view's upper layer with the directory that it lies over.
+// Of compares a view's upper layer with the directory that it lies over. Both stay open while the
+// result is used.
 func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, error) {
+	o.Search.Source, o.Search.Unprotect, o.Search.Protect, o.Search.Absent = o.Path, o.Unprotect, true, true
 	w := &walker{
 		ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), o: o,
-		out: &Review{Moved: map[string]string{}}, gits: map[string]bool{},
+		out: &Review{Moved: map[string]string{}},
 	}
 	w.bufs = [2][]byte{make([]byte, 128<<10), make([]byte, 128<<10)}
 	if err := w.dir(node{at: ".", upper: true, low: ".", merged: true}); err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(w.out.Changes, func(a, b *Change) int { return strings.Compare(a.Path, b.Path) })
-	if w.late {
-		w.markLate()
-	}
 	w.join()
+	for _, c := range w.out.Changes {
+		c.own, c.implied = c.Marks, c.Implied
+	}
+	w.out.w, w.directory = w, directory
+	w.out.mark(w.out.Changes)
 	return w.out, nil
 }
 
@@ -188,6 +202,9 @@ func (w *walker) leftOut(at string) bool {
 	name := path.Base(at)
 	return protect.IsHidden(w.o.Hide, name) || strings.HasPrefix(at, StagingPrefix)
 }
+
+// isDotGit reports whether a path is that by which git finds a repository.
+func isDotGit(at string) bool { return protect.Fold(path.Base(at)) == ".git" }
 
 // typeOf is a file's type by its mode.
 func typeOf(mode uint32) string {

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/gitrepo"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/protect"
@@ -20,11 +19,10 @@ import (
 type walker struct {
 	ctx          context.Context
 	upper, lower int
+	directory    *os.File // lower
 	o            Options
 	out          *Review
 	bufs         [2][]byte
-	gits         map[string]bool // git directories by their content
-	late         bool            // there are some that lie apart from their HEAD
 }
 
 // A node is a directory of the view.
@@ -61,7 +59,6 @@ func (w *walker) dir(d node) error {
 	if actual != nil {
 		defer actual.Close()
 	}
-	w.repository(d, list, actual)
 	var dirs []node
 	for _, e := range list {
 		sub, err := w.entry(e, actual)
@@ -87,24 +84,6 @@ func (w *walker) dir(d node) error {
 		}
 	}
 	return nil
-}
-
-// repository records a directory of the view with changes that git takes for a repository, or would
-// once a jail has written to it, and the directory that the repository has its settings in.
-func (w *walker) repository(d node, list []entry, actual *os.File) {
-	var st unix.Stat_t
-	if len(list) == 0 || !slices.ContainsFunc(list, func(e entry) bool { return strings.EqualFold(path.Base(e.at), "HEAD") }) &&
-		(actual == nil || unix.Fstatat(int(actual.Fd()), "HEAD", &st, unix.AT_SYMLINK_NOFOLLOW) != nil) {
-		return
-	}
-	r, ok := gitrepo.Look(view{w}, d.at)
-	if !ok {
-		return
-	}
-	w.gits[d.at] = true
-	if r.Common != d.at && r.Common != "" && !path.IsAbs(r.Common) {
-		w.gits[r.Common], w.late = true, true
-	}
 }
 
 // openDir opens a directory; nil where there is none.
@@ -206,7 +185,7 @@ func (w *walker) entry(e entry, actual *os.File) (*node, error) {
 		}
 		return nil, nil
 	}
-	if strings.EqualFold(name, ".git") {
+	if isDotGit(e.at) {
 		if e.src.Upper {
 			w.out.Git = append(w.out.Git, e.at)
 		}
@@ -253,7 +232,7 @@ func (w *walker) entry(e entry, actual *os.File) (*node, error) {
 		sub = w.below(&e)
 	}
 	if there {
-		c.Old = StateOf(&old)
+		c.Old, c.shared = StateOf(&old), old.Nlink > 1
 	}
 	return sub, w.compare(c, &e, sub, actual)
 }
