@@ -1,10 +1,15 @@
 package protect
 
 import (
+	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // TestLinks: a link in place of a part of a protected path is held, and what it leads to is treated
@@ -99,4 +104,39 @@ func sorted(words string) string {
 	list := strings.Fields(words)
 	slices.Sort(list)
 	return strings.Join(list, " ")
+}
+
+// TestOtherNames: a link leads into the tree by whatever name of the host the tree has.
+func TestOtherNames(t *testing.T) {
+	dir, _ := plant(t)
+	host := t.TempDir()
+	plantIn(t, dir, "sub/deep/", "in -> sub")
+	links := map[string]string{"up": dir + "/in", "far": host + "/up"}
+	for name, to := range links {
+		env.Check(t, os.Symlink(to, host+"/"+name))
+	}
+	names := map[string]string{
+		dir + "/in/deep/x": "sub/deep/x", host + "/up/deep/x": "sub/deep/x", host + "/far/deep/../x": "sub/x", "/proc/self/cwd/in/x": "sub/x",
+		"/proc/1/root" + dir + "/in/x": "sub/x", "/proc/thread-self/cwd/x": "x", "/proc/self/root" + host + "/up/x": "sub/x",
+	}
+	if os.Geteuid() == 0 {
+		for name, from := range map[string]string{"all": dir, "part": dir + "/sub", "above": path.Dir(dir)} {
+			env.Check(t, os.Mkdir(host+"/"+name, 0o755))
+			env.Check(t, unix.Mount(from, host+"/"+name, "", unix.MS_BIND, ""))
+			t.Cleanup(func() { _ = unix.Unmount(host+"/"+name, unix.MNT_DETACH) })
+		}
+		names[host+"/all/in/x"], names[host+"/part/deep/x"], names[host+"/above/"+path.Base(dir)+"/in/x"] = "sub/x", "sub/deep/x", "sub/x"
+	}
+	for name, end := range names {
+		root := plantIn(t, dir, ".husky -> "+name)
+		f, err := Search(root, Options{Source: dir, Protect: true})
+		env.Check(t, err)
+		env.Check(t, os.Remove(dir+"/.husky"))
+		if got := f.text(Placeholder); got != end {
+			t.Errorf("%s leads to %q, not %q: %+v", name, got, end, f)
+		}
+		if held := strings.Contains(" "+f.text(ReadOnly)+" ", " in "); held != (strings.Contains(name, "/in/") || strings.Contains(name, "/up/") || strings.Contains(name, "/far/")) {
+			t.Errorf("%s: %s", name, f.text(ReadOnly))
+		}
+	}
 }
