@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/workspace/review"
 )
 
 // gitWith is a repository with a setting.
@@ -50,6 +52,7 @@ func TestLedTo(t *testing.T) {
 		{"a place in other letters", "hooksPath = Tools/Hooks", nil, "mkdir -p tools/hooks; echo e >tools/hooks/post-commit", []string{""}, "tools/hooks", "tools"},
 		{"letters that are not shown", hooks, nil, "mkdir -p tools./hoo\u00adks; echo e >tools./hoo\u00adks/post-commit; mkdir .hu\u017fky; echo e >.hu\u017fky/pre-commit; mkdir .pro\ufb01le", []string{""}, "tools./hoo\u00adks .hu\u017fky .pro\ufb01le", ""},
 		{"a bare repository in steps", "x = y", map[string]string{"b/refs/x": "x\n"}, "echo 'ref: refs/heads/m' >b/HEAD; mkdir b/objects; printf '[core]\\n\\tfsmonitor = e\\n' >b/config; rm -r b/refs; ln -s /nowhere b/refs", []string{""}, "b/HEAD b/config", "b/refs/x"},
+		{"one that a change ends which is left out", "x = y", map[string]string{"b/refs/.vscode/x": "x\n"}, "echo 'ref: refs/heads/m' >b/HEAD; mkdir b/objects; printf '[core]\n\tfsmonitor = e\n' >b/config; rm -r b/refs; echo 2 >src/x", []string{""}, "b/config", "b/refs src/x"},
 		{"all of the directory", "x = y", nil, "ln -s . .husky; echo 2 >src/y", []string{"", "src"}, ".husky", "src/y"},
 		{"a hook that is a link", "hooksPath = h", map[string]string{"h/pre-commit": "->../s/check.sh", "s/check.sh": "c\n"}, "mkdir t; echo e >t/check.sh; rm -r s; ln -s t s", []string{""}, "t/check.sh", "s/check.sh"},
 	} {
@@ -69,6 +72,13 @@ func TestLedTo(t *testing.T) {
 			before := list(t, p.dir)
 			var res []any
 			for _, paths := range c.steps {
+				chosen, err := p.review(t).Select(strings.Fields(paths))
+				must(t, err)
+				for _, c2 := range chosen {
+					if slices.Contains(strings.Fields(c.left), c2.Path) && len(c.steps) == 1 && !c2.Has(review.Protected) {
+						t.Errorf("no mark: %s %v", c2, c2.Marks)
+					}
+				}
 				r, err := p.apply(t, Options{Links: true}, strings.Fields(paths)...)
 				must(t, err)
 				res = append(res, *r)
@@ -90,5 +100,41 @@ func TestLedTo(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLedToWithoutConflicts: with Each, changes in conflict count as not done for what the others
+// lead to.
+func TestLedToWithoutConflicts(t *testing.T) {
+	files := gitWith("x = y")
+	files["b/refs/x"] = "x\n"
+	p := newPlace(t, files)
+	p.write(t, p.merged, map[string]string{"b/HEAD": "ref: refs/heads/main\n", "b/objects/": "", "b/config": "[core]\n\tfsmonitor = e\n", "src/x": "2\n"})
+	must(t, os.RemoveAll(p.merged+"/b/refs"))
+	p.unmount(t)
+	p.write(t, p.dir, map[string]string{"b/refs/x": "the owner's\n"})
+	res, err := p.apply(t, Options{Each: true})
+	must(t, err)
+	if _, err := os.Lstat(p.dir + "/b/config"); err == nil || !slices.Contains(res.Applied, "src/x") {
+		t.Errorf("b is a repository, with the jail's settings: %+v", res)
+	}
+}
+
+// TestModeOfLinkedFile: a file whose mode changes is protected where another name of it is.
+func TestModeOfLinkedFile(t *testing.T) {
+	files := gitWith("x = y")
+	files[".git/hooks/pre-commit"], files["plain"] = "#!/bin/sh\n", "p\n"
+	p := newPlace(t, files)
+	must(t, os.Link(p.dir+"/.git/hooks/pre-commit", p.dir+"/src/check"))
+	must(t, os.Link(p.dir+"/plain", p.dir+"/src/plain"))
+	p.settled(t)
+	for _, name := range []string{"check", "plain", "x"} {
+		must(t, os.Chmod(p.merged+"/src/"+name, 0o755))
+	}
+	p.unmount(t)
+	res, err := p.apply(t, Options{})
+	must(t, err)
+	if !slices.Equal(res.Applied, []string{"src/plain", "src/x"}) {
+		t.Errorf("%+v", res)
 	}
 }
