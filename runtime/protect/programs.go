@@ -312,8 +312,10 @@ func (r *reading) holdNamed(from string, w word, n naming, e *Entry) error {
 	}
 	run := n.what == command || n.what == shellAlias || n.what == external
 	switch {
-	case t.outside == "" && t.end == "":
-		return nil
+	case t.outside == "" && t.end == "": // links in a circle
+		if !w.make {
+			return nil
+		}
 	case t.outside != "":
 		if !w.sure {
 			return nil
