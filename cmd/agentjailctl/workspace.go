@@ -298,7 +298,7 @@ func workspaceApply(c *cli.Context) error {
 	if c.Bool("json") {
 		err = errors.Join(err, printJSON(c, res.ToJSON()))
 	} else {
-		err = errors.Join(err, printApplied(c, res))
+		err = errors.Join(err, printApplied(c, o.chosen, res))
 	}
 	o.notes()
 	if err == nil && len(res.Left)+len(res.Conflicts)+len(res.Kept) > 0 {
@@ -308,10 +308,17 @@ func workspaceApply(c *cli.Context) error {
 }
 
 // printApplied prints what was applied, and on standard error what was not.
-func printApplied(c *cli.Context, res *apply.Result) error {
-	out := bufio.NewWriter(c.App.Writer)
+func printApplied(c *cli.Context, chosen []*review.Change, res *apply.Result) error {
+	out, modes := bufio.NewWriter(c.App.Writer), map[string]string{}
+	for _, change := range chosen {
+		modes[change.Path] = change.Modes()
+	}
 	for _, p := range res.Applied {
-		fmt.Fprintln(out, printable.Line(p, 0))
+		line := printable.Line(p, 0)
+		if modes[p] != "" {
+			line += "  " + modes[p]
+		}
+		fmt.Fprintln(out, line)
 	}
 	if err := out.Flush(); err != nil {
 		return err

@@ -282,7 +282,7 @@ func TestApply(t *testing.T) {
 	p := newPlace(t, project)
 	work1(t, p)
 	r := p.review(t)
-	want := "M a.txt, m b.txt, D gone/, A inner -> src/main.go, R lib/ -> lib2/, A lib2/one, A new.txt, A new/, A new/dir/, A new/dir/file, A new/empty/, " +
+	want := "M a.txt, m b.txt  0644 → 0755, D gone/, A inner -> src/main.go, R lib/ -> lib2/, A lib2/one, A new.txt, A new/, A new/dir/, A new/dir/file, A new/empty/, " +
 		"A src/deep/y, D src/old.go, T swap/, A swap/is/, A swap/is/dir, T turn"
 	if got := changes(r); got != want {
 		t.Errorf("changes:\n%s\nnot\n%s", got, want)

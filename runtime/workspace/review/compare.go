@@ -25,8 +25,9 @@ import (
 )
 
 // compare adds a change if a file of the view differs from that of the directory, which is in
-// actual and has c.Old. sub is what a directory of the view is merged of.
-func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error {
+// actual and has c.Old. sub is what a directory of the view is merged of, and gid the group of the
+// directory's file.
+func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File, gid uint32) error {
 	there := c.Old.Ino != 0
 	here := sub != nil && sub.merged && sub.low != e.low // it was renamed itself
 	if here {
@@ -66,6 +67,12 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File) error 
 		c.Conflict = w.changedSince()
 	}
 	w.mark(c)
+	if c.Kind != Mode { // another file takes its place
+		gid = w.group
+	}
+	if why := w.writers(c, gid); why != "" && !c.Implied {
+		c.Marks = append(c.Marks, Mark{Writable, why})
+	}
 	// A change that an apply leaves out is shown.
 	c.Implied = c.Implied && !c.Has(Protected) && !c.Has(Out) && !c.Has(Never)
 	if c.Kind == Type && typeOf(c.Old.Mode) == Dir {

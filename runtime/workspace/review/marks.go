@@ -25,6 +25,7 @@ const (
 	Run        = "run" // a tool of the host runs it, or takes it for instructions
 	Executable = "executable"
 	SetID      = "set-id"
+	Writable   = "writable" // by others than before
 	Name       = "name"
 )
 

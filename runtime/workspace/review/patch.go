@@ -40,6 +40,11 @@ type side struct {
 
 // Write writes one change. A removed directory is written file by file.
 func (d *Differ) Write(ctx context.Context, c *Change) error {
+	if m := c.Modes(); m != "" && !d.Patch {
+		if _, err := fmt.Fprintf(d.Out, "mode %s  %s\n", printable.Line(c.Path, 0), m); err != nil {
+			return err
+		}
+	}
 	was := side{there: c.Old.Ino != 0, mode: c.Old.Mode, src: Source{Path: c.Path}}
 	is := side{there: c.Kind != Deleted, mode: c.New.Mode, src: c.Source, link: c.Target}
 	if c.Type == Special && c.Kind != Deleted {

@@ -145,7 +145,7 @@ func (n Counts) String() string {
 }
 
 // order are the kinds of marks, the most important first.
-var order = []string{Protected, Out, Never, Run, SetID, Name, Executable}
+var order = []string{Protected, Out, Never, Run, SetID, Writable, Name, Executable}
 
 // rank is a change's place in a list: by its marks.
 func rank(c *Change) int {

@@ -67,7 +67,9 @@ type Change struct {
 	From string `json:"from,omitempty"` // of Renamed: the former path
 	Type string `json:"type"`           // in the view; of Deleted in the directory
 	Perm string `json:"mode,omitempty"` // octal, in the view
-	Size int64  `json:"size,omitempty"`
+	// OldPerm is that of the directory's file, where it is another and the file stays.
+	OldPerm string `json:"oldMode,omitempty"`
+	Size    int64  `json:"size,omitempty"`
 	// Target is a link's.
 	Target string `json:"target,omitempty"`
 	Marks  []Mark `json:"marks,omitempty"`
@@ -110,6 +112,9 @@ func (c *Change) String() string {
 		name = printable.Line(c.From, 0) + "/ -> " + name
 	case c.Type == Link && c.Kind != Deleted:
 		name += " -> " + printable.Line(c.Target, 0)
+	}
+	if m := c.Modes(); m != "" {
+		name += "  " + m
 	}
 	return c.Kind + " " + name
 }
@@ -168,6 +173,11 @@ func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, err
 		ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), o: o,
 		out: &Review{Moved: map[string]string{}},
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(w.lower, &st); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: directory.Name(), Err: err}
+	}
+	w.owner, w.group, w.private = st.Uid, st.Gid, map[uint32]bool{}
 	w.bufs = [2][]byte{make([]byte, 128<<10), make([]byte, 128<<10)}
 	if err := w.dir(node{at: ".", upper: true, low: ".", merged: true}); err != nil {
 		return nil, err

@@ -23,6 +23,8 @@ type walker struct {
 	o            Options
 	out          *Review
 	bufs         [2][]byte
+	owner, group uint32          // the directory's
+	private      map[uint32]bool // groups of the owner alone
 }
 
 // A node is a directory of the view.
@@ -214,10 +216,7 @@ func (w *walker) entry(e entry, actual *os.File) (*node, error) {
 		}
 		return nil, nil
 	}
-	c := &Change{Path: e.at, Type: typeOf(e.st.Mode), Source: e.src, New: StateOf(&e.st), Size: e.st.Size}
-	if c.Type != Link {
-		c.Perm = fmt.Sprintf("%04o", e.st.Mode&0o777)
-	}
+	c := &Change{Path: e.at, Type: typeOf(e.st.Mode), Source: e.src, New: StateOf(&e.st), Size: e.st.Size, Perm: perm(e.st.Mode)}
 	if c.Type != File {
 		c.Size = 0
 	}
@@ -233,8 +232,11 @@ func (w *walker) entry(e entry, actual *os.File) (*node, error) {
 	}
 	if there {
 		c.Old, c.shared = StateOf(&old), old.Nlink > 1
+		if typeOf(old.Mode) == c.Type && perm(old.Mode) != c.Perm {
+			c.OldPerm = perm(old.Mode)
+		}
 	}
-	return sub, w.compare(c, &e, sub, actual)
+	return sub, w.compare(c, &e, sub, actual, old.Gid)
 }
 
 // below is the node of a directory, with what is merged into it.
