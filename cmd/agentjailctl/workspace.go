@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
@@ -39,7 +41,9 @@ func workspaceDiffCommand() *cli.Command {
 		Name: "diff", Usage: "show what an apply would do", ArgsUsage: "ID [PATH...]",
 		Description: `A is added, M modified, m another mode, D deleted, R a renamed directory, T another
 type of file. Changes that the host may run or follow come first, with the reason.
-Files with the same content and mode as in the directory are not listed.
+Files with the same content and mode as in the directory are not listed. The last line
+is a token of what is shown: "apply --if TOKEN", with the same PATHs, applies nothing
+else.
 
 Exit status: 1 if there are changes, 125 if they cannot be shown.`,
 		Flags: []cli.Flag{
@@ -57,16 +61,16 @@ func workspaceApplyCommand() *cli.Command {
 		Description: `Writes as the directory's owner. Without PATHs it applies all changes but those on
 protected paths and links that can lead out of the directory. Where the directory has
 changed since the view began, nothing is applied. Devices, sockets, pipes, set-id bits
-and extended attributes are never applied.
+and extended attributes are never applied. While a jail has the view, what it writes after
+the diff would be applied, too: that takes --if or --live.
 
-Exit status: 1 if something was left out, 125 if the apply failed.`,
-		Flags: []cli.Flag{
+Exit status: 1 if something was left out, 3 if the changes are not those of --if, 125 if
+the apply failed.`,
+		Flags: append(selectionFlags(),
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "only list what would be applied"},
-			&cli.BoolFlag{Name: "protected", Usage: "also protected paths: hooks, settings of editors and agents"},
-			&cli.BoolFlag{Name: "links", Usage: "also links that can lead out of the directory"},
-			&cli.BoolFlag{Name: "each", Usage: "leave out files in conflict, and apply the others"},
+			&cli.BoolFlag{Name: "live", Usage: "as the view is now, while a jail has it"},
 			jsonFlag,
-		},
+		),
 		Action: workspaceApply,
 	}
 }
@@ -74,9 +78,45 @@ Exit status: 1 if something was left out, 125 if the apply failed.`,
 func workspaceExportCommand() *cli.Command {
 	return &cli.Command{
 		Name: "export", Usage: "write the changes to standard output, as a patch for git apply", ArgsUsage: "ID [PATH...]",
-		Description: "Files that a patch cannot have (binary, longer than 1 MiB, special) are named on standard\nerror.\n\n   agentjail workspace export ID > changes.patch",
-		Action:      workspaceExport,
+		Description: `Writes what "apply" applies. What that leaves out, and files that a patch cannot have
+(binary, longer than 1 MiB), are named on standard error.
+
+   agentjail workspace export ID > changes.patch
+
+Exit status: 1 if something was left out, 3 if the changes are not those of --if, 125 if
+nothing is exported.`,
+		Flags:  selectionFlags(),
+		Action: workspaceExport,
 	}
+}
+
+// selectionFlags choose what comes out of a view.
+func selectionFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "protected", Usage: "also protected paths: hooks, settings of editors and agents"},
+		&cli.BoolFlag{Name: "links", Usage: "also links that can lead out of the directory"},
+		&cli.BoolFlag{Name: "each", Usage: "leave out files in conflict, and go on with the others"},
+		&cli.StringFlag{Name: "if", Usage: "only if the changes are those of the diff that printed `TOKEN`"},
+	}
+}
+
+func selection(c *cli.Context) apply.Options {
+	return apply.Options{Protected: c.Bool("protected"), Links: c.Bool("links"), Each: c.Bool("each")}
+}
+
+// otherChanges is the exit status for changes that are not those of --if.
+const otherChanges = 3
+
+// checkToken refuses changes that are not those of --if.
+func (o *opened) checkToken(c *cli.Context) error {
+	if !c.IsSet("if") {
+		return nil
+	}
+	token, err := review.Token(c.Context, o.Upper, o.chosen)
+	if err == nil && token != c.String("if") {
+		err = &lifecycle.StatusError{Code: otherChanges, Err: fmt.Errorf("these are not the changes of --if: the view has changed since that diff, or its PATHs were others (remedy: agentjail workspace diff %s, with the same PATHs, and the token of its last line)", o.ID)}
+	}
+	return err
 }
 
 // opened is a view that a command works on.
@@ -85,14 +125,6 @@ type opened struct {
 	record *workspace.Record
 	review *review.Review
 	chosen []*review.Change
-	lock   *os.File
-}
-
-func (o *opened) close() {
-	if o.lock != nil {
-		o.lock.Close()
-	}
-	o.Close()
 }
 
 // workspaceStore returns the store of views, after every apply that was cut off is finished.
@@ -136,11 +168,11 @@ func openView(c *cli.Context, alone bool) (_ *opened, err error) {
 	}
 	defer func() {
 		if err != nil {
-			o.close()
+			o.Close()
 		}
 	}()
 	if alone {
-		if o.lock, err = apply.Lock(o.Directory); err != nil {
+		if err = o.Lock(); err != nil {
 			return nil, err
 		}
 	}
@@ -200,17 +232,28 @@ func workspaceDiff(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	defer o.close()
+	defer o.Close()
+	token, err := review.Token(c.Context, o.Upper, o.chosen)
+	if err != nil {
+		return err
+	}
 	out := bufio.NewWriter(c.App.Writer)
+	d := o.differ(out)
 	switch {
 	case c.Bool("json"):
-		err = o.printJSON(c)
+		err = o.printJSON(c, token)
 	case c.Bool("p"):
-		err = o.lines(c, out, false)
+		err = d.writeAll(c, o.chosen)
 	case c.Bool("stat"):
-		err = o.stat(out)
+		err = o.stat(out, d)
 	default:
 		err = review.Print(out, o.chosen, 0)
+	}
+	switch {
+	case d.Stale:
+		fmt.Fprintln(os.Stderr, "agentjail: the jail changed files while they were shown: there is no token (remedy: diff again)")
+	case len(o.chosen) > 0 && !c.Bool("json"):
+		fmt.Fprintln(out, "token", token)
 	}
 	if err = errors.Join(err, out.Flush()); err != nil {
 		return err
@@ -225,7 +268,7 @@ func workspaceDiff(c *cli.Context) error {
 	return nil
 }
 
-func (o *opened) printJSON(c *cli.Context) error {
+func (o *opened) printJSON(c *cli.Context, token string) error {
 	list := slices.DeleteFunc(slices.Clone(o.chosen), func(c *review.Change) bool { return c.Implied })
 	var git []pathname.Text
 	for _, at := range o.review.Git {
@@ -235,17 +278,29 @@ func (o *opened) printJSON(c *cli.Context) error {
 		ID      string           `json:"id"`
 		Path    pathname.Text    `json:"path"`
 		State   workspace.State  `json:"state"`
+		Token   string           `json:"token"`
 		Git     []pathname.Text  `json:"git,omitempty"`
 		Changes []*review.Change `json:"changes"`
-	}{o.ID, pathname.Text(o.record.Path), o.record.State, git, append([]*review.Change{}, list...)})
+	}{o.ID, pathname.Text(o.record.Path), o.record.State, token, git, append([]*review.Change{}, list...)})
 }
 
-// lines writes the changes as text, or as a patch.
-func (o *opened) lines(c *cli.Context, out *bufio.Writer, patch bool) error {
-	d := &review.Differ{Upper: o.Upper, Directory: o.Directory, Out: out, Patch: patch, Left: func(at, why string) {
+// A differ counts what text cannot have.
+type differ struct {
+	review.Differ
+	left int
+}
+
+func (o *opened) differ(out io.Writer) *differ {
+	d := &differ{Differ: review.Differ{Upper: o.Upper, Directory: o.Directory, Out: out}}
+	d.Left = func(at, why string) {
+		d.left++
 		fmt.Fprintf(os.Stderr, "agentjail: left out: %s: %s\n", printable.Line(at, 0), printable.Line(why, 0))
-	}}
-	for _, change := range o.chosen {
+	}
+	return d
+}
+
+func (d *differ) writeAll(c *cli.Context, list []*review.Change) error {
+	for _, change := range list {
 		if err := d.Write(c.Context, change); err != nil {
 			return err
 		}
@@ -254,8 +309,7 @@ func (o *opened) lines(c *cli.Context, out *bufio.Writer, patch bool) error {
 }
 
 // stat writes a line of numbers for each change.
-func (o *opened) stat(out *bufio.Writer) error {
-	d := &review.Differ{Upper: o.Upper, Directory: o.Directory}
+func (o *opened) stat(out *bufio.Writer, d *differ) error {
 	for _, change := range o.chosen {
 		if change.Implied {
 			continue
@@ -276,13 +330,19 @@ func workspaceApply(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	defer o.close()
-	options := apply.Options{Protected: c.Bool("protected"), Links: c.Bool("links"), Each: c.Bool("each")}
+	defer o.Close()
+	if o.Live && !c.IsSet("if") && !c.Bool("live") && !c.Bool("dry-run") {
+		return fmt.Errorf("jail %s has the view, and can write after you have looked (remedy: agentjail workspace apply %s --if TOKEN, with the token of a diff, or --live)",
+			printable.Line(o.record.Jail, 64), o.ID)
+	}
+	if err := o.checkToken(c); err != nil {
+		return err
+	}
 	var res *apply.Result
 	if c.Bool("dry-run") {
-		res = apply.Preview(o.review, o.chosen, o.Live, options)
+		_, res = apply.Select(o.review, o.chosen, o.Live, selection(c))
 	} else {
-		res, err = o.Run(c.Context, o.review, o.chosen, options)
+		res, err = o.Run(c.Context, o.review, o.chosen, selection(c))
 	}
 	if res == nil {
 		return err
@@ -323,6 +383,12 @@ func printApplied(c *cli.Context, chosen []*review.Change, res *apply.Result) er
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	reportLeft(res)
+	return nil
+}
+
+// reportLeft prints on standard error what was not applied.
+func reportLeft(res *apply.Result) {
 	for _, part := range []struct {
 		what string
 		list []apply.Problem
@@ -334,7 +400,6 @@ func printApplied(c *cli.Context, chosen []*review.Change, res *apply.Result) er
 	for _, w := range res.Warnings {
 		fmt.Fprintln(os.Stderr, "agentjail:", w)
 	}
-	return nil
 }
 
 func workspaceExport(c *cli.Context) error {
@@ -345,11 +410,21 @@ func workspaceExport(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	defer o.close()
+	defer o.Close()
+	if err := o.checkToken(c); err != nil {
+		return err
+	}
+	taken, res := apply.Select(o.review, o.chosen, o.Live, selection(c))
+	reportLeft(res)
+	if len(res.Conflicts) > 0 && !c.Bool("each") {
+		return asAnswer(apply.ErrConflicts)
+	}
 	out := bufio.NewWriter(c.App.Writer)
-	if err := errors.Join(o.lines(c, out, true), out.Flush()); err != nil {
+	d := o.differ(out)
+	d.Patch = true
+	if err := errors.Join(d.writeAll(c, taken), out.Flush()); err != nil {
 		return err
 	}
 	o.notes()
-	return nil
+	return answered(nil, len(res.Left)+len(res.Conflicts)+d.left == 0)
 }

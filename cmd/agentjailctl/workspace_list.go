@@ -178,7 +178,7 @@ func discardPaths(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	defer o.close()
+	defer o.Close()
 	return o.Discard(o.review, o.chosen, o.paths(c.Args().Tail()))
 }
 

@@ -10,6 +10,7 @@
 //	ID/apply         the journal of an apply that works, or was cut off
 //	.template-…      images that new ones are copied from, by kind and size
 //	.new-…           a view that is being made
+//	.applies         the locks of directories that an apply works in
 //
 // The layers of roots on disk are files without names there (ThrowAway).
 package workspace
@@ -113,6 +114,7 @@ const (
 	imageFile   = "image"
 	newPrefix   = ".new-"
 	journalDir  = "apply"
+	locksFile   = ".applies"
 
 	maxRecord = 1 << 20
 	maxPaths  = 256 << 20
@@ -124,6 +126,9 @@ var ErrNotFound = errors.New("there is no such view")
 // Journal is the path of the journal of a view's apply: it exists while one works, and after one
 // that was cut off.
 func (s Store) Journal(r *Record) string { return s.path(r.ID, journalDir) }
+
+// Locks is the path of the file with the locks of directories, by an apply each.
+func (s Store) Locks() string { return filepath.Join(s.Dir, locksFile) }
 
 // Began returns the first moment, by the clock of files' times, of a change that may be later than
 // the view: Since, or back before it, by as much as the clock was set back meanwhile.

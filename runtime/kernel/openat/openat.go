@@ -46,9 +46,10 @@ func Create(dir int, path string, how How) (int, error) {
 	return CreateMode(dir, path, how, 0o600)
 }
 
-// CreateMode is Create of a file with a mode, less the process's umask.
+// CreateMode is Create of a file with a mode, less the process's umask. The file can be read, too,
+// whatever the mode is.
 func CreateMode(dir int, path string, how How, mode uint32) (int, error) {
-	return open(dir, path, how, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, uint64(mode))
+	return open(dir, path, how, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, uint64(mode))
 }
 
 func open(dir int, path string, how How, flags int, mode uint64) (int, error) {

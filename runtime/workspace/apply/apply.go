@@ -25,6 +25,7 @@ import (
 
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/runtime/workspace/review"
@@ -37,14 +38,15 @@ type View struct {
 	// Upper is the view's layer, which is emptied of what was applied unless Live: a jail has it.
 	Upper, Directory *os.File
 	Live             bool
-	// Journal is the journal's path, in a directory that only root enters.
-	Journal string
+	// Journal is the journal's path, and Locks that of the file of Lock, where only root enters.
+	Journal, Locks string
 	// Applied are the ctimes that applies left, and Bases those of the layer (review.Options). Save
 	// keeps them.
 	Applied map[string]int64
 	Bases   map[string]review.Base
 	Save    func(*View) error
 
+	lock  *os.File
 	close func()
 	began func(*workspace.Record) (time.Time, time.Duration, error)
 }
@@ -75,31 +77,34 @@ func (out Result) ToJSON() Result {
 
 // ErrConflicts is wrapped by the error of an apply that conflicts prevented: the directory is as
 // it was.
-var ErrConflicts = errors.New("nothing was applied: there are conflicts (remedy: --each applies the other files, or name paths)")
+var ErrConflicts = errors.New("nothing was done: there are conflicts (remedy: --each leaves them out, or name other paths)")
 
 // errBusy means that another apply works in the directory.
 var errBusy = errors.New("another apply works in the directory (remedy: try again when it has ended)")
 
-// Lock locks a directory against another apply in it, until the result is closed.
-func Lock(directory *os.File) (*os.File, error) {
-	lock, err := openat.Reopen(int(directory.Fd()), unix.O_RDONLY|unix.O_DIRECTORY)
+// Lock locks the view's directory against another apply in it, until Close. The lock is a place in
+// a file of agentjail's own: one of the directory itself is any process's that can open that. Two
+// directories have one place by a rare chance.
+func (v *View) Lock() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(v.Directory.Fd()), &st); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(v.Locks, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("locking the directory: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	at := int64((st.Dev<<40 ^ st.Ino) & (1<<62 - 1))
+	err = unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1})
+	if err != nil {
 		lock.Close()
-		if err == unix.EWOULDBLOCK {
-			return nil, errBusy
+		if err == unix.EAGAIN || err == unix.EACCES {
+			return errBusy
 		}
-		return nil, fmt.Errorf("locking the directory: %w", err)
+		return fmt.Errorf("locking the directory: %w", err)
 	}
-	return lock, nil
-}
-
-// Preview is the result that Run would have, if nothing changes meanwhile.
-func Preview(r *review.Review, chosen []*review.Change, live bool, o Options) *Result {
-	plan, left, conflicts := newPlan(r, chosen, live, o)
-	return planned(plan, left, conflicts)
+	v.lock = lock
+	return nil
 }
 
 func planned(plan *applyPlan, left, conflicts []Problem) *Result {
@@ -111,8 +116,7 @@ func planned(plan *applyPlan, left, conflicts []Problem) *Result {
 	return out
 }
 
-// Run applies chosen changes. The caller holds Lock since before the review, and has called
-// recoverJournal.
+// Run applies chosen changes. The caller has called Lock before the review, and recoverJournal.
 func (v *View) Run(ctx context.Context, r *review.Review, chosen []*review.Change, o Options) (*Result, error) {
 	plan, left, conflicts := newPlan(r, chosen, v.Live, o)
 	out := planned(plan, left, conflicts)
@@ -122,6 +126,10 @@ func (v *View) Run(ctx context.Context, r *review.Review, chosen []*review.Chang
 	}
 	if len(plan.Ops) == 0 {
 		return out, nil
+	}
+	if err := v.room(plan); err != nil {
+		out.Applied = []string{}
+		return out, err
 	}
 	plan.Staging, plan.UID, plan.GID = review.StagingPrefix+v.ID, v.UID, v.GID
 	if err := v.makeJournal(); err != nil {
@@ -152,6 +160,47 @@ func (out *Result) take(res result) {
 		out.Kept = append(out.Kept, Problem{p, res.Kept[p]})
 	}
 	out.Warnings = append(out.Warnings, res.Warnings...)
+}
+
+// room refuses a plan that the directory's disk has no room for.
+func (v *View) room(plan *applyPlan) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(v.Directory.Fd()), &fs); err != nil {
+		return fmt.Errorf("looking at the disk: %w", err)
+	}
+	shares := fs.Type == unix.BTRFS_SUPER_MAGIC || fs.Type == unix.XFS_SUPER_MAGIC // blocks, within it
+	sum := func(size func(stagedItem) int64) (bytes int64) {
+		for _, item := range plan.Items {
+			if item.Type == review.File && (item.Source.Upper || !shares) {
+				bytes += (size(item) + fs.Bsize - 1) / fs.Bsize * fs.Bsize
+			}
+		}
+		return bytes
+	}
+	free := int64(fs.Bavail) * fs.Bsize
+	need := sum(func(item stagedItem) int64 { return min(item.State.Size, 1<<50) })
+	if need > free { // holes take up nothing
+		need = sum(func(item stagedItem) int64 {
+			root := v.Directory
+			if item.Source.Upper {
+				root = v.Upper
+			}
+			st, err := overlayfs.Stat(int(root.Fd()), item.Source.Path)
+			if err != nil {
+				return 0 // staging reports it
+			}
+			return min(st.Size, st.Blocks*512)
+		})
+	}
+	const remedy = "(remedy: make room, or apply some of the paths)"
+	switch {
+	case need > free:
+		return fmt.Errorf("nothing was applied: no space left on the directory's disk: the files take up %d KiB, each hard link as a copy, and %d KiB are free %s",
+			need>>10, free>>10, remedy)
+	case fs.Files > 0 && uint64(len(plan.Items)) > fs.Ffree:
+		return fmt.Errorf("nothing was applied: no space left on the directory's disk: these are %d files, and %d more can be made %s", len(plan.Items), fs.Ffree, remedy)
+	}
+	return nil
 }
 
 // makeJournal makes an empty journal, which the owner can write to.
@@ -246,7 +295,7 @@ func (v *View) worker(ctx context.Context, plan *applyPlan) (res result, err err
 	// An interrupt ends neither the worker nor this process in between: the caller has ctx.
 	cmd := exec.Command("/proc/self/exe", Verb)
 	cmd.Env, cmd.Dir, cmd.Stderr = append([]string{"GOTRACEBACK=none"}, crash.Environ()...), "/", &stderr
-	cmd.ExtraFiles = []*os.File{v.Directory, v.Upper, journal, input, to}
+	cmd.ExtraFiles = []*os.File{v.Directory, v.Upper, journal, input, to, v.lock}
 	if err := cmd.Start(); err != nil {
 		to.Close()
 		return res, fmt.Errorf("starting the process that applies: %w", err)

@@ -112,7 +112,7 @@ func (p *place) load() error {
 		return err
 	}
 	p.view = &View{
-		ID: "test", UID: uid, GID: gid, Upper: upper, Directory: dir, Journal: p.top + "/state/journal",
+		ID: "test", UID: uid, GID: gid, Upper: upper, Directory: dir, Journal: p.top + "/state/journal", Locks: p.top + "/applies",
 		Save: func(*View) error { return p.save() }, close: func() { dir.Close(); upper.Close() },
 	}
 	text, err := os.ReadFile(p.top + "/applied")

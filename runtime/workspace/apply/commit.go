@@ -42,6 +42,9 @@ func (w *worker) do(op *operation) error {
 			}
 		}
 	}
+	if w.staging < 0 && op.Do != chmod && !isDone(op, w.dir) {
+		return fmt.Errorf("its file is gone with %s", w.plan.Staging)
+	}
 	parent, name, err := w.parent(op.Path)
 	if err != nil {
 		return err
@@ -278,7 +281,10 @@ func (w *worker) clean(at string) error {
 		}
 	}
 	crash.Step("apply")
-	err = unix.Unlinkat(w.dir, w.plan.Staging, unix.AT_REMOVEDIR)
+	name, err := w.findStaging()
+	if err == nil && name != "" {
+		err = unix.Unlinkat(w.dir, name, unix.AT_REMOVEDIR)
+	}
 	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) {
 		return fmt.Errorf("removing %s: %w", w.plan.Staging, err)
 	}

@@ -282,7 +282,7 @@ func TestDiscard(t *testing.T) {
 // attribute, runs no program and has no network.
 func TestFilter(t *testing.T) {
 	const pid = 4711
-	run := filtertest.Runner(t, filter(pid))
+	run := filtertest.Runner(t, filter(pid, gid))
 	denied := uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
 	for nr, want := range map[uint32]uint32{
 		unix.SYS_OPENAT2: unix.SECCOMP_RET_ALLOW, unix.SYS_RENAMEAT2: unix.SECCOMP_RET_ALLOW, statCall: unix.SECCOMP_RET_ALLOW, unix.SYS_MKNODAT: denied,

@@ -39,9 +39,7 @@ func victim() int {
 	top := os.Getenv("AGENTJAIL_TEST_PLACE")
 	p := &place{top: top, dir: top + "/dir", upper: top + "/upper"}
 	must(&t, p.load())
-	lock, err := Lock(p.view.Directory)
-	must(&t, err)
-	defer lock.Close()
+	must(&t, p.view.Lock())
 	if _, _, _, err := p.view.recoverJournal(t.Context()); err != nil {
 		fmt.Println(err)
 		return 1

@@ -48,17 +48,20 @@ type stagedItem struct {
 	Target string
 	Source review.Source
 	State  review.State
+	Sum    string // review.Change's
 	// Shut reports that its owner cannot read it, by its mode or a directory's.
 	Shut bool
 }
 
 // An applyPlan is what one apply does: the content of the journal.
 type applyPlan struct {
-	Staging  string // the staging directory's name
-	UID, GID uint32
-	Each     bool
-	Items    []stagedItem
-	Ops      []operation
+	Staging string // the staging directory's name
+	// StagingIno is its inode; 0 before it is made, and of earlier versions of agentjail.
+	StagingIno uint64
+	UID, GID   uint32
+	Each       bool
+	Items      []stagedItem
+	Ops        []operation
 	// Units are directories of the layer that are not merged with those of the same path, and of
 	// which nothing remains to be applied.
 	Units []string
@@ -98,6 +101,21 @@ type planner struct {
 	shown     []string        // directories that the view goes on showing at another path
 	left      []Problem       // by choice, or for ever
 	conflicts []Problem
+}
+
+// Select returns those of the chosen changes that an apply takes over, whatever way takes them to
+// the host, and the result that Run would have, if nothing changes meanwhile.
+func Select(r *review.Review, chosen []*review.Change, live bool, o Options) ([]*review.Change, *Result) {
+	plan, left, conflicts := newPlan(r, chosen, live, o)
+	done := map[string]bool{}
+	for _, op := range plan.Ops {
+		done[op.Path] = true
+	}
+	for _, item := range plan.Items {
+		done[item.Path] = true
+	}
+	taken := slices.DeleteFunc(slices.Clone(chosen), func(c *review.Change) bool { return !done[c.Path] })
+	return taken, planned(plan, left, conflicts)
 }
 
 // newPlan plans what to do for the chosen changes. left is what the options leave out, conflicts
@@ -195,7 +213,7 @@ func (p *planner) take(c *review.Change) bool {
 		return true
 	}
 	item := stagedItem{
-		Path: c.Path, Type: c.Type, Mode: c.New.Mode & 0o777, Target: c.Target, Source: c.Source, State: c.New,
+		Path: c.Path, Type: c.Type, Mode: c.New.Mode & 0o777, Target: c.Target, Source: c.Source, State: c.New, Sum: c.Sum,
 		Shut: c.Type == review.File && (c.New.Mode&0o400 == 0 || p.shutDir(c.Source)),
 	}
 	if item.Shut {

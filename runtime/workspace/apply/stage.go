@@ -1,6 +1,9 @@
 package apply
 
 import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -13,25 +16,101 @@ import (
 	"agentjail.dev/runtime/workspace/review"
 )
 
-// makeStaging makes and opens the staging directory.
-func (w *worker) makeStaging() error {
-	if err := unix.Mkdirat(w.dir, w.plan.Staging, 0o700); err != nil {
-		return fmt.Errorf("making %s in the directory: %w (remedy: remove it, if it is not yours)", w.plan.Staging, err)
+// prepare makes the staging directory for a new plan, else opens that of the journal's. It runs as
+// root: a jail may have the directory mounted with the rights of its owner, whom the worker becomes.
+// So the staging directory belongs to root, and a group that the worker alone has can search it. A
+// process that was in a directory as that was moved there comes no further (path_resolution(7)).
+func (w *worker) prepare() error {
+	if journalState(w.journal) != "" {
+		return w.openStaging()
 	}
-	return w.openStaging()
+	if err := w.note(begunFile); err != nil {
+		return err
+	}
+	w.fresh = true
+	if err := unix.Mkdirat(w.dir, w.plan.Staging, 0o700); err != nil { // what has its name is not of this plan
+		return fmt.Errorf("making %s in the directory: %w (remedy: remove it, if it is not yours)", w.plan.Staging,
+			errors.Join(err, unix.Unlinkat(w.journal, begunFile, 0)))
+	}
+	crash.Step("apply")
+	if err := w.shutStaging(); err != nil {
+		return fmt.Errorf("shutting %s: %w", w.plan.Staging,
+			errors.Join(err, unix.Unlinkat(w.dir, w.plan.Staging, unix.AT_REMOVEDIR), unix.Unlinkat(w.journal, begunFile, 0)))
+	}
+	return nil
+}
+
+// A group of the staging directory is one of groupCount ids from firstGroup on, by chance: systemd's
+// list has them as unused (UIDS-GIDS.md), and no jail can be made with one that is not known before.
+const firstGroup, groupCount = 0x70000000, 0x8000000
+
+// shutStaging opens the new staging directory, and lets none but the worker in.
+func (w *worker) shutStaging() error {
+	if err := w.openStaging(); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(w.staging, &st); err != nil {
+		return err
+	}
+	if names, err := readNames(w.staging); err != nil || len(names) > 0 || st.Uid != 0 {
+		return errors.Join(err, errors.New("another process has exchanged it"))
+	}
+	// As with the options grpid or bsdgroups (ext4(5), xfs(5)).
+	w.regroup = st.Gid != 0 && st.Mode&unix.S_ISGID == 0
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	w.group = firstGroup + binary.LittleEndian.Uint32(random[:])%groupCount
+	w.plan.StagingIno = st.Ino
+	// The directory's default ACL may name users (acl(5)).
+	if err := unix.Fremovexattr(w.staging, "system.posix_acl_access"); err != nil && err != unix.ENODATA && err != unix.EOPNOTSUPP {
+		return fmt.Errorf("removing its ACL: %w", err)
+	}
+	return errors.Join(unix.Fchown(w.staging, 0, int(w.group)), unix.Fchmod(w.staging, 0o770))
 }
 
 // openStaging opens the staging directory; w.staging is -1 where there is none.
-func (w *worker) openStaging() (err error) {
-	w.staging, err = openat.Open(w.dir, w.plan.Staging, openat.OneMount, unix.O_RDONLY|unix.O_DIRECTORY)
-	if errors.Is(err, unix.ENOENT) {
-		w.staging = -1
-		return nil
+func (w *worker) openStaging() error {
+	name, err := w.findStaging()
+	if err != nil || name == "" {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("opening %s: %w", w.plan.Staging, err)
+	if w.staging, err = openat.Open(w.dir, name, openat.OneMount, unix.O_RDONLY|unix.O_DIRECTORY); err != nil {
+		return fmt.Errorf("opening %s: %w", name, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(w.staging, &st); err != nil {
+		return err
+	}
+	switch w.plan.Staging = name; {
+	case st.Uid != 0 || w.fresh: // that of an earlier version of agentjail is its owner's
+	case st.Gid >= firstGroup:
+		w.group = st.Gid
+	default: // it was just made
+		unix.Close(w.staging)
+		w.staging = -1
+		return unix.Unlinkat(w.dir, name, unix.AT_REMOVEDIR)
 	}
 	return nil
+}
+
+// findStaging returns the name of the staging directory, which its owner's processes can rename;
+// "" for none.
+func (w *worker) findStaging() (string, error) {
+	st, there := state(w.dir, w.plan.Staging)
+	if there && (w.plan.StagingIno == 0 || st.Ino == w.plan.StagingIno) {
+		return w.plan.Staging, nil
+	}
+	if w.plan.StagingIno == 0 {
+		return "", nil
+	}
+	names, err := readNames(w.dir)
+	for _, name := range names {
+		if st, there := state(w.dir, name); there && st.Ino == w.plan.StagingIno && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return name, nil
+		}
+	}
+	return "", err
 }
 
 // stage prepares the new files in the staging directory, and records what they are in the plan.
@@ -97,15 +176,15 @@ func (w *worker) identify(op *operation) error {
 	return err
 }
 
-func (w *worker) stageItem(i int, item stagedItem) error {
+func (w *worker) stageItem(i int, item stagedItem) (err error) {
 	switch item.Type {
 	case review.Dir:
-		return unix.Mkdirat(w.staging, item.At, 0o700)
+		return errors.Join(unix.Mkdirat(w.staging, item.At, 0o700), w.own(w.staging, item.At))
 	case review.Link:
 		if err := unix.Symlinkat(item.Target, w.staging, item.At); err != nil {
 			return err
 		}
-		return w.setTimes(w.staging, item.At, item.State)
+		return errors.Join(w.own(w.staging, item.At), w.setTimes(w.staging, item.At, item.State))
 	}
 	from, st, err := w.open(i, item)
 	if err != nil {
@@ -116,14 +195,21 @@ func (w *worker) stageItem(i int, item stagedItem) error {
 	if err != nil {
 		return err
 	}
-	// The staging directory is the owner's alone, and the process has no umask.
+	// No other process comes into the staging directory, and this one has no umask.
 	to, err := openat.CreateMode(dir, name, openat.OneMount, item.Mode)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(to)
-	if err := w.copyFile(to, from, &st); err != nil {
+	staged := os.NewFile(uintptr(to), item.Path)
+	defer staged.Close()
+	if err := errors.Join(w.copyFile(to, from, &st), w.own(dir, name)); err != nil {
 		return err
+	}
+	// By a mapping, a jail writes without a new time of change (mmap(2)).
+	if item.Sum != "" {
+		if sum, err := review.Sum(context.Background(), staged, st.Size); err != nil || sum != item.Sum {
+			return errors.Join(err, errChanged)
+		}
 	}
 	if err := unix.Fstat(to, &st); err != nil {
 		return err
@@ -137,9 +223,20 @@ func (w *worker) stageItem(i int, item stagedItem) error {
 		return err
 	}
 	if review.StateOf(&st) != item.State {
-		return errors.New("the view has changed meanwhile")
+		return errChanged
 	}
 	return w.setTimes(dir, name, item.State)
+}
+
+// errChanged is the error of an item that the jail has changed.
+var errChanged = errors.New("the view has changed meanwhile")
+
+// own gives a staged file the group that a new file in the directory has.
+func (w *worker) own(dir int, name string) error {
+	if !w.regroup {
+		return nil
+	}
+	return unix.Fchownat(dir, name, -1, int(w.plan.GID), unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // A dirCache keeps the directory of the last path open: most files come by directories.

@@ -77,10 +77,11 @@ func TestRecordedViewIsReviewedAndApplied(t *testing.T) {
 	if v.Live || changes(got) != "A new" {
 		t.Errorf("after the jail: %v %s", v.Live, changes(got))
 	}
-	other, err := Lock(v.Directory)
+	must(t, v.Lock())
+	other, err := Open(s, r)
 	must(t, err)
-	if _, err := Lock(v.Directory); err == nil {
-		t.Error("two applies at once")
+	if err := other.Lock(); !errors.Is(err, errBusy) {
+		t.Errorf("two applies at once: %v", err)
 	}
 	other.Close()
 	if _, err := v.Run(t.Context(), got, got.Changes, Options{}); err != nil {

@@ -32,14 +32,17 @@ func Open(s workspace.Store, r *workspace.Record) (*View, error) {
 	}
 	return &View{
 		ID: r.ID, UID: r.UID, GID: r.GID, Upper: layers.Upper, Directory: layers.Lower, Live: layers.Live,
-		Journal: s.Journal(r), Applied: applied, Bases: bases, Save: func(v *View) error {
+		Journal: s.Journal(r), Locks: s.Locks(), Applied: applied, Bases: bases, Save: func(v *View) error {
 			return errors.Join(s.SaveApplied(r, v.Applied), s.SaveBases(r, v.Bases))
 		}, close: layers.Close, began: s.Began,
 	}, nil
 }
 
-// Close closes a view that Open opened.
-func (v *View) Close() { v.close() }
+// Close closes a view that Open opened, and its lock.
+func (v *View) Close() {
+	v.lock.Close()
+	v.close()
+}
 
 // Review compares a view with its directory.
 func (v *View) Review(ctx context.Context, r *workspace.Record, unprotect []string) (*review.Review, error) {
@@ -79,14 +82,11 @@ func recoverOne(ctx context.Context, s workspace.Store, r *workspace.Record) (st
 		return "", err
 	}
 	defer v.Close()
-	lock, err := Lock(v.Directory)
-	if errors.Is(err, errBusy) { // it was not cut off, or another call finishes it
-		return "", nil
-	}
-	if err != nil {
+	if err := v.Lock(); errors.Is(err, errBusy) {
+		return fmt.Sprintf("view %s: an apply works in %s: it is of this view, or this one's that was cut off is finished afterwards, by `agentjail gc`", r.ID, r.Path), nil
+	} else if err != nil {
 		return "", err
 	}
-	defer lock.Close()
 	out, done, pending, err := v.recoverJournal(ctx)
 	if err != nil || !pending {
 		return "", err

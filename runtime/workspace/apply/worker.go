@@ -22,8 +22,10 @@ import (
 const Verb = "workspace-apply-worker"
 
 // The worker's descriptors.
+// The last one is the directory's lock, which lasts as long as the process, whatever becomes of its
+// parent.
 const (
-	dirFD, upperFD, journalFD, planFD, resultFD = 3, 4, 5, 6, 7
+	dirFD, upperFD, journalFD, planFD, resultFD, _ = 3, 4, 5, 6, 7, 8
 )
 
 // The files of a journal, which is a directory. The last one of them that exists is the state.
@@ -48,6 +50,9 @@ type result struct {
 // worker applies a plan as the directory's owner.
 type worker struct {
 	dir, upper, journal, staging int
+	fresh                        bool   // the plan is a new one
+	group                        uint32 // of the staging directory, which no other process has
+	regroup                      bool   // a new file takes its directory's group
 	plan                         *applyPlan
 	shut                         map[int]int // by item: opened before the privileges were dropped
 	failed, kept                 map[string]string
@@ -81,7 +86,11 @@ func work() (r result, err error) {
 		return r, fmt.Errorf("reading the plan: %w", err)
 	}
 	in.Close()
+	w.group = w.plan.GID
 	w.openShut()
+	if err := w.prepare(); err != nil {
+		return r, err
+	}
 	if err := w.confine(); err != nil {
 		return r, err
 	}
@@ -116,7 +125,7 @@ func (w *worker) confine() error {
 		return errors.New("the directory belongs to root (remedy: chown it to the user who works in it)")
 	}
 	unix.Umask(0)
-	if err := errors.Join(syscall.Setgroups([]int{gid}), syscall.Setresgid(gid, gid, gid),
+	if err := errors.Join(syscall.Setgroups([]int{gid, int(w.group)}), syscall.Setresgid(gid, gid, gid),
 		syscall.Setresuid(uid, uid, uid)); err != nil {
 		return fmt.Errorf("becoming the directory's owner: %w", err)
 	}
@@ -126,7 +135,7 @@ func (w *worker) confine() error {
 	if err := w.enterDomain(); err != nil {
 		return fmt.Errorf("entering a Landlock domain: %w", err)
 	}
-	return cf.Load(filter(os.Getpid()))
+	return cf.Load(filter(os.Getpid(), w.plan.GID))
 }
 
 // enterDomain limits what the process can open. A domain allows moves between directories since
@@ -170,9 +179,10 @@ func (w *worker) enterDomain() error {
 }
 
 // filter is the worker's system call filter.
-func filter(pid int) []unix.SockFilter {
+func filter(pid int, gid uint32) []unix.SockFilter {
 	f := cf.Begin()
 	f.OwnSignals(pid)
+	f.Call(unix.SYS_FCHOWNAT, cf.Arg(2), cf.Equal(1<<32-1, 0, 3), cf.Arg(3), cf.Equal(gid, 0, 1), cf.Allow, cf.Errno(unix.EPERM))
 	f.Call(unix.SYS_KILL, cf.Arg(0), cf.Equal(uint32(pid), 0, 1), cf.Allow, cf.Errno(unix.EPERM))
 	return f.Only(slices.Concat([]uint32{
 		unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_MMAP, unix.SYS_DUP, unix.SYS_PREAD64, unix.SYS_PWRITE64,
@@ -185,15 +195,12 @@ func filter(pid int) []unix.SockFilter {
 
 // run does what the journal's state requires, and reports whether the plan was done.
 func (w *worker) run() (done bool, err error) {
-	switch at := journalState(w.journal); at {
-	case "":
+	switch at := journalState(w.journal); {
+	case w.fresh:
 		return w.apply()
-	case begunFile:
+	case at == begunFile:
 		return false, w.abandon()
-	case planFile, undoingFile, doneFile, undoneFile:
-		if err := w.openStaging(); err != nil {
-			return false, err
-		}
+	case slices.Contains([]string{planFile, undoingFile, doneFile, undoneFile}, at):
 		return w.finish(at)
 	default:
 		return false, fmt.Errorf("unknown state %q of the journal", at)
@@ -202,12 +209,6 @@ func (w *worker) run() (done bool, err error) {
 
 // apply applies a new plan.
 func (w *worker) apply() (bool, error) {
-	if err := w.note(begunFile); err != nil {
-		return false, err
-	}
-	if err := w.makeStaging(); err != nil { // what has its name is not of this plan
-		return false, errors.Join(err, unix.Unlinkat(w.journal, begunFile, 0))
-	}
 	failed, err := w.stage()
 	if err == nil {
 		crash.Step("apply")
@@ -280,12 +281,7 @@ func (w *worker) sync() error {
 }
 
 // abandon removes what a plan that was not committed has made.
-func (w *worker) abandon() error {
-	if err := w.openStaging(); err != nil {
-		return err
-	}
-	return w.clean(begunFile)
-}
+func (w *worker) abandon() error { return w.clean(begunFile) }
 
 // note makes an empty file of the journal.
 func (w *worker) note(name string) error {

@@ -86,6 +86,8 @@ type Change struct {
 	New, Old State  `json:"-"`
 	// Tree identifies all that is in a removed or replaced directory.
 	Tree string `json:"-"`
+	// Sum identifies the content of a file of the view's layer; Token sets it.
+	Sum string `json:"-"`
 
 	own     []Mark // the marks whatever else is applied
 	implied bool   // Implied, but for other marks
