@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("AGENTJAIL_TEST_PLACE") != "" {
 		os.Exit(victim())
 	}
+	if os.Getenv(attackEnv) != "" {
+		os.Exit(attack())
+	}
 	status := m.Run()
 	if crashDir != "" {
 		os.RemoveAll(crashDir)
