@@ -135,7 +135,7 @@ func TestReviewShowsEveryForm(t *testing.T) {
 		{[]string{"diff", name, "-p"}, 1, []string{"--- a/old\n+++ b/old\n@@ -1 +1,2 @@\n old\n+more\n", `+x\x1b[2J`, "new file mode 120000"}},
 		{[]string{"diff", name, "--json"}, 1, []string{`"schema": "agentjail.workspace.diff/1"`, `"kind": "R"`, `"from": "lib"`, `"kind": "link out"`}},
 		{[]string{"diff", name, "old", "nothing"}, 125, []string{"nothing: the view has no change there"}},
-		{[]string{"export", name}, 0, []string{"diff --git a/lib/a b/lib/a\ndeleted file mode", "left out: bin: a binary file"}},
+		{[]string{"export", name}, 1, []string{"diff --git a/lib/a b/lib/a\ndeleted file mode", "left out: bin: a binary file", "left out: out: the link", "left out: pipe: devices"}},
 		{[]string{"apply", name, "--dry-run"}, 1, []string{"bin\nesc\nlib\nlib2\nold\n", "left out: out: the link", "left out: pipe: devices"}},
 		{[]string{"diff", name, "esc"}, 1, []string{"A esc\n"}},
 	} {
