@@ -112,8 +112,8 @@ func (o *opened) checkToken(c *cli.Context) error {
 	if !c.IsSet("if") {
 		return nil
 	}
-	token, err := review.Token(c.Context, o.Upper, o.chosen)
-	if err == nil && token != c.String("if") {
+	same, err := review.IsToken(c.Context, o.Upper, o.chosen, c.String("if"))
+	if err == nil && !same {
 		err = &lifecycle.StatusError{Code: otherChanges, Err: fmt.Errorf("these are not the changes of --if: the view has changed since that diff, or its PATHs were others (remedy: agentjail workspace diff %s, with the same PATHs, and the token of its last line)", o.ID)}
 	}
 	return err
@@ -233,7 +233,7 @@ func workspaceDiff(c *cli.Context) error {
 		return err
 	}
 	defer o.Close()
-	token, err := review.Token(c.Context, o.Upper, o.chosen)
+	token, err := review.Token(c.Context, o.Upper, o.chosen, o.Live)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func TestApplyIf(t *testing.T) {
 		r := engine.Run(t, bin, append([]string{"workspace", "diff"}, args...)...)
 		lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
 		got, ok := strings.CutPrefix(lines[len(lines)-1], "token ")
-		if r.Code != 1 || !ok || len(got) != 64 {
+		if r.Code != 1 || !ok || len(got) != 65 {
 			t.Fatal(r)
 		}
 		return got

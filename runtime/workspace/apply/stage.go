@@ -207,7 +207,7 @@ func (w *worker) stageItem(i int, item stagedItem) (err error) {
 	}
 	// By a mapping, a jail writes without a new time of change (mmap(2)).
 	if item.Sum != "" {
-		if sum, err := review.Sum(context.Background(), staged, st.Size); err != nil || sum != item.Sum {
+		if sum, err := w.summer.Sum(context.Background(), staged, st.Size); err != nil || sum != item.Sum {
 			return errors.Join(err, errChanged)
 		}
 	}

@@ -256,7 +256,7 @@ func TestTokenBindsContent(t *testing.T) {
 		r := p.review(t)
 		chosen, err := r.Select(paths)
 		must(t, err)
-		token, err := review.Token(t.Context(), p.view.Upper, chosen)
+		token, err := review.Token(t.Context(), p.view.Upper, chosen, true)
 		must(t, err)
 		return r, chosen, token
 	}
@@ -316,7 +316,7 @@ func TestTokenOfHoles(t *testing.T) {
 		f, err := os.Create(dir + "/" + name)
 		must(t, errors.Join(err, f.Truncate(size), write(f)))
 		defer f.Close()
-		got, err := review.Sum(context.Background(), f, size)
+		got, err := new(review.Summer).Sum(context.Background(), f, size)
 		must(t, err)
 		return got
 	}

@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/privileges"
+	"agentjail.dev/runtime/workspace/review"
 )
 
 // Verb is the argument that has a program call Work.
@@ -58,7 +59,8 @@ type worker struct {
 	failed, kept                 map[string]string
 	warnings                     []string
 
-	buf []byte
+	buf    []byte
+	summer review.Summer
 	// The directories of the last paths in the directory itself, the view, the directory as a
 	// source, and the staging directory.
 	parentDir, upperDir, lowerDir, stagingDir dirCache

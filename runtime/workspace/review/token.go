@@ -10,34 +10,59 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/overlayfs"
 )
 
+// The first letters of tokens: of one that has the files' content, and of one that has their states.
+const contentToken, stateToken = "c", "s"
+
 // Token identifies chosen changes with their marks and content: two calls with one result have found
-// the same. It sets the Sum of each change, whose content may be another one afterwards.
-func Token(ctx context.Context, upper *os.File, chosen []*Change) (string, error) {
+// the same. While a jail has the view (live), a file's content is read, and its change's Sum set:
+// what a jail writes by a mapping shows in no time of change (mmap(2)). Without one, each later write
+// does, for which the kernel first notes the time in that mount.
+func Token(ctx context.Context, upper *os.File, chosen []*Change, live bool) (string, error) {
+	kind := stateToken
+	if live {
+		kind = contentToken
+	}
+	return token(ctx, upper, chosen, kind)
+}
+
+// IsToken reports whether a Token of the chosen changes is, or was, the one of an earlier call.
+func IsToken(ctx context.Context, upper *os.File, chosen []*Change, of string) (bool, error) {
+	kind := stateToken
+	if strings.HasPrefix(of, contentToken) {
+		kind = contentToken
+	}
+	now, err := token(ctx, upper, chosen, kind)
+	return now == of, err
+}
+
+func token(ctx context.Context, upper *os.File, chosen []*Change, kind string) (string, error) {
 	h := sha256.New()
+	var s Summer
 	for _, c := range chosen {
 		content := fmt.Sprintf("%+v", c.New)
 		if c.Type == Dir || c.Type == Link || c.Kind == Deleted {
 			content = ""
 		}
-		if c.Source.Upper && c.Type == File && c.Kind != Deleted {
-			if err := c.sum(ctx, upper); err != nil {
+		if kind == contentToken && c.Source.Upper && c.Type == File && c.Kind != Deleted {
+			if err := c.sum(ctx, &s, upper); err != nil {
 				return "", err
 			}
 			content = c.Sum
 		}
 		fmt.Fprintf(h, "%q %q %q %q %q %o %q %q %q\n", c.Kind, c.Path, c.From, c.By, c.Type, c.New.Mode, c.Target, content, c.Marks)
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return kind + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // sum sets the Sum of a change of a file of the layer. What the jail has removed since has none.
-func (c *Change) sum(ctx context.Context, upper *os.File) error {
+func (c *Change) sum(ctx context.Context, s *Summer, upper *os.File) error {
 	c.Sum = "gone"
 	fd, err := overlayfs.Beneath(int(upper.Fd()), c.Source.Path, unix.O_RDONLY)
 	if err != nil {
@@ -49,27 +74,34 @@ func (c *Change) sum(ctx context.Context, upper *os.File) error {
 	if err := unix.Fstat(fd, &st); err != nil || typeOf(st.Mode) != File {
 		return err
 	}
-	c.Sum, err = Sum(ctx, f, st.Size)
+	c.Sum, err = s.Sum(ctx, f, st.Size)
 	return err
 }
 
-// sumBlock is the unit of Sum, in bytes: a block of zeros is not in it.
+// A Summer makes the Sums of files.
+type Summer struct{ buf []byte }
+
+// sumBlock is the unit of a Sum, in bytes: a block of zeros is not in it.
 const sumBlock = 64 << 10
 
+var zeros [sumBlock]byte
+
 // Sum identifies the first size bytes of a file. A hole counts as zeros, and is not read.
-func Sum(ctx context.Context, f *os.File, size int64) (string, error) {
-	return sum(ctx, f, size, func(at int64) int64 { return nextData(f, at, size) })
+func (s *Summer) Sum(ctx context.Context, f *os.File, size int64) (string, error) {
+	return s.sum(ctx, f, size, func(at int64) int64 { return nextData(f, at, size) })
 }
 
 // sumOf is the Sum of a file with a content.
 func sumOf(data []byte) string {
-	out, _ := sum(context.Background(), bytes.NewReader(data), int64(len(data)), func(at int64) int64 { return at })
+	out, _ := new(Summer).sum(context.Background(), bytes.NewReader(data), int64(len(data)), func(at int64) int64 { return at })
 	return out
 }
 
-func sum(ctx context.Context, r io.ReaderAt, size int64, next func(int64) int64) (string, error) {
-	h, zeros := sha256.New(), make([]byte, sumBlock)
-	buf := make([]byte, 8+sumBlock)
+func (s *Summer) sum(ctx context.Context, r io.ReaderAt, size int64, next func(int64) int64) (string, error) {
+	if s.buf == nil {
+		s.buf = make([]byte, 8+sumBlock)
+	}
+	h, buf := sha256.New(), s.buf
 	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(size)))
 	for at := int64(0); at < size; at += sumBlock {
 		if err := ctx.Err(); err != nil {
