@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/workspace/review"
 )
@@ -283,44 +282,60 @@ func (p *planner) shutDir(src review.Source) bool {
 // is changed only together with all of the renamed directory, when no jail has the view. So it goes
 // from the layer, which takes all of the directories around it that are not merged.
 func (p *planner) moved(applied map[*review.Change]bool) {
-	never := slices.Concat(p.review.Git, p.review.Skipped)
+	parts := map[string]bool{} // paths of which something is not applied, and all on their way
+	part := func(at string) {
+		for ; at != "." && !parts[at]; at = path.Dir(at) {
+			parts[at] = true
+		}
+	}
+	for _, at := range slices.Concat(p.review.Git, p.review.Skipped) {
+		part(at)
+	}
 	alone := map[string]bool{} // directories of the layer that are not merged
 	for _, at := range p.review.Units {
 		alone[at] = true
 	}
 	for _, c := range p.review.Changes {
+		if !applied[c] {
+			part(c.Path)
+		}
 		if c.Type == review.Dir && slices.Contains([]string{review.Added, review.Type, review.Renamed}, c.Kind) {
 			alone[c.Path] = true
 		}
 	}
+	shown, above := map[string]string{}, map[string]string{} // by the former path, and by those on its way: why it stays
 	for from, to := range p.review.Moved {
 		for dir := to; dir != "."; dir = path.Dir(dir) {
 			if alone[dir] {
 				to = dir
 			}
 		}
-		whole := !p.live && !slices.ContainsFunc(never, func(at string) bool { return pathname.Within(at, to) })
-		for _, c := range p.review.Changes {
-			whole = whole && (!pathname.Within(c.Path, to) || applied[c])
-		}
-		if whole {
+		why := "the view shows it as " + printable.Line(to, 0) + ", of which not all is applied"
+		switch {
+		case p.live:
+			why = "the running jail sees it as " + printable.Line(to, 0) + " (remedy: apply it when the jail has ended)"
+		case !parts[to]:
 			continue
 		}
 		p.shown = append(p.shown, from)
-		why := "the view shows it as " + printable.Line(to, 0) + ", of which not all is applied"
-		if p.live {
-			why = "the running jail sees it as " + printable.Line(to, 0) + " (remedy: apply it when the jail has ended)"
+		shown[from] = why
+		for dir := path.Dir(from); dir != "."; dir = path.Dir(dir) {
+			above[dir] = why
 		}
-		p.plan.Ops = slices.DeleteFunc(p.plan.Ops, func(o operation) bool {
-			hit := pathname.Within(o.Path, from) || o.Do != add && pathname.Within(from, o.Path)
-			if hit && o.Do == remove {
-				p.left = append(p.left, Problem{o.Path, why})
-			} else if hit {
-				p.conflicts = append(p.conflicts, Problem{o.Path, why})
-			}
-			return hit
-		})
 	}
+	p.plan.Ops = slices.DeleteFunc(p.plan.Ops, func(o operation) bool {
+		why, hit := above[o.Path]
+		hit = hit && o.Do != add
+		for at := o.Path; at != "." && !hit; at = path.Dir(at) {
+			why, hit = shown[at]
+		}
+		if hit && o.Do == remove {
+			p.left = append(p.left, Problem{o.Path, why})
+		} else if hit {
+			p.conflicts = append(p.conflicts, Problem{o.Path, why})
+		}
+		return hit
+	})
 	p.trim()
 }
 
