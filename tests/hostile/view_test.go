@@ -171,7 +171,7 @@ func TestViewCommandsRunNothing(t *testing.T) {
 		{"diff --stat", 1, false},
 		{"diff -p", 1, false},
 		{"diff --json", 1, false},
-		{"export", 0, false},
+		{"export", 1, false},
 		{"apply --dry-run", 1, false},
 		{"apply", 1, true},
 		{"apply --protected --links", 0, true},

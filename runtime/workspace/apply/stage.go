@@ -17,9 +17,9 @@ import (
 )
 
 // prepare makes the staging directory for a new plan, else opens that of the journal's. It runs as
-// root: a jail may have the directory mounted with the rights of its owner, whom the worker becomes.
+// root: a jail may have the directory mounted with the rights of the owner that the worker becomes.
 // So the staging directory belongs to root, and a group that the worker alone has can search it. A
-// process that was in a directory as that was moved there comes no further (path_resolution(7)).
+// process in a directory that an apply moves there comes no further (path_resolution(7)).
 func (w *worker) prepare() error {
 	if journalState(w.journal) != "" {
 		return w.openStaging()
@@ -40,8 +40,8 @@ func (w *worker) prepare() error {
 	return nil
 }
 
-// A group of the staging directory is one of groupCount ids from firstGroup on, by chance: systemd's
-// list has them as unused (UIDS-GIDS.md), and no jail can be made with one that is not known before.
+// The staging directory's group is by chance one of groupCount ids from firstGroup on. systemd's
+// list has them as unused (UIDS-GIDS.md), and no jail is made with one that is not known before.
 const firstGroup, groupCount = 0x70000000, 0x8000000
 
 // shutStaging opens the new staging directory, and lets none but the worker in.

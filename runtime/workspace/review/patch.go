@@ -342,14 +342,14 @@ func (d *Differ) edits(was, is string) []udiff.Edit {
 // contextLines is the number of lines that are shown around a change.
 const contextLines = 3
 
-// unified is a text's edits, which are at the boundaries of lines, as a unified difference (diff(1));
-// "" for none.
+// unified is a text's edits, which are at the boundaries of lines, as a unified difference
+// (diff(1)); "" for none.
 func unified(labels [2]string, was string, edits []udiff.Edit) string {
 	if len(edits) == 0 {
 		return ""
 	}
 	out, body := []byte("--- "+labels[0]+"\n+++ "+labels[1]+"\n"), []byte(nil)
-	at, line, grown := 0, 0, 0 // line is the number of lines before at, grown how many more the other text has
+	at, line, grown := 0, 0, 0 // line counts lines before at, grown how many more the other text has
 	for i := 0; i < len(edits); {
 		from := edits[i].Start
 		for range contextLines {

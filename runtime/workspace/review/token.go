@@ -17,13 +17,13 @@ import (
 	"agentjail.dev/runtime/kernel/overlayfs"
 )
 
-// The first letters of tokens: of one that has the files' content, and of one that has their states.
+// The first letters of tokens: of those with the files' content, and of those with their states.
 const contentToken, stateToken = "c", "s"
 
-// Token identifies chosen changes with their marks and content: two calls with one result have found
-// the same. While a jail has the view (live), a file's content is read, and its change's Sum set:
-// what a jail writes by a mapping shows in no time of change (mmap(2)). Without one, each later write
-// does, for which the kernel first notes the time in that mount.
+// Token identifies chosen changes with their marks and content: two calls with one result have
+// found the same. While a jail has the view (live), a file's content is read, and its change's Sum
+// set: a write by a mapping need not show in the time of change (mmap(2)). Without a jail, each
+// later write is by a new mount, in which the first one of a file sets its time.
 func Token(ctx context.Context, upper *os.File, chosen []*Change, live bool) (string, error) {
 	kind := stateToken
 	if live {
@@ -61,7 +61,7 @@ func token(ctx context.Context, upper *os.File, chosen []*Change, kind string) (
 	return kind + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// sum sets the Sum of a change of a file of the layer. What the jail has removed since has none.
+// sum sets the Sum of a change of a file of the layer. A file that is removed by now has none.
 func (c *Change) sum(ctx context.Context, s *Summer, upper *os.File) error {
 	c.Sum = "gone"
 	fd, err := overlayfs.Beneath(int(upper.Fd()), c.Source.Path, unix.O_RDONLY)
