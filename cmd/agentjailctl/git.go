@@ -8,15 +8,19 @@ import (
 	"sync"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/spec/sandbox/git"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
+	"agentjail.dev/runtime/workspace/apply"
+	"agentjail.dev/runtime/workspace/review"
 )
 
 func gitCommand() *cli.Command {
@@ -44,6 +48,9 @@ there. So an agent's commits come out:
 
    agentjail git --view ID . format-patch --stdout BASE.. > commits.patch
 
+The patch ends, with status 125, before a change that "agentjail workspace apply" leaves
+out: of a protected path without --protected, a link out of DIR without --links.
+
 What needs the network or your keys (push, fetch, pull, clone, commit -S) is
 refused. Do it from a repository that is yours alone:
 
@@ -57,6 +64,8 @@ Exit status: git's own; 125 where agentjail could not run it.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "with", Usage: "also open `DIRECTORY`, which the repository leads to (a git directory, borrowed objects)"},
 			&cli.StringFlag{Name: "view", Usage: "run in the view `ID` of DIR (agentjail workspace list)"},
+			&cli.BoolFlag{Name: "protected", Usage: "with --view: also patches of protected paths"},
+			&cli.BoolFlag{Name: "links", Usage: "with --view: also patches of links that can lead out of DIR"},
 			&cli.BoolFlag{Name: "terminal", Aliases: []string{"t"}, Usage: "pass the terminal itself to git, so that programs of the repository can use it, too"},
 		},
 		Action: runGit,
@@ -125,10 +134,62 @@ func runGit(c *cli.Context) error {
 		}
 		o.Term = os.Getenv("TERM")
 	}
+	end, err := guardOutput(c, r)
+	if err != nil {
+		done()
+		return err
+	}
 	err = launch(c, r, o, lifecycle.CreateOptions{Init: true, Signals: signals, View: c.String("view")})
 	done()
+	if left := end(); left != nil {
+		return left
+	}
 	explainFailure(call, err)
 	return err
+}
+
+// guardOutput passes on what git prints in a view as an apply of the view would, but to a terminal.
+// end waits until all is written.
+func guardOutput(c *cli.Context, rt *lifecycle.Runtime) (end func() error, err error) {
+	if c.String("view") == "" || isTerminal(os.Stdout) {
+		return func() error { return nil }, nil
+	}
+	v, err := workspace.Of(rt.Store).Open(c.String("view"))
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(os.Stdout.Fd(), unix.F_DUPFD_CLOEXEC, 3) // a closed pipe ends no other one's writer (os/signal)
+	if err != nil {
+		return nil, err
+	}
+	to := os.NewFile(uintptr(fd), "stdout")
+	r, w, err := os.Pipe()
+	if err != nil {
+		to.Close()
+		return nil, err
+	}
+	rt.Stdio[1] = w
+	guard := apply.Guard{Options: selection(c), Review: func() (found *review.Review, err error) {
+		err = thread.Own(func() (err error) {
+			found, err = reviewOf(rt, v)
+			return err
+		})
+		return found, err
+	}}
+	ended := make(chan error, 1)
+	go func() {
+		err := guard.Copy(to, r)
+		to.Close()
+		r.Close() // which ends git
+		ended <- err
+	}()
+	return func() error {
+		w.Close()
+		if err := <-ended; !errors.Is(err, unix.EPIPE) {
+			return err
+		}
+		return nil
+	}, nil
 }
 
 // inViewOf has git work in an existing view of the repository's directory.

@@ -113,6 +113,30 @@ func TestReviewGit(t *testing.T) {
 	if code, out := agentjail(t, "workspace", "diff", name); code != 0 || strings.Contains(out, "M a") {
 		t.Errorf("what has come out still shows: status %d, %s", code, out)
 	}
+	// A commit with what an apply leaves out comes out by the same options.
+	if code, out, errs := inView(t, policy, dir, `mkdir .husky; echo evil >.husky/pre-commit; ln -s /etc/passwd out; git add .husky out
+		git -c user.name=agent -c user.email=a@j commit -qm third; git rm -q --cached -r .husky; rm -r .husky`, "--view", name); code != 0 {
+		t.Fatalf("status %d, %q, %q", code, out, errs)
+	}
+	for _, c := range []struct {
+		options, paths []string
+		code           int
+		says           string
+	}{
+		{nil, nil, 125, "the patch ends before .husky/pre-commit: a protected path (--protected applies it)"},
+		{[]string{"--links"}, nil, 125, "the patch ends before .husky/pre-commit"},
+		{[]string{"--protected"}, nil, 125, "the patch ends before out: the link can lead out"},
+		{nil, []string{"--", "out"}, 125, "the patch ends before out"},
+		{nil, []string{"--", "a"}, 0, ""},
+		{[]string{"--protected", "--links"}, nil, 0, ""},
+	} {
+		args := append([]string{"--config", policy, "git", "--view", name}, c.options...)
+		args = append(append(args, dir, "format-patch", "--stdout", base+".."), c.paths...)
+		r := engine.Run(t, bin, args...)
+		if r.Code != c.code || !strings.Contains(r.Stderr, c.says) || strings.Contains(r.Stdout, "+evil") && len(c.options) == 0 || strings.Contains(r.Stdout, "+/etc/passwd") != (len(c.options) == 2) {
+			t.Errorf("%q: status %d: %s%s", args, r.Code, r.Stdout, r.Stderr)
+		}
+	}
 }
 
 // TestReviewShowsEveryForm: each form in which changes are shown, and a part of them applied or dropped.

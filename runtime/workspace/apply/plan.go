@@ -186,7 +186,7 @@ func turn(o operation) int {
 
 // take adds a change to the plan, and reports whether it did.
 func (p *planner) take(c *review.Change) bool {
-	if why := p.excludedBy(c); why != "" {
+	if why := p.o.Exclude(c); why != "" {
 		if !p.out[path.Dir(c.Path)] {
 			p.left = append(p.left, Problem{c.Path, why})
 		}
@@ -252,14 +252,14 @@ func (p *planner) op(o operation) (at string) {
 	return o.At
 }
 
-// excludedBy returns why the options leave a change out; "" where they do not.
-func (p *planner) excludedBy(c *review.Change) string {
+// Exclude returns why the options leave a change out; "" where they do not.
+func (o Options) Exclude(c *review.Change) string {
 	switch {
 	case c.Has(review.Never):
 		return c.Marks[slices.IndexFunc(c.Marks, func(m review.Mark) bool { return m.Kind == review.Never })].Why
-	case c.Has(review.Protected) && !p.o.Protected:
+	case c.Has(review.Protected) && !o.Protected:
 		return "a protected path (--protected applies it)"
-	case c.Has(review.Out) && !p.o.Links:
+	case c.Has(review.Out) && !o.Links:
 		return "the link can lead out of the directory (--links applies it)"
 	}
 	return ""

@@ -287,6 +287,9 @@ func (d *Differ) text(s side) (text, why string) {
 	return string(data), ""
 }
 
+// Mark marks a change that comes from elsewhere, as a patch of the view's repository.
+func (r *Review) Mark(c *Change) { r.w.mark(c) }
+
 // Lines counts the added and removed lines of a change of a text file; false for others.
 func (d *Differ) Lines(c *Change) (added, removed int, ok bool) {
 	was := side{
