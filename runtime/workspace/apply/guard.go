@@ -18,8 +18,8 @@ import (
 )
 
 // A Guard passes on what a jail's git prints, and ends before a patch of what an apply would leave
-// out. Such a text is the jail's: any line that `git am` or `git apply` could take for the head of a
-// patch counts (git-apply(1), gitformat-patch in git-format-patch(1)).
+// out. Such a text is the jail's: any line counts that `git am` or `git apply` could take for the
+// head of a patch (git-am(1), git-apply(1)).
 type Guard struct {
 	Options
 	// Review returns the view's, for its marks. It is called at most once.
@@ -38,8 +38,8 @@ const maxLine, maxSpaces = 64 << 10, 64
 var (
 	headOfPatch = regexp.MustCompile(`^(diff --git|---|\+\+\+|rename (?:from|to)|copy (?:from|to)) (.*)$`)
 	linkMode    = regexp.MustCompile(`^(new file mode|new mode|old mode|index .*) 120000$`)
-	encoded     = regexp.MustCompile(`(?i)^content-transfer-encoding:\s*(8bit|7bit|binary)?\s*$`)
-	charset     = regexp.MustCompile(`(?i)charset\s*=\s*"?([^";\s]*)`)
+	plain       = regexp.MustCompile(`: *(8bit|7bit|binary)$`)
+	charset     = regexp.MustCompile(`charset\s*=\s*"?([^";\s]*)`)
 )
 
 // Copy passes on what it reads, whole lines at a time. Its error names what is left out with all
@@ -70,11 +70,12 @@ func (g *Guard) Copy(to io.Writer, from io.Reader) error {
 func (g *Guard) judge(line string, cut bool) error {
 	lower := strings.ToLower(line)
 	g.header = strings.HasPrefix(lower, "content-type:") || g.header && strings.TrimLeft(line, " \t") != line
-	if m := charset.FindStringSubmatch(lower); g.header && m != nil && m[1] != "utf-8" && m[1] != "us-ascii" ||
-		strings.HasPrefix(lower, "content-transfer-encoding:") && (!encoded.MatchString(line) || strings.TrimSpace(lower) == "content-transfer-encoding:") {
+	m := charset.FindStringSubmatch(lower)
+	if g.header && m != nil && m[1] != "utf-8" && m[1] != "us-ascii" ||
+		strings.HasPrefix(lower, "content-transfer-encoding:") && !plain.MatchString(lower) {
 		return fmt.Errorf("the jail's patch is encoded: %s (remedy: agentjail workspace export)", printable.Line(line, 80))
 	}
-	if m := headOfPatch.FindStringSubmatch(line); m != nil {
+	if m = headOfPatch.FindStringSubmatch(line); m != nil {
 		if cut || strings.Count(line, " ") > maxSpaces {
 			return fmt.Errorf("the patch ends before a line that is too long, or has too many spaces: %s", printable.Line(line, 80))
 		}
@@ -143,7 +144,7 @@ func (g *Guard) check(at, target string) (err error) {
 		return fmt.Errorf("the patch ends before a path in %d directories", protect.DefaultLimits.Depth)
 	}
 	g.review.Mark(c)
-	if why := g.Exclude(c); why != "" {
+	if why := g.exclude(c); why != "" {
 		return fmt.Errorf("the patch ends before %s: %s", printable.Line(c.Path, 0), why)
 	}
 	return nil

@@ -186,7 +186,7 @@ func turn(o operation) int {
 
 // take adds a change to the plan, and reports whether it did.
 func (p *planner) take(c *review.Change) bool {
-	if why := p.o.Exclude(c); why != "" {
+	if why := p.o.exclude(c); why != "" {
 		if !p.out[path.Dir(c.Path)] {
 			p.left = append(p.left, Problem{c.Path, why})
 		}
@@ -252,8 +252,8 @@ func (p *planner) op(o operation) (at string) {
 	return o.At
 }
 
-// Exclude returns why the options leave a change out; "" where they do not.
-func (o Options) Exclude(c *review.Change) string {
+// exclude returns why the options leave a change out; "" where they do not.
+func (o Options) exclude(c *review.Change) string {
 	switch {
 	case c.Has(review.Never):
 		return c.Marks[slices.IndexFunc(c.Marks, func(m review.Mark) bool { return m.Kind == review.Never })].Why
