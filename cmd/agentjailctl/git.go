@@ -169,9 +169,15 @@ func guardOutput(c *cli.Context, rt *lifecycle.Runtime) (end func() error, err e
 		return nil, err
 	}
 	rt.Stdio[1] = w
+	closeView := func() {}
 	guard := apply.Guard{Options: selection(c), Review: func() (found *review.Review, err error) {
-		err = thread.Own(func() (err error) {
-			found, err = reviewOf(rt, v)
+		err = thread.Own(func() error { // this thread has left the host's mounts
+			view, err := apply.Open(workspace.Of(rt.Store), v)
+			if err != nil {
+				return err
+			}
+			closeView = view.Close
+			found, err = view.Review(c.Context, v, rt.Policy.Binds.Unprotect)
 			return err
 		})
 		return found, err
@@ -179,6 +185,7 @@ func guardOutput(c *cli.Context, rt *lifecycle.Runtime) (end func() error, err e
 	ended := make(chan error, 1)
 	go func() {
 		err := guard.Copy(to, r)
+		closeView()
 		to.Close()
 		r.Close() // which ends git
 		ended <- err
