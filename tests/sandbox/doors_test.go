@@ -19,7 +19,7 @@ import (
 // plants is what a jail writes for the host to run or follow, beside work of its own.
 const plants = `mkdir -p .husky .vscode sub/.git~1 mixed; echo evil >.husky/pre-commit; echo '{}' >.vscode/tasks.json; ln -s /etc/passwd out
 echo more >>old; mv lib lib2; echo x >'sub/a name '; echo x >"sub/git~1"; echo x >sub/.git~1/f; rm -r turn; printf 'a\0b' >turn; echo 1 >mixed/1
-ln -s ../old in; ln -s old .gitmodules; mkfifo pipe; rm file; mkdir file; echo f >file/f`
+ln -s ../old in; ln -s gm .gitmodules; mkfifo pipe; rm file; mkdir file; echo f >file/f`
 
 // TestExportIsApply: an exported patch makes of the directory what an apply does, but for what no patch has; both leave out the same, and name it
 // in the same lines, with the same options and paths.
