@@ -65,17 +65,12 @@ func (s *located) follow(dir, p string) (t trail, err error) {
 	for len(w.todo) > 0 && err == nil && !w.done {
 		c := w.todo[0]
 		w.todo = w.todo[1:]
-		if w.host != "" {
-			err = w.stepOutside(c)
-		} else {
-			err = w.step(c)
-		}
+		err = w.step(c)
 	}
-	switch {
-	case err != nil || w.done && w.host == "":
+	if err != nil || w.done {
 		return t, err
-	case w.host != "":
-		t.outside = w.host
+	}
+	if t.outside = w.host; t.outside != "" {
 		return t, nil
 	}
 	t.end, t.there = path.Join(append([]string{w.cur}, w.missing...)...), len(w.missing) == 0
@@ -91,15 +86,19 @@ type walk struct {
 	t       *trail
 	cur     string   // a directory of the tree
 	missing []string // missing names below cur
-	host    string   // a directory outside of the tree, without links on its way; or "": it is cur
-	todo    []component
-	done    bool
-	// followed are links, of the tree and of the host.
-	followed int
+	host    string   // a directory of the host outside the tree; "" in the tree
+	// hostLinks counts the links outside the tree.
+	hostLinks int
+	todo      []component
+	done      bool
 }
 
 func (w *walk) step(c component) error {
 	w.t.typ = 0
+	if w.host != "" {
+		w.outside(c)
+		return nil
+	}
 	if c.name == ".." {
 		switch n := len(w.missing); {
 		case n > 0:
@@ -153,18 +152,13 @@ func join(todo []component) string {
 // link goes on where a link leads.
 func (w *walk) link(at string) error {
 	w.t.links = append(w.t.links, at)
+	if len(w.t.links) > maxLinks {
+		w.done = true // ELOOP for the host's programs, too: the links are held
+		return nil
+	}
 	text, err := w.s.readlink(at)
 	if err != nil {
 		return err
-	}
-	return w.linkTo(text)
-}
-
-// linkTo goes on where a link with that text leads.
-func (w *walk) linkTo(text string) error {
-	if w.followed++; w.followed > maxLinks {
-		w.host, w.done = "", true // ELOOP for the host's programs, too: the links are held
-		return nil
 	}
 	w.todo = append(components(text, true), w.todo...)
 	if path.IsAbs(text) {
@@ -177,70 +171,67 @@ func (w *walk) linkTo(text string) error {
 func (w *walk) leave(dir string) error {
 	top := components(w.s.source, false)
 	if dir == "/" && len(w.todo) >= len(top) && join(w.todo[:len(top)]) == join(top) {
-		w.host, w.cur, w.todo = "", ".", w.todo[len(top):] // each ".." in the rest is walked
+		w.cur, w.host, w.todo = ".", "", w.todo[len(top):] // each ".." in the rest is walked
 		return nil
 	}
 	w.host = dir
 	return nil
 }
 
-// stepOutside is step outside of the tree, into which a path may lead again: by its own name, by a
-// mount elsewhere, by the host's links or by those of /proc.
-func (w *walk) stepOutside(c component) error {
+// outside is step outside the tree, until a part of the path is the tree's top.
+func (w *walk) outside(c component) {
+	if c.name == ".." {
+		w.host = path.Dir(w.host)
+		return
+	}
 	at := path.Join(w.host, c.name)
 	if rel, in := w.s.inTree(at); in {
-		w.host, w.cur = "", rel
-		return nil
+		w.cur, w.host = rel, ""
+		return
 	}
-	if c.name != ".." && isOwn(at) {
-		if path.Base(at) == "root" {
-			w.host = "/"
-		} else { // hooks and programs of settings run in the work tree
-			w.host, w.cur = "", "."
+	if isOwn(at) {
+		if w.host = "/"; path.Base(at) == "cwd" { // hooks and programs of settings run in the work tree
+			w.cur, w.host = ".", ""
 		}
-		return nil
+		return
 	}
-	fd, err := openat.Open(unix.AT_FDCWD, at, openat.NoLinks, unix.O_PATH|unix.O_NOFOLLOW)
-	if err != nil {
-		w.host, w.done = path.Join(at, join(w.todo)), true
-		return nil //nolint:nilerr // there is nothing that would lead further
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return &os.PathError{Op: "stat", Path: at, Err: err}
-	}
-	switch kind(st.Mode) {
-	case unix.DT_LNK:
-		text, err := openat.Readlink(fd, "")
-		if err != nil {
-			return &os.PathError{Op: "readlink", Path: at, Err: err}
-		}
-		return w.linkTo(text)
-	case unix.DT_DIR:
+	text, err := os.Readlink(at)
+	if err != nil { // no link, or nothing
 		w.host = at
-		if rel, ok := w.s.entered(fd, &st); ok {
-			w.host, w.cur, w.todo = "", ".", append(components(rel, c.link), w.todo...)
+		if rel, in := w.s.entered(at); in {
+			w.cur, w.host, w.todo = ".", "", append(components(rel, c.link), w.todo...)
 		}
-		return nil
+		return
 	}
-	w.host, w.done = at, true
-	return nil
+	if w.hostLinks++; w.hostLinks > maxLinks {
+		w.done = true
+		return
+	}
+	w.todo = append(components(text, true), w.todo...)
+	if path.IsAbs(text) {
+		_ = w.leave("/")
+	}
 }
 
 // isOwn reports whether a path is that of a process's root or working directory (proc(5)): what
-// process reads it is not known.
+// process is going to read it is not known.
 func isOwn(at string) bool {
 	parts := strings.Split(at, "/")
 	return len(parts) > 3 && parts[1] == "proc" && strings.Trim(parts[2], "0123456789") == "" &&
 		(len(parts) == 4 || len(parts) == 6 && parts[3] == "task") && (path.Base(at) == "root" || path.Base(at) == "cwd")
 }
 
-// entered returns where in the tree a directory of the host is, whatever its name.
-func (s *located) entered(fd int, st *unix.Stat_t) (rel string, ok bool) {
+// entered returns where in the tree a directory of the host is that another mount shows.
+func (s *located) entered(at string) (rel string, ok bool) {
+	fd, err := openat.Open(unix.AT_FDCWD, at, openat.NoLinks, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
 	top, err := s.statOwn(".")
-	if err != nil || st.Dev != top.Dev || st.Ino == top.Ino {
-		return ".", err == nil && st.Dev == top.Dev
+	if err != nil || unix.Fstat(fd, &st) != nil || st.Dev != top.Dev || st.Ino == top.Ino {
+		return ".", err == nil && st.Dev == top.Dev && st.Ino == top.Ino
 	}
 	// Its name in the mount of the tree.
 	handle, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH)

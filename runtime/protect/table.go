@@ -208,7 +208,7 @@ func tableNames() []string {
 // and blanks at the end of a name. A directory may be shared with one that does.
 func Fold(name string) string {
 	name = foldCase(name)
-	if !strings.HasSuffix(name, ".") && !strings.HasSuffix(name, " ") && !strings.Contains(name, "./") && !strings.Contains(name, " /") {
+	if !slices.ContainsFunc([]string{"./", " /"}, func(end string) bool { return strings.Contains(name+"/", end) }) {
 		return name
 	}
 	parts := strings.Split(name, "/")

@@ -35,6 +35,7 @@ const maxPasswd = 4 << 20
 type User struct {
 	Name string
 	UID  uint32
+	GID  uint32 // the primary group's
 	Home string // clean and absolute, never the root directory; "" for none
 	// Real is Home without symbolic links, as far as it exists.
 	Real string
@@ -103,10 +104,11 @@ func (l *List) add(text string) {
 	automounts := map[string]bool{}
 	for e := range accountfile.Entries(text, 7) {
 		uid, err := strconv.ParseUint(e[2], 10, 32)
-		if err != nil {
+		gid, err2 := strconv.ParseUint(e[3], 10, 32)
+		if err != nil || err2 != nil {
 			continue
 		}
-		u := User{Name: e[0], UID: uint32(uid), Home: path.Clean(e[5])}
+		u := User{Name: e[0], UID: uint32(uid), GID: uint32(gid), Home: path.Clean(e[5])}
 		if !path.IsAbs(u.Home) || u.Home == "/" {
 			u.Home = ""
 		}

@@ -23,8 +23,8 @@ type guarded struct {
 	there, paths []string
 }
 
-// guarded searches the directory, as it would be with a layer. What cannot be searched is protected
-// as a whole.
+// guarded searches the directory, as it would be with a layer. A directory that cannot be searched
+// is protected as a whole.
 func (w *walker) guarded(l *protect.Layer) guarded {
 	g := guarded{why: map[string]string{}, gits: map[string]bool{}}
 	o := w.o.Search

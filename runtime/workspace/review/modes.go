@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/accountfile"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/users"
 )
 
 // Modes is how a change alters the permissions of a file that stays, as "0755 → 0777"; "" for no
@@ -48,8 +49,8 @@ func (w *walker) writers(c *Change, gid uint32) string {
 	return ""
 }
 
-// maxAccounts bounds the reads of the host's users and groups, in bytes.
-const maxAccounts = 4 << 20
+// maxGroups bounds the read of group(5), in bytes.
+const maxGroups = 4 << 20
 
 // isPrivate reports whether a group has no other member than the directory's owner, as on a host
 // with a group for each user (USERGROUPS_ENAB in login.defs(5)), where files are writable by it.
@@ -58,28 +59,18 @@ func (w *walker) isPrivate(gid uint32) bool {
 	if known {
 		return private
 	}
-	var names []string // of the owner
-	number := strconv.FormatUint(uint64(gid), 10)
 	private = gid == w.owner
-	others := false
-	passwd, _ := openat.Head("/etc/passwd", maxAccounts)
-	for f := range accountfile.Entries(string(passwd), 4) {
-		switch uid := f[2]; {
-		case uid == strconv.FormatUint(uint64(w.owner), 10):
-			names = append(names, f[0])
-			private = private || f[3] == number
-		case f[3] == number && uid != "0":
-			others = true
+	members := []string{"", "root"}
+	for _, u := range w.users() {
+		if u.UID == w.owner {
+			private, members = private || u.GID == gid, append(members, u.Name)
 		}
 	}
-	group, _ := openat.Head("/etc/group", maxAccounts)
-	for f := range accountfile.Entries(string(group), 4) {
-		if f[2] != number {
-			continue
-		}
-		for name := range strings.SplitSeq(f[3], ",") {
-			others = others || name != "" && name != "root" && !slices.Contains(names, name)
-		}
+	others := slices.ContainsFunc(w.users(), func(u users.User) bool { return u.GID == gid && u.UID != w.owner && u.UID != 0 })
+	text, _ := openat.Head("/etc/group", maxGroups)
+	for f := range accountfile.Entries(string(text), 4) {
+		others = others || f[2] == strconv.FormatUint(uint64(gid), 10) &&
+			slices.ContainsFunc(strings.Split(f[3], ","), func(name string) bool { return !slices.Contains(members, name) })
 	}
 	w.private[gid] = private && !others
 	return w.private[gid]

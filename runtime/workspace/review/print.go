@@ -15,8 +15,8 @@ import (
 
 // Select returns the changes of some paths, and of all below them; all changes without a path. A
 // renamed directory comes with its removal at the former path, and a file with the directories
-// that it needs: of a renamed one, a new directory. Their marks are those of an apply of just these.
-// An error names a path without changes.
+// that it needs: of a renamed one, a new directory. The marks are for an apply of just these. An
+// error names a path without changes.
 func (r *Review) Select(paths []string) ([]*Change, error) {
 	if len(paths) == 0 {
 		r.mark(r.Changes)

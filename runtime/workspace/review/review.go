@@ -12,12 +12,14 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/users"
 	"agentjail.dev/runtime/protect"
 )
 
@@ -179,7 +181,7 @@ func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, err
 	if err := unix.Fstat(w.lower, &st); err != nil {
 		return nil, &os.PathError{Op: "stat", Path: directory.Name(), Err: err}
 	}
-	w.owner, w.group, w.private = st.Uid, st.Gid, map[uint32]bool{}
+	w.owner, w.group, w.private, w.users = st.Uid, st.Gid, map[uint32]bool{}, sync.OnceValue(users.New().All)
 	w.bufs = [2][]byte{make([]byte, 128<<10), make([]byte, 128<<10)}
 	if err := w.dir(node{at: ".", upper: true, low: ".", merged: true}); err != nil {
 		return nil, err

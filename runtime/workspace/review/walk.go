@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/overlayfs"
+	"agentjail.dev/runtime/kernel/users"
 	"agentjail.dev/runtime/protect"
 )
 
@@ -25,6 +26,7 @@ type walker struct {
 	bufs         [2][]byte
 	owner, group uint32          // the directory's
 	private      map[uint32]bool // groups of the owner alone
+	users        func() []users.User
 }
 
 // A node is a directory of the view.
