@@ -356,8 +356,8 @@ func (s *search) named() error {
 	return s.settingsOf(nil, nil)
 }
 
-// settingsOf protects the files that the settings of a repository name, together with those of users
-// and of the machine.
+// settingsOf protects the files that the settings of a repository name, together with those of
+// users and of the machine.
 func (s *search) settingsOf(g *gitDir, files []string) error {
 	r := reading{search: s, g: g, seen: map[string]bool{}}
 	for _, file := range append(files, s.o.Settings...) {

@@ -16,7 +16,9 @@ func For(source string, owner uint32, list *users.List) Options {
 		list = users.New()
 	}
 	caller := users.Caller()
-	o := Options{Source: source, Homes: map[string]string{}, Readers: []uint32{owner, caller}, Settings: slices.Clone(systemSettings)}
+	o := Options{
+		Source: source, Homes: map[string]string{}, Readers: []uint32{owner, caller}, Settings: slices.Clone(systemSettings),
+	}
 	runs := list.Of(0, owner, caller)
 	for _, u := range list.All() {
 		if u.Home == "" {

@@ -124,7 +124,8 @@ func Search(root *os.File, o Options) (*Found, error) {
 	}
 	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return pathname.Within(o.Source, u) })
 	s := &search{
-		located: located{tree{root: root, mounts: o.Mounts, layer: o.Layer}, o.Source, o.Also}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{},
+		located: located{tree: tree{root: root, mounts: o.Mounts, layer: o.Layer}, source: o.Source, also: o.Also},
+		o:       o, limits: o.Limits, found: &Found{}, seen: map[string]int{},
 		gits:   map[string]*gitDir{},
 		inside: map[string]bool{}, outside: map[string]*outsideFile{}, away: map[string]*gitDir{},
 		buf: make([]byte, 32<<10),

@@ -39,8 +39,8 @@ type User struct {
 	Home string // clean and absolute, never the root directory; "" for none
 	// Real is Home without symbolic links, as far as it exists.
 	Real string
-	// Person reports that somebody logs in as the user, so that the home may hold keys: others own
-	// the parts of a distribution (www-data, games).
+	// Person reports a user with logins, whose home may hold keys. Others own the parts of a
+	// distribution (www-data, games).
 	Person bool
 }
 
@@ -50,13 +50,13 @@ type List struct {
 	users  []User
 	real   []string        // directories of homes that a link in place of one of Parents leads to
 	links  []string        // what links in Parents lead to
-	asked  map[uint32]bool // of getent
+	tried  map[uint32]bool // by getent
 	loaded bool
 	passwd string // the file, for tests
 }
 
 // New returns a list that is read when it is used.
-func New() *List { return &List{passwd: "/etc/passwd", asked: map[uint32]bool{}} }
+func New() *List { return &List{passwd: "/etc/passwd", tried: map[uint32]bool{}} }
 
 // load reads passwd(5) once. A file that cannot be read has no users.
 func (l *List) load() {
@@ -127,7 +127,7 @@ const (
 	endPersons  = 60_000
 )
 
-// noShells are the programs in the place of a shell as which nobody logs in.
+// noShells are the programs that stand in place of a shell for users without logins.
 var noShells = []string{"nologin", "false", "true", "sync", "halt", "shutdown"}
 
 // autofs is the magic number of directories whose names are mounted as they are looked up
@@ -164,10 +164,11 @@ func (l *List) Know(uids ...uint32) {
 	l.load()
 	for _, uid := range uids {
 		uid, err := rootless.OutsideUID(uid)
-		if err != nil || uid == idmap.Overflow || l.asked[uid] || slices.ContainsFunc(l.users, func(u User) bool { return u.UID == uid }) {
+		listed := slices.ContainsFunc(l.users, func(u User) bool { return u.UID == uid })
+		if err != nil || uid == idmap.Overflow || l.tried[uid] || listed {
 			continue
 		}
-		l.asked[uid] = true
+		l.tried[uid] = true
 		l.add(getent(uid))
 	}
 }

@@ -94,12 +94,12 @@ func TestGetent(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Know(1000)
-	if len(l.asked) != 0 {
-		t.Error("asked for a user of passwd(5)")
+	if len(l.tried) != 0 {
+		t.Error("getent ran for a user of passwd(5)")
 	}
 	root := l.Of(0) // the host's own passwd(5) has it
-	if !l.asked[0] || len(root) != 1 || root[0].Home != "/root" {
-		t.Errorf("%+v, asked %v", root, l.asked)
+	if !l.tried[0] || len(root) != 1 || root[0].Home != "/root" {
+		t.Errorf("%+v, tried %v", root, l.tried)
 	}
 	l.Know(0, 0)
 	if n := len(slices.DeleteFunc(l.All(), func(u User) bool { return u.UID != 0 })); n != 1 {
