@@ -381,7 +381,7 @@ func (s Store) Report(j *Brief) (*report.Report, error) {
 // release that this one would misunderstand.
 func (s Store) Load(key string) (*Jail, error) {
 	j := new(Jail)
-	if err := s.decode(key, func(record []byte) error { return json.Unmarshal(record, j) }); err != nil {
+	if err := s.decode(key, j.read); err != nil {
 		return nil, err
 	}
 	if err := j.Understood(); err != nil {
@@ -393,10 +393,31 @@ func (s Store) Load(key string) (*Jail, error) {
 	return j, err
 }
 
+// read decodes a whole record. It refuses a field that it does not know, but not where an earlier
+// release had that field.
+func (j *Jail) read(record []byte) error {
+	d := json.NewDecoder(bytes.NewReader(record))
+	d.DisallowUnknownFields()
+	unknown := d.Decode(j)
+	if unknown == nil {
+		return nil
+	}
+	*j = Jail{}
+	if err := json.Unmarshal(record, j); err != nil || j.Form != form.Number {
+		return err
+	}
+	return fmt.Errorf("container %q: %w, a field of another release of agentjail (remedy: the release that made it, or %s)", j.ID, unknown, j.anew())
+}
+
+// anew is what ends a jail of another release.
+func (j *Brief) anew() string {
+	return fmt.Sprintf("`agentjail kill %s KILL` and `agentjail delete %[1]s`, and start it anew", j.ID)
+}
+
 // Understood returns an error for a record of another release that this one would misunderstand.
 // Such a jail can still be ended and removed.
 func (j *Brief) Understood() error {
-	if err := form.Check(j.Form, fmt.Sprintf("`agentjail kill %s KILL` and `agentjail delete %[1]s`, and start it anew", j.ID)); err != nil {
+	if err := form.Check(j.Form, j.anew()); err != nil {
 		return fmt.Errorf("container %q: %w", j.ID, err)
 	}
 	return nil

@@ -95,6 +95,27 @@ func TestRecordOfAnotherRelease(t *testing.T) {
 			t.Errorf("a brief of form %d: %+v, %v", n, b, err)
 		}
 	}
+	path := filepath.Join(s.Dir(j.Key), recordFile)
+	for n, read := range map[int]bool{form.Oldest: form.Oldest < form.Number, form.Number: false} {
+		j.Form = n
+		if err := s.Save(j); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text[:len(text)-1], `,"anotherRelease":true}`...)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Load(j.Key); (err == nil) != read || err != nil && !strings.Contains(err.Error(), "(remedy: the release that made it") {
+			t.Errorf("form %d with a further field: %+v, %v", n, got, err)
+		}
+		if b, err := s.Brief(j.Key); err != nil || b.ID != j.ID {
+			t.Errorf("a brief of form %d with a further field: %+v, %v", n, b, err)
+		}
+	}
 }
 
 func TestRangesAreExclusiveAndComeBack(t *testing.T) {

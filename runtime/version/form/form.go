@@ -38,8 +38,8 @@ func Reads(n int) bool {
 	return n >= Oldest && n <= Number
 }
 
-// Check returns nil for a form that this build reads. The error names the release's forms, and has
-// the remedy other beside the release that wrote the record.
+// Check returns nil for a form that this build reads. The error names the build's forms. Its remedy
+// is the release that wrote the record, or other, unless that is "".
 func Check(n int, other string) error {
 	if Reads(n) {
 		return nil
@@ -47,6 +47,9 @@ func Check(n int, other string) error {
 	if n == 0 {
 		n = Unnumbered
 	}
+	if other != "" {
+		other = ", or " + other
+	}
 	return errors.New("its record has form " + strconv.Itoa(n) + ", of another release of agentjail: this one reads forms " +
-		strconv.Itoa(Oldest) + " to " + strconv.Itoa(Number) + " (remedy: the release that made it, or " + other + ")")
+		strconv.Itoa(Oldest) + " to " + strconv.Itoa(Number) + " (remedy: the release that made it" + other + ")")
 }

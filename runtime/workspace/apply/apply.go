@@ -27,6 +27,7 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/runtime/version/form"
 	"agentjail.dev/runtime/workspace"
 	"agentjail.dev/runtime/workspace/review"
 )
@@ -361,6 +362,9 @@ func (v *View) readPlan() (*applyPlan, error) {
 	plan := new(applyPlan)
 	if err := gob.NewDecoder(f).Decode(plan); err != nil {
 		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	if err := form.Check(plan.Form, ""); err != nil {
+		return nil, fmt.Errorf("reading the journal of view %s: %w", v.ID, err)
 	}
 	return plan, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/version/form"
 	"agentjail.dev/runtime/workspace/review"
 )
 
@@ -54,6 +55,7 @@ type stagedItem struct {
 
 // An applyPlan is what one apply does: the content of the journal.
 type applyPlan struct {
+	Form    int    // package form
 	Staging string // the staging directory's name
 	// StagingIno is its inode; 0 before it is made, and of earlier versions of agentjail.
 	StagingIno uint64
@@ -121,7 +123,8 @@ func Select(r *review.Review, chosen []*review.Change, live bool, o Options) ([]
 // what the directory's owner did meanwhile.
 func newPlan(r *review.Review, chosen []*review.Change, live bool, o Options) (plan *applyPlan, left, conflicts []Problem) {
 	p := &planner{
-		o: o, review: r, live: live, plan: &applyPlan{Each: o.Each, Live: live}, staged: map[string]string{}, shut: map[string]bool{},
+		o: o, review: r, live: live, plan: &applyPlan{Form: form.Number, Each: o.Each, Live: live},
+		staged: map[string]string{}, shut: map[string]bool{},
 		out: map[string]bool{},
 	}
 	for _, c := range r.Changes {
