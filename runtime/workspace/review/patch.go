@@ -288,7 +288,15 @@ func (d *Differ) text(s side) (text, why string) {
 }
 
 // Mark marks a change that comes from elsewhere, as a patch of the view's repository.
-func (r *Review) Mark(c *Change) { r.w.mark(c) }
+func (r *Review) Mark(c *Change) {
+	r.w.mark(c)
+	if r.before.why == nil {
+		r.before = r.w.guarded(nil)
+	}
+	if why := r.before.at(c.Path); why != "" && !c.Has(Protected) {
+		c.Marks = append(c.Marks, Mark{Protected, why})
+	}
+}
 
 // Lines counts the added and removed lines of a change of a text file; false for others.
 func (d *Differ) Lines(c *Change) (added, removed int, ok bool) {
