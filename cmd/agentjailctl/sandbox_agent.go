@@ -252,8 +252,16 @@ func (a *agentRun) prepare(o *sandbox.Options, create *lifecycle.CreateOptions, 
 	if a == nil {
 		return nil
 	}
-	if wants, _ := r.Policy.Workspace.Wants(o.Workspace, o.Workspace); wants && a.unreviewed != "" {
-		return fmt.Errorf("policy has a view of %s (workspace.review), and there is none: %s", o.Workspace, a.unreviewed)
+	if a.unreviewed != "" && !o.ReadOnly {
+		for _, dir := range append([]string{o.Workspace}, o.Further...) {
+			pattern, err := bindsource.Reviewed(dir, r.Policy.Workspace)
+			if err != nil {
+				return err
+			}
+			if pattern != "" {
+				return fmt.Errorf("policy has a view of %s (workspace.review = %q), and there is none: %s", dir, pattern, a.unreviewed)
+			}
+		}
 	}
 	o.Args = append(o.Args, a.Arguments...)
 	if a.keyed != "" {

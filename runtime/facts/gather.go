@@ -92,6 +92,9 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 		ID: id, Host: HostFor(g.Policy.Delegate), Sandbox: traits.Of(g.Policy.Delegate).Sandbox,
 		Unknown: b.Unknown, OwnBundle: g.PlainRoot,
 	}
+	if p.Facts.Review, err = bindsource.FollowReview(g.Policy.Workspace.Review); err != nil {
+		return nil, err
+	}
 	major, minor := workspace.Of(g.Store).Disk()
 	p.Facts.LayerDisk = harden.Disk{Major: int64(major), Minor: int64(minor)}
 	if cg := &p.Facts.Host.Cgroup; g.PlainRoot && p.Facts.Host.Rootless && s.Linux != nil && s.Linux.CgroupsPath == "" {

@@ -51,6 +51,8 @@ type Facts struct {
 	Joins map[specs.LinuxNamespaceType]Join
 	// LayerDisk is the disk that layers on disk are on: the root's, and views'.
 	LayerDisk Disk
+	// Review are the patterns that workspace.review's lead to (bindsource.FollowReview).
+	Review []string
 	// ParentQuota is the processor time of the parent control groups, where the kernel refuses a
 	// larger quota.
 	ParentQuota CPUQuota

@@ -1,6 +1,7 @@
 package harden
 
 import (
+	"fmt"
 	"path"
 	"slices"
 
@@ -18,28 +19,33 @@ import (
 // review decides whether a bind mount is a view: the jail writes into a layer of its own over the
 // directory. A directory that is to be one and cannot be one is refused, unless no user chose it.
 func review(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) {
-	wants, named := p.pol.Workspace.Wants(m.Destination, f.Path)
+	wants, named, pattern := p.pol.Workspace.Wants(m.Destination, f.Reached(), f.Kind == bindsource.Dir, p.f.Review)
 	if !wants || readOnly {
 		return
 	}
-	if f.Role != bindsource.Plain && !f.HostPath {
-		if named {
-			p.addRefusal(viewRefusal(m, "an engine's own, which holds no work of the host's", "leave its destination out of the list"))
+	refuse := func(what, remedy string) {
+		if pattern != "" {
+			what += fmt.Sprintf(", and policy has a view of what it reaches, workspace.review = %q", pattern)
 		}
-		return
+		p.addRefusal(refusal.New(refusal.Workspace, "it is %s", what).About("view of %s at %s", m.Source, m.Destination).WithRemedy("%s", remedy))
 	}
 	switch {
+	case f.IsEngines() && pattern != "":
+		refuse("an engine's own, where a directory of the host's is mounted", "mount that directory, or mount this read-only")
+	case f.IsEngines():
+		if named {
+			refuse("an engine's own, which holds no work of the host's", "leave its destination out of the list")
+		}
 	case f.Kind != bindsource.Dir:
-		p.addRefusal(viewRefusal(m, "not a directory", "mount the directory that it is in, or mount it read-only"))
+		refuse("not a directory", "mount the directory that it is in, or mount it read-only")
 	case p.f.Host.Rootless:
-		p.addRefusal(viewRefusal(m, "mounted by a rootless engine, which cannot make a view in which directories are renamed", "start it as root"))
+		refuse("mounted by a rootless engine, which cannot make a view in which directories are renamed", "start it as root, or mount it read-only")
 	case f.UID == 0:
-		p.addRefusal(viewRefusal(m, "root's, whose id no layer can map to the jail", "chown it to the user who works in it"))
+		refuse("root's, whose id no layer can map to the jail", "chown it to the user who works in it")
 	case f.GID == 0:
-		p.addRefusal(viewRefusal(m, "of root's group, whose id no layer can map to the jail",
-			"chgrp it to the group of the user who works in it"))
+		refuse("of root's group, whose id no layer can map to the jail", "chgrp it to the group of the user who works in it")
 	case b.Owner != plan.OwnerDir:
-		p.addRefusal(viewRefusal(m, "without an owner in the jail, who could write to it", "mount it read-only"))
+		refuse("without an owner in the jail, who could write to it", "mount it read-only")
 	default:
 		if !b.NonRecursive && len(f.Mounts) > 0 {
 			p.change(rings.Access, report.Dropped, mountField(m), list(f.Mounts), "", "an overlay, which a view is, does not show what is mounted below its directory")
@@ -51,11 +57,6 @@ func review(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly 
 		p.change(rings.Access, report.Set, mountField(m), "writable", "a view",
 			"what the jail writes is applied by the directory's owner")
 	}
-}
-
-func viewRefusal(m *specs.Mount, what, remedy string) *refusal.Error {
-	return refusal.New(refusal.Workspace, "it is %s", what).About("view of %s at %s", m.Source, m.Destination).
-		WithRemedy("%s", remedy)
 }
 
 // viewsMounted refuses a requested view of which there is no mount.

@@ -42,12 +42,22 @@ func TestReview(t *testing.T) {
 		{"a file", "rbind", all, with(func(f *bindsource.Fact) { f.Kind = bindsource.File }), false, "mount the directory that it is in"},
 		{"root's", "rbind", roots, with(func(f *bindsource.Fact) { f.UID = 0 }), false, "chown"},
 		{"root's group's", "rbind", all, with(func(f *bindsource.Fact) { f.GID = 0 }), false, "chgrp"},
+		{"a parent", "rbind", listed, with(func(f *bindsource.Fact) { f.Path = "/srv" }), true, "a view"},
+		{"another name", "rbind", listed, with(func(f *bindsource.Fact) { f.Path, f.Shown.Names = "/x", []string{"/srv/p"} }), true, "a view"},
+		{"a part of it", "rbind", listed, with(func(f *bindsource.Fact) { f.Path, f.Shown.Parts = "/x", []string{"/srv/p/q"} }), true, "a view"},
+		{"one below", "rbind", listed, with(func(f *bindsource.Fact) {
+			f.Path, f.Mounts, f.ReachedBelow = "/x", []string{"/x/y"}, []string{"/x/y", "/srv/p"}
+		}), true, "/x/y dropped (an overlay"},
+		{"a volume of it", "rbind", listed, with(func(f *bindsource.Fact) {
+			f.Path, f.Role, f.Also = "/var/lib/docker/volumes/v/_data", bindsource.Volume, "/srv/p"
+		}), true, "a view"},
+		{"in a volume", "rbind", listed, with(func(f *bindsource.Fact) { f.Role, f.ReachedBelow = bindsource.Volume, []string{"/srv/p"} }), false, `workspace.review = "/srv/*"`},
 		{"a volume", "rbind", all, with(func(f *bindsource.Fact) { f.Role = bindsource.Volume }), false, ""},
 		{"a volume by name", "rbind", named, with(func(f *bindsource.Fact) { f.Role = bindsource.Volume }), false, "leave its destination out"},
 	} {
 		_, b, rep, err := one(t, specs.Mount{Destination: "/work", Type: "bind", Source: c.fact.Path, Options: strings.Fields(c.options)}, &c.fact, c.pol)
 		if err != nil {
-			if c.view || c.says == "" || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "view of /srv/p at /work: refused") {
+			if c.view || c.says == "" || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "view of "+c.fact.Path+" at /work: refused") {
 				t.Errorf("%s: %v", c.name, err)
 			}
 			continue

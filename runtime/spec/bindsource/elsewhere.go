@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/runtime/kernel/users"
 )
 
 // Mounts are the mounts of a mount namespace, the oldest first. They are read only as far as
@@ -121,13 +123,17 @@ func mountOf(fd int) (string, error) {
 // at a second place: Docker's local driver makes a volume of any directory
 // (`docker volume create -o type=none -o o=bind -o device=/etc`), and an
 // administrator may have done so. The oldest mount of a file system that has
-// the directory counts as its real place.
-func (ms *Mounts) elsewhere(id, path string) (string, error) {
+// the directory counts as its real place. shown are, if all is true, all places of its content.
+func (ms *Mounts) elsewhere(id, path string, all bool) (real string, shown Shown, err error) {
 	own, inside, err := ms.onMount(id, path)
 	if own == nil {
-		return "", err
+		return "", Shown{}, err
 	}
-	return ms.realPlace(own, inside, path), nil
+	real = ms.realPlace(own, inside, path)
+	if all {
+		shown = ms.shown(own.Dev, inside, path)
+	}
+	return real, shown, ms.err
 }
 
 // onMount returns the mount of an id that shows a path, and the path in its file system; nil where
@@ -164,21 +170,30 @@ func MountsBelow(path string) ([]string, error) {
 		return nil, err
 	}
 	defer ms.Close()
-	all, _, err := ms.below(path)
+	all, _, _, err := ms.below(path, users.New())
 	return all, err
 }
 
-// below lists the places of the mounts below path, and the directories mounted there that no jail
-// may have.
-func (ms *Mounts) below(path string) (all, forbidden []string, err error) {
+// below lists the places of the mounts below path, the directories mounted there that no jail
+// may have, and the further places of the mounts' content.
+func (ms *Mounts) below(path string, known *users.List) (all, forbidden, reached []string, err error) {
 	for m := range ms.all {
 		if m.Point == path || !pathname.Within(m.Point, path) {
 			continue
 		}
 		all = append(all, m.Point)
-		if real := ms.realPlace(m, m.Root, m.Point); real != "" && forbiddenElsewhere(real, false) != "" {
-			forbidden = append(forbidden, real)
+		places := ms.shown(m.Dev, m.Root, m.Point).counted()
+		if real := ms.realPlace(m, m.Root, m.Point); real != "" {
+			places = append([]string{real}, places...)
+		}
+		reached = append(reached, m.Point)
+		reached = append(reached, places...)
+		if i := slices.IndexFunc(places, func(at string) bool {
+			why, _ := forbiddenOfUsers(at, known.Homes(at), false)
+			return forbiddenElsewhere(at, false) != "" || why != ""
+		}); i >= 0 {
+			forbidden = append(forbidden, places[i])
 		}
 	}
-	return all, forbidden, ms.err
+	return all, forbidden, reached, ms.err
 }

@@ -17,12 +17,12 @@ const rootRemedy = `chown it to the user who works in it, or mount it read-only;
 // that only root may read. An engine's files, and volumes that an engine or the kubelet made, are
 // for containers and do not count.
 func (f Fact) Roots() bool {
-	return f.UID == 0 && !f.Rootless && !f.engines()
+	return f.UID == 0 && !f.Rootless && !f.IsEngines()
 }
 
-// engines reports whether an engine or the kubelet made the source for containers,
+// IsEngines reports whether an engine or the kubelet made the source for containers,
 // and it is no directory of the host's that was mounted there.
-func (f Fact) engines() bool {
+func (f Fact) IsEngines() bool {
 	switch f.Role {
 	case Injected, EngineImage:
 		return true
@@ -36,7 +36,7 @@ func (f Fact) engines() bool {
 
 // EnginesVolume reports whether a source is a volume in the engine's own storage, and
 // not a directory of the host's that was made one.
-func (f Fact) EnginesVolume() bool { return f.Role == Volume && f.engines() }
+func (f Fact) EnginesVolume() bool { return f.Role == Volume && f.IsEngines() }
 
 // Allowed reports whether policy names the source: the host's owner accepts what the jail does
 // there.

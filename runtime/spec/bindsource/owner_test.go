@@ -204,7 +204,7 @@ func TestStaged(t *testing.T) {
 	} {
 		f := Fact{Path: own + c.path, Kind: Dir, Role: Pod, Pod: podUID}
 		var err1, err2 error
-		f.Also, err1 = all.elsewhere(c.id, f.Path)
+		f.Also, f.Shown, err1 = all.elsewhere(c.id, f.Path, true)
 		f.Plugin, err2 = all.plugin(c.id, f.Path, podUID)
 		if err1 != nil || err2 != nil || f.Plugin != c.plugin {
 			t.Errorf("%s is %q, %v, %v", c.path, f.Plugin, err1, err2)

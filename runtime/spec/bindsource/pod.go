@@ -144,7 +144,7 @@ func refusalOfPods(f Fact, readOnly bool) *refusal.Error {
 		}
 		return refusal.New(refusal.BindSystem, "it is %s, and %s", at, why).WithRemedy("%s", remedy)
 	}
-	if f.engines() {
+	if f.IsEngines() {
 		return nil
 	}
 	return hostPathRefusal(readOnly) // by a subPath

@@ -1,6 +1,7 @@
 package bindsource
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -148,7 +149,7 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if why := elsewhereRefusal(f, readOnly); why != nil {
 		return why
 	}
-	if f.engines() {
+	if f.IsEngines() {
 		return nil
 	}
 	if why := placeRefusal(f, readOnly, b); why != nil {
@@ -160,23 +161,34 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	return rootRefusal(f, readOnly, b)
 }
 
-// elsewhereRefusal judges the place from which a source was mounted where it is.
+// elsewhereRefusal judges the other places of the host's file tree that show a source, or a part of
+// it: a write to it is one to them.
 func elsewhereRefusal(f Fact, readOnly bool) *refusal.Error {
-	if f.Also == "" {
-		return nil
+	places := f.Shown.counted()
+	if f.Also != "" && !slices.Contains(places, f.Also) {
+		places = append([]string{f.Also}, places...)
 	}
-	code, why, remedy := refusal.BindSystem, forbiddenElsewhere(f.Also, readOnly), allows(ofHost)
-	if why == "" && !f.engines() {
-		code = refusal.BindUsers
-		why, remedy = forbiddenOfUsers(f.Also, f.Homes, readOnly)
+	for _, at := range places {
+		code, why, remedy := refusal.BindSystem, forbiddenElsewhere(at, readOnly), allows(ofHost)
+		if why == "" && !f.IsEngines() {
+			code = refusal.BindUsers
+			why, remedy = forbiddenOfUsers(at, f.Homes, readOnly)
+		}
+		part := slices.Contains(f.Shown.Parts, at)
+		if why == "" && (f.Role == Volume && f.Storage != "" || part && f.Role == Plain && slices.ContainsFunc(storage, func(dir string) bool {
+			return pathname.Within(dir, at)
+		})) {
+			code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+cmp.Or(f.Storage, at), ofStorage
+		}
+		switch {
+		case why == "":
+		case part:
+			return refusal.New(code, "a part of it is mounted at %s, and %s", at, why).WithRemedy("%s", remedy)
+		default:
+			return refusal.New(code, "it is %s, mounted there, and %s", at, why).WithRemedy("%s", remedy)
+		}
 	}
-	if why == "" && f.Role == Volume && f.Storage != "" {
-		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, ofStorage
-	}
-	if why == "" {
-		return nil
-	}
-	return refusal.New(code, "it is %s, mounted there, and %s", f.Also, why).WithRemedy("%s", remedy)
+	return nil
 }
 
 // placeRefusal judges a source's own place.

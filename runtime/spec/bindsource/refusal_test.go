@@ -252,14 +252,14 @@ func TestElsewhere(t *testing.T) {
 		{"99", "/var/lib/docker/volumes/etc/_data", ""},
 		{"30", "/elsewhere", ""}, // the mount is gone from there
 	} {
-		if got, err := all.elsewhere(c.id, c.path); err != nil || got != c.want {
+		if got, _, err := all.elsewhere(c.id, c.path, false); err != nil || got != c.want {
 			t.Errorf("%s is really %q, not %q", c.path, got, c.want)
 		}
 	}
 	for path, want := range map[string]string{
 		"/srv": "/dev /root/.ssh", "/srv/chroot": "/dev", "/srv/chroot/dev": "", "/srv/chroot/a": "", "/srv/disk": "/root/.ssh", "/srv/dis": "", "/home": "", "/home/dev": "", "/data": "",
 	} {
-		_, below, err := all.below(path)
+		_, below, _, err := all.below(path)
 		if got := strings.Join(below, " "); err != nil || got != want {
 			t.Errorf("below %s: %q, not %q", path, got, want)
 		}

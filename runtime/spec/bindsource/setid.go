@@ -30,7 +30,7 @@ const firstUser = 1000
 // OwnerMatters reports whether a program that runs as the directory's owner, or group, has more
 // rights than the person who owns the directory.
 func (f Fact) OwnerMatters() bool {
-	return !f.Rootless && !f.engines() && f.Kind == Dir && (f.UID < firstUser || f.GID < firstUser)
+	return !f.Rootless && !f.IsEngines() && f.Kind == Dir && (f.UID < firstUser || f.GID < firstUser)
 }
 
 // FindSetID looks for programs below a source that run as its owner or its group (inode(7)), and

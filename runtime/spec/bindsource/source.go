@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/users"
+	"agentjail.dev/runtime/spec/lists"
 )
 
 // Kind is a source's file type.
@@ -65,10 +66,14 @@ type Fact struct {
 	// Also is where the host's file tree really has it, if it was mounted at
 	// Path from there: an engine's volume can be any directory of the host.
 	Also string `json:"also,omitempty"`
+	// Shown are all further places of its content, of a source that a user chose.
+	Shown Shown `json:"shown,omitzero"`
 	// Below are directories of the host that no jail may have, mounted below Path.
 	Below []string `json:"below,omitempty"`
 	// Mounts are the places of all mounts below Path.
 	Mounts []string `json:"mounts,omitempty"`
+	// ReachedBelow are the places of the content of Mounts.
+	ReachedBelow []string `json:"reachedBelow,omitempty"`
 	// System reports that it is a part of the host that may only be read.
 	System bool `json:"system,omitempty"`
 	// Pod is the id of the pod that the source belongs to.
@@ -197,10 +202,16 @@ func (s *Source) look(e Engine) error {
 	s.Rootless = e.Rootless
 	s.HostPath = e.CRI && s.Role == Plain
 	s.New = s.Role == Volume && s.Kind == Dir && path.Base(s.Path) == volumeData && NewVolume(fd, &st)
+	if s.Users = e.Users; s.Users == nil {
+		s.Users = users.New()
+	}
+	if s.Role == Plain {
+		s.Users.Know(s.UID, users.Caller())
+	}
 	if err := s.lookAtMounts(e); err != nil {
 		return err
 	}
-	s.lookForHomes(e)
+	s.lookForHomes()
 	switch {
 	case s.Role == Plain:
 		s.Storage = storageAt(s.Path, e)
@@ -211,16 +222,14 @@ func (s *Source) look(e Engine) error {
 }
 
 // lookForHomes finds the homes of users at the source's places.
-func (s *Source) lookForHomes(e Engine) {
-	if s.Users = e.Users; s.Users == nil {
-		s.Users = users.New()
-	}
-	if s.Role == Plain { // of others only the real place counts
-		s.Users.Know(s.UID, users.Caller())
+func (s *Source) lookForHomes() {
+	if s.Role == Plain { // of others only the real places count
 		s.Homes = s.Users.Homes(s.Path)
 	}
-	if s.Also != "" {
-		s.Homes = append(s.Homes, s.Users.Homes(s.Also)...)
+	for _, at := range append(s.Shown.counted(), s.Also) {
+		if at != "" {
+			s.Homes = lists.Union(s.Homes, s.Users.Homes(at)...)
+		}
 	}
 }
 
@@ -253,14 +262,14 @@ func (s *Source) lookAtMounts(e Engine) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.Also, err = mounts.elsewhere(id, s.Path); err != nil {
+	if s.Also, s.Shown, err = mounts.elsewhere(id, s.Path, s.Role != Injected); err != nil {
 		return err
 	}
 	if s.Role == Plain && s.Also != "" && isSubpath(s.Path, e) {
 		s.setSubpath(e)
 	}
 	if s.Kind == Dir {
-		if s.Mounts, s.Below, err = mounts.below(s.Path); err != nil {
+		if s.Mounts, s.Below, s.ReachedBelow, err = mounts.below(s.Path, s.Users); err != nil {
 			return err
 		}
 	}

@@ -7,13 +7,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // Workspace decides which mounted directories are views: the jail writes into a layer of its own,
 // which the directory's owner reviews and applies.
 type Workspace struct {
-	// Review are patterns of directories of the host's whose writable mounts are views: a pattern
-	// is a path in which `*` stands for a part of a name, and `**` for any number of names.
+	// Review are patterns of directories of the host's. A writable mount that reaches one of them,
+	// or anything in one, is a view. A pattern is a path in which `*` stands for a part of a name,
+	// and `**` for any number of names.
 	Review []string `toml:"review" json:"review,omitempty"`
 	// Size and Files bound each view's layer, in bytes and inodes (Inodes).
 	Size  Size  `toml:"size" json:"size"`
@@ -65,12 +68,18 @@ func (w *Workspace) want(text string) (bool, error) {
 }
 
 // Wants reports whether the mount at a destination is to be a view, if its source is a directory
-// that can have one. named reports that the caller of the engine named the destination.
-func (w Workspace) Wants(destination, source string) (wants, named bool) {
-	if slices.Contains(w.Wanted, path.Clean(destination)) {
-		return true, true
+// that can have one. reached are the places of the host's that the mount opens to its writer, the
+// source's names among them (bindsource.Fact.Reached), and dir reports a directory. led are patterns
+// beside Review's (bindsource.FollowReview). named reports that the caller of the engine named the
+// destination, and pattern is the one that counts.
+func (w Workspace) Wants(destination string, reached []string, dir bool, led []string) (wants, named bool, pattern string) {
+	named = slices.Contains(w.Wanted, path.Clean(destination))
+	for _, p := range slices.Concat(w.Review, led) {
+		if slices.ContainsFunc(reached, func(at string) bool { return reaches(p, at, dir) }) {
+			return true, named, p
+		}
 	}
-	return w.All || slices.ContainsFunc(w.Review, func(p string) bool { return covers(p, source) }), false
+	return named || w.All, named, ""
 }
 
 func (w Workspace) checkReview() error {
@@ -112,26 +121,20 @@ func checkPattern(p string) error {
 	return err
 }
 
-// covers reports whether a pattern stands for a path.
-func covers(pattern, name string) bool {
-	return matchNames(strings.Split(pattern, "/"), strings.Split(path.Clean(name), "/"))
-}
-
-func matchNames(pattern, names []string) bool {
-	if len(pattern) == 0 {
-		return len(names) == 0
-	}
-	if pattern[0] == "**" {
-		for i := range len(names) + 1 {
-			if matchNames(pattern[1:], names[i:]) {
-				return true
-			}
+// reaches reports whether a path is or lies in a directory that a pattern stands for, or is a
+// directory that can hold one, today or later.
+func reaches(pattern, at string, dir bool) bool {
+	names := pathname.Components(path.Clean(at))
+	for i, p := range pathname.Components(pattern) {
+		if p == "**" {
+			return true
 		}
-		return false
+		if i == len(names) {
+			return dir
+		}
+		if ok, err := path.Match(p, names[i]); !ok || err != nil {
+			return false
+		}
 	}
-	if len(names) == 0 {
-		return false
-	}
-	ok, err := path.Match(pattern[0], names[0])
-	return ok && err == nil && matchNames(pattern[1:], names[1:])
+	return true
 }

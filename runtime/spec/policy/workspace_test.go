@@ -2,27 +2,37 @@ package policy
 
 import "testing"
 
+// TestWants: a mount that reaches a directory of workspace.review's, or may later, is a view.
 func TestWants(t *testing.T) {
-	w := Workspace{Review: []string{"/home/*/src/**", "/srv/x"}, Wanted: []string{"/w"}}
+	w := Workspace{Review: []string{"/home/*/src/**", "/srv/x", "/opt/**/ws"}, Wanted: []string{"/w"}}
 	for _, c := range []struct {
-		at, source  string
-		want, named bool
+		at, source        string
+		want, named, file bool
 	}{
-		{"/w/", "/any", true, true},
-		{"/a", "/home/u/src/p/q", true, false},
-		{"/a", "/home/u/src", true, false},
-		{"/a", "/home/u/srcs", false, false},
-		{"/a", "/home/u/v/src/p", false, false},
-		{"/a", "/srv/x", true, false},
-		{"/a", "/srv/x/y", false, false},
-		{"/a", "/srv/x/../x", true, false},
-		{"/wx", "/any", false, false},
+		{"/w/", "/any", true, true, false},
+		{"/a", "/home/u/src/p/q", true, false, false},
+		{"/a", "/home/u/src", true, false, false},
+		{"/a", "/home/u", true, false, false},
+		{"/a", "/home/u/src/f", true, false, true},
+		{"/a", "/home/f", false, false, true},
+		{"/a", "/", true, false, false},
+		{"/a", "/home/u/srcs", false, false, false},
+		{"/a", "/home/u/v/src/p", false, false, false},
+		{"/a", "/srv/x", true, false, false},
+		{"/a", "/srv/x/y", true, false, false},
+		{"/a", "/srv", true, false, false},
+		{"/a", "/srv/xy", false, false, false},
+		{"/a", "/srv/x/../x", true, false, false},
+		{"/a", "/opt/any", true, false, false},
+		{"/a", "/led*/y/z", true, false, false},
+		{"/a", "/ledger/y", false, false, false},
+		{"/wx", "/any", false, false, false},
 	} {
-		if want, named := w.Wants(c.at, c.source); want != c.want || named != c.named {
+		if want, named, _ := w.Wants(c.at, []string{"/other", c.source}, !c.file, []string{`/led\*/y`}); want != c.want || named != c.named {
 			t.Errorf("%+v: %v, %v", c, want, named)
 		}
 	}
-	if want, named := (Workspace{All: true}).Wants("/a", "/b"); !want || named {
+	if want, named, _ := (Workspace{All: true}).Wants("/a", nil, true, nil); !want || named {
 		t.Errorf("all: %v, %v", want, named)
 	}
 	for _, bad := range []string{"home/*", "/a/../b", "/a/", "/[", ""} {
