@@ -19,8 +19,11 @@ func protectBind(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, read
 		return readOnly // the engine made it for this container
 	}
 	pol := p.pol.Binds
-	if pol.Protect && !readOnly {
-		if e, at := protect.Within(f.Path, pol.Unprotect); e != nil {
+	for _, name := range f.AllNames() {
+		if !pol.Protect || readOnly {
+			break
+		}
+		if e, at := protect.Within(name, f.Home(), pol.Unprotect); e != nil {
 			readOnly = true
 			p.change(rings.Access, report.Lowered, mountField(m), "writable", "read-only",
 				fmt.Sprintf("%s: %s (policy: binds.unprotect)", at, e.Why))

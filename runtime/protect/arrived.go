@@ -163,7 +163,7 @@ func (a *arrivals) dir(rel string) {
 			a.dotGit(at, rel, d.typ)
 			continue
 		}
-		if e := match(path.Join(path.Base(a.source), at)); e != nil {
+		if e := match(path.Join(a.source, at)); e != nil {
 			if a.changedWithin(at, d.typ, 0) {
 				a.add(Setting, at, e.Why)
 			}

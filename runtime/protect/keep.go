@@ -115,8 +115,8 @@ func (s *search) absents() error {
 			return err
 		}
 	}
-	if !s.o.Absent {
-		return nil
+	if err := s.mountedOwn(); err != nil || !s.o.Absent {
+		return err
 	}
 	for _, where := range []struct {
 		places []workplace
@@ -135,11 +135,10 @@ func (s *search) absents() error {
 // directory, in a repository below the top, that directory is kept absent as a whole: a mount for
 // each path of a hundred repositories would slow every start.
 func (s *search) absentsOf(w workplace, scope Scope) error {
-	for i := range Table {
-		e := &Table[i]
+	for _, e := range Entries() {
 		first, _, nested := strings.Cut(e.Path, "/")
 		switch {
-		case e.Scope != scope || e.Absent == Leave:
+		case e.Scope != scope || e.Absent == Leave || e.Own != "" && !s.isThere(below(w.rel, e.Own), w.names[first]):
 		case len(e.Beside) > 0 && !slices.ContainsFunc(e.Beside, func(name string) bool { return w.names[name] }):
 		case w.names[first]:
 			if err := s.hold(w.rel, e.Path, e, true); err != nil {
@@ -151,6 +150,15 @@ func (s *search) absentsOf(w workplace, scope Scope) error {
 		}
 	}
 	return nil
+}
+
+// isThere reports whether a path exists; first is false where its first part does not.
+func (s *search) isThere(rel string, first bool) bool {
+	if !first {
+		return false
+	}
+	_, err := s.stat(rel)
+	return err == nil
 }
 
 // absent adds a placeholder for a missing path. Its directory may be missing as well.
@@ -170,8 +178,7 @@ func (s *search) keepParent(rel, name string) bool {
 	if slices.ContainsFunc(s.o.Unprotect, func(u string) bool { return pathname.Below(u, s.onHost(rel)) }) {
 		return false
 	}
-	for i := range Table {
-		e := &Table[i]
+	for _, e := range Entries() {
 		if pathname.Below(e.Path, name) && unprotected(s.o.Unprotect, e, path.Join(s.onHost(path.Dir(rel)), e.Path)) {
 			return false
 		}

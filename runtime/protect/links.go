@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -258,15 +259,16 @@ func (s *located) entered(at string) (rel string, ok bool) {
 
 // inTree is the path in the tree of one on the host.
 func (s *located) inTree(abs string) (rel string, ok bool) {
-	for _, top := range []string{s.source, s.also} {
-		if abs == top {
-			return ".", true
+	top := func(at string) bool {
+		if rel, ok = ".", abs == at; !ok {
+			rel, ok = pathname.Rel(abs, at)
 		}
-		if rel, ok = pathname.Rel(abs, top); ok && top != "" {
-			return rel, true
-		}
+		return ok
 	}
-	return "", false
+	if !top(s.source) && !slices.ContainsFunc(s.others, top) {
+		return "", false
+	}
+	return rel, true
 }
 
 // A Demand is a path that is to be kept from a jail for another reason than its name: a link, or

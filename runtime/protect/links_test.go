@@ -35,7 +35,11 @@ func TestLinks(t *testing.T) {
 		{
 			"one that is not there",
 			[]string{".claude -> ai/claude"},
-			want{".claude", "ai/claude/agents ai/claude/commands ai/claude/hooks ai/claude/settings.json ai/claude/settings.local.json ai/claude/skills", "", ""},
+			want{
+				".claude", "ai/claude/agents ai/claude/bin ai/claude/commands ai/claude/hooks ai/claude/keybindings.json ai/claude/local ai/claude/mcp.json " +
+					"ai/claude/output-styles ai/claude/plugins ai/claude/rules ai/claude/scheduled-tasks ai/claude/settings.json ai/claude/settings.local.json " +
+					"ai/claude/skills ai/claude/workflows", "", "",
+			},
 		},
 		{
 			"targets that are not there",

@@ -15,7 +15,7 @@ import (
 type located struct {
 	tree
 	source string
-	also   string // another path of it; "" for none
+	others []string // further paths of it
 }
 
 // isRepository reports whether git takes a directory, with these names in it, for a repository, or

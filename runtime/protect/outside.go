@@ -21,8 +21,8 @@ func (s *search) around() error {
 	if !s.o.Protect {
 		return nil
 	}
-	for _, dir := range []string{s.o.Source, s.o.Also} {
-		for dir != "" && dir != "/" {
+	for _, dir := range append([]string{s.o.Source}, s.o.Names...) {
+		for dir != "/" {
 			dir = path.Dir(dir)
 			if _, err := (gitrepo.Host{}).Lstat(path.Join(dir, ".git")); err == nil {
 				if err := s.gitAt(dir, ".git"); err != nil {

@@ -51,7 +51,7 @@ var outsides = []struct {
 	{name: "the repository around a submodule", mount: "s/p", part: "p/", tree: []string{"s/p/.git=gitdir: ../.git/modules/p\n", "s/.git/HEAD=ref: refs/heads/x", "s/.git/objects/", "s/.git/refs/", "s/.git/config=CONFIG", "s/.git/modules/p/HEAD=ref: refs/heads/x", "s/.git/modules/p/objects/", "s/.git/modules/p/refs/"}},
 	{name: "a shared directory elsewhere", mount: "p", tree: []string{"p/.git/HEAD=ref: refs/heads/x", "p/.git/commondir=../../g\n", "g/objects/", "g/refs/", "g/config=CONFIG"}},
 	{name: "the git directory itself", mount: "r/.git", part: ".git/", tree: []string{"r/.git/HEAD=ref: refs/heads/x", "r/.git/objects/", "r/.git/refs/", "r/.git/config=CONFIG"}},
-	{name: "mounted from elsewhere", mount: "alias", part: "sub/", tree: []string{"alias/", "p/.git/HEAD=ref: refs/heads/x", "p/.git/objects/", "p/.git/refs/", "p/.git/config=CONFIG", "p/sub/"}, o: Options{Also: "p/sub"}},
+	{name: "mounted from elsewhere", mount: "alias", part: "sub/", tree: []string{"alias/", "p/.git/HEAD=ref: refs/heads/x", "p/.git/objects/", "p/.git/refs/", "p/.git/config=CONFIG", "p/sub/"}, o: Options{Names: []string{"p/sub"}}},
 }
 
 // TestOutside: settings outside the directory that name files in it are read wherever git reads them.
@@ -62,8 +62,8 @@ func TestOutside(t *testing.T) {
 				top, _ := plant(t)
 				mount := filepath.Join(top, c.mount)
 				named := filepath.Join(mount, c.at)
-				if c.o.Also != "" {
-					named = filepath.Join(top, c.o.Also)
+				for _, name := range c.o.Names {
+					named = filepath.Join(top, name)
 				}
 				config := strings.NewReplacer("PART", c.part, "MOUNT", named).Replace(n)
 				var tree []string
@@ -79,8 +79,8 @@ func TestOutside(t *testing.T) {
 					t.Fatal(err)
 				}
 				o := Options{Source: mount, Protect: true, Unprotect: leaveRest}
-				if c.o.Also != "" {
-					o.Also = named
+				if len(c.o.Names) > 0 {
+					o.Names = []string{named}
 				}
 				for _, home := range c.o.Own {
 					o.Settings = append(o.Settings, filepath.Join(top, home, ".gitconfig"), filepath.Join(top, home, ".config/git/config"))

@@ -65,9 +65,8 @@ var DefaultLimits = Limits{Entries: 3_000_000, Ignored: 12_000_000, Depth: 128, 
 
 // Options are for one directory.
 type Options struct {
-	Source string // its path on the host
-	// Also is a further path of it, from which it is mounted at Source; "" for none.
-	Also string
+	Source string   // its path on the host
+	Names  []string // others of its paths there
 	// Mounts reports that the jail gets the mounts below, too.
 	Mounts bool
 	// Absent has absent paths protected, too.
@@ -124,7 +123,7 @@ func Search(root *os.File, o Options) (*Found, error) {
 	}
 	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return pathname.Within(o.Source, u) })
 	s := &search{
-		located: located{tree: tree{root: root, mounts: o.Mounts, layer: o.Layer}, source: o.Source, also: o.Also},
+		located: located{tree: tree{root: root, mounts: o.Mounts, layer: o.Layer}, source: o.Source, others: o.Names},
 		o:       o, limits: o.Limits, found: &Found{}, seen: map[string]int{},
 		gits:   map[string]*gitDir{},
 		inside: map[string]bool{}, outside: map[string]*outsideFile{}, away: map[string]*gitDir{},

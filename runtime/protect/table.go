@@ -62,6 +62,9 @@ type Entry struct {
 	Text string
 	// Beside has it kept absent only where one of these is there, too, in the directory.
 	Beside []string
+	// Own is the directory of an agent's or tool's that it lies in: in a home, the path is kept
+	// absent only where that is there.
+	Own string
 	// Copy reports that the jail gets a copy of its own of the file, to change.
 	Copy bool
 	// Why describes the program that runs it.
@@ -169,7 +172,40 @@ var Table = []Entry{
 	{Path: ".pam_environment", Scope: Home, Why: "environment of a user's sessions"},
 	{Path: ".xprofile", Scope: Home, Why: "sessions run it"},
 	{Path: ".xsessionrc", Scope: Home, Why: "sessions run it"},
+
+	{Path: ".claude.json", Scope: Home, Why: "servers that an agent starts, and the directories that it trusts"},
+	{Path: ".aider.model.settings.yml", Scope: Home, Why: "settings of an agent"},
+	{Path: ".config/opencode", Scope: Home, Why: ofAgent},
+	{Path: ".config/goose", Scope: Home, Why: ofAgent},
+	{Path: ".config/crush", Scope: Home, Why: ofAgent},
+	{Path: ".config/amp", Scope: Home, Why: ofAgent},
+	{Path: ".config/agents", Scope: Home, Why: ofAgent},
+	{Path: ".config/gemini", Scope: Home, Why: ofAgent},
+	{Path: ".config/claude", Scope: Home, Why: ofAgent},
+	{Path: ".config/codex", Scope: Home, Why: ofAgent},
+	{Path: ".config/github-copilot", Scope: Home, Why: ofAgent},
+	{Path: ".config/cursor", Scope: Home, Why: ofAgent},
+	{Path: ".config/kilo", Scope: Home, Why: ofAgent},
+	{Path: ".amp", Scope: Project, Why: ofAgent},
+	{Path: ".pi", Scope: Project, Why: ofAgent},
+	{Path: ".junie", Scope: Project, Why: ofAgent},
 }
+
+const ofAgent = "settings, servers and programs of an agent, which starts them"
+
+// Entries returns all protected paths: the table's, and those of own directories.
+func Entries() []*Entry { return allEntries() }
+
+var allEntries = sync.OnceValue(func() (out []*Entry) {
+	own := ownEntries()
+	for i := range Table {
+		out = append(out, &Table[i])
+	}
+	for i := range own {
+		out = append(out, &own[i])
+	}
+	return out
+})
 
 const lefthook = "programs of lefthook's hooks"
 
@@ -194,9 +230,9 @@ var rebuilt = []string{
 // of the table and the directories on the way to them.
 func tableNames() []string {
 	var out []string
-	for _, e := range Table {
+	for _, e := range Entries() {
 		for p := e.Path; p != "."; p = path.Dir(p) {
-			out = append(out, p)
+			out = append(out, Fold(p))
 		}
 	}
 	slices.Sort(out)
@@ -233,8 +269,7 @@ func foldCase(name string) string {
 // byName finds the entries of the table by the folded name of their first part.
 var byName = sync.OnceValue(func() map[string][]*Entry {
 	out := map[string][]*Entry{}
-	for i := range Table {
-		e := &Table[i]
+	for _, e := range Entries() {
 		if e.Scope == Repository {
 			continue
 		}
@@ -278,10 +313,10 @@ var inGit = sync.OnceValue(func() map[string]bool {
 // notables are the folded names by which a search recognises anything but a directory.
 var notables = sync.OnceValue(func() map[string]bool {
 	out := map[string]bool{".git": true, "head": true, "objects": true, "refs": true, ignoreFile: true}
-	for i := range Table {
-		first, _, _ := strings.Cut(Table[i].Path, "/")
-		out[path.Base(Table[i].Path)], out[first] = true, true
-		for _, name := range Table[i].Beside {
+	for _, e := range Entries() {
+		first, _, _ := strings.Cut(e.Path, "/")
+		out[Fold(path.Base(e.Path))], out[first] = true, true
+		for _, name := range e.Beside {
 			out[name] = true
 		}
 	}
@@ -314,17 +349,27 @@ func notable(name []byte) bool {
 	return len(name) <= len(folded) && notables()[string(folded[:len(name)])]
 }
 
-// match finds the entry that protects a path by its last parts; nil for none.
-func match(rel string) *Entry {
-	last := Fold(path.Base(rel))
-	for _, e := range byName()[last] {
-		if e.Path == last {
-			return e
+// byLast finds the entries outside git directories by the last part of their names.
+var byLast = sync.OnceValue(func() map[string][]*Entry {
+	out := map[string][]*Entry{}
+	for _, e := range Entries() {
+		if e.Scope != Repository {
+			last := Fold(path.Base(e.Path))
+			out[last] = append(out[last], e)
 		}
 	}
-	dir := Fold(path.Base(path.Dir(rel)))
-	for _, e := range byName()[dir] {
-		if e.Path == dir+"/"+last {
+	return out
+})
+
+// match finds the entry that protects a path by its last parts; nil for none.
+func match(name string) *Entry {
+	found := byLast()[Fold(path.Base(name))]
+	if len(found) == 0 {
+		return nil
+	}
+	folded := "/" + Fold(name)
+	for _, e := range found {
+		if strings.HasSuffix(folded, "/"+Fold(e.Path)) {
 			return e
 		}
 	}
@@ -334,11 +379,15 @@ func match(rel string) *Entry {
 // Within finds the entry that protects an absolute path of the host, or
 // something that the path lies in, judging by names alone: a mount of such a
 // path would otherwise be a way around. at is the part that the entry names; nil
-// where none does.
-func Within(p string, unprotect []string) (e *Entry, at string) {
+// where none does. home is the user's home that the path lies in, "" for none: an agent's own
+// directory there holds data, too (HasData).
+func Within(p, home string, unprotect []string) (e *Entry, at string) {
 	parts := strings.Split(strings.Trim(path.Clean(p), "/"), "/")
 	for i := range parts {
 		at = "/" + strings.Join(parts[:i+1], "/")
+		if below, in := pathname.Rel(at, home); in && home != "" && HasData(below) {
+			continue
+		}
 		if e = entryOf(at, parts[:i+1], unprotect); e != nil {
 			return e, at
 		}
@@ -406,7 +455,7 @@ func unprotected(list []string, e *Entry, at string) bool {
 			return pathname.Within(at, u)
 		}
 		u = Fold(u)
-		return pathname.Within(e.Path, u)
+		return pathname.Within(Fold(e.Path), u)
 	})
 }
 

@@ -28,6 +28,7 @@ type search struct {
 	away     map[string]*gitDir      // git directories that are not in the tree, by their place
 	abroad   []*gitDir               // the same, as they were found
 	readers  []uint32                // the users whose files outside the tree are read
+	ownNames []string                // the tree's names, once they are known
 }
 
 // meet notes the first limit that is met, which ends the search.
@@ -190,7 +191,7 @@ type sub struct {
 // look examines the wanted names of one directory. It returns the directories in it that are to
 // be searched.
 func (s *search) look(rel string, list []dirent, r *region) (dirs []sub, err error) {
-	home, repository := rel == "." && s.o.Home, rel == "." && s.found.Searched > 0
+	home, repository := rel == "." && s.o.Home, rel == "." && s.found.Searched > 0 && !s.isOwn()
 	for _, d := range list {
 		at, shut := below(rel, d.name), !r.protect
 		switch {
@@ -230,7 +231,7 @@ func (s *search) look(rel string, list []dirent, r *region) (dirs []sub, err err
 // needs a search.
 func (s *search) entry(dir string, d dirent) (kept bool, err error) {
 	at := below(dir, d.name)
-	if e := match(path.Join(path.Base(s.o.Source), at)); e != nil {
+	if e := match(s.onHost(at)); e != nil {
 		return !s.unprotected(e, at), s.hold(dir, d.name, e, false)
 	}
 	// In place of a directory that the table's paths lie in: a link, which leads to them, or a

@@ -63,7 +63,7 @@ func SearchOptions(b plan.Bind, p plan.Plan, src *bindsource.Source) (o protect.
 		return o, false
 	}
 	o = protect.For(b.Source, src.UID, src.Users)
-	o.Also, o.Mounts, o.Protect, o.Absent, o.Unprotect = src.Also, !b.NonRecursive, b.Protect, b.Absent, p.Unprotect
+	o.Names, o.Mounts, o.Protect, o.Absent, o.Unprotect = src.AllNames()[1:], !b.NonRecursive, b.Protect, b.Absent, p.Unprotect
 	if b.Hide {
 		o.Hide = p.Hide
 	}

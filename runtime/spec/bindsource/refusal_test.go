@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/users"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -259,7 +260,7 @@ func TestElsewhere(t *testing.T) {
 	for path, want := range map[string]string{
 		"/srv": "/dev /root/.ssh", "/srv/chroot": "/dev", "/srv/chroot/dev": "", "/srv/chroot/a": "", "/srv/disk": "/root/.ssh", "/srv/dis": "", "/home": "", "/home/dev": "", "/data": "",
 	} {
-		_, below, _, err := all.below(path)
+		_, below, _, err := all.below(path, users.New())
 		if got := strings.Join(below, " "); err != nil || got != want {
 			t.Errorf("below %s: %q, not %q", path, got, want)
 		}

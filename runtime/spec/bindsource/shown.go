@@ -60,3 +60,13 @@ func (f Fact) Reached() (places []string) {
 	}
 	return slices.Concat(places, f.Shown.Parts, f.ReachedBelow)
 }
+
+// Home is the user's home that the source lies in, or is; "" for none.
+func (f Fact) Home() string {
+	for _, h := range homesAt(f.Path, f.Homes) {
+		if pathname.Within(f.Path, h.dir) {
+			return h.dir
+		}
+	}
+	return ""
+}

@@ -164,7 +164,7 @@ func TestNamed(t *testing.T) {
 func TestTable(t *testing.T) {
 	p := newPlace(t, project)
 	made := map[string]bool{}
-	for _, e := range protect.Table {
+	for _, e := range protect.Entries() {
 		for _, at := range []string{e.Path + "/x", "deep/er/" + e.Path + "/x", "upper/" + strings.ToUpper(e.Path) + "/x"} {
 			p.write(t, p.merged, map[string]string{at: "x\n"})
 			made[at] = true
