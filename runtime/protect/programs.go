@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -176,8 +177,8 @@ const ext = "ext::"
 type word struct {
 	path string
 	// sure reports that the file is run or read if it exists, and make that it would be once it was
-	// created.
-	sure, make bool
+	// created; runs that it stands where a command or an interpreter has its program.
+	sure, make, runs bool
 }
 
 // wordsOf lists the objects that a value names.
@@ -200,14 +201,14 @@ func (r *reading) wordsOf(n naming, value string) []word {
 	default:
 		var out []word
 		for _, p := range r.expand(value) {
-			out = append(out, word{p, true, true})
+			out = append(out, word{path: p, sure: true, make: true})
 		}
 		return out
 	}
 	var out []word
 	for _, w := range commandWords(value) {
 		for _, p := range r.expand(w.path) {
-			out = append(out, word{p, w.sure, w.make})
+			out = append(out, word{path: p, sure: w.sure, make: w.make})
 		}
 	}
 	return out
@@ -242,6 +243,7 @@ func (s *search) expand(p string) []string {
 var interpreters = []string{
 	"sh", "bash", "dash", "zsh", "ksh", "fish", "python", "python2", "python3", "node", "nodejs", "deno", "bun",
 	"perl", "ruby", "php", "lua", "awk", "gawk", "source", ".", "exec", "env", "sudo", "time", "nohup", "xargs",
+	"tsx", "ts-node", "run", "Rscript", "pwsh", "if", "then", "else", "elif", "do", "while", "until", "!", "command", "eval",
 }
 
 // scripts are the ends of names of files that are run.
@@ -266,7 +268,7 @@ func commandWords(line string) []word {
 			script := slices.Contains(scripts, path.Ext(p))
 			out = append(out, word{
 				path: p, sure: runs || option || dotted || script,
-				make: strings.Contains(p, "/") && (runs || dotted) || runs && !first && script,
+				make: strings.Contains(p, "/") && (runs || dotted) || runs && !first && script, runs: runs,
 			})
 			prev, first, assigned = p, first && (assigned || c == '='), first && c == '=' // X=1 comes before the program
 			w.Reset()
@@ -337,6 +339,9 @@ func (r *reading) holdNamed(from string, w word, n naming, e *Entry) error {
 		}
 	case !w.make:
 		return nil
+	}
+	if n.what == hooks {
+		r.hookDirs = append(r.hookDirs, hookDir{cmp.Or(t.outside, t.end), r.from(command, ""), e})
 	}
 	return r.hold(from, w.path, e, true)
 }

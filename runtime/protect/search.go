@@ -168,6 +168,9 @@ func (s *search) search() error {
 	if err := s.named(); err != nil {
 		return err
 	}
+	if err := s.hookTexts(); err != nil {
+		return err
+	}
 	for _, d := range s.o.Demands {
 		if rel, ok := s.inTree(d.Path); ok && s.gits[rel] == nil {
 			e := Entry{Path: rel, Why: d.Why, Absent: EmptyFile}

@@ -115,6 +115,8 @@ var Table = []Entry{
 	{Path: ".lefthook-local.yaml", Scope: Project, Why: lefthook},
 	{Path: ".lefthook-local.json", Scope: Project, Why: lefthook},
 	{Path: ".lefthook-local.toml", Scope: Project, Why: lefthook},
+	{Path: ".lefthook", Scope: Project, Why: lefthook},
+	{Path: ".lefthook-local", Scope: Project, Why: lefthook},
 	{Path: ".agentjail.toml", Scope: Project, Why: "the project's own policy, which narrows the next jail's"},
 	{Path: ".envrc", Scope: Project, Why: "direnv runs it on entry, once allowed"},
 	{Path: ".vscode", Scope: Project, Absent: EmptyDir, Why: "tasks, interpreters and debuggers of the editor"},

@@ -29,6 +29,7 @@ type search struct {
 	abroad   []*gitDir               // the same, as they were found
 	readers  []uint32                // the users whose files outside the tree are read
 	ownNames []string                // the tree's names, once they are known
+	hookDirs []hookDir               // directories of hooks that settings name
 }
 
 // meet notes the first limit that is met, which ends the search.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/kernel/users"
 	"agentjail.dev/runtime/spec/policy"
 )
 
@@ -47,7 +48,7 @@ func TestShown(t *testing.T) {
 			t.Errorf("%s: %q", c.path, why)
 		}
 	}
-	_, forbidden, reached, err := all.below("/srv/other")
+	_, forbidden, reached, err := all.below("/srv/other", users.New())
 	if err != nil || strings.Join(forbidden, " ") != "/home/u/.ssh" || !slices.Contains(reached, "/srv/ws/src") || !slices.Contains(reached, "/srv/other/src") {
 		t.Errorf("below /srv/other: forbidden %q, reached %q, %v", forbidden, reached, err)
 	}
