@@ -27,7 +27,8 @@ func review(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly 
 		if pattern != "" {
 			what += fmt.Sprintf(", and policy has a view of what it reaches, workspace.review = %q", pattern)
 		}
-		p.addRefusal(refusal.New(refusal.Workspace, "it is %s", what).About("view of %s at %s", m.Source, m.Destination).WithRemedy("%s", remedy))
+		p.addRefusal(refusal.New(refusal.Workspace, "it is %s", what).About("view of %s at %s", m.Source, m.Destination).
+			WithRemedy("%s", remedy))
 	}
 	switch {
 	case f.IsEngines() && pattern != "":

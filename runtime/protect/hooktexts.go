@@ -38,8 +38,8 @@ const (
 // hookFiles are the files of the table with hooks in them, and hookDirs the directories, by name.
 var (
 	hookFiles = map[string]form{
-		".pre-commit-config.yaml": keyed, "settings.json": quoted, "settings.local.json": quoted, "hooks.json": quoted, ".mcp.json": quoted,
-		".aider.conf.yml": keyed, ".envrc": shell, "config.toml": keyed,
+		".pre-commit-config.yaml": keyed, ".aider.conf.yml": keyed, "config.toml": keyed, ".envrc": shell,
+		"settings.json": quoted, "settings.local.json": quoted, "hooks.json": quoted, ".mcp.json": quoted, "mcp.json": quoted,
 	}
 	hookDirs = []string{".husky", ".githooks", ".lefthook", ".lefthook-local", "hooks"}
 )
@@ -52,8 +52,8 @@ const (
 	maxHookDepth = 2
 )
 
-// hookTexts protects the scripts of the tree that hooks run, by the hooks' texts, as named does it by
-// settings of git's. Scripts that such a script runs in turn are not looked for.
+// hookTexts protects the scripts of the tree that hooks run, by the hooks' texts, as named does it
+// by settings of git's. Scripts that such a script runs in turn are not looked for.
 func (s *search) hookTexts() error {
 	var all []hookText
 	for _, g := range s.order {
@@ -200,7 +200,8 @@ func (s *search) hookText(h hookText) (n int, err error) {
 		for _, p := range s.expand(w.path) {
 			for i, dir := range from {
 				n++
-				if err := r.holdNamed(dir, word{path: p, sure: w.sure, make: w.make && i < len(h.tops)}, naming{what: command}, e); err != nil {
+				at := word{path: p, sure: w.sure, make: w.make && i < len(h.tops)}
+				if err := r.holdNamed(dir, at, naming{what: command}, e); err != nil {
 					return n, err
 				}
 			}
@@ -225,12 +226,13 @@ func (s *search) isCompiled(rel string) bool {
 var made = slices.Concat(rebuilt, []string{"vendor", "target", "build", "dist", "out", "_build"})
 
 func (s *search) tooManyHooks(h hookText) error {
-	return refusal.New(refusal.BindSearch, "%s has more than %d bytes, or there are more than %d hooks, with more than %d words, in the directory: scripts that they run cannot be protected",
+	return refusal.New(refusal.BindSearch, "%s has more than %d bytes, or there are more than %d hooks, or %d words in them: "+
+		"scripts that they run cannot be protected",
 		s.onHost(h.rel), maxCopy, maxHookTexts, maxHookWords).WithRemedy("shorten them, or policy: binds.unprotect = [%q]", s.onHost(h.rel))
 }
 
-// Patterns of hooks' texts. A variable or a command's output before a slash stands for the top of the
-// work tree, or the directory of the hook.
+// Patterns of hooks' texts. A variable or a command's output before a slash stands for the top of
+// the work tree, or the directory of the hook.
 var (
 	homeVariable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$(?:HOME|\{HOME\})"?/`) })
 	variable     = sync.OnceValue(func() *regexp.Regexp {
@@ -240,7 +242,9 @@ var (
 	value   = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^\s*(?:-\s+)?["']?([\w.-]+)["']?\s*[:=](?:\s+|$)[|>]?[-+]?\s*(.*)$`)
 	})
-	member  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(\w+)"\s*:\s*("(?:[^"\\]|\\.)*"|\[[^][{}]*\])`) })
+	member = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`"(\w+)"\s*:\s*("(?:[^"\\]|\\.)*"|\[[^][{}]*\])`)
+	})
 	changed = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?:\bcd|\bpushd|-C)\s+["']?([^\s"';&|$` + "`" + `]+)`)
 	})
@@ -248,7 +252,7 @@ var (
 )
 
 // commandKeys are the keys of hooks' files whose values are commands, or a part of them.
-var commandKeys = []string{"run", "entry", "command", "cmd", "bash", "script", "args", "lint-cmd", "test-cmd", "notify", "initializeCommand"}
+var commandKeys = []string{"run", "entry", "command", "cmd", "bash", "script", "args", "lint-cmd", "test-cmd", "notify"}
 
 // hookWords lists the words of a text that may be scripts of the tree.
 func hookWords(text string, how form) (out []word) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/kernel/pathname"
 )
 
 // TestHookTexts: scripts of the tree that hooks run are kept, absent or not, and what hooks only read is not.
@@ -83,7 +85,7 @@ func TestHookTexts(t *testing.T) {
 				}
 			}
 			for _, rel := range strings.Fields(c.free) {
-				if slices.ContainsFunc(f.Paths, func(p Path) bool { return p.Rel == rel || strings.HasPrefix(p.Rel, rel+"/") }) {
+				if slices.ContainsFunc(f.Paths, func(p Path) bool { return pathname.Within(p.Rel, rel) }) {
 					t.Errorf("%s is kept", rel)
 				}
 			}

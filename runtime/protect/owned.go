@@ -11,8 +11,8 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 )
 
-// An ownDir is a directory below a home that an agent or a tool keeps its data in, beside files that
-// it runs, or by which it runs others: settings, extensions, hooks, programs.
+// An ownDir is a directory below a home in which an agent or a tool keeps its data, beside files
+// that it runs, or by which it runs others: settings, extensions, hooks, programs.
 type ownDir struct {
 	dir string
 	by  string
@@ -23,50 +23,77 @@ type ownDir struct {
 // bindsource has the directories that hold no data, which are refused.
 var ownDirs = []ownDir{
 	{".claude", "Claude Code", []string{
-		"settings.json", "settings.local.json", "commands", "agents", "hooks", "skills", "plugins", "output-styles", "rules", "workflows",
-		"scheduled-tasks", "local", "bin", "keybindings.json", "mcp.json",
+		"settings.json", "settings.local.json", "commands", "agents", "hooks", "skills", "plugins", "output-styles",
+		"rules", "workflows", "scheduled-tasks", "local", "bin", "keybindings.json", "mcp.json",
 	}},
 	{".codex", "Codex", []string{
-		"config.toml", "managed_config.toml", "requirements.toml", "hooks.json", "hooks", "agents", "skills", "prompts", "rules", "plugins", "packages", "bin", ".env",
+		"config.toml", "managed_config.toml", "requirements.toml", "hooks.json", "hooks", "agents", "skills",
+		"prompts", "rules", "plugins", "packages", "bin", ".env",
 	}},
 	{".gemini", "Gemini CLI", []string{
-		"settings.json", "trustedFolders.json", "extensions", "commands", "agents", "skills", "hooks", "policies", "keybindings.json", ".env",
-		"tmp/bin", "antigravity/mcp_config.json", "config",
+		"settings.json", "trustedFolders.json", "extensions", "commands", "agents", "skills", "hooks", "policies",
+		"keybindings.json", ".env", "tmp/bin", "antigravity/mcp_config.json", "config",
 	}},
 	{".qwen", "Qwen Code", []string{
-		"settings.json", "trustedFolders.json", "extensions", "commands", "agents", "skills", "hooks", "keybindings.json", ".env", "bin", "tmp/bin",
+		"settings.json", "trustedFolders.json", "extensions", "commands", "agents", "skills", "hooks",
+		"keybindings.json", ".env", "bin", "tmp/bin",
 	}},
 	{".copilot", "Copilot CLI", []string{
-		"settings.json", "config.json", "mcp-config.json", "lsp-config.json", "permissions-config.json", "agents", "hooks", "skills", "extensions",
-		"installed-plugins", "pkg", "bin",
+		"settings.json", "config.json", "mcp-config.json", "lsp-config.json", "permissions-config.json", "agents",
+		"hooks", "skills", "extensions", "installed-plugins", "pkg", "bin",
 	}},
 	{".continue", "Continue", []string{
-		"config.yaml", "config.json", "config.ts", "permissions.yaml", "mcpServers", "agents", "assistants", "prompts", "rules", "skills", ".env",
+		"config.yaml", "config.json", "config.ts", "permissions.yaml", "mcpServers", "agents", "assistants",
+		"prompts", "rules", "skills", ".env",
 	}},
 	{".factory", "Droid", []string{
-		"settings.json", "settings.local.json", "config.json", "mcp.json", "hooks.json", "hooks", "droids", "commands", "skills", "plugins", "bin",
+		"settings.json", "settings.local.json", "config.json", "mcp.json", "hooks.json", "hooks", "droids",
+		"commands", "skills", "plugins", "bin",
 	}},
-	{".augment", "Auggie", []string{"settings.json", "mcp.json", "commands", "agents", "hooks", "skills", "plugins", "rules"}},
-	{".cline", "Cline", []string{"hooks", "skills", "rules", "workflows", "plugins", "mcp.json", "data/settings", "data/secrets.json"}},
+	{".augment", "Auggie", []string{
+		"settings.json", "mcp.json", "commands", "agents", "hooks", "skills", "plugins", "rules",
+	}},
+	{".cline", "Cline", []string{
+		"hooks", "skills", "rules", "workflows", "plugins", "mcp.json", "data/settings", "data/secrets.json",
+	}},
 	{".openhands", "OpenHands", []string{
-		"settings.json", "config.toml", "agent_settings.json", "mcp.json", "hooks.json", "hooks", "skills", "microagents", "plugins",
+		"settings.json", "config.toml", "agent_settings.json", "mcp.json", "hooks.json", "hooks", "skills",
+		"microagents", "plugins",
 	}},
-	{".vibe", "Mistral Vibe", []string{"config.toml", "mcp.toml", "hooks.toml", "agents", "prompts", "skills", "tools", "trusted_folders.toml", ".env"}},
-	{".kimi", "Kimi CLI", []string{"config.toml", "config.json", "mcp.json", "agents", "skills", "hooks", "plugins", "bin"}},
+	{".vibe", "Mistral Vibe", []string{
+		"config.toml", "mcp.toml", "hooks.toml", "agents", "prompts", "skills", "tools", ".env",
+	}},
+	{".kimi", "Kimi CLI", []string{
+		"config.toml", "config.json", "mcp.json", "agents", "skills", "hooks", "plugins", "bin",
+	}},
 	{".grok", "Grok CLI", []string{
-		"config.toml", "user-settings.json", "settings.json", "hooks", "agents", "skills", "plugins", "commands", "bin",
+		"config.toml", "user-settings.json", "settings.json", "hooks", "agents", "skills", "plugins", "commands",
+		"bin",
 	}},
-	{".aider", "aider", []string{"oauth-keys.env"}},
-	{".local/share/opencode", "opencode", []string{"bin", "plugins", "plugin", "node_modules"}},
-	{".local/share/goose", "goose", []string{"recipes", "bin", "extensions"}},
-	{".local/share/crush", "Crush", []string{"crush.json", "bin", "skills"}},
-	{".local/share/amp", "Amp", []string{"bin", "settings.json", "plugins", "skills"}},
+	{".aider", "aider", []string{
+		"oauth-keys.env",
+	}},
+	{".local/share/opencode", "opencode", []string{
+		"bin", "plugins", "plugin", "node_modules",
+	}},
+	{".local/share/goose", "goose", []string{
+		"recipes", "bin", "extensions",
+	}},
+	{".local/share/crush", "Crush", []string{
+		"crush.json", "bin", "skills",
+	}},
+	{".local/share/amp", "Amp", []string{
+		"bin", "settings.json", "plugins", "skills",
+	}},
 
 	{".m2", "Maven", []string{
-		"settings.xml", "settings-security.xml", "settings-security4.xml", "toolchains.xml", "extensions.xml", "maven.properties",
-		"maven-user.properties", "maven-system.properties", "mvnd.properties", "maven.config", "jvm.config", "wrapper",
+		"settings.xml", "settings-security.xml", "settings-security4.xml", "toolchains.xml", "extensions.xml",
+		"maven.properties", "maven-user.properties", "maven-system.properties", "mvnd.properties", "maven.config",
+		"jvm.config", "wrapper",
 	}},
-	{".ivy2", "Ivy", []string{"ivysettings.xml", "ivysettings.properties", "ivy.xml"}},
+	{".ivy2", "Ivy", []string{
+		"ivysettings.xml", "ivysettings.properties", "ivy.xml",
+	}},
 }
 
 // ownEntries are the entries of all own directories. In a directory of an agent's own, files are
@@ -74,7 +101,10 @@ var ownDirs = []ownDir{
 func ownEntries() (out []Entry) {
 	for _, o := range ownDirs {
 		for _, name := range o.run {
-			e := Entry{Path: o.dir + "/" + name, Scope: Home, Own: o.dir, Absent: EmptyDir, Why: "a setting, extension or program of " + o.by}
+			e := Entry{
+				Path: o.dir + "/" + name, Scope: Home, Own: o.dir, Absent: EmptyDir,
+				Why: "a setting, extension or program of " + o.by,
+			}
 			if slices.ContainsFunc(Table, func(t Entry) bool { return t.Path == e.Path }) {
 				continue // of projects, too
 			}
@@ -94,9 +124,9 @@ func (e Entry) asFile() Entry {
 	return e
 }
 
-// HasData reports whether a path below a home is a directory of an agent's or a tool's that holds
+// hasData reports whether a path below a home is a directory of an agent's or a tool's that holds
 // data beside protected paths.
-func HasData(below string) bool {
+func hasData(below string) bool {
 	return slices.ContainsFunc(ownDirs, func(o ownDir) bool { return o.dir == below })
 }
 

@@ -382,12 +382,12 @@ func match(name string) *Entry {
 // something that the path lies in, judging by names alone: a mount of such a
 // path would otherwise be a way around. at is the part that the entry names; nil
 // where none does. home is the user's home that the path lies in, "" for none: an agent's own
-// directory there holds data, too (HasData).
+// directory there holds data, too (ownDirs).
 func Within(p, home string, unprotect []string) (e *Entry, at string) {
 	parts := strings.Split(strings.Trim(path.Clean(p), "/"), "/")
 	for i := range parts {
 		at = "/" + strings.Join(parts[:i+1], "/")
-		if below, in := pathname.Rel(at, home); in && home != "" && HasData(below) {
+		if below, in := pathname.Rel(at, home); in && home != "" && hasData(below) {
 			continue
 		}
 		if e = entryOf(at, parts[:i+1], unprotect); e != nil {

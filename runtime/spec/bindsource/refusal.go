@@ -175,9 +175,8 @@ func elsewhereRefusal(f Fact, readOnly bool) *refusal.Error {
 			why, remedy = forbiddenOfUsers(at, f.Homes, readOnly)
 		}
 		part := slices.Contains(f.Shown.Parts, at)
-		if why == "" && (f.Role == Volume && f.Storage != "" || part && f.Role == Plain && slices.ContainsFunc(storage, func(dir string) bool {
-			return pathname.Within(dir, at)
-		})) {
+		holds := part && f.Role == Plain && slices.ContainsFunc(storage, func(dir string) bool { return pathname.Within(dir, at) })
+		if why == "" && (holds || f.Role == Volume && f.Storage != "") {
 			code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+cmp.Or(f.Storage, at), ofStorage
 		}
 		switch {

@@ -20,9 +20,9 @@ import (
 // maxFitting bounds the names that the patterns of workspace.review are compared with.
 const maxFitting = 100_000
 
-// FollowReview returns the patterns that symbolic links on the way of workspace.review's lead to, as
-// the host has them now. Links below a `**` are not followed. Patterns that fit too many names are
-// refused.
+// FollowReview returns the patterns that symbolic links on the way of workspace.review's lead to,
+// as the host has them now. Links below a `**` are not followed. Patterns that fit too many names
+// are refused.
 func FollowReview(patterns []string) ([]string, error) {
 	f := follower{room: maxFitting}
 	for _, p := range patterns {
@@ -113,8 +113,8 @@ func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 // quoted makes a pattern of a path, for that path alone.
 var quoted = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
-// fitting lists the names in a directory that fit a part of a pattern; none of one that this process
-// may not read, and can so mount nothing of.
+// fitting lists the names in a directory that fit a part of a pattern; none of a directory that
+// this process may not read.
 func (f *follower) fitting(dir, pattern string) (out []string, err error) {
 	d, err := openat.File(unix.AT_FDCWD, dir, openat.NoLinks, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

@@ -69,9 +69,9 @@ func (w *Workspace) want(text string) (bool, error) {
 
 // Wants reports whether the mount at a destination is to be a view, if its source is a directory
 // that can have one. reached are the places of the host's that the mount opens to its writer, the
-// source's names among them (bindsource.Fact.Reached), and dir reports a directory. led are patterns
-// beside Review's (bindsource.FollowReview). named reports that the caller of the engine named the
-// destination, and pattern is the one that counts.
+// source's names among them (bindsource.Fact.Reached), and dir reports a directory. led are
+// patterns beside Review's (bindsource.FollowReview). named reports that the caller of the engine
+// named the destination, and pattern is the one that counts.
 func (w Workspace) Wants(destination string, reached []string, dir bool, led []string) (wants, named bool, pattern string) {
 	named = slices.Contains(w.Wanted, path.Clean(destination))
 	for _, p := range slices.Concat(w.Review, led) {
