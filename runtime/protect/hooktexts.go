@@ -226,9 +226,10 @@ func (s *search) isCompiled(rel string) bool {
 var made = slices.Concat(rebuilt, []string{"vendor", "target", "build", "dist", "out", "_build"})
 
 func (s *search) tooManyHooks(h hookText) error {
+	at := s.onHost(h.rel)
 	return refusal.New(refusal.BindSearch, "%s has more than %d bytes, or there are more than %d hooks, or %d words in them: "+
-		"scripts that they run cannot be protected",
-		s.onHost(h.rel), maxCopy, maxHookTexts, maxHookWords).WithRemedy("shorten them, or policy: binds.unprotect = [%q]", s.onHost(h.rel))
+		"scripts that they run cannot be protected", at, maxCopy, maxHookTexts, maxHookWords).
+		WithRemedy("shorten them, or policy: binds.unprotect = [%q]", at)
 }
 
 // Patterns of hooks' texts. A variable or a command's output before a slash stands for the top of

@@ -96,23 +96,20 @@ var ownDirs = []ownDir{
 	}},
 }
 
-// ownEntries are the entries of all own directories. In a directory of an agent's own, files are
-// kept absent by files: the agent reads them.
-func ownEntries() (out []Entry) {
+// ownEntries are the entries of all own directories, some of which the table has for projects. In a
+// directory of an agent's own, files are kept absent by files: the agent reads them.
+var ownEntries = sync.OnceValue(func() (out []Entry) {
 	for _, o := range ownDirs {
 		for _, name := range o.run {
 			e := Entry{
 				Path: o.dir + "/" + name, Scope: Home, Own: o.dir, Absent: EmptyDir,
 				Why: "a setting, extension or program of " + o.by,
 			}
-			if slices.ContainsFunc(Table, func(t Entry) bool { return t.Path == e.Path }) {
-				continue // of projects, too
-			}
 			out = append(out, e.asFile())
 		}
 	}
 	return out
-}
+})
 
 // asFile makes the placeholder of a file a file.
 func (e Entry) asFile() Entry {
@@ -132,9 +129,14 @@ func hasData(below string) bool {
 
 // leading finds the entries that lie in directories of the table's, by the directory.
 var leading = sync.OnceValue(func() map[string][]*Entry {
-	out := map[string][]*Entry{}
+	out, seen := map[string][]*Entry{}, map[string]bool{}
+	own := ownEntries()
+	for i := range own {
+		out[own[i].Own] = append(out[own[i].Own], &own[i])
+		seen[own[i].Path] = true
+	}
 	for _, e := range Entries() {
-		for dir := path.Dir(e.Path); dir != "." && e.Scope != Repository; dir = path.Dir(dir) {
+		for dir := path.Dir(e.Path); dir != "." && e.Scope != Repository && !seen[e.Path]; dir = path.Dir(dir) {
 			out[dir] = append(out[dir], e)
 		}
 	}

@@ -199,12 +199,16 @@ const ofAgent = "settings, servers and programs of an agent, which starts them"
 func Entries() []*Entry { return allEntries() }
 
 var allEntries = sync.OnceValue(func() (out []*Entry) {
-	own := ownEntries()
+	seen := map[string]bool{}
 	for i := range Table {
 		out = append(out, &Table[i])
+		seen[Table[i].Path] = true
 	}
+	own := ownEntries()
 	for i := range own {
-		out = append(out, &own[i])
+		if !seen[own[i].Path] {
+			out = append(out, &own[i])
+		}
 	}
 	return out
 })
