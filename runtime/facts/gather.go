@@ -214,7 +214,7 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 			}
 		}
 		if m.Source == m.Destination && slices.Contains(g.Parts, m.Source) && slices.Contains(m.Options, "ro") {
-			p.Sources[i].Role = bindsource.Injected
+			p.Sources[i].Role, p.Sources[i].Shown = bindsource.Injected, bindsource.Shown{}
 		}
 		if p.Sources[i].Role != bindsource.OwnImage && p.Sources[i].OwnerMatters() && !harden.ReadOnly(m) {
 			p.Sources[i].FindSetID(limits)

@@ -190,6 +190,27 @@ func TestReviewBehindSandbox(t *testing.T) {
 	}
 }
 
+// TestForcedReviewBehindSandbox: a parent of what policy has reviewed is a view, and an agent's own directory keeps its settings, behind a
+// sandbox too.
+func TestForcedReviewBehindSandbox(t *testing.T) {
+	engine.NeedsViews(t)
+	dir := engine.Workspace(t, map[string]string{"ws/src/f": "", ".claude/projects/f": ""})
+	pol := policy(t, fmt.Sprintf("[workspace]\nreview = [%q]\nsize = \"32MiB\"\nfiles = 4000", filepath.Join(dir, "ws/src/**")))
+	r := engine.Run(t, bin, "sandbox", "--config", pol, "-v", dir+"/ws:/x", "-v", dir+"/.claude:/c", "--", "sh", "-c", `
+		echo x >/x/src/new; echo x >/c/projects/new
+		( mkdir -p /c/hooks; echo x >/c/hooks/a ) 2>/dev/null && echo wrote a hook
+		( echo x >/c/settings.json ) 2>/dev/null && echo wrote settings
+		true`)
+	if r.Code != 0 || r.Stdout != "" || !strings.Contains(r.Stderr, "in view ") {
+		t.Error(r)
+	}
+	for name, want := range map[string]bool{"ws/src/new": false, ".claude/projects/new": true, ".claude/hooks/a": false, ".claude/settings.json": false} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestOnlyAllowedNamesResolve: what policy names is found at the helper's address, anything else is not.
 func TestOnlyAllowedNamesResolve(t *testing.T) {
 	r := sandbox(t, "--allow", "one.example.org", "--", "sh", "-c", "getent ahostsv4 one.example.org | head -1; getent hosts two.example.org || echo not two")

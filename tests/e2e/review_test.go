@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,35 @@ import (
 
 func init() {
 	engine.Policies["agentjail-review"] = "[workspace]\nsize = \"32MiB\"\nfiles = 4000\n"
+	engine.Policies["agentjail-forced"] = fmt.Sprintf("[workspace]\nsize = \"32MiB\"\nfiles = 4000\nreview = [%q]\n", forced+"/ws/src/**")
+}
+
+// forced is the parent of the directory that policy agentjail-forced has reviewed.
+const forced = "/srv/agentjail-test-forced"
+
+// TestForcedReview: no mount of an engine's that reaches what policy has reviewed is written at once: a parent, a volume that is a bind of it.
+func TestForcedReview(t *testing.T) {
+	needAgentjail(t)
+	engine.NeedsViews(t)
+	d := d(t)
+	t.Cleanup(func() { os.RemoveAll(forced) })
+	for _, dir := range []string{"", "/ws", "/ws/src"} {
+		env.Check(t, os.MkdirAll(forced+dir, 0o755))
+		env.Check(t, os.Chown(forced+dir, 1000, 1000))
+	}
+	volume := "agentjail-forced-" + filepath.Base(t.TempDir())
+	d.Must("volume", "create", "-o", "type=none", "-o", "o=bind", "-o", "device="+forced+"/ws/src", volume)
+	t.Cleanup(func() { d.Docker("volume", "rm", "-f", volume) })
+	for _, mount := range [][2]string{{forced + "/ws", "/x/src"}, {forced, "/x/ws/src"}, {forced + "/ws/src", "/x"}, {volume, "/x"}} {
+		r := d.Docker("run", "--rm", "--runtime=agentjail-forced", "-v", mount[0]+":/x", engine.Busybox, "touch", mount[1]+"/new")
+		if _, err := os.Lstat(forced + "/ws/src/new"); err == nil || r.Code != 0 && !strings.Contains(r.Stderr, "remedy") {
+			t.Errorf("%s: written %v: %s", mount[0], err == nil, r)
+			os.Remove(forced + "/ws/src/new")
+		}
+		for _, dir := range []string{forced, forced + "/ws", forced + "/ws/src"} {
+			discard(t, dir)
+		}
+	}
 }
 
 // viewOf is the view of a directory; nil without one.

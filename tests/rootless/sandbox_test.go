@@ -205,6 +205,35 @@ func TestAdministratorsPolicyBinds(t *testing.T) {
 	}
 }
 
+// TestForcedReview: what an administrator has reviewed is written by no user's jail, by any name; an agent's own directory keeps its settings.
+func TestForcedReview(t *testing.T) {
+	needs(t)
+	work := low.workspace(t)
+	for _, dir := range []string{"ws", "ws/src", ".claude", ".claude/projects"} {
+		own(t, low, filepath.Join(work, dir), "")
+	}
+	path := "/etc/agentjail-test-review.toml"
+	t.Cleanup(func() { os.Remove(path) })
+	env.Check(t, os.WriteFile(path, fmt.Appendf(nil, "workspace.review = [%q]\n", work+"/ws/*/**"), 0o644))
+	for _, dir := range []string{"ws", "ws/src"} {
+		r := low.agentjail(t, "sandbox", "--config", path, "-v", filepath.Join(work, dir)+":/x", "--", "touch", "/x/new", "/x/src/new")
+		if r.Code != 125 || !strings.Contains(r.Stderr, "workspace.review = ") || !strings.Contains(r.Stderr, "remedy") {
+			t.Errorf("%s", r)
+		}
+	}
+	r := low.agentjail(t, "sandbox", "--config", path, "-v", work+"/.claude:/c", "--", "sh", "-c", `
+		echo x >/c/projects/new; ( mkdir -p /c/hooks; echo x >/c/hooks/a ) 2>/dev/null && echo wrote a hook
+		( echo x >/c/settings.json ) 2>/dev/null && echo wrote settings; true`)
+	if r.Code != 0 || r.Stdout != "" {
+		t.Errorf("%s", r)
+	}
+	for name, want := range map[string]bool{"projects/new": true, "hooks/a": false, "settings.json": false} {
+		if _, err := os.Lstat(filepath.Join(work, ".claude", name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestAgent: an agent works with an empty home. What it cannot have without root is refused, or named before it starts.
 func TestAgent(t *testing.T) {
 	needs(t)
