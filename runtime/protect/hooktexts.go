@@ -47,8 +47,8 @@ var (
 // Bounds of the hooks of one mounted directory: their files, and the words of them that are looked
 // up. maxHookDepth is how deep directories of hooks are looked through (pre-commit.d).
 const (
-	maxHookTexts = 1000
-	maxHookWords = 20_000
+	maxHookTexts = 10_000
+	maxHookWords = 100_000
 	maxHookDepth = 2
 )
 
@@ -105,10 +105,18 @@ func (s *search) hooksOf(p Path) (out []hookText) {
 	case p.Dir && slices.Contains(hookDirs, name):
 		out = s.hooksIn(p.Rel, top, e, 0)
 	case p.Dir: // an agent's directory
-		for file, how := range hookFiles {
-			out = append(out, hookText{below(p.Rel, file), top, how, e})
+		l := s.list(p.Rel, s.buf, maxHookTexts, func(name []byte, _ byte) bool {
+			_, is := hookFiles[fold(string(name))]
+			return is || fold(string(name)) == "hooks"
+		})
+		for _, d := range l.names {
+			at := below(p.Rel, d.name)
+			if how, is := hookFiles[fold(d.name)]; is {
+				out = append(out, hookText{at, top, how, e})
+			} else {
+				out = append(out, s.hooksIn(at, top, e, 1)...)
+			}
 		}
-		out = append(out, s.hooksIn(below(p.Rel, "hooks"), top, e, 1)...)
 	}
 	return out
 }

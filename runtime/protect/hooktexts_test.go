@@ -41,6 +41,7 @@ func TestHookTexts(t *testing.T) {
 		{"an agent's", ".claude/settings.json", `{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "\"$CLAUDE_PROJECT_DIR\"/scripts/check.sh --x"}]}]}, "permissions": {"allow": ["Edit(./src/main.js)"]}, "statusLine": {"command": "scripts/none.sh"}}`, "scripts/check.sh +scripts/none.sh", "src/main.js"},
 		{"a server's", ".mcp.json", `{"mcpServers": {"a": {"command": "node", "args": ["scripts/run.ts", "--root", "src"]}}}`, "scripts/run.ts", "src"},
 		{"another agent's", ".cursor/hooks.json", `{"hooks": {"stop": [{"command": "./scripts/check.sh"}]}}`, "scripts/check.sh", ""},
+		{"an agent's hook", ".github/hooks/a.json", `{"version": 1, "hooks": {"preToolUse": [{"type": "command", "bash": "./scripts/check.sh"}]}}`, ".github/hooks scripts/check.sh", ""},
 		{"an agent's in TOML", ".codex/config.toml", "notify = [\"python3\", \"scripts/lib.py\"]\n[mcp_servers.a]\ncommand = \"./scripts/check.sh\"\n", "scripts/check.sh scripts/lib.py", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -188,6 +188,7 @@ var Table = []Entry{
 	{Path: ".config/github-copilot", Scope: Home, Why: ofAgent},
 	{Path: ".config/cursor", Scope: Home, Why: ofAgent},
 	{Path: ".config/kilo", Scope: Home, Why: ofAgent},
+	{Path: ".github/hooks", Scope: Project, Why: "hooks of an agent"},
 	{Path: ".amp", Scope: Project, Why: ofAgent},
 	{Path: ".pi", Scope: Project, Why: ofAgent},
 	{Path: ".junie", Scope: Project, Why: ofAgent},
