@@ -20,9 +20,11 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"agentjail.dev/apparmor"
+	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/programs"
+	containerdrecord "agentjail.dev/runtime/observe/enginerecord/containerd"
 )
 
 // runtimeName is the shim's name in containerd's configuration.
@@ -55,6 +57,7 @@ func Main(version string) {
 		}
 		var events *publisher
 		register(&events)
+		facts.ContainerdLabels = containerdrecord.Labels
 		socket := ownSocket()
 		shim.RunShim(ctx, &program{Shim: manager.NewShimManager(runtimeName), version: version})
 		// Of a group's shim, the file in the bundle that holds the address of the socket may be

@@ -4,12 +4,15 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/facts/project"
 	"agentjail.dev/runtime/kernel/fork"
+	"agentjail.dev/runtime/observe/enginerecord"
+	"agentjail.dev/runtime/observe/enginerecord/containerd"
 	"agentjail.dev/runtime/workspace/apply"
 )
 
@@ -19,6 +22,13 @@ func main() {
 	}
 	if len(os.Args) > 1 && os.Args[1] == project.Verb {
 		os.Exit(project.Work())
+	}
+	if len(os.Args) > 1 && os.Args[1] == enginerecord.LabelsVerb {
+		if err := containerd.Print(os.Stdout, os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
 	// Files of the state directory get the modes that are written in the code.
 	unix.Umask(0o022)

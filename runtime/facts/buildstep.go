@@ -15,11 +15,15 @@ import (
 // make such files. By engine, a step is recognised by files of the engine alone, which a container
 // cannot write.
 func refuseBuild(id, bundle string, s *specs.Spec, d *enginerecord.Docker) error {
+	docker, err := dockerBuildStep(d)
+	if err != nil {
+		return err
+	}
 	remedy := ""
 	switch {
 	case id == "buildah-"+filepath.Base(bundle): // the id of a step for Podman and Buildah (buildah run_common.go)
 		remedy = "`podman build --runtime=crun`"
-	case dockerBuildStep(d):
+	case docker:
 		remedy = "build with BuildKit, which runs its steps itself: `DOCKER_BUILDKIT=1 docker build`, `docker buildx build`, docker compose 2; " +
 			"for programs that know only the old builder, leave Docker's default runtime as it was and start jails with `--runtime=agentjail`"
 	case buildKitStep(id, bundle, s):

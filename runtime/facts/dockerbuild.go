@@ -1,11 +1,8 @@
 package facts
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/observe/enginerecord"
 )
@@ -15,14 +12,17 @@ import (
 // its record (moby, builder/dockerfile, dispatchRun and hostConfigFromOptions): the image by its
 // digest, no health check, no log, and no stream attached. The record belongs to the engine. A
 // container cannot write it, and it can only refuse a start.
-func dockerBuildStep(d *enginerecord.Docker) bool {
+func dockerBuildStep(d *enginerecord.Docker) (bool, error) {
 	if d == nil {
-		return false
+		return false, nil
 	}
 	c := d.Config
-	return strings.HasPrefix(c.Image, "sha256:") && d.LogDriver() == "none" &&
-		slices.Equal(c.Healthcheck.Test, []string{"NONE"}) &&
-		!c.Tty && !c.OpenStdin && !c.AttachStdin && !c.AttachStdout && !c.AttachStderr
+	if !strings.HasPrefix(c.Image, "sha256:") || !slices.Equal(c.Healthcheck.Test, []string{"NONE"}) ||
+		c.Tty || c.OpenStdin || c.AttachStdin || c.AttachStdout || c.AttachStderr {
+		return false, nil
+	}
+	log, err := d.LogDriver()
+	return log == "none", err
 }
 
 // dockerImage returns where Docker has mounted the image that a container is to have at a
@@ -32,18 +32,4 @@ func dockerImage(d *enginerecord.Docker, at string) string {
 		return ""
 	}
 	return d.MountPoints[at].Source
-}
-
-// readDocker reads Docker's record of a container. It returns nil for another engine's container,
-// and for a record that cannot be read. The record is in the directory of the files that dockerd
-// mounts in each container, wherever its data is.
-func readDocker(id string, s *specs.Spec) *enginerecord.Docker {
-	for _, m := range s.Mounts {
-		dir := filepath.Dir(m.Source)
-		if filepath.IsAbs(dir) && filepath.Base(dir) == id && filepath.Base(filepath.Dir(dir)) == "containers" &&
-			slices.Contains([]string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"}, m.Destination) {
-			return enginerecord.ReadDocker(dir)
-		}
-	}
-	return nil
 }

@@ -7,11 +7,9 @@ package facts
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"agentjail.dev/runtime/facts/project"
 	"agentjail.dev/runtime/harden"
@@ -56,6 +54,10 @@ type Gathered struct {
 	Policy policy.Policy
 	docker *enginerecord.Docker // nil for another engine's container
 	conmon enginerecord.Conmon
+	// labels are the container's with its engine, and imageAsks returns those of the image.
+	labels    map[string]string
+	imageAsks func() (map[string]string, error)
+	fromImage []policy.Ignored
 }
 
 // Close closes the files.
@@ -73,24 +75,32 @@ func (p *Gathered) Close() {
 
 // Gather returns the facts about a container's bundle.
 func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
-	p := &Gathered{Bundle: b, docker: readDocker(id, b.Spec), conmon: enginerecord.ReadConmon(os.Getppid(), id)}
+	p := &Gathered{
+		Bundle: b, conmon: enginerecord.ReadConmon(os.Getppid(), id),
+		imageAsks: func() (map[string]string, error) { return nil, errMerged },
+	}
 	defer func() {
 		if err != nil {
 			p.Close()
 		}
 	}()
 	s := b.Spec
+	if err := p.readLabels(id); err != nil {
+		return nil, err
+	}
 	if err := refuseBuild(id, b.Dir, s, p.docker); err != nil {
 		return nil, err
 	}
-	p.followLabels()
+	if err := p.followLabels(id); err != nil {
+		return nil, err
+	}
 	if g.Policy, err = project.Apply(g.Policy, s); err != nil {
 		return nil, err
 	}
 	p.Policy = g.Policy
 	p.Facts = harden.Facts{
 		ID: id, Host: HostFor(g.Policy.Delegate), Sandbox: traits.Of(g.Policy.Delegate).Sandbox,
-		Unknown: b.Unknown, OwnBundle: g.PlainRoot,
+		Unknown: b.Unknown, OwnBundle: g.PlainRoot, FromImage: p.fromImage,
 	}
 	if p.Facts.Review, err = bindsource.FollowReview(g.Policy.Workspace.Review); err != nil {
 		return nil, err
@@ -125,30 +135,6 @@ func (g Gatherer) Gather(id string, b *bundle.Bundle) (_ *Gathered, err error) {
 	}
 	p.Facts.Owner = g.namedOwner(p)
 	return p, nil
-}
-
-// followLabels makes annotations of a Docker container's labels in agentjail's name: Docker before
-// release 25 sets no annotations. The container's own annotations count first. Labels of the image
-// are among them, since they can only tighten. The owner's label is read by namedOwner.
-func (p *Gathered) followLabels() {
-	own := map[string]string{}
-	for name, value := range p.dockerLabels() {
-		if strings.HasPrefix(name, policy.AnnotationPrefix) && name != policy.AnnotationPrefix+policy.OwnerAnnotation {
-			own[name] = value
-		}
-	}
-	if len(own) > 0 {
-		maps.Copy(own, p.Bundle.Spec.Annotations)
-		p.Bundle.Spec.Annotations = own
-	}
-}
-
-// dockerLabels returns the labels of a container of Docker's.
-func (p *Gathered) dockerLabels() map[string]string {
-	if p.docker == nil {
-		return nil
-	}
-	return p.docker.Config.Labels
 }
 
 // lookAtEngine finds the files of the host that are an engine's own. ids are the containers that

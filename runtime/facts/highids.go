@@ -39,7 +39,7 @@ func (g Gatherer) namedIDs(p *Gathered) (high, used []uint32) {
 			add(id)
 		}
 	}
-	for _, c := range g.ownerClaims(s.Annotations, p.dockerLabels()) {
+	for _, c := range g.ownerClaims(s.Annotations, p.labels) {
 		for part := range strings.SplitSeq(c.text, ":") {
 			if id, ok := policy.AccountID(part); ok {
 				add(id)

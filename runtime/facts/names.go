@@ -34,7 +34,7 @@ func (p *Gathered) EngineNames() (name, image string) {
 		name, image = strings.TrimPrefix(p.docker.Name, "/"), p.docker.Config.Image
 	}
 	if p.conmon.Name != "" && image == "" {
-		image = enginerecord.PodmanImage(p.Bundle.Dir, p.Facts.ID)
+		image, _ = enginerecord.PodmanImage(p.Bundle.Dir, p.Facts.ID)
 	}
 	return cmp.Or(name, p.conmon.Name), image
 }

@@ -28,7 +28,7 @@ func (g Gatherer) namedOwner(p *Gathered) harden.NamedOwner {
 	if !slices.ContainsFunc(p.Sources, func(s *bindsource.Source) bool { return s != nil && s.Role != bindsource.Injected }) {
 		return out // no mount has its owner mapped to one user
 	}
-	for _, c := range g.ownerClaims(p.Bundle.Spec.Annotations, p.dockerLabels()) {
+	for _, c := range g.ownerClaims(p.Bundle.Spec.Annotations, p.labels) {
 		text, err := c.text, c.err
 		if err == nil && text == policy.OwnerProcess {
 			return out

@@ -60,6 +60,8 @@ type Facts struct {
 	Unknown []string
 	// Owner is the user named as the owner of mounted files.
 	Owner NamedOwner
+	// FromImage are labels by which the image would widen its jail.
+	FromImage []policy.Ignored
 	// Filter is the system call filter that was made of Effective.Filter; with nil, hardening
 	// makes the filter by seccomp.OCI and seccomp.Intersect.
 	Filter *Filter
@@ -184,7 +186,7 @@ func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, err
 		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, AlreadyMapped: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
 		Workspace: pol.Workspace,
 	}}
-	for _, i := range e.ignored {
+	for _, i := range slices.Concat(e.ignored, f.FromImage) {
 		field := "annotations[" + i.Name + "]"
 		if i.Invalid {
 			p.addRefusal(refusal.New(refusal.Annotation, "%q: %s", i.Value, i.Why).About("%s",

@@ -106,12 +106,12 @@ func (s *search) hooksOf(p Path) (out []hookText) {
 		out = s.hooksIn(p.Rel, top, e, 0)
 	case p.Dir: // an agent's directory
 		l := s.list(p.Rel, s.buf, maxHookTexts, func(name []byte, _ byte) bool {
-			_, is := hookFiles[fold(string(name))]
-			return is || fold(string(name)) == "hooks"
+			_, is := hookFiles[Fold(string(name))]
+			return is || Fold(string(name)) == "hooks"
 		})
 		for _, d := range l.names {
 			at := below(p.Rel, d.name)
-			if how, is := hookFiles[fold(d.name)]; is {
+			if how, is := hookFiles[Fold(d.name)]; is {
 				out = append(out, hookText{at, top, how, e})
 			} else {
 				out = append(out, s.hooksIn(at, top, e, 1)...)

@@ -33,7 +33,7 @@ var Policies = map[string]string{
 	"agentjail-strict-kill": "[seccomp]\nprofile = \"strict\"\non_violation = \"kill\"\n",
 	"agentjail-net":         "[network]\nmode = \"engine\"\n",
 	"agentjail-names":       "[network]\nmode = \"names\"\nallow = [\"api.example.test\", \"*.wild.example.test:443\"]\n",
-	"agentjail-ports":       "[network]\nmode = \"names\"\npublish = [\"engine:7000\", \"17000\"]\nservers = [\"192.0.2.53\"]\n",
+	"agentjail-ports":       "[network]\nmode = \"names\"\npublish = [\"engine:7000\", \"17000\", \"17001\", \"17002\"]\nservers = [\"192.0.2.53\"]\n",
 	"agentjail-no-links":    "[root]\nengine_links = false\n",
 	"agentjail-small":       "[root]\nsize = \"8MiB\"\ninodes = 200\n[limits]\npids = 20\nmemory = \"64MiB\"\n[process]\ndeny_write_execute = true\n",
 }

@@ -25,35 +25,49 @@ type Conmon struct {
 // ReadConmon reads the command line of the process pid, if it is the conmon of the container id.
 // Podman and CRI-O start a conmon for each container, and it starts the runtime.
 func ReadConmon(pid int, id string) Conmon {
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || filepath.Base(exe) != "conmon" {
+	if programOf(pid) != "conmon" {
 		return Conmon{}
 	}
+	return conmonOf(arguments(pid), id)
+}
+
+// programOf returns the name of the program that a process runs.
+func programOf(pid int) string {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(exe)
+}
+
+// arguments returns a process's command line.
+func arguments(pid int) (args []string) {
 	text, err := atomicfile.Read(fmt.Sprintf("/proc/%d/cmdline", pid), maxArguments)
 	if err != nil {
-		return Conmon{}
+		return nil
 	}
-	var args []string
 	for a := range bytes.SplitSeq(text, []byte{0}) {
 		args = append(args, string(a))
 	}
-	return conmonOf(args, id)
+	return args
+}
+
+// option returns the value of an option of a command line, by any of its names.
+func option(args []string, names ...string) string {
+	at := slices.IndexFunc(args, func(a string) bool { return slices.Contains(names, a) })
+	if at < 0 || at+1 >= len(args) {
+		return ""
+	}
+	return args[at+1]
 }
 
 // conmonOf reads conmon's arguments.
 func conmonOf(args []string, id string) (c Conmon) {
-	value := func(options ...string) string {
-		at := slices.IndexFunc(args, func(a string) bool { return slices.Contains(options, a) })
-		if at < 0 || at+1 >= len(args) {
-			return ""
-		}
-		return args[at+1]
-	}
-	if value("-c", "--cid") != id {
+	if option(args, "-c", "--cid") != id {
 		return c
 	}
-	c.Name = value("-n", "--name")
-	if dir := value("--exit-dir"); filepath.IsAbs(dir) {
+	c.Name = option(args, "-n", "--name")
+	if dir := option(args, "--exit-dir"); filepath.IsAbs(dir) {
 		c.Events = filepath.Join(filepath.Dir(dir), "events", "events.log")
 	}
 	return c

@@ -1,23 +1,44 @@
-// Package enginerecord reads the files in which Docker, Podman and conmon record their containers.
-// Each read is bounded. A missing file, or that of another container, has no result and no error.
+// Package enginerecord reads what Docker, containerd, Podman and conmon record of their containers.
+// Each read is bounded. But for what a start depends on, a missing file, or that of another
+// container, has no result and no error.
 package enginerecord
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/openat"
 )
 
-// maxRecord bounds the size of Docker's record of a container, in bytes.
-const maxRecord = 1 << 20
+// maxRecord bounds the size of Docker's record of a container, in bytes. dockerd bounds no field of
+// it. Arguments and environment reach containerd in one message of at most 16 MiB (containerd,
+// defaults.DefaultMaxRecvMsgSize), and JSON writes a byte with at most six.
+const maxRecord = 6 * 16 << 20
+
+// maxImage bounds the size of an image's manifest or configuration, in bytes: containerd's client
+// takes at most 8 MiB (core/images, handlers).
+const maxImage = 8 << 20
 
 // Docker is the part of Docker's record of a container that is of use here.
 type Docker struct {
 	Dir      string `json:"-"`
 	ID, Name string // the name begins with a slash
-	State    struct {
+	// Image is the digest of the image's configuration, or of its manifests in containerd's store.
+	// ImageManifest is the container's of these.
+	Image         string
+	ImageManifest *descriptor
+	Driver        string // of storage
+	State         struct {
 		Running               bool
 		ExitCode              int
 		StartedAt, FinishedAt time.Time
@@ -32,22 +53,131 @@ type Docker struct {
 	MountPoints map[string]struct{ Type, Source string } // by destination
 }
 
+// A descriptor names content by its digest (image-spec, descriptor.md).
+type descriptor struct{ Digest string }
+
+// FindDocker reads the record of the container id, which dockerd keeps in its data root at
+// containers/ID. The container's root file system, and the files that dockerd mounts in containers,
+// lie in the same data root. It returns nil where no such directory has the container's record, and
+// an error for a record that is not dockerd's, or cannot be read whole.
+func FindDocker(id, root string, sources []string) (*Docker, error) {
+	var dirs []string
+	for at := filepath.Dir(root); filepath.IsAbs(root) && at != "/"; at = filepath.Dir(at) {
+		dirs = append(dirs, filepath.Join(at, "containers", id))
+	}
+	for _, source := range sources {
+		if all := filepath.Dir(filepath.Dir(source)); filepath.IsAbs(source) && filepath.Base(all) == "containers" {
+			dirs = append(dirs, filepath.Join(all, id))
+		}
+	}
+	for i, dir := range dirs {
+		if slices.Contains(dirs[:i], dir) {
+			continue
+		}
+		d, err := readDocker(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
+		case err != nil:
+			return nil, err
+		case d.ID != id:
+			return nil, fmt.Errorf("%s is the record of container %q", filepath.Join(dir, recordFile), d.ID)
+		default:
+			return d, nil
+		}
+	}
+	return nil, nil
+}
+
+// recordFile is the name of the record (moby, container/container.go).
+const recordFile = "config.v2.json"
+
 // ReadDocker reads the record in a directory of dockerd's; nil where it cannot be read.
 func ReadDocker(dir string) *Docker {
-	d := &Docker{Dir: dir}
-	if !filepath.IsAbs(dir) || !readJSON(filepath.Join(dir, "config.v2.json"), maxRecord, d) {
+	if !filepath.IsAbs(dir) {
+		return nil
+	}
+	d, err := readDocker(dir)
+	if err != nil {
 		return nil
 	}
 	return d
 }
 
-// LogDriver returns the name of the container's log driver, and "" where it is not known.
-func (d *Docker) LogDriver() string {
+// readDocker reads the record in a directory. It is written by dockerd, which runs as root or as
+// this process's user.
+func readDocker(dir string) (*Docker, error) {
+	d := &Docker{Dir: dir}
+	return d, readOwn(filepath.Join(dir, recordFile), maxRecord, d)
+}
+
+// readOwn reads a file of JSON that only root or this process's user can have written.
+func readOwn(path string, most int64, to any) error {
+	f, err := openat.Regular(unix.AT_FDCWD, path, openat.Real)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
+		return fmt.Errorf("%s: others than its engine can write it", path)
+	}
+	data, err := atomicfile.ReadAll(f, most)
+	if err == nil {
+		err = json.Unmarshal(data, to)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return nil
+}
+
+// LogDriver returns the name of the container's log driver.
+func (d *Docker) LogDriver() (string, error) {
 	var host struct {
 		LogConfig struct{ Type string }
 	}
-	_ = readJSON(filepath.Join(d.Dir, "hostconfig.json"), maxRecord, &host)
-	return host.LogConfig.Type
+	err := readOwn(filepath.Join(d.Dir, "hostconfig.json"), maxRecord, &host)
+	return host.LogConfig.Type, err
+}
+
+// ImageLabels returns the labels of the container's image, from dockerd's own store of images
+// (moby, image/fs.go), or from containerd's at its usual places (content/local). Content has the
+// name of its digest.
+func (d *Docker) ImageLabels() (map[string]string, error) {
+	root, config := filepath.Dir(filepath.Dir(d.Dir)), d.Image
+	stores := []string{filepath.Join(root, "image", d.Driver, "imagedb/content")}
+	if d.ImageManifest != nil {
+		const blobs = "io.containerd.content.v1.content/blobs"
+		stores = []string{filepath.Join(root, "containerd/daemon", blobs), filepath.Join("/var/lib/containerd", blobs)}
+		var manifest struct{ Config descriptor }
+		if err := readContent(stores, d.ImageManifest.Digest, &manifest); err != nil {
+			return nil, err
+		}
+		config = manifest.Config.Digest
+	}
+	var image struct {
+		Config struct{ Labels map[string]string }
+	}
+	err := readContent(stores, config, &image)
+	return image.Config.Labels, err
+}
+
+// readContent reads the content of a digest in one of some stores.
+func readContent(stores []string, digest string, to any) error {
+	algorithm, name, ok := strings.Cut(digest, ":")
+	if !ok || strings.ContainsAny(digest, "/.") {
+		return fmt.Errorf("%q is not a digest", digest)
+	}
+	err := fmt.Errorf("no store of images has %s: %w", digest, fs.ErrNotExist)
+	for _, store := range stores {
+		if err = readOwn(filepath.Join(store, algorithm, name), maxImage, to); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return err
 }
 
 // Status returns the exit status of the container id, whose jail was made at one time and found
@@ -62,9 +192,4 @@ func (d *Docker) Status(id string, made, ended time.Time) *int {
 		return nil
 	}
 	return &s.ExitCode
-}
-
-func readJSON(path string, most int64, to any) bool {
-	data, err := atomicfile.Read(path, most)
-	return err == nil && json.Unmarshal(data, to) == nil
 }

@@ -3,8 +3,10 @@ package enginerecord
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
@@ -17,29 +19,40 @@ const maxEvents = 4 << 20
 // seven hundred.
 const maxContainers = 16 << 20
 
-// PodmanImage returns the name of the image of a Podman container, by its bundle: the directory
-// userdata in that of the container, beside the lists of all (containers/storage). Those that are
-// gone after a reboot are in a list of their own.
-func PodmanImage(bundle, id string) string {
+// PodmanImage returns the name of the image of a Podman container, and the annotations of the
+// image's manifest, which Podman makes the container's. It finds both by the bundle: the directory
+// userdata in that of the container, beside the lists of all, and the images beside those
+// (containers/storage). Those that are gone after a reboot are in a list of their own.
+func PodmanImage(bundle, id string) (name string, annotations func() (map[string]string, error)) {
 	dir := filepath.Dir(bundle)
-	if filepath.Base(bundle) != "userdata" || filepath.Base(dir) != id {
-		return ""
+	all, image := filepath.Dir(dir), ""
+	annotations = func() (map[string]string, error) {
+		var manifest struct{ Annotations map[string]string }
+		if image == "" || filepath.Base(image) != image {
+			return nil, fmt.Errorf("the image of container %s is not known", id)
+		}
+		err := readOwn(filepath.Join(strings.TrimSuffix(all, "-containers")+"-images", image, "manifest"), maxImage, &manifest)
+		return manifest.Annotations, err
 	}
-	for _, name := range []string{"containers.json", "volatile-containers.json"} {
-		var all []struct{ ID, Metadata string }
-		if !readJSON(filepath.Join(filepath.Dir(dir), name), maxContainers, &all) {
+	if filepath.Base(bundle) != "userdata" || filepath.Base(dir) != id {
+		return "", annotations
+	}
+	for _, list := range []string{"containers.json", "volatile-containers.json"} {
+		var containers []struct{ ID, Image, Metadata string }
+		if !readJSON(filepath.Join(all, list), maxContainers, &containers) {
 			continue
 		}
-		for _, c := range all {
+		for _, c := range containers {
 			var of struct {
 				Image string `json:"image-name"`
 			}
 			if c.ID == id && json.Unmarshal([]byte(c.Metadata), &of) == nil {
-				return of.Image
+				image = c.Image
+				return of.Image, annotations
 			}
 		}
 	}
-	return ""
+	return "", annotations
 }
 
 // PodmanStatus reads the exit status of the container id, which was made at a time, from Podman's
@@ -69,4 +82,9 @@ func PodmanStatus(events, id string, made time.Time) (status uint32, known bool)
 		}
 	}
 	return 0, false
+}
+
+func readJSON(path string, most int64, to any) bool {
+	data, err := atomicfile.Read(path, most)
+	return err == nil && json.Unmarshal(data, to) == nil
 }

@@ -109,6 +109,17 @@ var annotations = []annotation{
 	}},
 }
 
+// widening are the annotations that give the jail more within policy's range: a port of the host,
+// ids, a file with its own refusals.
+var widening = []string{"network.publish", "userns.ids", "journal.inside"}
+
+// Widens reports whether an annotation, by its name with AnnotationPrefix, gives the jail more
+// within policy's range. The container's caller can request it, and the image cannot.
+func Widens(name, value string) bool {
+	short, ours := strings.CutPrefix(name, AnnotationPrefix)
+	return ours && slices.Contains(widening, short) && value != "false"
+}
+
 // Ignored is an annotation in agentjail's name that had no effect.
 type Ignored struct {
 	Name, Value, Why string
