@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/spec/bundle"
 )
 
 // TestDockerBuildStep: only a container with all marks together is a step of a build.
@@ -26,8 +28,8 @@ func TestDockerBuildStep(t *testing.T) {
 		{"with input", image, health, `"OpenStdin":true`, "none", "hosts", false},
 		{"with a log", image, health, attach, "json-file", "hosts", false},
 		{"without Docker's files", image, health, attach, "none", "", false},
-		{"no record", image, health, attach, "", "hosts", false},
-		{"not JSON", `"Image"`, health, attach, "none", "hosts", false},
+		{"no hostconfig.json", image, health, attach, "", "hosts", false},
+		{"no JSON", `"Image"`, health, attach, "none", "hosts", false},
 	} {
 		dir := filepath.Join(t.TempDir(), "containers", id)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -46,11 +48,18 @@ func TestDockerBuildStep(t *testing.T) {
 		if c.place != "" {
 			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/etc/" + c.place, Source: filepath.Join(dir, c.place)})
 		}
-		if got := dockerBuildStep(readDocker(id, s)); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
+		found := func(id string) (bool, error) {
+			p := &Gathered{Bundle: &bundle.Bundle{Dir: dir, Spec: s}}
+			if err := p.readLabels(id); err != nil {
+				return false, err
+			}
+			return dockerBuildStep(p.docker)
 		}
-		if dockerBuildStep(readDocker("another", s)) {
-			t.Errorf("%s: another container's record counts", c.name)
+		if got, err := found(id); got != c.want || (err != nil) != strings.HasPrefix(c.name, "no") {
+			t.Errorf("%s: %v, %v", c.name, got, err)
+		}
+		if step, err := found("another"); step || err != nil {
+			t.Errorf("%s: another container's record counts: %v", c.name, err)
 		}
 	}
 }
@@ -82,7 +91,7 @@ func TestBuildKitStep(t *testing.T) {
 		{"relative", filepath.Join(executor, id), "/etc/hosts", "hosts", false},
 	} {
 		s := &specs.Spec{Mounts: []specs.Mount{{Destination: "/proc", Source: "proc"}, {Destination: c.at, Source: c.source}}}
-		err := refuseBuild(id, c.bundle, s, readDocker(id, s))
+		err := refuseBuild(id, c.bundle, s, nil)
 		if got := err != nil && strings.Contains(err.Error(), "leave BuildKit its runc"); got != c.want {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -46,7 +46,8 @@ func (p *Gathered) readLabels(id string) (err error) {
 	switch {
 	case err != nil:
 	case p.docker != nil:
-		p.labels, p.imageAsks = p.docker.Config.Labels, p.docker.ImageLabels
+		p.labels = p.docker.Config.Labels
+		p.imageAsks = func() (map[string]string, error) { return p.docker.ImageLabels(p.Bundle.Dir) }
 		return nil
 	case namespace == dockerNamespace:
 		err = fmt.Errorf("dockerd has none of container %s in a directory above its root file system, %s", id, root)

@@ -199,21 +199,14 @@ func TestNamedOwner(t *testing.T) {
 		{"unknown names", "unknown", "unknown", metadata("unknown"), "unknown", "", "", []string{"annotations[" + name + "]", "label " + name, "policy: binds.owner", "label " + metadataLabel}},
 		{"an annotation that is none", "-1", "", metadata("vscode"), "process", "1500:1501", "label " + metadataLabel, nil}, // Harden reports it
 	} {
-		dir := filepath.Join(t.TempDir(), "containers", id)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "config.v2.json"), fmt.Appendf(nil, `{"Config":{"Labels":{"a":"b",%q:%q,%q:%q}}}`, name, c.label, metadataLabel, c.devices), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s := &specs.Spec{Annotations: map[string]string{}, Mounts: []specs.Mount{{Destination: "/etc/hosts", Source: dir + "/hosts"}}}
+		s := &specs.Spec{Annotations: map[string]string{}}
 		if c.annotation != "" {
 			s.Annotations[name] = c.annotation
 		}
 		pol := policy.Default()
 		pol.Binds.Owner = c.policy
 		g := Gatherer{Policy: pol}
-		p := &Gathered{Bundle: &bundle.Bundle{Spec: s}, docker: readDocker(id, s), Root: root, Sources: []*bindsource.Source{nil, {}}}
+		p := &Gathered{Bundle: &bundle.Bundle{Spec: s}, labels: map[string]string{"a": "b", name: c.label, metadataLabel: c.devices}, Root: root, Sources: []*bindsource.Source{nil, {}}}
 		got := g.namedOwner(p)
 		user := ""
 		if got.User != nil {

@@ -94,7 +94,7 @@ func TestPodmanImage(t *testing.T) {
 		{"abc/userdata", "def", ""},
 		{"abc/bundle", "abc", ""},
 	} {
-		if got := PodmanImage(filepath.Join(top, c.bundle), c.id); got != c.want {
+		if got, _ := PodmanImage(filepath.Join(top, c.bundle), c.id); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

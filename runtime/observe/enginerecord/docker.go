@@ -144,16 +144,21 @@ func (d *Docker) LogDriver() (string, error) {
 }
 
 // ImageLabels returns the labels of the container's image, from dockerd's own store of images
-// (moby, image/fs.go), or from containerd's at its usual places (content/local). Content has the
-// name of its digest.
-func (d *Docker) ImageLabels() (map[string]string, error) {
-	root, config := filepath.Dir(filepath.Dir(d.Dir)), d.Image
-	stores := []string{filepath.Join(root, "image", d.Driver, "imagedb/content")}
+// (moby, image/fs.go), or from that of the containerd that made the container's bundle
+// (content/local). Content has the name of its digest.
+func (d *Docker) ImageLabels(bundle string) (map[string]string, error) {
+	config := d.Image
+	store := filepath.Join(filepath.Dir(filepath.Dir(d.Dir)), "image", d.Driver, "imagedb/content")
 	if d.ImageManifest != nil {
-		const blobs = "io.containerd.content.v1.content/blobs"
-		stores = []string{filepath.Join(root, "containerd/daemon", blobs), filepath.Join("/var/lib/containerd", blobs)}
+		// The link leads to the bundle's place in containerd's persistent files (core/runtime/v2,
+		// NewBundle): ROOT/io.containerd.runtime.v2.task/NAMESPACE/ID.
+		work, err := os.Readlink(filepath.Join(bundle, "work"))
+		if err != nil {
+			return nil, fmt.Errorf("finding containerd's files: %w", err)
+		}
+		store = filepath.Join(work, "../../..", "io.containerd.content.v1.content/blobs")
 		var manifest struct{ Config descriptor }
-		if err := readContent(stores, d.ImageManifest.Digest, &manifest); err != nil {
+		if err := readContent(store, d.ImageManifest.Digest, &manifest); err != nil {
 			return nil, err
 		}
 		config = manifest.Config.Digest
@@ -161,23 +166,17 @@ func (d *Docker) ImageLabels() (map[string]string, error) {
 	var image struct {
 		Config struct{ Labels map[string]string }
 	}
-	err := readContent(stores, config, &image)
+	err := readContent(store, config, &image)
 	return image.Config.Labels, err
 }
 
-// readContent reads the content of a digest in one of some stores.
-func readContent(stores []string, digest string, to any) error {
+// readContent reads the content of a digest in a store.
+func readContent(store, digest string, to any) error {
 	algorithm, name, ok := strings.Cut(digest, ":")
 	if !ok || strings.ContainsAny(digest, "/.") {
 		return fmt.Errorf("%q is not a digest", digest)
 	}
-	err := fmt.Errorf("no store of images has %s: %w", digest, fs.ErrNotExist)
-	for _, store := range stores {
-		if err = readOwn(filepath.Join(store, algorithm, name), maxImage, to); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-	}
-	return err
+	return readOwn(filepath.Join(store, algorithm, name), maxImage, to)
 }
 
 // Status returns the exit status of the container id, whose jail was made at one time and found
