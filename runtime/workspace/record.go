@@ -33,6 +33,7 @@ import (
 	"agentjail.dev/runtime/kernel/filetime"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/state/reference"
 	"agentjail.dev/runtime/version/form"
 	"agentjail.dev/runtime/workspace/review"
 )
@@ -218,28 +219,24 @@ func (r *Record) understood() error {
 	return nil
 }
 
-// Open returns the view of an id, a name or the beginning of one id.
+// Open returns the view of an id, a name or the beginning of an id (reference.Find).
 func (s Store) Open(ref string) (*Record, error) {
 	all, err := s.List()
 	if err != nil {
 		return nil, err
 	}
-	var found []*Record
-	for _, r := range all {
-		if r.ID == ref || r.Name == ref && ref != "" {
-			return r, nil
-		}
-		if ref != "" && strings.HasPrefix(r.ID, ref) {
-			found = append(found, r)
-		}
+	named := make([]reference.Named, len(all))
+	for i, r := range all {
+		named[i] = reference.Named{ID: r.ID, Show: r.ID, Runs: r.State == Open, Names: func() []string { return []string{r.Name} }}
 	}
-	switch len(found) {
-	case 0:
+	at, err := reference.Find(ref, named, false)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("view %w", err)
+	case at < 0:
 		return nil, fmt.Errorf("view %q: %w (remedy: `agentjail workspace list` shows those that exist)", ref, ErrNotFound)
-	case 1:
-		return found[0], nil
 	}
-	return nil, fmt.Errorf("view %q: %d views have ids that begin so (remedy: more of the id)", ref, len(found))
+	return all[at], nil
 }
 
 // save writes a record.

@@ -111,7 +111,7 @@ func (s Store) nameFree(name string) error {
 	}
 	all, err := s.List()
 	for _, r := range all {
-		if r.Name == name {
+		if r.Name == name || r.ID == name {
 			return refusal.New(refusal.Workspace, "there is one of that name, of %s", r.Path).About("view %s",
 				name).WithRemedy("agentjail workspace discard %s, or another name", name)
 		}

@@ -60,8 +60,14 @@ func TestPrune(t *testing.T) {
 	if j, err := p.Open("box4"); err != nil || j.Brief != nil || j.Path != paths[4] {
 		t.Errorf("%+v, %v", j, err)
 	}
-	if _, err := p.Open("box"); err == nil {
-		t.Error("the beginning of three ids names one jail")
+	if j, err := p.Open("box"); err != nil || j.Path != paths[0] {
+		t.Errorf("the beginning of one existing jail's id: %+v, %v", j, err)
+	}
+	if err := store.Remove("0123abcd-box0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Open("box"); err == nil || !strings.Contains(err.Error(), "box4@") {
+		t.Errorf("the beginning of three ended jails' ids: %v", err)
 	}
 	if _, err := p.Open("box1"); err == nil {
 		t.Error("a journal that was removed is opened")

@@ -13,6 +13,7 @@ import (
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/state/reference"
 )
 
 // DefaultDir is where the journals of root's jails live.
@@ -164,10 +165,10 @@ func (p Place) Jails() ([]*Jail, error) {
 	return out, nil
 }
 
-// Open finds a jail, existing or deleted, by its id, by the unique beginning of an id, or else by
-// its name with the engine. An existing jail goes before those that ended, and of several ended
-// jails with the same id the last one counts. "ID@TIME", as `agentjail journal` lists them and a
-// receipt names its run, is one of several jails with the same id.
+// Open finds a jail, existing or deleted, by its id, its key, its name with the engine or the
+// beginning of its id (reference.Find). Of several ended jails with one id or name the last one
+// counts. "ID@TIME", as `agentjail journal` lists them and a receipt names its run, is one of
+// several jails with the same id.
 func (p Place) Open(id string) (*Jail, error) {
 	jails, err := p.Jails()
 	if err != nil && len(jails) == 0 {
@@ -182,23 +183,18 @@ func (p Place) Open(id string) (*Jail, error) {
 		return nil, fmt.Errorf("%q: %w, and there is no journal of it (remedy: agentjail journal lists each ID@TIME)", id,
 			state.ErrNotFound)
 	}
-	var prefix []*Jail
-	living := slices.DeleteFunc(slices.Clone(jails), func(j *Jail) bool { return j.Brief == nil })
-	for _, j := range slices.Concat(living, jails) {
-		if j.ID == id || j.Key == id {
-			return j, nil
-		}
-		if strings.HasPrefix(j.ID, id) && id != "" && !slices.ContainsFunc(prefix, func(o *Jail) bool { return o.ID == j.ID }) {
-			prefix = append(prefix, j)
-		}
+	named := make([]reference.Named, len(jails))
+	for i, j := range jails {
+		named[i] = reference.Named{ID: j.ID, Show: j.Name(), Runs: j.Brief != nil, Names: func() []string { return []string{j.Key, j.created().Name} }}
 	}
-	switch len(prefix) {
-	case 1:
-		return prefix[0], nil
-	case 0:
-		return named(jails, id)
+	at, err := reference.Find(id, named, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case at < 0:
+		return nil, fmt.Errorf("%q: %w, and there is no journal of it (remedy: agentjail ls lists all; what a policy with passthrough made is no jail)", id, state.ErrNotFound)
 	}
-	return nil, fmt.Errorf("%q is the beginning of %d jails' ids (remedy: more of its letters)", id, len(prefix))
+	return jails[at], nil
 }
 
 // Name distinguishes a jail from others with the same id: ID@TIME.

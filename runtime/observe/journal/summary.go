@@ -3,10 +3,7 @@ package journal
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
-
-	"agentjail.dev/runtime/state"
 )
 
 // A Summary is what a list of jails shows of one, from its journal.
@@ -66,23 +63,4 @@ func (j *Jail) created() (s Summary) {
 		s.created(e)
 	}
 	return s
-}
-
-// named finds a jail by its name with the engine. An existing jail goes before those that ended.
-func named(jails []*Jail, name string) (*Jail, error) {
-	for _, lives := range []bool{true, false} {
-		var found []*Jail
-		for _, j := range jails {
-			if (j.Brief != nil) == lives && j.created().Name == name {
-				found = append(found, j)
-			}
-		}
-		switch {
-		case len(found) == 1, len(found) > 0 && !lives:
-			return found[0], nil // of those that ended, the last
-		case len(found) > 1:
-			return nil, fmt.Errorf("%q is the name of %d jails: write an id (agentjail ls)", name, len(found))
-		}
-	}
-	return nil, fmt.Errorf("%q: %w, and there is no journal of it (remedy: agentjail ls lists all; what a policy with passthrough made is no jail)", name, state.ErrNotFound)
 }
