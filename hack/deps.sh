@@ -41,6 +41,7 @@ psql:postgresql-client
 redis-cli:redis-tools
 perl:perl
 ruby:ruby
+sudo:sudo
 php:php-cli
 node:nodejs
 vim:vim

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"slices"
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/version"
@@ -23,7 +25,7 @@ the jail; the host's owner can, in ` + policy.DefaultPath + `.
 Called by another name, agentjail-NAME, it uses [policies.NAME] of that file.`
 
 // caller is this process's.
-var caller = &runccli.Caller{PolicyName: runccli.PolicyName(os.Args[0])}
+var caller = &runccli.Caller{PolicyName: runccli.PolicyName(os.Args[0]), As: invoker.Do}
 
 func newApp() *cli.App {
 	cli.VersionPrinter = func(c *cli.Context) { version.Print(c.App.Writer) }
@@ -41,8 +43,15 @@ func newApp() *cli.App {
 		// A value may hold commas: --env, --allow.
 		DisableSliceFlagSeparator: true,
 		Flags:                     flags(runccli.Global()),
-		Before:                    func(c *cli.Context) error { return caller.Open(c) },
-		Commands:                  slices.Concat(runtimeCommands(), []*cli.Command{specCommand()}, own),
+		Before: func(c *cli.Context) error {
+			if file := c.String("config"); file != policy.DefaultPath {
+				if err := invoker.MayRead(file); err != nil {
+					return fmt.Errorf("--config: %w", err)
+				}
+			}
+			return caller.Open(c)
+		},
+		Commands: slices.Concat(runtimeCommands(), []*cli.Command{specCommand()}, own),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
 				return asUsage(&runccli.UnknownError{Verb: c.Args().First()})

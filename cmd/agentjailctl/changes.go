@@ -23,6 +23,9 @@ func diffCommand() *cli.Command {
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
 			store, j, err := theJail(c)
+			if err == nil {
+				err = checkInvoker(&j.Brief)
+			}
 			if err != nil {
 				return err
 			}
@@ -60,6 +63,9 @@ func exportCommand() *cli.Command {
 				return usage("--for goes with --bundle")
 			}
 			_, j, err := theJail(c)
+			if err == nil {
+				err = checkInvoker(&j.Brief)
+			}
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/spec/bundle"
 	"agentjail.dev/runtime/spec/exported"
@@ -28,6 +29,9 @@ func exportBundle(c *cli.Context) error {
 		return usage("--for %q: not one of %s", target, strings.Join(slices.Sorted(maps.Keys(exported.Targets)), ", "))
 	}
 	store, j, err := existingJail(c, c.Args().First())
+	if err == nil {
+		err = checkInvoker(&j.Brief)
+	}
 	if err != nil {
 		return err
 	}
@@ -59,10 +63,12 @@ func exportBundle(c *cli.Context) error {
 		return err
 	}
 	dir := c.Args().Get(1)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	if err := atomicfile.WriteNew(filepath.Join(dir, bundle.ConfigName), append(text, '\n'), 0o600); err != nil {
+	if err := invoker.Do(func() error {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		return atomicfile.WriteNew(filepath.Join(dir, bundle.ConfigName), append(text, '\n'), 0o600)
+	}); err != nil {
 		return err
 	}
 	for _, l := range lacks {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/observe/journal"
@@ -54,27 +55,42 @@ func existingJail(c *cli.Context, name string) (state.Store, *state.Jail, error)
 	return p.Store, record, err
 }
 
+// checkInvoker refuses to change a jail, or to print its files, on behalf of a user who did not have
+// it made.
+func checkInvoker(j *state.Brief) error {
+	return invoker.Owns(j.Invoker, "jail "+printable.Line(j.ID, 0))
+}
+
 // elsewhere returns the error for a jail that was not found where it may be: root's jails are
 // hidden from other users.
 func elsewhere(name string, err error) error {
 	if !errors.Is(err, state.ErrNotFound) || !hidesRoots() {
 		return err
 	}
-	return fmt.Errorf("%q: %w among this user's, and root's jails are hidden from this user (remedy: %s)", printable.Line(name, 256),
-		state.ErrNotFound, rootless.WithSudo())
+	return fmt.Errorf("%q: %w among this user's, and others are hidden from this user (remedy: %s)", printable.Line(name, 256),
+		state.ErrNotFound, seeRoots())
 }
 
 // noteHidden reports that a list is not of all jails.
 func noteHidden(c *cli.Context) {
 	if hidesRoots() {
-		fmt.Fprintf(c.App.ErrWriter, "agentjail: root's jails are hidden from this user, and left out (remedy: %s)\n", rootless.WithSudo())
+		fmt.Fprintf(c.App.ErrWriter, "agentjail: root's jails are hidden from this user, and left out (remedy: %s)\n", seeRoots())
 	}
+}
+
+// seeRoots is the remedy for a user from whom root's jails are hidden.
+func seeRoots() string {
+	if os.Geteuid() == 0 && !rootless.Inside() {
+		return invoker.Remedy
+	}
+	return rootless.WithSudo()
 }
 
 // hidesRoots reports whether this user cannot see jails that root has or had.
 func hidesRoots() bool {
 	if os.Geteuid() == 0 && !rootless.Inside() {
-		return false
+		by, err := invoker.Here()
+		return err != nil || by != nil
 	}
 	return slices.ContainsFunc([]string{filepath.Join(state.DefaultRoot, "jails"), journal.DefaultDir}, func(dir string) bool {
 		_, err := os.Lstat(dir)

@@ -89,7 +89,10 @@ func runGit(c *cli.Context) error {
 	if err != nil {
 		return errors.New("there is no git on this machine (remedy: install the package git)")
 	}
-	person := git.Caller(os.Getenv)
+	person, err := git.Caller(os.Getenv)
+	if err != nil {
+		return err
+	}
 	place, err := git.Find(args[0], c.StringSlice("with"), person.WorkTree(program))
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/printable"
 	programs "agentjail.dev/runtime/observe/ebpf/status"
 	"agentjail.dev/runtime/observe/journal"
@@ -20,7 +21,15 @@ import (
 
 // place returns the directories of this user's jails and journals.
 func place(c *cli.Context) (journal.Place, error) {
-	return journal.Here(configFile(c), caller.PolicyName)
+	p, err := journal.Here(configFile(c), caller.PolicyName)
+	if err != nil {
+		return p, err
+	}
+	by, err := invoker.Here()
+	if by != nil {
+		p.Invoker = by.UID
+	}
+	return p, err
 }
 
 // configFile is the policy file that a call names, before or after the verb; "" for none.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/lifecycle"
@@ -187,17 +189,14 @@ func printLearned(c *cli.Context, o learn.Options, runs []learn.Run) error {
 			return err
 		}
 		file = filepath.Join(dir, r.Name+".json")
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
 		list, err := r.List.Text()
 		if err != nil {
 			return err
 		}
-		if err := atomicfile.Write(file, list, 0o644); err != nil {
-			return err
-		}
-		if err := atomicfile.Write(filepath.Join(dir, r.Name+".toml"), []byte(r.PolicyText(file)), 0o644); err != nil {
+		if err := invoker.Do(func() error {
+			return cmp.Or(os.MkdirAll(dir, 0o755), atomicfile.Write(file, list, 0o644),
+				atomicfile.Write(filepath.Join(dir, r.Name+".toml"), []byte(r.PolicyText(file)), 0o644))
+		}); err != nil {
 			return err
 		}
 	}

@@ -54,6 +54,9 @@ func existingRuntime() (*lifecycle.Runtime, error) {
 // namedRuntime is namedJail with the runtime for that jail.
 func namedRuntime(c *cli.Context) (*lifecycle.Runtime, *state.Jail, error) {
 	_, j, err := namedJail(c)
+	if err == nil {
+		err = checkInvoker(&j.Brief)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,7 +95,10 @@ func networkReload(c *cli.Context) error {
 		if m, err := modes.Named(j.Network.Mode); err != nil || !m.Terms(j.Network).ByRules {
 			continue
 		}
-		errs = append(errs, reloadOne(c, r, j))
+		if err = checkInvoker(j); err == nil {
+			err = reloadOne(c, r, j)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/facts/project"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -66,7 +68,14 @@ func printSchema(c *cli.Context) error {
 
 // policyFile returns the absolute path of the policy file that a call is about.
 func policyFile(named string) (string, error) {
-	return filepath.Abs(cmp.Or(named, caller.Config()))
+	path, err := filepath.Abs(cmp.Or(named, caller.Config()))
+	if err == nil {
+		err = invoker.MayRead(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) && named == "" { // the defaults are in force
+		err = nil
+	}
+	return path, err
 }
 
 func validatePolicy(c *cli.Context) error {

@@ -2,15 +2,16 @@ package main
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/observe/account"
 	"agentjail.dev/runtime/observe/journal"
@@ -106,12 +107,11 @@ func sign(c *cli.Context, r *receipt.Receipt) error {
 // readReceipt reads the receipt of --against, and with --verify checks its signature.
 func readReceipt(c *cli.Context) (*receipt.Receipt, error) {
 	file := c.String("against")
-	f, err := os.Open(file)
+	text, err := invoker.Read(file, maxReceipt)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	r, err := receipt.Decode(io.LimitReader(f, maxReceipt))
+	r, err := receipt.Decode(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("%s is no receipt: %w", file, err)
 	}
@@ -125,8 +125,8 @@ func readReceipt(c *cli.Context) (*receipt.Receipt, error) {
 	if path == "" {
 		path = filepath.Join(keyDir(c), receipt.PublicFile)
 	}
-	key, err := receipt.Public(path)
-	if err != nil {
+	var key ed25519.PublicKey
+	if err = invoker.Do(func() (err error) { key, err = receipt.Public(path); return err }); err != nil {
 		return nil, fmt.Errorf("the public key: %w", err)
 	}
 	if err := r.CheckSignature(key); err != nil {
@@ -160,7 +160,7 @@ func printReceipt(c *cli.Context, r *receipt.Receipt) error {
 		if err := r.HTML(&page); err != nil {
 			return err
 		}
-		if err := atomicfile.Write(to, page.Bytes(), 0o644); err != nil {
+		if err := invoker.Do(func() error { return atomicfile.Write(to, page.Bytes(), 0o644) }); err != nil {
 			return fmt.Errorf("writing the page: %w", err)
 		}
 		return nil

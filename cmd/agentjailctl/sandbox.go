@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/lifecycle"
@@ -148,6 +149,13 @@ func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create life
 	}
 	defer keeper.end()
 	create.ID, create.Spec, create.Run, create.PlainRoot, create.Parts = o.ID, spec, true, true, o.Parts()
+	by, err := invoker.Here()
+	if err != nil {
+		return err
+	}
+	if by != nil {
+		create.Invoker = by.UID
+	}
 	return r.Create(c.Context, create)
 }
 
@@ -160,7 +168,10 @@ func sandboxRuntime(c *cli.Context, tighten map[string]string, agent *agentRun) 
 	}
 	caller.PolicyName = cmp.Or(c.String("policy"), caller.PolicyName)
 	if file := c.String("config"); file != "" {
-		if caller.PolicyFile, err = filepath.Abs(file); err != nil {
+		if caller.PolicyFile, err = filepath.Abs(file); err == nil {
+			err = invoker.MayRead(file)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("--config: %w", err)
 		}
 	}
@@ -222,7 +233,7 @@ func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 
 	workspaces := agent.workspaces(c.StringSlice("workspace"))
 	for i, w := range workspaces {
-		if workspaces[i], err = directory(w); err != nil {
+		if err := invoker.Do(func() error { workspaces[i], err = directory(w); return err }); err != nil {
 			return o, fmt.Errorf("--workspace %s: %w", w, err)
 		}
 	}
@@ -320,8 +331,11 @@ func addGit(o *sandbox.Options) {
 	if _, err := os.Lstat(filepath.Join(o.Workspace, ".git")); err != nil {
 		return
 	}
-	person := git.Caller(os.Getenv)
-	place, err := git.Find(o.Workspace, o.Further, person.WorkTree(program))
+	person, err := git.Caller(os.Getenv)
+	var place *git.Place
+	if err == nil {
+		place, err = git.Find(o.Workspace, o.Further, person.WorkTree(program))
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "agentjail: git in %s: %s\n", runccli.OneLine(o.Workspace), runccli.OneLine(err.Error()))
 		return
@@ -346,21 +360,23 @@ func whose(o *sandbox.Options, workspace string) error {
 		}
 		o.Workspace = workspace
 	}
-	switch uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 32); {
+	by, err := invoker.Here()
+	if err != nil {
+		return err
+	}
+	switch {
 	case rootless.Inside():
 		if o.UID, o.GID, err = rootless.Outside(); err != nil {
 			return err
 		}
 	case workspace != "":
 		o.UID, o.GID = st.Uid, st.Gid
-	case err != nil && os.Getenv("SUDO_UID") != "":
-		return fmt.Errorf("SUDO_UID is %q, which is no user's id (remedy: unset SUDO_UID, or call by sudo)", os.Getenv("SUDO_UID"))
-	case err == nil:
-		gid, err := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 32)
-		if err != nil {
-			return fmt.Errorf("SUDO_UID is set, and SUDO_GID is %q, which is no group's id (remedy: unset both, or call by sudo)", os.Getenv("SUDO_GID"))
-		}
-		o.UID, o.GID = uint32(uid), uint32(gid)
+		err = invoker.Owns(st.Uid, "workspace "+workspace)
+	case by != nil:
+		o.UID, o.GID = by.UID, by.GID
+	}
+	if err != nil {
+		return err
 	}
 	o.User, o.Home = "agent", "/tmp/home"
 	if u, err := user.LookupId(strconv.FormatUint(uint64(o.UID), 10)); err == nil {

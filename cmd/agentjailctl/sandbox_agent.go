@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
@@ -84,6 +85,10 @@ func chosenAgent(c *cli.Context) (*agentRun, error) {
 		}
 		if a.key, err = filepath.Abs(key); err != nil {
 			return nil, fmt.Errorf("--key: %w", err)
+		}
+		if err := invoker.MayRead(a.key); err != nil {
+			return nil, fmt.Errorf("--key on behalf of a user: %w (remedy: leave out --key, and as root `install -D -m 600 %s %s`)",
+				err, printable.ShellQuote(a.key), strings.TrimPrefix(a.Credential.From, "file:"))
 		}
 	}
 	return a, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/otlp"
@@ -121,8 +122,9 @@ func decideHere(ctx context.Context, c *cli.Context, wanted []string, write func
 	interactive := terminal && !byCommand && isTerminal(os.Stdin) && !c.Bool("json")
 	q := &questions{
 		networks: r.Networks(), by: decider(), now: time.Now, attached: map[string]network.Attached{},
-		wanted: func(id string) bool {
-			return len(wanted) == 0 || slices.ContainsFunc(wanted, func(w string) bool { return strings.HasPrefix(id, w) })
+		wanted: func(j *state.Brief) bool {
+			return checkInvoker(j) == nil &&
+				(len(wanted) == 0 || slices.ContainsFunc(wanted, func(w string) bool { return strings.HasPrefix(j.ID, w) }))
 		},
 		report: func(text string) { fmt.Fprintln(c.App.ErrWriter, printable.Line(text, 0)) },
 		print: func(n *question) error {
@@ -174,14 +176,15 @@ func watchTo(c *cli.Context) (write func(*journal.Event) error, end func() error
 func watchFile(c *cli.Context) (io.WriteCloser, error) {
 	to := c.String("to")
 	if path, ok := strings.CutPrefix(to, "unix:"); ok {
-		conn, err := net.Dial("unix", path)
+		var conn net.Conn
+		err := invoker.Do(func() (err error) { conn, err = net.Dial("unix", path); return err })
 		if err != nil {
 			return nil, fmt.Errorf("--to: %w (remedy: listen at it before)", err)
 		}
 		return conn, nil
 	}
 	if to != "" {
-		f, err := os.OpenFile(to, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		f, err := invoker.Open(to, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("--to: %w", err)
 		}

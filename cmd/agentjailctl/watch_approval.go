@@ -45,7 +45,7 @@ func (q *question) deadline() time.Time { return q.shown.Add(time.Duration(q.Lef
 // questions attach a process to jails, print what waits there, and read answers.
 type questions struct {
 	networks jailnet.Networks
-	wanted   func(id string) bool
+	wanted   func(*state.Brief) bool
 	by       jailnet.Decider
 	// print prints one question, and report prints a line about answers.
 	print  func(*question) error
@@ -95,7 +95,7 @@ func (q *questions) attachAll() {
 			continue
 		}
 		j, err := q.networks.Store.Brief(key)
-		if err != nil || !q.wanted(j.ID) {
+		if err != nil || !q.wanted(j) {
 			continue
 		}
 		if q.command != nil && q.command(key) == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/inspect"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
@@ -66,6 +67,11 @@ func answer(c *cli.Context) (*why.Answer, error) {
 	args := c.Args().Slice()
 	if err := renamedOptions(c); err != nil {
 		return nil, err
+	}
+	if c.IsSet("config") {
+		if err := invoker.MayRead(c.String("config")); err != nil {
+			return nil, fmt.Errorf("--config: %w", err)
+		}
 	}
 	noJail := c.IsSet("policy") || c.IsSet("seccomp-profile") || c.IsSet("config")
 	switch {

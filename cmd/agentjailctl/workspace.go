@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
@@ -145,7 +146,11 @@ func workspaceStore(c *cli.Context) (workspace.Store, error) {
 	for _, line := range lines {
 		fmt.Fprintln(os.Stderr, "agentjail:", printable.Line(line, 0))
 	}
-	return store, nil
+	by, err := invoker.Here()
+	if by != nil {
+		store.Invoker = by.UID
+	}
+	return store, err
 }
 
 // openView opens and compares the view of a call's ID, and chooses the changes of its PATHs. alone

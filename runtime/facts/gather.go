@@ -11,13 +11,17 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentjail.dev/runtime/facts/project"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/users"
 	"agentjail.dev/runtime/observe/enginerecord"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/bundle"
@@ -39,6 +43,8 @@ type Gatherer struct {
 	Parts []string
 	// Image, if not nil, is the source of the mount at its place.
 	Image *bindsource.Image
+	// Invoker, if not 0, is the user who must own what is mounted.
+	Invoker uint32
 }
 
 // Gathered is a bundle with the facts that hardening needs.
@@ -201,6 +207,8 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 		}
 		if m.Source == m.Destination && slices.Contains(g.Parts, m.Source) && slices.Contains(m.Options, "ro") {
 			p.Sources[i].Role, p.Sources[i].Shown = bindsource.Injected, bindsource.Shown{}
+		} else if err := g.checkInvoker(m, p.Sources[i]); err != nil {
+			return err
 		}
 		if p.Sources[i].Role != bindsource.OwnImage && p.Sources[i].OwnerMatters() && !harden.ReadOnly(m) {
 			p.Sources[i].FindSetID(limits)
@@ -214,6 +222,16 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 		p.Facts.Sources[i] = &p.Sources[i].Fact
 	}
 	return nil
+}
+
+// checkInvoker refuses a directory of another user than the one on whose behalf root makes the jail:
+// a jail has the rights of the directory's owner.
+func (g Gatherer) checkInvoker(m specs.Mount, s *bindsource.Source) error {
+	if g.Invoker == 0 || s.UID == g.Invoker || s.Role == bindsource.OwnImage {
+		return nil
+	}
+	return refusal.New(refusal.BindUsers, "%s belongs to uid %d, and the jail is made on behalf of uid %d", s.Path, s.UID, g.Invoker).
+		About("mount at %s", m.Destination).WithRemedy("%s", invoker.Remedy)
 }
 
 // openRoot opens the root file system that the spec names.

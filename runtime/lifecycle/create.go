@@ -51,6 +51,9 @@ type CreateOptions struct {
 	PlainRoot bool
 	// Parts are read-only mounts of that tree's own places, at their own paths.
 	Parts []string
+	// Invoker is the user on whose behalf root makes the jail, who must own what is mounted; 0 is
+	// root itself.
+	Invoker uint32
 	// Image, if not nil, is the source of the mount at its place.
 	Image *bindsource.Image
 	// View is the name or id of the view in which the first reviewed directory is continued. If
@@ -263,7 +266,7 @@ func (r *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, 
 		Brief: state.Brief{
 			ID: o.ID, Key: key, DelegateRoot: r.Globals.Root, Delegate: d.Path,
 			Bundle: bundle, BootID: self.BootID, PIDNS: self.PIDNS, CreatorPid: self.Pid, CreatorStart: self.Start,
-			Bound: o.Spec != nil, Stays: o.Init,
+			Bound: o.Spec != nil, Stays: o.Init, Invoker: o.Invoker,
 			SystemdCgroup: r.Globals.SystemdCgroup, IDs: idmap.Map{Block: -1}, Userns: r.Policy.Userns,
 			PacketFilter: r.Policy.Network.Filter,
 		},

@@ -33,6 +33,6 @@ func (a *attempt) loadBundle() error {
 func (a *attempt) gatherer() facts.Gatherer {
 	return facts.Gatherer{
 		Store: a.rt.Store, Root: a.rt.Globals.Root, Policy: a.rt.Policy, PlainRoot: a.o.PlainRoot,
-		Parts: a.o.Parts, Image: a.o.Image,
+		Parts: a.o.Parts, Image: a.o.Image, Invoker: a.o.Invoker,
 	}
 }

@@ -43,6 +43,9 @@ type Caller struct {
 	ExitStatus func(id string) (status uint32, known bool)
 	// Log goes to standard error, and with --log to the engine's file.
 	Log *logrus.Logger
+	// As, if not nil, runs a function that opens a file of the command line, with the caller's
+	// rights.
+	As func(func() error) error
 
 	global  Values
 	logPath string
@@ -71,11 +74,10 @@ func (c *Caller) Open(global Values) error {
 		return fmt.Errorf("unknown log-format %q: text or json", f)
 	}
 	if c.logPath != "" {
-		fd, err := unix.Open(c.logPath, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC|unix.O_NOCTTY, 0o644)
+		f, err := c.append(c.logPath, 0o644)
 		if err != nil {
-			return fmt.Errorf("opening the log %s: %w", c.logPath, err)
+			return fmt.Errorf("opening the log: %w", err)
 		}
-		f := os.NewFile(uintptr(fd), c.logPath)
 		c.opened = append(c.opened, f)
 		c.Log.SetOutput(f)
 	}
@@ -83,6 +85,24 @@ func (c *Caller) Open(global Values) error {
 		c.Log.SetLevel(logrus.DebugLevel)
 	}
 	return nil
+}
+
+// append opens a file for appending.
+func (c *Caller) append(path string, mode os.FileMode) (f *os.File, err error) {
+	as := c.As
+	if as == nil {
+		as = func(f func() error) error { return f() }
+	}
+	err = as(func() error {
+		// os.File would register the file with epoll.
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC|unix.O_NOCTTY, uint32(mode))
+		if err != nil {
+			return &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		f = os.NewFile(uintptr(fd), path)
+		return nil
+	})
+	return f, err
 }
 
 // Close closes what Open and Runtime opened.
@@ -162,7 +182,7 @@ func (c *Caller) existing() (*lifecycle.Runtime, error) {
 		r.Globals.Root = filepath.Join(store.Root, "delegate")
 	}
 	if path := g.String("trace"); path != "" {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		f, err := c.append(path, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("opening the trace: %w", err)
 		}

@@ -97,6 +97,8 @@ type Brief struct {
 	PIDNS        uint64 `json:"pidNS,omitempty"`
 	CreatorPid   int    `json:"creatorPid"`
 	CreatorStart uint64 `json:"creatorStart"`
+	// Invoker is the user on whose behalf root made the jail; 0 is root itself, or an engine.
+	Invoker uint32 `json:"invoker,omitempty"`
 	// Bound reports that the jail ends with the process that made it.
 	Bound bool `json:"bound,omitempty"`
 	// Stays reports that the init step stays as the first process, with the jail's program as a

@@ -94,6 +94,9 @@ type Record struct {
 type Store struct {
 	Dir, Boot string
 	Bounds    Bounds // of layers that are made
+	// Invoker, if not 0, is the user on whose behalf root looks: views of other users' directories
+	// are left out.
+	Invoker uint32
 }
 
 // defaultDir holds the views of the machine's jails: they outlive a boot.
@@ -183,6 +186,9 @@ func (s Store) List() ([]*Record, error) {
 		}
 		if err != nil {
 			r = &Record{ID: e.Name(), State: Incomplete}
+		}
+		if s.Invoker != 0 && r.UID != s.Invoker {
+			continue
 		}
 		out = append(out, r)
 	}

@@ -6,12 +6,11 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/seccomp"
 )
 
@@ -42,14 +41,9 @@ func Section(name, arch string) (*specs.LinuxSeccomp, error) {
 	case slices.Contains(seccomp.Profiles(), name):
 		return seccomp.OCI(seccomp.Options{Profile: name, Arch: arch})
 	}
-	f, err := os.Open(name)
+	data, err := invoker.Read(name, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("%q is neither a profile (%v, docker) nor a file that can be read: %w", name, seccomp.Profiles(), err)
-	}
-	defer f.Close()
-	data, err := atomicfile.ReadAll(f, maxFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	s, err := parse(data, arch)
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/rootless"
@@ -69,7 +68,7 @@ func Read(path string, max int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := atomicfile.ReadAll(f, max)
+	data, err := openat.Whole(f, max)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}

@@ -31,6 +31,7 @@ type Created struct {
 	Delegate   string `json:"delegate,omitempty"`   // its path
 	Version    string `json:"version,omitempty"`    // agentjail's
 	User       string `json:"user,omitempty"`       // UID:GID in the jail
+	Invoker    uint32 `json:"invoker,omitempty"`    // on whose behalf root made it; 0 is root itself
 	// Set is how many fields of the bundle hardening set or lowered, by ring.
 	Set [3]int `json:"set"`
 	// Writable are the places in the jail of the host's directories that it can write to.

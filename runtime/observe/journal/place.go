@@ -59,6 +59,9 @@ func NewPath(dir, key string, now time.Time) string {
 type Place struct {
 	Store state.Store
 	Dir   string
+	// Invoker, if not 0, is the user on whose behalf root looks: jails of other users are left out,
+	// and those that root made itself without an engine.
+	Invoker uint32
 }
 
 // Here is the place of this process's user, by the policy at path.
@@ -106,6 +109,19 @@ func Of(b *state.Brief) *Jail {
 		j.Born = t
 	}
 	return j
+}
+
+// shows reports whether a jail is the invoker's, or an engine's, which is no user's. The bundle of a
+// sandbox is in the store.
+func (p Place) shows(j *Jail) bool {
+	by, bundle := uint32(0), ""
+	if j.Brief != nil {
+		by, bundle = j.Brief.Invoker, j.Brief.Bundle
+	} else {
+		c := j.created()
+		by, bundle = c.Invoker, c.Bundle
+	}
+	return by == p.Invoker || by == 0 && bundle != "" && bundle != p.Store.Dir(j.Key)
 }
 
 // OwnIDs are the host ids that a jail has for itself, as FIRST:COUNT, or "" where they are an
@@ -160,6 +176,9 @@ func (p Place) Jails() ([]*Jail, error) {
 		}
 		_, id, _ := strings.Cut(key, "-")
 		out = append(out, &Jail{ID: id, Key: key, Path: path, Born: at})
+	}
+	if p.Invoker != 0 {
+		out = slices.DeleteFunc(out, func(j *Jail) bool { return !p.shows(j) })
 	}
 	slices.SortStableFunc(out, func(a, b *Jail) int { return b.Born.Compare(a.Born) })
 	return out, nil

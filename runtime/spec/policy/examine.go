@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/spec/credential"
-	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/netrules"
 )
 
@@ -23,7 +22,14 @@ func Examine(path string) (Problems, error) {
 		return nil, err
 	}
 	var out Problems
-	add := func(all ...Problem) { out = lists.Union(out, all...) }
+	known := map[Problem]bool{}
+	add := func(all ...Problem) {
+		for _, p := range all {
+			if !known[p] {
+				known[p], out = true, append(out, p)
+			}
+		}
+	}
 	add(f.problems...)
 	unused := map[string]Problem{}
 	for _, name := range append([]string{"", netPolicy}, f.policies...) {

@@ -82,6 +82,10 @@ func (f *file) named(v any, lines lines) {
 			f.problem(name, "", lines.of("policies", name), given(tables[name])+", but it must be a table (remedy: [policies."+name+"])")
 			continue
 		}
+		if len(f.policies) == maxPolicies {
+			f.problem("", "policies", 0, fmt.Sprintf("it has more than %d named policies (remedy: leave out those that nobody uses)", maxPolicies))
+			return
+		}
 		f.policies = append(f.policies, name)
 		for _, key := range slices.Sorted(maps.Keys(table)) {
 			f.walk(name, key, table[key], lines, "policies", name, key)
@@ -91,6 +95,9 @@ func (f *file) named(v any, lines lines) {
 
 // walk reads the value of a key, or of a table of keys.
 func (f *file) walk(policy, key string, v any, lines lines, at ...string) {
+	if len(f.problems) > maxProblems {
+		return
+	}
 	line := lines.of(at...)
 	table, is := v.(map[string]any)
 	switch {
@@ -156,8 +163,17 @@ func credentialKeys() (out []string) {
 	return out
 }
 
-// problem records a problem of the file.
+// maxProblems and maxPolicies bound the mistakes and the named policies of one file that are read:
+// each mistake is compared with all keys, and each policy with all settings.
+const maxProblems, maxPolicies = 200, 1000
+
+// problem records a problem of the file. Those beyond maxProblems are left out, and then no policy
+// of the file is in force.
 func (f *file) problem(policy, key string, line int, text string) {
+	if len(f.problems) >= maxProblems {
+		f.problems = append(f.problems[:maxProblems:maxProblems], Problem{File: f.path, Text: "it has more mistakes, which are not listed"})
+		return
+	}
 	f.problems = append(f.problems, Problem{File: f.path, Line: line, Policy: policy, Key: key, Text: text})
 }
 
@@ -245,6 +261,8 @@ func (l lines) note(data []byte, p *unstable.Parser, within []string, key unstab
 // of returns the line of a key; 0 if it is not known.
 func (l lines) of(parts ...string) int { return l[strings.Join(parts, "\x00")] }
 
+func abs(n int) int { return max(n, -n) }
+
 // Suggestion returns the end of an error about an unknown name: the known one that is most like it,
 // or nothing where none is near.
 func Suggestion(name string, known []string) string {
@@ -253,6 +271,10 @@ func Suggestion(name string, known []string) string {
 	for _, k := range slices.Sorted(slices.Values(known)) {
 		// The last part of a key may be all that was written.
 		short := k[strings.LastIndexByte(k, '.')+1:]
+		// No distance is less than that of the lengths.
+		if min(abs(len(name)-len(k)), 1+abs(len(name)-len(short))) >= least {
+			continue
+		}
 		d := min(smetrics.WagnerFischer(name, k, 1, 1, 1), 1+smetrics.WagnerFischer(name, short, 1, 1, 1))
 		if d < least {
 			best, least = k, d

@@ -128,7 +128,10 @@ func TestFind(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	person := Caller(func(string) string { return "" })
+	person, err := Caller(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		dir, with, want string // want are directories; "" is a refusal
 	}{

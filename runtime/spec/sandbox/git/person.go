@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -22,21 +23,20 @@ type Person struct {
 	Home     string
 }
 
-// Caller is the user that called sudo(8), or this process's, whose home is then $HOME as for git
-// itself.
-func Caller(getenv func(string) string) Person {
+// Caller is the invoker, or this process's user, whose home is then $HOME as for git itself.
+func Caller(getenv func(string) string) (Person, error) {
 	p := Person{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: getenv("HOME")}
-	if p.UID == 0 {
-		uid, err1 := strconv.ParseUint(getenv("SUDO_UID"), 10, 32)
-		gid, err2 := strconv.ParseUint(getenv("SUDO_GID"), 10, 32)
-		if err1 == nil && err2 == nil {
-			p.UID, p.GID, p.Home = uint32(uid), uint32(gid), ""
-		}
+	by, err := invoker.Of(getenv)
+	if err != nil {
+		return p, err
+	}
+	if by != nil {
+		p.UID, p.GID, p.Home = by.UID, by.GID, ""
 	}
 	if u, err := user.LookupId(strconv.FormatUint(uint64(p.UID), 10)); err == nil && p.Home == "" {
 		p.Home = u.HomeDir
 	}
-	return p
+	return p, nil
 }
 
 // setting reads a setting of the person's own files, with included files; "" for none. It runs as

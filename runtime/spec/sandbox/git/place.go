@@ -11,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/gitrepo"
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 )
@@ -37,7 +38,17 @@ type workTreeOf func(gitDir string) (string, error)
 // is only accepted if it names the work tree in return, as git makes both sides do
 // (gitrepository-layout(5): worktrees/ID/gitdir; core.worktree), or if the person has named it:
 // with. Otherwise a jail could open another directory to itself through one that it can write to.
-func Find(dir string, with []string, workTree workTreeOf) (*Place, error) {
+//
+// The repository is read with the invoker's rights, to whom it must belong.
+func Find(dir string, with []string, workTree workTreeOf) (p *Place, err error) {
+	err = invoker.Do(func() error { p, err = find(dir, with, workTree); return err })
+	if err == nil {
+		err = invoker.Owns(p.UID, p.Start)
+	}
+	return p, err
+}
+
+func find(dir string, with []string, workTree workTreeOf) (*Place, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
