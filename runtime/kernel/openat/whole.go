@@ -20,7 +20,7 @@ func Whole(f *os.File, max int64) ([]byte, error) {
 		return nil, &os.PathError{Op: "stat", Path: f.Name(), Err: err}
 	}
 	if st.Size > max {
-		return nil, fmt.Errorf("it has %d bytes, more than the %d that are read", st.Size, max)
+		return nil, fmt.Errorf("it is too long: %d bytes, more than the %d that are read", st.Size, max)
 	}
 	data := make([]byte, st.Size+1)
 	for at := 0; ; {

@@ -19,6 +19,7 @@ import (
 	"agentjail.dev/runtime/kernel/accountfile"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/rootless"
@@ -210,14 +211,12 @@ func (l *List) Homes(at string) (out []string) {
 	return slices.Compact(out)
 }
 
-// Caller returns the user for whom this process works, as it sees the id: the one that called
-// sudo(8), or its own.
+// Caller returns the user for whom this process works, as it sees the id: the invoker, or its own.
 func Caller() uint32 {
-	own := uint32(os.Geteuid())
-	if uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 32); err == nil && own == 0 && !rootless.Inside() {
-		return uint32(uid)
+	if u, err := invoker.Here(); err == nil && u != nil {
+		return u.UID
 	}
-	return own
+	return uint32(os.Geteuid())
 }
 
 // Bounds of getent(1): a directory service may not answer.

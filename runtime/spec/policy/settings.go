@@ -218,41 +218,47 @@ type lines map[string]int
 // linesOf reads where keys are. The text is valid TOML.
 func linesOf(data []byte) lines {
 	out := lines{}
+	var ends []int // of lines
+	for i, c := range data {
+		if c == '\n' {
+			ends = append(ends, i)
+		}
+	}
 	var p unstable.Parser
 	p.Reset(data)
 	var table []string
 	for p.NextExpression() {
 		switch e := p.Expression(); e.Kind {
 		case unstable.Table, unstable.ArrayTable:
-			table = out.note(data, &p, nil, e.Key())
+			table = out.note(ends, nil, e.Key())
 		case unstable.KeyValue:
-			out.value(data, &p, table, e)
+			out.value(ends, table, e)
 		}
 	}
 	return out
 }
 
-func (l lines) value(data []byte, p *unstable.Parser, within []string, e *unstable.Node) {
-	key := l.note(data, p, within, e.Key())
+func (l lines) value(ends []int, within []string, e *unstable.Node) {
+	key := l.note(ends, within, e.Key())
 	if e.Value().Kind != unstable.InlineTable {
 		return
 	}
 	for it := e.Value().Children(); it.Next(); {
 		if it.Node().Kind == unstable.KeyValue {
-			l.value(data, p, key, it.Node())
+			l.value(ends, key, it.Node())
 		}
 	}
 }
 
 // note records the line of a key, and of its first parts where they have none yet.
-func (l lines) note(data []byte, p *unstable.Parser, within []string, key unstable.Iterator) []string {
+func (l lines) note(ends []int, within []string, key unstable.Iterator) []string {
 	path := slices.Clone(within)
 	for key.Next() {
 		n := key.Node()
 		path = append(path, string(n.Data))
-		line := 1 + bytes.Count(data[:p.Shape(n.Raw).Start.Offset], []byte("\n"))
+		line, _ := slices.BinarySearch(ends, int(n.Raw.Offset))
 		if at := strings.Join(path, "\x00"); l[at] == 0 {
-			l[at] = line
+			l[at] = 1 + line
 		}
 	}
 	return path
