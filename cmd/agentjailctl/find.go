@@ -55,8 +55,8 @@ func existingJail(c *cli.Context, name string) (state.Store, *state.Jail, error)
 	return p.Store, record, err
 }
 
-// checkInvoker refuses to change a jail, or to print its files, on behalf of a user who did not have
-// it made.
+// checkInvoker refuses to change a jail, or to print its files, on behalf of a user who did not
+// have it made.
 func checkInvoker(j *state.Brief) error {
 	return invoker.Owns(j.Invoker, "jail "+printable.Line(j.ID, 0))
 }

@@ -224,8 +224,8 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 	return nil
 }
 
-// checkInvoker refuses a directory of another user than the one on whose behalf root makes the jail:
-// a jail has the rights of the directory's owner.
+// checkInvoker refuses a directory of another user than the one on whose behalf root makes the
+// jail: a jail has the rights of the directory's owner.
 func (g Gatherer) checkInvoker(m specs.Mount, s *bindsource.Source) error {
 	if g.Invoker == 0 || s.UID == g.Invoker || s.Role == bindsource.OwnImage {
 		return nil

@@ -130,8 +130,8 @@ const patience = 20 * time.Second
 // maxLabels bounds its answer, in bytes, as enginerecord/containerd does, but for JSON's escapes.
 const maxLabels = 6 * 16 << 20
 
-// ContainerdLabels returns the labels of a container of containerd's, those of its image among them.
-// Here another program requests them, since the command line does not link gRPC. The shim sets the
+// ContainerdLabels returns the labels of a container of containerd's, with those of its image. Here
+// another program requests them, since the command line does not link gRPC. The shim sets the
 // function of enginerecord/containerd in its place.
 var ContainerdLabels = func(address, namespace, id string) (labels map[string]string, err error) {
 	program, err := programs.Path(programs.Ctl)

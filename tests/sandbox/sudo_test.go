@@ -20,13 +20,13 @@ func TestSudoRule(t *testing.T) {
 	if _, err := exec.LookPath("sudo"); err != nil {
 		t.Skip("there is no sudo")
 	}
-	by, err := user.Lookup("nobody")
+	by, err := user.LookupId("65534")
 	if err != nil {
 		t.Skip(err)
 	}
 	rule := "/etc/sudoers.d/agentjail-test-" + strconv.Itoa(os.Getpid())
 	// The form that docs/start/ci.md has.
-	env.Check(t, os.WriteFile(rule, []byte("nobody ALL=(root) NOPASSWD: "+bin+" sandbox *, "+bin+" git *, "+bin+" receipt *, "+bin+" workspace *, "+bin+" ls\n"), 0o440))
+	env.Check(t, os.WriteFile(rule, []byte(by.Username+" ALL=(root) NOPASSWD: "+bin+" sandbox *, "+bin+" git *, "+bin+" receipt *, "+bin+" workspace *, "+bin+" ls\n"), 0o440))
 	t.Cleanup(func() { os.Remove(rule) })
 	top, err := os.MkdirTemp("/var/tmp", "agentjail-sudo-")
 	env.Check(t, err)

@@ -1,6 +1,6 @@
 // Package invoker is about the user on whose behalf root runs a command: by sudo(8), doas(1) or
-// pkexec(1). A rule of theirs may permit that user this command alone. What the user names is opened
-// with the user's rights.
+// pkexec(1). A rule of theirs may permit that user this command alone. Files that the user names
+// are opened with the user's rights.
 package invoker
 
 import (
@@ -65,7 +65,7 @@ func Of(getenv func(string) string) (out *User, err error) {
 		switch {
 		case u.UID == 0:
 		case out != nil && out.UID != u.UID:
-			return nil, fmt.Errorf("two users are said to have called: uid %d, and by %s uid %d (remedy: unset the variable that is not true)",
+			return nil, fmt.Errorf("the variables name two users: uid %d, and %s uid %d (remedy: unset the variable that is not true)",
 				out.UID, variable, u.UID)
 		default:
 			out = u

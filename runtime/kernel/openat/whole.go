@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsteady is the error of Whole for a file that has not as many bytes as its size.
-var ErrUnsteady = errors.New("it changes, or is a file of the kernel's (remedy: a copy of it)")
+// errUnsteady is the error of Whole for a file that has not as many bytes as its size.
+var errUnsteady = errors.New("it changes, or is a file of the kernel's (remedy: a copy of it)")
 
-// Whole reads an open regular file of at most max bytes. It refuses the kernel's own files (proc(5),
-// sysfs(5)): their size is not that of their text, and reading one may wait, or have an effect. It
-// waits for nothing if the file was opened without blocking.
+// Whole reads an open regular file of at most max bytes. It refuses the kernel's own files
+// (proc(5), sysfs(5)): their size is not that of their text, and reading one may wait, or have an
+// effect. It waits for nothing if the file was opened without blocking.
 func Whole(f *os.File, max int64) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -28,7 +28,7 @@ func Whole(f *os.File, max int64) ([]byte, error) {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN), err == nil && int64(at+n) > st.Size, err == nil && n == 0 && int64(at) < st.Size:
-			return nil, ErrUnsteady
+			return nil, errUnsteady
 		case err != nil:
 			return nil, &os.PathError{Op: "read", Path: f.Name(), Err: err}
 		case n == 0:

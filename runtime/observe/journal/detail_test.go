@@ -17,6 +17,8 @@ func fill(v reflect.Value, text string, entries int) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(7)
+	case reflect.Uint32:
+		v.SetUint(7)
 	case reflect.Float64:
 		v.SetFloat(2.5)
 	case reflect.Pointer:

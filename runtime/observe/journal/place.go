@@ -111,8 +111,8 @@ func Of(b *state.Brief) *Jail {
 	return j
 }
 
-// shows reports whether a jail is the invoker's, or an engine's, which is no user's. The bundle of a
-// sandbox is in the store.
+// shows reports whether a jail is the invoker's, or an engine's, which is no user's. The bundle of
+// a sandbox is in the store.
 func (p Place) shows(j *Jail) bool {
 	by, bundle := uint32(0), ""
 	if j.Brief != nil {
@@ -204,14 +204,16 @@ func (p Place) Open(id string) (*Jail, error) {
 	}
 	named := make([]reference.Named, len(jails))
 	for i, j := range jails {
-		named[i] = reference.Named{ID: j.ID, Show: j.Name(), Runs: j.Brief != nil, Names: func() []string { return []string{j.Key, j.created().Name} }}
+		names := func() []string { return []string{j.Key, j.created().Name} }
+		named[i] = reference.Named{ID: j.ID, Show: j.Name(), Runs: j.Brief != nil, Names: names}
 	}
 	at, err := reference.Find(id, named, true)
 	switch {
 	case err != nil:
 		return nil, err
 	case at < 0:
-		return nil, fmt.Errorf("%q: %w, and there is no journal of it (remedy: agentjail ls lists all; what a policy with passthrough made is no jail)", id, state.ErrNotFound)
+		return nil, fmt.Errorf("%q: %w, and there is no journal of it (remedy: agentjail ls lists all; what a policy with passthrough made is no jail)",
+			id, state.ErrNotFound)
 	}
 	return jails[at], nil
 }

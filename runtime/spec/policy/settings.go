@@ -83,7 +83,7 @@ func (f *file) named(v any, lines lines) {
 			continue
 		}
 		if len(f.policies) == maxPolicies {
-			f.problem("", "policies", 0, fmt.Sprintf("it has more than %d named policies (remedy: leave out those that nobody uses)", maxPolicies))
+			f.problem("", "policies", 0, fmt.Sprintf("it has more than %d named policies (remedy: leave out those without use)", maxPolicies))
 			return
 		}
 		f.policies = append(f.policies, name)
@@ -171,7 +171,8 @@ const maxProblems, maxPolicies = 200, 1000
 // of the file is in force.
 func (f *file) problem(policy, key string, line int, text string) {
 	if len(f.problems) >= maxProblems {
-		f.problems = append(f.problems[:maxProblems:maxProblems], Problem{File: f.path, Text: "it has more mistakes, which are not listed"})
+		more := Problem{File: f.path, Text: "it has more mistakes, which are not listed"}
+		f.problems = append(f.problems[:maxProblems:maxProblems], more)
 		return
 	}
 	f.problems = append(f.problems, Problem{File: f.path, Line: line, Policy: policy, Key: key, Text: text})

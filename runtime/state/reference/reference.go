@@ -26,8 +26,8 @@ const maxListed = 8
 
 // Find returns the index of the one that ref names, and -1 for none. A whole id or name goes before
 // the beginning of an id, and one that runs before one that has ended. Of several ended ones with
-// the same whole name, the first of the list counts if last is true; any other ambiguity is an error
-// that lists them.
+// the same whole name, the first of the list counts if last is true; any other ambiguity is an
+// error that lists them.
 func Find(ref string, all []Named, last bool) (int, error) {
 	if ref == "" {
 		return -1, nil
