@@ -124,8 +124,8 @@ type attempt struct {
 	ownPages         []specs.LinuxHugepageLimit
 	files            *host.Files    // writeBundle: the init step's
 	bundle           *bundle.Bundle // writeBundle: the delegate's
-	copies           *copies        // createContainer: of a sandbox's standard files
-	tty              *terminal      // connectStdio; nil where it is not ours to pass on
+	standIns         *standIns      // createContainer
+	tty              *terminal      // connectTerminal; nil where it is not ours to pass on
 	containerCreated bool           // createContainer: there is a container
 	signals          *Signals       // newAttempt; nil where they are not ours to pass on
 
@@ -145,7 +145,7 @@ var creation = []struct {
 	{"write", []func(*attempt) error{
 		(*attempt).writeFilter, (*attempt).prepareNetwork, (*attempt).writeBundle, (*attempt).attachRoot,
 	}},
-	{"delegate create", []func(*attempt) error{(*attempt).connectStdio, (*attempt).createContainer}},
+	{"delegate create", []func(*attempt) error{(*attempt).connectTerminal, (*attempt).createContainer}},
 	{"settle", []func(*attempt) error{(*attempt).checkContainer}},
 }
 

@@ -201,15 +201,9 @@ func (e *execution) writeProcess() error {
 	return nil
 }
 
-// prepareDelegate passes our standard files to the jail's user, and enters the namespaces in which
-// the delegate is to be started.
+// prepareDelegate enters the namespaces in which the delegate is to be started.
 func (e *execution) prepareDelegate() (err error) {
 	r, j := e.rt, e.j
-	if !e.process.Terminal {
-		uid, _ := j.IDs.HostUID(e.process.User.UID)
-		gid, _ := j.IDs.HostGID(e.process.User.GID)
-		r.ownStdio(uid, gid)
-	}
 	if e.d, err = r.delegateFor(&j.Brief); err != nil {
 		return err
 	}
@@ -232,16 +226,13 @@ func (e *execution) execByDelegate() error {
 	if err := leaveLSM(e.d, e.process); err != nil {
 		return err
 	}
-	if sandboxOf(&e.j.Brief) != "" && !o.Detach {
-		d, c, err := e.rt.pipeFiles(e.d)
-		if err != nil {
-			return err
-		}
-		e.d = d
-		defer c.drain()
+	d, standIns, err := e.rt.standFor(e.d, e.process, e.j.IDs, !o.Detach)
+	if err != nil {
+		return err
 	}
+	defer standIns.close()
 	// crun applies no score of the process, and runc applies the container's.
-	code, err := e.d.RunInto(e.files.Passed, append(e.rt.Globals.Args(), args.Exec()...), e.time,
+	code, err := d.RunInto(e.files.Passed, append(e.rt.Globals.Args(), args.Exec()...), e.time,
 		firstproc.OOMScore(e.process), !o.Detach)
 	if code == delegateFailed {
 		return e.rt.explainFilterError(exitError(code, err))

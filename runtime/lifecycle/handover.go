@@ -19,13 +19,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// connectStdio passes our standard files to the jail's user, and with run the terminal.
-func (a *attempt) connectStdio() (err error) {
+// connectTerminal prepares a run: it connects the jail's terminal with ours.
+func (a *attempt) connectTerminal() (err error) {
 	process := a.spec.Process
-	if uid, ok := a.j.IDs.HostUID(process.User.UID); ok && !process.Terminal {
-		gid, _ := a.j.IDs.HostGID(process.User.GID)
-		a.rt.ownStdio(uid, gid)
-	}
 	if !a.o.Run || a.o.Detach {
 		return nil
 	}
@@ -54,16 +50,12 @@ func (a *attempt) createContainer() error {
 	if err := leaveLSM(a.d, a.spec.Process); err != nil {
 		return err
 	}
-	d, restore, err := r.privateStdio(a.d, a.in.Facts.Host.Rootless)
+	d, standIns, err := r.standFor(a.d, a.spec.Process, a.j.IDs, a.o.Run && !a.o.Detach)
 	if err != nil {
 		return err
 	}
-	if sandboxOf(&a.j.Brief) != "" && a.o.Run && !a.o.Detach {
-		if d, a.copies, err = r.pipeFiles(d); err != nil {
-			return err
-		}
-		a.always(a.copies.started)
-	}
+	a.standIns = standIns
+	a.always(a.standIns.close)
 	a.onFailure(a.abandonContainer)
 	launched := a.launchHelper()
 	name, image := a.in.EngineNames()
@@ -80,8 +72,7 @@ func (a *attempt) createContainer() error {
 		score = firstproc.OOMScore(a.j.Process)
 	}
 	code, err := d.RunInto(a.files.Passed, append(r.Globals.Args(), args.Create()...), a.timeNS, score, false)
-	restore()
-	a.copies.started()
+	a.standIns.started()
 	a.files.Close()
 	besideErr := errors.Join(<-beside, <-launched)
 	if err := r.explainFilterError(exitError(code, err)); err != nil {

@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/kernel/rootless"
@@ -542,19 +541,3 @@ func (r *Runtime) reap(j *state.Brief) error {
 
 // endPatience is how long a killed first process may take to end; a variable for tests.
 var endPatience = 10 * time.Second
-
-// ownStdio makes the jail's user the owner of pipes among the standard files, since opening
-// /dev/stdout in the jail requires that. Files, terminals and /dev/null keep their owners.
-func (r *Runtime) ownStdio(uid, gid uint32) {
-	for _, f := range r.stdio() {
-		var st unix.Stat_t
-		fd := int(f.Fd())
-		if unix.Fstat(fd, &st) != nil {
-			continue
-		}
-		if t := st.Mode & unix.S_IFMT; t == unix.S_IFIFO || t == unix.S_IFSOCK {
-			// A failure only costs the reopening.
-			_ = unix.Fchown(fd, int(uid), int(gid))
-		}
-	}
-}

@@ -47,7 +47,7 @@ func (a *attempt) runProgram() error {
 		return fmt.Errorf("waiting for the jail: %w", err)
 	}
 	a.tty.drain()
-	a.copies.drain()
+	a.standIns.close()
 	workspace.KeepMounted()
 	_ = onHostThread(func() error { r.book().End(&j.Brief, &ws); return nil })
 	if o.Watch != nil {

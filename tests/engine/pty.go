@@ -44,7 +44,7 @@ func (t *T) Terminal(rows, cols int, args ...string) *Terminal {
 // OnTerminal starts any command on a new pseudo-terminal. It is ended with the test at the latest.
 func OnTerminal(t testing.TB, rows, cols int, cmd *exec.Cmd) *Terminal {
 	t.Helper()
-	master, slave, err := openPty()
+	master, slave, err := OpenPty()
 	env.Check(t, err)
 	defer slave.Close()
 	term := &Terminal{t: &T{TB: t}, cmd: cmd, master: master, gone: make(chan struct{})}
@@ -67,9 +67,9 @@ func OnTerminal(t testing.TB, rows, cols int, cmd *exec.Cmd) *Terminal {
 	return term
 }
 
-// openPty opens a new pseudo-terminal. The slave is opened through the master (TIOCGPTPEER, Linux 4.13), since its name
+// OpenPty opens a new pseudo-terminal. The slave is opened through the master (TIOCGPTPEER, Linux 4.13), since its name
 // means something else where several devpts are mounted.
-func openPty() (master, slave *os.File, err error) {
+func OpenPty() (master, slave *os.File, err error) {
 	m, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open a pseudo-terminal: %w", err)

@@ -18,9 +18,13 @@ type Traits struct {
 	// IDBelowRoot reports the same of the group of a bundle that names none (gVisor,
 	// runsc/container/container.go, New).
 	IDBelowRoot bool
-	// KeepsStdio reports that it leaves the owners of its standard files as they are. crun before
-	// release 1.24 makes the jail's root their owner.
+	// KeepsStdio reports that it leaves the owners of its standard files as they are, but for those
+	// of the jail's own ids (runc). crun makes the jail's root their owner, where it can.
 	KeepsStdio bool
+	// WithoutChown reports that it runs jails without CAP_CHOWN on the host, so that it gets none:
+	// gVisor makes the sandbox's user the owner of its standard files, terminals and devices too
+	// (runsc/sandbox/sandbox.go, configureStdios).
+	WithoutChown bool
 	// PsNeedsGroup reports that its ps fails for a container whose control group is gone.
 	PsNeedsGroup bool
 	// ExecNeedsPtrace reports that its exec enters the jail's user namespace first, for which it
@@ -117,7 +121,7 @@ var known = []struct {
 	{"runsc", Traits{
 		// It takes an id for any container of its root whose id begins so, also to delete one
 		// (runsc/container/state_file.go, findContainerID): each has a root of its own.
-		KeepsStdio: true, IDBelowRoot: true, Sandbox: "gvisor", State: "*/*_sandbox:*.state",
+		WithoutChown: true, IDBelowRoot: true, Sandbox: "gvisor", State: "*/*_sandbox:*.state",
 		Leaves: []string{"*_sandbox:*.lock", "runsc-*.sock", "."},
 		Pinned: "20260905", Boundary: gvisor,
 	}},
