@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -28,10 +29,10 @@ import (
 // standIns are the stand-ins of a delegate's standard files.
 type standIns struct {
 	theirs  []*os.File // the delegate's: closed when it has ended
-	ended   *os.File   // the end of a pipe that is closed when the jail reads no more; nil without feed
-	feeding sync.WaitGroup
 	outputs sync.WaitGroup
-	owners  []func() // change owners back
+	input   [2]*os.File   // what feed waits for
+	fed     chan struct{} // closed when feed has ended; nil without it
+	owners  []func()      // change owners back
 }
 
 // standFor returns the delegate with stand-ins for its standard files. The process is the one that
@@ -172,74 +173,95 @@ func (s standard) restoreOwner() {
 }
 
 // pipe returns the end of a pipe that stands for standard file i: what comes from the other end goes
-// to f, or the other way around.
+// to f, or the other way around. A wait in this process is the Go runtime's poller's, since a thread
+// that waits in a system call keeps a processor of Go's until the monitor looks.
 func (s *standIns) pipe(i int, f standard) (*os.File, error) {
-	read, write, err := newPipe()
-	if err != nil {
-		return nil, err
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("making a pipe: %w", err)
 	}
+	ours := 0
 	if i == 0 {
-		s.theirs = append(s.theirs, read)
-		var stop *os.File
-		if stop, s.ended, err = newPipe(); err != nil {
-			write.Close()
-			return nil, err
+		ours = 1 // it is written to
+		if _, err := unix.FcntlInt(uintptr(ends[ours]), unix.F_SETPIPE_SZ, os.Getpagesize()); err != nil {
+			return nil, fmt.Errorf("making a pipe of a page: %w", err)
 		}
-		s.feeding.Go(func() { feed(f, write, stop); write.Close(); stop.Close() })
-		return read, nil
 	}
-	s.theirs = append(s.theirs, write)
+	_ = unix.SetNonblock(ends[ours], true) // os.NewFile then adds it to the poller
+	theirs, own := os.NewFile(uintptr(ends[1-ours]), "pipe"), os.NewFile(uintptr(ends[ours]), "pipe")
+	s.theirs = append(s.theirs, theirs)
+	if i == 0 {
+		return theirs, s.feedTo(f, own)
+	}
 	// Under another number, a write that no process reads is an error and not the end of this process.
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
-		read.Close()
+		own.Close()
 		return nil, err
 	}
 	to := os.NewFile(uintptr(fd), f.Name())
-	s.outputs.Go(func() { _, _ = io.Copy(to, read); read.Close(); to.Close() })
-	return write, nil
+	s.outputs.Go(func() { _, _ = io.Copy(to, own); own.Close(); to.Close() })
+	return theirs, nil
 }
 
-// newPipe makes a pipe whose ends wait, as a program expects of its standard files.
-func newPipe() (read, write *os.File, err error) {
-	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, fmt.Errorf("making a pipe: %w", err)
+// feedTo begins to copy f to a pipe, and takes no more from f than is read from the pipe: the rest
+// is for the program that reads f next. The pipe holds one page: it has room when all of it was read.
+func (s *standIns) feedTo(f standard, to *os.File) error {
+	ready, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return err
 	}
-	return os.NewFile(uintptr(ends[0]), "pipe"), os.NewFile(uintptr(ends[1]), "pipe"), nil
+	from := int(f.Fd())
+	// A regular file is always ready: EPERM (epoll_ctl(2)).
+	err = unix.EpollCtl(ready, unix.EPOLL_CTL_ADD, from, &unix.EpollEvent{Events: unix.EPOLLIN})
+	_ = unix.SetNonblock(ready, true)
+	s.input, s.fed = [2]*os.File{os.NewFile(uintptr(ready), "epoll"), to}, make(chan struct{})
+	go func() {
+		defer close(s.fed)
+		f.feed(s.input[0], to, make([]byte, os.Getpagesize()), err != nil)
+		s.input[0].Close()
+		to.Close()
+	}()
+	return nil
 }
 
-// feed copies f to the pipe `to`, and takes no more from f than is read from the pipe: the rest is
-// for the program that reads f next. The pipe holds one page: it has room when all of it was read.
-// feed returns at the end of f, when the pipe has no reader, or at the end of `stop`.
-func feed(f standard, to, stop *os.File) {
-	from, out := int(f.Fd()), int(to.Fd())
-	page, err := unix.FcntlInt(uintptr(out), unix.F_SETPIPE_SZ, 1)
+// feed copies by so many bytes at a time, until the end of the file, of the pipe's readers, or of the
+// time.
+func (s standard) feed(ready, to *os.File, text []byte, always bool) {
+	input, err := ready.SyscallConn()
 	if err != nil {
 		return
 	}
-	await := func(fd int, events int16) (end bool) {
-		fds := []unix.PollFd{{Fd: int32(stop.Fd()), Events: unix.POLLIN}, {Fd: int32(fd), Events: events}}
-		for {
-			if _, err := unix.Poll(fds, -1); err != unix.EINTR {
-				return err != nil || fds[0].Revents != 0 || fds[1].Revents&unix.POLLERR != 0
-			}
-		}
+	output, err := to.SyscallConn()
+	if err != nil {
+		return
 	}
-	text := make([]byte, page)
-	for !await(from, unix.POLLIN) {
-		n, err := f.peek(out, text)
+	for {
+		if !always && input.Read(func(fd uintptr) bool {
+			n, err := unix.EpollWait(int(fd), make([]unix.EpollEvent, 1), 0)
+			return n > 0 || err != nil && err != unix.EINTR
+		}) != nil {
+			return
+		}
+		n, left, end := 0, 0, false
+		_ = output.Control(func(fd uintptr) { n, err = s.peek(int(fd), text) })
 		if err == unix.EAGAIN || err == unix.EINTR {
 			continue
 		}
 		if err != nil || n == 0 {
 			return
 		}
-		end := await(out, unix.POLLOUT)
-		if left, err := unix.IoctlGetInt(out, unix.TIOCINQ); err == nil && left < n {
-			f.take(text[:n-left])
+		late := output.Write(func(fd uintptr) bool {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+			_, _ = unix.Poll(fds, 0)
+			end = fds[0].Revents&unix.POLLERR != 0
+			return fds[0].Revents != 0
+		})
+		_ = output.Control(func(fd uintptr) { left, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+		if err == nil && left < n {
+			s.take(text[:n-left])
 		}
-		if end {
+		if end || late != nil {
 			return
 		}
 	}
@@ -301,9 +323,10 @@ func (s *standIns) close() {
 	}
 	s.started()
 	s.outputs.Wait()
-	if s.ended != nil {
-		s.ended.Close()
-		s.feeding.Wait()
-		s.ended = nil
+	if s.fed != nil {
+		for _, f := range s.input {
+			_ = f.SetDeadline(time.Unix(1, 0))
+		}
+		<-s.fed
 	}
 }

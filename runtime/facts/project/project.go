@@ -124,7 +124,7 @@ func parse(text []byte, path string) (out policy.Project, err error) {
 	cmd := exec.CommandContext(ctx, program, Verb, path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = bytes.NewReader(text), &answer, &errs, "/", []string{}
 	if os.Geteuid() == 0 && !rootless.Inside() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: idmap.Overflow, Gid: idmap.Overflow}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: idmap.ParserID, Gid: idmap.ParserID}}
 	}
 	if err := cmd.Run(); err != nil {
 		return out, fmt.Errorf("parsing it: %w: %s", err, errs.Text)

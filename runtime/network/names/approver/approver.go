@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/kernel/trusted"
@@ -32,9 +33,6 @@ const (
 	patience = 5 * time.Second
 	// maxAnswer bounds the answer, in bytes.
 	maxAnswer = 4 << 10
-	// unprivileged is the user and group of root's command: the kernel's overflow id, which owns
-	// nothing.
-	unprivileged = 65534
 )
 
 // A Question is the input of the command.
@@ -117,7 +115,7 @@ func run(ctx context.Context, command []string, q Question) ([]byte, error) {
 	// The process group is killed as a whole.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() == 0 && !rootless.Inside() {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: idmap.ApproverID, Gid: idmap.ApproverID}
 	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

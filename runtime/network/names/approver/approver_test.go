@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 			"true until the jail's end", "",
 		},
 		{
-			"a user without rights", `[ "$(id -u) $(id -g)" = "65534 65534" ] && grep -q "NoNewPrivs:.1" /proc/self/status && grep -q "CapEff:.0000000000000000" /proc/self/status && [ -z "$AGENTJAIL_TEST" ] && echo '{"allow":true}'`,
+			"a user without rights", `[ "$(id -u) $(id -g)" = "2147483648 2147483648" ] && grep -q "NoNewPrivs:.1" /proc/self/status && grep -q "CapEff:.0000000000000000" /proc/self/status && [ -z "$AGENTJAIL_TEST" ] && echo '{"allow":true}'`,
 			"true until the jail's end", "",
 		},
 

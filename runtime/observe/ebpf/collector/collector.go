@@ -181,8 +181,8 @@ func startReader(load ebpf.Options, o Options, uid, gid uint32) (*reader, error)
 func ids(name string, warn func(string, ...any)) (uid, gid uint32, err error) {
 	u, err := user.Lookup(name)
 	if err != nil {
-		warn("there is no user %s: the reader runs as the overflow user", name)
-		return idmap.Overflow, idmap.Overflow, nil
+		warn("there is no user %s: the reader runs as the user %d", name, uint32(idmap.ReaderID))
+		return idmap.ReaderID, idmap.ReaderID, nil
 	}
 	id, err1 := strconv.ParseUint(u.Uid, 10, 32)
 	group, err2 := strconv.ParseUint(u.Gid, 10, 32)
