@@ -218,7 +218,14 @@ func (e *execution) prepareDelegate() (err error) {
 
 // execByDelegate has the delegate start the process.
 func (e *execution) execByDelegate() error {
-	o := e.o
+	o, pidFile := e.o, e.o.PidFile
+	if atomicfile.IsStream(o.PidFile) { // runc would replace it (utils_linux.go, createPidFile)
+		if !o.Detach {
+			return fmt.Errorf("exec --pid-file %s: it is no regular file (remedy: --detach, or a regular file)", o.PidFile)
+		}
+		o.PidFile = filepath.Join(e.rt.Store.Dir(e.j.Key), atomicfile.Unique("exec-")+".pid")
+		defer os.Remove(o.PidFile)
+	}
 	args := delegate.StartArgs{
 		ID: o.ID, Process: e.file, Detach: o.Detach, IgnorePaused: o.IgnorePaused,
 		PidFile: o.PidFile, ConsoleSocket: o.ConsoleSocket, PidfdSocket: o.PidfdSocket, Files: len(e.files.Passed),
@@ -237,5 +244,12 @@ func (e *execution) execByDelegate() error {
 	if code == delegateFailed {
 		return e.rt.explainFilterError(exitError(code, err))
 	}
-	return exitError(code, err)
+	if err = exitError(code, err); err != nil || pidFile == o.PidFile {
+		return err
+	}
+	pid, err := atomicfile.Read(o.PidFile, 64)
+	if err != nil {
+		return fmt.Errorf("reading the process's number: %w", err)
+	}
+	return atomicfile.WriteInto(pidFile, pid, 0o644)
 }

@@ -64,7 +64,7 @@ func (a *attempt) checkJail(pid int) error {
 // writePidFile writes the first process's number for the caller.
 func (a *attempt) writePidFile(pid int) error {
 	if a.o.PidFile != "" {
-		if err := atomicfile.Write(a.o.PidFile, fmt.Append(nil, pid), 0o644); err != nil {
+		if err := atomicfile.WriteInto(a.o.PidFile, fmt.Append(nil, pid), 0o644); err != nil {
 			return fmt.Errorf("writing the pid file: %w", err)
 		}
 	}

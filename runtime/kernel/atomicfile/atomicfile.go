@@ -90,48 +90,90 @@ func Unique(prefix string) string {
 
 var names atomic.Uint64
 
-// Write replaces path with data in one step; readers see the old or the
-// new content. There is no fsync: what is written here is void after a reboot.
+// Write replaces the regular file path, or makes it, with data in one step; readers see the old or
+// the new content. A symbolic link is replaced. Anything else at path is an error. There is no
+// fsync: what is written here is void after a reboot.
 func Write(path string, data []byte, mode os.FileMode) error {
-	tmp := Unique(path+".") + ".tmp"
-	err := create(tmp, data, unix.O_TRUNC, mode)
-	if err == nil {
-		err = unix.Rename(tmp, path)
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err == nil {
+		if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFLNK {
+			return fmt.Errorf("writing %s: it is no regular file", path)
+		}
 	}
-	if err != nil {
+	// Others may write to the directory: the name cannot be guessed, and is no file of theirs.
+	var random [16]byte
+	if _, err := unix.Getrandom(random[:], 0); err != nil {
+		return fmt.Errorf("writing %s: getrandom: %w", path, err)
+	}
+	tmp := fmt.Sprintf("%s.%x.tmp", path, random)
+	if err := create(tmp, data, mode); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := unix.Rename(tmp, path); err != nil {
 		_ = unix.Unlink(tmp)
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }
 
+// WriteInto writes data into the character device or the pipe that path leads to, and is Write for
+// anything else. A pipe that no process reads is an error (ENXIO).
+func WriteInto(path string, data []byte, mode os.FileMode) error {
+	if !IsStream(path) {
+		return Write(path, data, mode)
+	}
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		if err = unix.SetNonblock(fd, false); err == nil {
+			err = writeAll(fd, data)
+		}
+		err = errors.Join(err, unix.Close(fd))
+	}
+	if err != nil {
+		return fmt.Errorf("writing into %s: %w", path, err)
+	}
+	return nil
+}
+
+// IsStream reports that path leads to a character device or a pipe.
+func IsStream(path string) bool {
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	kind := st.Mode & unix.S_IFMT
+	return err == nil && (kind == unix.S_IFCHR || kind == unix.S_IFIFO)
+}
+
 // WriteNew writes a file that no process has written or looks for yet: an error wraps os.ErrExist
 // where there is something.
 func WriteNew(path string, data []byte, mode os.FileMode) error {
-	if err := create(path, data, unix.O_EXCL, mode); err != nil {
+	if err := create(path, data, mode); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }
 
-// create uses system calls: os.File would also try to register each file with epoll.
-func create(path string, data []byte, flags int, mode os.FileMode) error {
-	fd, err := open(path, unix.O_WRONLY|unix.O_CREAT|flags, mode)
+// create makes a file, whole or not at all. It uses system calls: os.File would also try to register
+// each file with epoll.
+func create(path string, data []byte, mode os.FileMode) error {
+	fd, err := open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	for len(data) > 0 && err == nil {
-		var n int
-		if n, err = unix.Write(fd, data); errors.Is(err, unix.EINTR) {
-			err = nil
-		} else if err == nil {
-			data = data[n:]
-		}
-	}
-	if cerr := unix.Close(fd); err == nil {
-		err = cerr
+	if err = errors.Join(writeAll(fd, data), unix.Close(fd)); err != nil {
+		_ = unix.Unlink(path)
 	}
 	return err
+}
+
+func writeAll(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if err != nil && err != unix.EINTR {
+			return err
+		}
+		data = data[max(n, 0):]
+	}
+	return nil
 }
 
 func open(path string, flags int, mode os.FileMode) (fd int, err error) {

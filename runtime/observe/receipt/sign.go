@@ -89,7 +89,7 @@ func makeKey(path string) error {
 		return err
 	}
 	made := filepath.Join(filepath.Dir(path), atomicfile.Unique(".receipt-"))
-	if err := atomicfile.Write(made, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+	if err := atomicfile.WriteNew(made, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(made)
