@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,17 +31,18 @@ A receipt is made of the jail's journal, which only the host writes.
 
 --verify follows the chain of the journal; exit status 1 when it is broken.
 
-   agentjail receipt --json --sign CONTAINER >receipt.json
+   agentjail receipt --sign CONTAINER >receipt.json
    agentjail receipt --verify --against receipt.json [CONTAINER]
 
---sign signs with the host's key, /etc/agentjail/receipt.key; receipt.pub beside it is
-public. --verify with --against checks the signature of a receipt, and with
-CONTAINER also that it follows from the journal.`,
+--sign prints an in-toto statement in a DSSE envelope, signed with the host's key,
+/etc/agentjail/receipt.key; receipt.pub beside it is public. --verify with --against
+checks the signature, prints the receipt that was signed, and with CONTAINER checks
+also that it follows from the journal.`,
 		Flags: []cli.Flag{
 			jsonFlag,
 			&cli.StringFlag{Name: "html", Usage: "write one static page to `FILE`; - is standard output"},
 			&cli.BoolFlag{Name: "verify", Usage: "follow the journal's chain of hashes"},
-			&cli.BoolFlag{Name: "sign", Usage: "sign it with the host's key, which is made the first time"},
+			&cli.BoolFlag{Name: "sign", Usage: "print it signed with the host's key, which is made the first time"},
 			&cli.StringFlag{Name: "key", Usage: "the public key for --against with --verify, a `FILE` (default: the host's own)"},
 			&cli.StringFlag{Name: "against", Usage: "check only whether the receipt that --json wrote to `FILE` earlier follows from the journal"},
 		},
@@ -63,9 +65,7 @@ CONTAINER also that it follows from the journal.`,
 			writeInside(c, place, j)
 			r := receipt.Make(place, j, usageOf(place, j), c.Bool("verify"))
 			if c.Bool("sign") {
-				if err := sign(c, r); err != nil {
-					return err
-				}
+				return answered(sign(c, r), r.Journal.Verified == nil || *r.Journal.Verified)
 			}
 			return answered(printReceipt(c, r), r.Journal.Verified == nil || *r.Journal.Verified)
 		},
@@ -85,6 +85,9 @@ func against(c *cli.Context, j *journal.Jail) error {
 	if err := r.Follows(j.Path); err != nil {
 		return asAnswer(fmt.Errorf("%s does not follow from the journal: %w", file, err))
 	}
+	if c.Bool("json") && c.Bool("verify") {
+		return nil
+	}
 	_, err = fmt.Fprintf(c.App.Writer, "%s follows from the journal\n", file)
 	return err
 }
@@ -92,8 +95,11 @@ func against(c *cli.Context, j *journal.Jail) error {
 // keyDir returns the directory of the host's key for receipts: that of the policy.
 func keyDir(c *cli.Context) string { return filepath.Dir(c.String("config")) }
 
-// sign signs a receipt.
+// sign prints a receipt, signed.
 func sign(c *cli.Context, r *receipt.Receipt) error {
+	if c.String("html") != "" {
+		return usage("--sign prints an envelope of JSON, and no page")
+	}
 	if os.Geteuid() != 0 || rootless.Inside() {
 		return errors.New("only root on the host can sign receipts: only root can read the key")
 	}
@@ -101,23 +107,30 @@ func sign(c *cli.Context, r *receipt.Receipt) error {
 	if err != nil {
 		return err
 	}
-	return r.Sign(key)
+	e, err := r.Sign(key)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(c.App.Writer)
+	enc.SetIndent("", "  ")
+	return enc.Encode(e)
 }
 
-// readReceipt reads the receipt of --against, and with --verify checks its signature.
+// readReceipt reads the receipt of --against; with --verify it has to be signed, and its text is
+// printed from what was verified.
 func readReceipt(c *cli.Context) (*receipt.Receipt, error) {
 	file := c.String("against")
-	text, err := invoker.Read(file, maxReceipt)
+	data, err := invoker.Read(file, maxReceipt)
 	if err != nil {
 		return nil, err
-	}
-	r, err := receipt.Decode(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("%s is no receipt: %w", file, err)
 	}
 	if !c.Bool("verify") {
 		if c.NArg() == 0 {
 			return nil, usage("--against needs a CONTAINER, --verify or both")
+		}
+		r, err := receipt.Decode(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s is no receipt: %w (remedy: --verify, where it is a signed one)", file, err)
 		}
 		return r, nil
 	}
@@ -129,11 +142,17 @@ func readReceipt(c *cli.Context) (*receipt.Receipt, error) {
 	if err = invoker.Do(func() (err error) { key, err = receipt.Public(path); return err }); err != nil {
 		return nil, fmt.Errorf("the public key: %w", err)
 	}
-	if err := r.CheckSignature(key); err != nil {
+	r, by, err := receipt.Open(data, key)
+	if err != nil {
 		return nil, asAnswer(fmt.Errorf("%s: %w", file, err))
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "%s is signed by %s\n", file, r.Journal.Signed)
-	return r, err
+	if c.Bool("json") {
+		return r, printJSON(c, r)
+	}
+	if _, err := fmt.Fprintf(c.App.Writer, "%s is signed by %s\n", file, by); err != nil {
+		return nil, err
+	}
+	return r, r.Text(c.App.Writer)
 }
 
 // writeInside updates the jail's own file of its refusals, if policy allows one.

@@ -358,6 +358,7 @@ func workspaceApply(c *cli.Context) error {
 	if !c.Bool("dry-run") {
 		noteView(o.record, journal.Event{Kind: journal.WorkspaceApply, Detail: journal.ViewApplied{
 			View: o.record.ID, Directory: o.record.Path, Applied: len(res.Applied), Left: len(res.Left), Conflicts: len(res.Conflicts),
+			Sums: sumsOf(o.record.Path, res.Applied),
 		}})
 	}
 	if c.Bool("json") {

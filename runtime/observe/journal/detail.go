@@ -106,6 +106,9 @@ type ViewApplied struct {
 	Applied   int `json:"applied"`
 	Left      int `json:"left,omitempty"`
 	Conflicts int `json:"conflicts,omitempty"`
+	// Sums is the hash of the list of the applied regular files' hashes, in their order, as
+	// sha256sum(1) prints them in the directory: "sha256:" and 64 digits; "" without such a file.
+	Sums string `json:"sums,omitempty"`
 }
 
 // ViewDiscarded is a view that was removed.

@@ -109,6 +109,10 @@ func (m *maker) add(e *journal.Event) {
 		m.inspected(e, d)
 	case journal.Stale:
 		m.stale(e, d)
+	case journal.ViewApplied:
+		if len(r.Touched.Applied) < maxNoted {
+			r.Touched.Applied = append(r.Touched.Applied, Applied{e.When(), d.View, d.Directory, d.Applied, d.Sums})
+		}
 	}
 	switch e.Kind {
 	case journal.JailRefused:

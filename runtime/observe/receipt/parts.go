@@ -302,6 +302,9 @@ func (t *Touched) written() part {
 	if t.More {
 		p.add("...", "and more that are not listed")
 	}
+	for _, a := range t.Applied {
+		p.add("applied", fmt.Sprintf("%d paths of view %s", a.Paths, a.View), a.Directory, a.Sums)
+	}
 	return p
 }
 
@@ -344,8 +347,6 @@ func (r *Receipt) identity() part {
 		p.add("chain", map[bool]string{true: "verified", false: "does NOT verify"}[*v])
 	}
 	p.known("problem", r.Journal.Problem)
-	p.known("signed by", r.Journal.Signed)
-	p.known("signature", r.Signature)
 	return p
 }
 

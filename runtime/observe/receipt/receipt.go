@@ -50,8 +50,6 @@ type Receipt struct {
 	Events   []Event    `json:"events,omitempty"` // in order, the first and the last of them
 	Omitted  int        `json:"omittedEvents,omitempty"`
 	Journal  Provenance `json:"journal"`
-	// Signature is the host key's of all the rest (Sign), in base64.
-	Signature string `json:"signature,omitempty"`
 }
 
 // Identity reports which jail it was. The text of a receipt shows each field by its label.
@@ -145,6 +143,8 @@ type Touched struct {
 	ArrivedUnseen []string `json:"arrivedUnseen,omitempty"`
 	// Stale are repositories of them from which a commit of the jail can revert protected files.
 	Stale []Stale `json:"stale,omitempty"`
+	// Applied is what was applied of views, each time.
+	Applied []Applied `json:"applied,omitempty"`
 	// Lost are protected paths that became the jail's to write while it ran.
 	Lost []Lost `json:"lost,omitempty"`
 	// Mounted is what was changed in them since the jail was made, by any process: they are the
@@ -152,6 +152,16 @@ type Touched struct {
 	Mounted []Mounted `json:"mounted,omitempty"`
 	Bytes   int64     `json:"layerBytes,omitempty"`
 	Inodes  int64     `json:"layerInodes,omitempty"`
+}
+
+// An Applied is what was written to a directory of a view's changes.
+type Applied struct {
+	At        time.Time `json:"at"`
+	View      string    `json:"view"`
+	Directory string    `json:"directory"` // on the host
+	Paths     int       `json:"paths"`
+	// Sums is the hash of the list of the regular files' hashes (journal.ViewApplied).
+	Sums string `json:"sums,omitempty"`
 }
 
 // A Stale is a repository in which git could not replace tracked protected files: it kept those of
@@ -257,8 +267,6 @@ type Provenance struct {
 	// Verified is nil where the chain was not looked at.
 	Verified *bool  `json:"verified,omitempty"`
 	Problem  string `json:"problem,omitempty"`
-	// Signed names the host's key, where the receipt is signed.
-	Signed string `json:"signedBy,omitempty"`
 }
 
 // value is the limit that was met, of memory in its unit.

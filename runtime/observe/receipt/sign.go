@@ -6,11 +6,9 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -26,9 +24,6 @@ const (
 	keyFile    = "receipt.key"
 	PublicFile = "receipt.pub"
 )
-
-// prefix begins what is signed, so that the key's signatures are of nothing else.
-const prefix = "agentjail receipt v1\n"
 
 // maxKey bounds a key's file, in bytes.
 const maxKey = 4 << 10
@@ -124,63 +119,4 @@ func Public(path string) (ed25519.PublicKey, error) {
 func fingerprint(key ed25519.PublicKey) string {
 	sum := sha256.Sum256(key)
 	return "ed25519 SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
-}
-
-// signed are the bytes that a signature is of: the receipt without it, as compact JSON.
-func (r *Receipt) signed() ([]byte, error) {
-	bare := *r
-	bare.Signature = ""
-	data, err := json.Marshal(&bare)
-	return append([]byte(prefix), data...), err
-}
-
-// Sign signs the receipt, the last hash of the journal's chain with it.
-func (r *Receipt) Sign(key ed25519.PrivateKey) error {
-	r.Journal.Signed = fingerprint(key.Public().(ed25519.PublicKey))
-	data, err := r.signed()
-	if err != nil {
-		return err
-	}
-	r.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(key, data))
-	return nil
-}
-
-// errSignature is wrapped where a receipt is not what a key has signed.
-var errSignature = errors.New("the signature does not hold")
-
-// CheckSignature reports why a receipt is not what the key has signed.
-func (r *Receipt) CheckSignature(key ed25519.PublicKey) error {
-	if r.Signature == "" {
-		return fmt.Errorf("%w: there is none (remedy: agentjail receipt --json --sign)", errSignature)
-	}
-	if own := fingerprint(key); r.Journal.Signed != own {
-		return fmt.Errorf("%w: it is by the key %q, and this one is %q", errSignature, r.Journal.Signed, own)
-	}
-	sig, err := base64.StdEncoding.DecodeString(r.Signature)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errSignature, err)
-	}
-	data, err := r.signed()
-	if err != nil {
-		return err
-	}
-	if !ed25519.Verify(key, data, sig) {
-		return fmt.Errorf("%w: the receipt was changed", errSignature)
-	}
-	return nil
-}
-
-// Decode reads a receipt that was printed by --json. A field that this version does not know is an
-// error: a signature would not be of it.
-func Decode(from io.Reader) (*Receipt, error) {
-	d := json.NewDecoder(from)
-	d.DisallowUnknownFields()
-	r := new(Receipt)
-	if err := d.Decode(r); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something behind it")
-	}
-	return r, nil
 }
