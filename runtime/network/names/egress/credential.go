@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"agentjail.dev/runtime/network/names/decisions"
 	"agentjail.dev/runtime/network/names/internal/helperproto"
@@ -31,6 +32,7 @@ type credentials struct {
 	ssh       func(*SSHConn)
 	endpoints map[string]string
 	sessions  chan struct{}
+	parts     func() *parts
 }
 
 // newCredentials returns the work's credentials. The host's certificate authorities verify servers.
@@ -47,6 +49,7 @@ func newCredentials(w *helperproto.Work, roots *x509.CertPool, protocols Protoco
 		protocols: protocols, sessions: make(chan struct{}, maxSSH), all: list, byHost: map[string][]*helperproto.Credential{},
 		places: make(chan struct{}, maxProxied), http2Places: make(chan struct{}, maxHTTP2),
 	}
+	c.parts = sync.OnceValue(func() *parts { return newParts(c.all) })
 	if err := c.readSSHKeys(w, keys); err != nil {
 		return nil, err
 	}
@@ -135,14 +138,9 @@ func (c *credentials) judge(q *http1.Request, own []*helperproto.Credential) err
 	return nil
 }
 
-// reveals reports whether a text has the value of a credential.
+// reveals reports whether a text has the value of a credential, or a part of it.
 func (c *credentials) reveals(text string) bool {
-	for i := range c.all {
-		if bytes.Contains([]byte(text), c.all[i].Value.Reveal()) {
-			return true
-		}
-	}
-	return false
+	return len(c.all) > 0 && c.parts().in([]byte(text), nesting)
 }
 
 // scan finds placeholders in a stream, also across the borders of its parts.
