@@ -32,7 +32,8 @@ type credentials struct {
 	ssh       func(*SSHConn)
 	endpoints map[string]string
 	sessions  chan struct{}
-	parts     func() *parts
+	once      sync.Once
+	parts     *parts // reveals
 }
 
 // newCredentials returns the work's credentials. The host's certificate authorities verify servers.
@@ -49,7 +50,6 @@ func newCredentials(w *helperproto.Work, roots *x509.CertPool, protocols Protoco
 		protocols: protocols, sessions: make(chan struct{}, maxSSH), all: list, byHost: map[string][]*helperproto.Credential{},
 		places: make(chan struct{}, maxProxied), http2Places: make(chan struct{}, maxHTTP2),
 	}
-	c.parts = sync.OnceValue(func() *parts { return newParts(c.all) })
 	if err := c.readSSHKeys(w, keys); err != nil {
 		return nil, err
 	}
@@ -140,7 +140,8 @@ func (c *credentials) judge(q *http1.Request, own []*helperproto.Credential) err
 
 // reveals reports whether a text has the value of a credential, or a part of it.
 func (c *credentials) reveals(text string) bool {
-	return len(c.all) > 0 && c.parts().in([]byte(text), nesting)
+	c.once.Do(func() { c.parts = newParts(c.all) })
+	return len(c.all) > 0 && c.parts.in([]byte(text), nesting)
 }
 
 // scan finds placeholders in a stream, also across the borders of its parts.
