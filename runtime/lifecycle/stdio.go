@@ -37,7 +37,9 @@ type standIns struct {
 
 // standFor returns the delegate with stand-ins for its standard files. The process is the one that
 // it is to start, and ids are its jail's. stays reports that this process waits for its end.
-func (r *Runtime) standFor(d *delegate.Runtime, p *specs.Process, ids idmap.Map, stays bool) (*delegate.Runtime, *standIns, error) {
+func (r *Runtime) standFor(d *delegate.Runtime, p *specs.Process, ids idmap.Map, stays bool) (
+	*delegate.Runtime, *standIns, error,
+) {
 	own, s := *d, &standIns{}
 	uid, known := ids.HostUID(p.User.UID)
 	gid, _ := ids.HostGID(p.User.GID)
@@ -172,9 +174,9 @@ func (s standard) restoreOwner() {
 	}
 }
 
-// pipe returns the end of a pipe that stands for standard file i: what comes from the other end goes
-// to f, or the other way around. A wait in this process is the Go runtime's poller's, since a thread
-// that waits in a system call keeps a processor of Go's until the monitor looks.
+// pipe returns the end of a pipe that stands for standard file i: what comes from the other end
+// goes to f, or the other way around. A wait in this process is the Go runtime's poller's, since a
+// thread that waits in a system call keeps a processor of Go's until the monitor looks.
 func (s *standIns) pipe(i int, f standard) (*os.File, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -193,7 +195,7 @@ func (s *standIns) pipe(i int, f standard) (*os.File, error) {
 	if i == 0 {
 		return theirs, s.feedTo(f, own)
 	}
-	// Under another number, a write that no process reads is an error and not the end of this process.
+	// Under another number, a write that no process reads is an error, and ends no process.
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		own.Close()
@@ -205,7 +207,7 @@ func (s *standIns) pipe(i int, f standard) (*os.File, error) {
 }
 
 // feedTo begins to copy f to a pipe, and takes no more from f than is read from the pipe: the rest
-// is for the program that reads f next. The pipe holds one page: it has room when all of it was read.
+// is for the program that reads f next. The pipe holds one page: it has room when all was read.
 func (s *standIns) feedTo(f standard, to *os.File) error {
 	ready, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -225,8 +227,8 @@ func (s *standIns) feedTo(f standard, to *os.File) error {
 	return nil
 }
 
-// feed copies by so many bytes at a time, until the end of the file, of the pipe's readers, or of the
-// time.
+// feed copies by so many bytes at a time, until the end of the file, of the pipe's readers, or of
+// the time.
 func (s standard) feed(ready, to *os.File, text []byte, always bool) {
 	input, err := ready.SyscallConn()
 	if err != nil {
@@ -315,8 +317,8 @@ func (s *standIns) started() {
 	s.owners, s.theirs = nil, nil
 }
 
-// close waits for the last output, when all writers have ended. What was not read of the input stays
-// the caller's.
+// close waits for the last output, when all writers have ended. The rest of the input stays the
+// caller's.
 func (s *standIns) close() {
 	if s == nil {
 		return

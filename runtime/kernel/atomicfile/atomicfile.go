@@ -152,8 +152,8 @@ func WriteNew(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
-// create makes a file, whole or not at all. It uses system calls: os.File would also try to register
-// each file with epoll.
+// create makes a file, whole or not at all. It uses system calls: os.File would also try to
+// register each file with epoll.
 func create(path string, data []byte, mode os.FileMode) error {
 	fd, err := open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, mode)
 	if err != nil {

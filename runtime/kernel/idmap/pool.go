@@ -21,7 +21,7 @@ const (
 
 // Users and groups of helpers that serve no single jail. They own no file, and each helper has its
 // own: a process of one cannot signal or trace another's. The kernel's overflow user is gVisor's
-// sentry's, and that of services (nobody). No tool allocates ids from 2147483648 on (UIDS-GIDS.md).
+// sentry's, and that of services. No tool allocates ids from 2147483648 on (UIDS-GIDS.md).
 const (
 	ApproverID = ReservedFirst + RangeSize + iota // policy's command that decides on names
 	ParserID                                      // parses a project's policy file

@@ -83,7 +83,8 @@ func (r *Receipt) Sign(key ed25519.PrivateKey) (*Envelope, error) {
 var errSignature = errors.New("the signature does not hold")
 
 // Open returns the receipt in an envelope that the key has signed, and the key's fingerprint. Of
-// several signatures one has to be the key's. The statement has one reading: it is as Sign writes it.
+// several signatures one has to be the key's. The statement has one reading: it is as Sign writes
+// it.
 func Open(data []byte, key ed25519.PublicKey) (r *Receipt, by string, err error) {
 	var e Envelope
 	if err := decode(data, &e); err != nil {
@@ -103,7 +104,8 @@ func Open(data []byte, key ed25519.PublicKey) (r *Receipt, by string, err error)
 	if err := decode(e.Payload, &s); err != nil {
 		return nil, "", fmt.Errorf("its statement: %w", err)
 	}
-	if e.PayloadType != payloadType || s.Type != statementType || s.PredicateType != predicateType || s.Predicate == nil || s.Predicate.Schema != schema {
+	if e.PayloadType != payloadType || s.Type != statementType || s.PredicateType != predicateType ||
+		s.Predicate == nil || s.Predicate.Schema != schema {
 		return nil, "", fmt.Errorf("it is no receipt: %q, %q, %q", e.PayloadType, s.Type, s.PredicateType)
 	}
 	return s.Predicate, by, nil
@@ -116,8 +118,8 @@ func Decode(data []byte) (*Receipt, error) {
 }
 
 // decode reads JSON that has one reading for every reader: encoding it again yields the same text,
-// spaces between its parts aside. A key that is unknown, is given twice or is spelled in another way
-// is an error. A field that a later version adds is left out where it is empty.
+// spaces between its parts aside. A key that is unknown, is given twice or is spelled in another
+// way is an error. A field that a later version adds is left out where it is empty.
 func decode(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

@@ -98,7 +98,8 @@ func (p *parts) in(text []byte, depth int) bool {
 	return found
 }
 
-// runs calls f with the longest runs of such bytes. A run that is too short for any part is left out.
+// runs calls f with the longest runs of such bytes. Runs that are too short for any part are left
+// out.
 func runs(text []byte, is func(byte) bool, f func([]byte)) {
 	const least = 8
 	begin := 0
