@@ -206,7 +206,7 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 			}
 		}
 		if m.Source == m.Destination && slices.Contains(g.Parts, m.Source) && slices.Contains(m.Options, "ro") {
-			p.Sources[i].Role, p.Sources[i].Shown = bindsource.Injected, bindsource.Shown{}
+			p.Sources[i].Role, p.Sources[i].Part, p.Sources[i].Shown = bindsource.Injected, true, bindsource.Shown{}
 		} else if err := g.checkInvoker(m, p.Sources[i]); err != nil {
 			return err
 		}

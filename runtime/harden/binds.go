@@ -69,6 +69,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		setID(p, m, f)
 	}
 	b.ReadOnly = readOnly
+	endpoints(p, f, &b)
 	handOver(p, m, f, &b)
 	bindOptions(p, m, f, &b)
 	p.plan.Binds = append(p.plan.Binds, b)

@@ -184,6 +184,7 @@ func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, err
 	pol := e.Policy
 	p := &pass{spec: clone(in), pol: pol, f: f, rep: new(report.Report), plan: plan.Plan{
 		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, AlreadyMapped: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
+		Sockets:   pol.Binds.Sockets,
 		Workspace: pol.Workspace,
 	}}
 	for _, i := range slices.Concat(e.ignored, f.FromImage) {

@@ -23,9 +23,10 @@ const (
 	NewRepository ArrivalKind = "repository" // a directory in which git runs programs that the repository names
 	Hook          ArrivalKind = "hook"
 	Setting       ArrivalKind = "setting" // a path of the table
+	Listener      ArrivalKind = "socket"  // of the host's, which the jail could connect to
 )
 
-var arrivalKinds = []ArrivalKind{Gitlink, NewRepository, Hook, Setting}
+var arrivalKinds = []ArrivalKind{Gitlink, NewRepository, Hook, Setting, Listener}
 
 // An Arrival is something that the host runs, or is led by, and that came or was changed.
 type Arrival struct {
@@ -72,6 +73,7 @@ func Arrived(root *os.File, source string, since time.Time) *Arrivals {
 	for _, g := range a.indexed {
 		a.gitlinks(g)
 	}
+	a.listening(source)
 	slices.SortStableFunc(a.all, func(x, y Arrival) int {
 		if n := slices.Index(arrivalKinds, x.Kind) - slices.Index(arrivalKinds, y.Kind); n != 0 {
 			return n

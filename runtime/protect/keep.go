@@ -198,8 +198,8 @@ func (s *search) finish() {
 	}
 	f.Paths = slices.DeleteFunc(f.Paths, func(p Path) bool {
 		for dir := path.Dir(p.Rel); dir != "."; dir = path.Dir(dir) {
-			// Hidden paths are also hidden within a read-only path.
-			if i, ok := s.seen[dir]; ok && (p.Treatment != Hidden || treatments[i] == Hidden) {
+			// Hidden and covered paths are so within a read-only path, too.
+			if i, ok := s.seen[dir]; ok && (p.Treatment != Hidden && p.Treatment != Covered || treatments[i] == Hidden) {
 				return true
 			}
 		}

@@ -27,6 +27,8 @@ const (
 	Placeholder Treatment = "placeholder"
 	// Hidden covers the file with an empty one.
 	Hidden Treatment = "hidden"
+	// Covered is Hidden for a socket or a pipe of the host's.
+	Covered Treatment = "covered"
 )
 
 // A Path is something in a mounted directory that is kept from the jail.
@@ -86,6 +88,12 @@ type Options struct {
 	Protect   bool
 	Unprotect []string
 	Hide      []string // patterns of names
+	// Endpoints has sockets that listen and pipes covered, but for those of Reachable (IsReachable).
+	// Tree reports that the directory is searched for nothing else, and NoWalk that it is a part of
+	// the machine's file tree, which is too large: the kernel's list of sockets alone counts.
+	Endpoints    bool
+	Reachable    []string
+	Tree, NoWalk bool
 	// Demands are paths that a link or a setting in another mounted directory leads to.
 	Demands []Demand
 	// Layer lies over the directory, or is nil.
@@ -126,7 +134,7 @@ func Search(root *os.File, o Options) (*Found, error) {
 		located: located{tree: tree{root: root, mounts: o.Mounts, layer: o.Layer}, source: o.Source, others: o.Names},
 		o:       o, limits: o.Limits, found: &Found{}, seen: map[string]int{},
 		gits:   map[string]*gitDir{},
-		inside: map[string]bool{}, outside: map[string]*outsideFile{}, away: map[string]*gitDir{},
+		inside: map[string]bool{}, outside: map[string]*outsideFile{}, away: map[string]*gitDir{}, sockets: map[uint32]bool{},
 		buf: make([]byte, 32<<10),
 	}
 	err := s.search()
@@ -142,6 +150,9 @@ func Search(root *os.File, o Options) (*Found, error) {
 
 // search runs the steps of a search. Paths with known names come first.
 func (s *search) search() error {
+	if s.o.NoWalk {
+		return s.coverBound()
+	}
 	if err := s.top(); err != nil {
 		return err
 	}
@@ -154,6 +165,9 @@ func (s *search) search() error {
 		s.heaviest = w.place
 	}
 	if err != nil || s.met != "" {
+		return err
+	}
+	if err := s.coverBound(); err != nil || s.met != "" {
 		return err
 	}
 	if err := s.layerGits(); err != nil {
@@ -212,6 +226,9 @@ func (s *search) refuse() error {
 	switch {
 	case len(s.o.Hide) > 0:
 		return r.WithRemedy("mount a smaller directory: for binds.hide all of it has to be searched")
+	case s.o.Tree:
+		return r.WithRemedy("mount a smaller directory, or policy: binds.sockets = [%q] leaves the host's sockets and pipes in it to jails",
+			s.o.Source)
 	case s.heaviest == ".":
 		return r.WithRemedy("mount a smaller directory")
 	}
@@ -245,6 +262,9 @@ func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, erro
 		})
 		t := tree{root: view, mounts: o.Mounts}
 		vanished := slices.ContainsFunc(f.Paths, func(p Path) bool {
+			if p.Treatment == Covered {
+				return false
+			}
 			_, err := t.stat(p.Rel) // another jail's placeholder, for one
 			return moved(err)
 		})
@@ -272,13 +292,13 @@ func Open(view *os.File, o Options, rel string) (*os.File, error) {
 }
 
 // Pins lists the directories on the way to the protected paths, the deepest first: if one of them
-// could be renamed, another could be put in its place. Hidden files stay hidden wherever they are
-// moved.
+// could be renamed, another could be put in its place. Hidden and covered files stay so
+// wherever they are moved.
 func (f *Found) Pins() []string {
 	seen := map[string]bool{}
 	var out []string
 	for _, p := range f.Paths {
-		if p.Treatment == Hidden {
+		if p.Treatment == Hidden || p.Treatment == Covered {
 			continue
 		}
 		for dir := path.Dir(p.Rel); dir != "." && !seen[dir]; dir = path.Dir(dir) {

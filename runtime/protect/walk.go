@@ -30,6 +30,8 @@ type search struct {
 	readers  []uint32                // the users whose files outside the tree are read
 	ownNames []string                // the tree's names, once they are known
 	hookDirs []hookDir               // directories of hooks that settings name
+	sockets  map[uint32]bool         // covered ones, by the low half of their inodes' numbers
+	deep     bool                    // looks for sockets where the search does not go
 }
 
 // meet notes the first limit that is met, which ends the search.
@@ -154,13 +156,14 @@ func (s *search) down(parent int, dir string, d sub, r region, depth int) (weigh
 		s.tooDeep(rel)
 		return weight{}, nil
 	}
+	passes := s.passes(d.name, r)
 	if d.shut || slices.Contains(rebuilt, d.name) {
 		r.protect, r.counted = false, false
 	}
 	if r.protect && slices.Contains(s.o.Unprotect, s.onHost(rel)) {
 		r.protect = false // all that lies below is the jails'
 	}
-	if !r.protect && len(s.o.Hide) == 0 {
+	if !r.protect && len(s.o.Hide) == 0 && !passes {
 		return weight{}, nil
 	}
 	if r.counted && ignores(r.rules, rel) {
@@ -178,14 +181,14 @@ func (s *search) down(parent int, dir string, d sub, r region, depth int) (weigh
 
 // wanted reports whether look has to see a name.
 func (s *search) wanted(name []byte, typ byte, protect bool) bool {
-	return typ == unix.DT_DIR || protect && notable(name) || len(s.o.Hide) > 0 && IsHidden(s.o.Hide, string(name))
+	return typ == unix.DT_DIR || s.o.Endpoints && isEndpoint(typ) || protect && notable(name) || len(s.o.Hide) > 0 && IsHidden(s.o.Hide, string(name))
 }
 
 // A sub is a directory that is to be looked through.
 type sub struct {
 	name string
 	// shut reports that the host runs nothing of the directory except protected paths: it is
-	// searched only for paths that policy hides.
+	// searched only for paths that policy hides, and for sockets and pipes.
 	shut bool
 }
 
@@ -198,6 +201,8 @@ func (s *search) look(rel string, list []dirent, r *region) (dirs []sub, err err
 		switch {
 		case IsHidden(s.o.Hide, d.name):
 			s.add(Path{Rel: at, Treatment: Hidden, Dir: d.typ == unix.DT_DIR, Link: d.typ == unix.DT_LNK, Why: "binds.hide"})
+			continue
+		case s.endpoint(at, d.typ):
 			continue
 		case shut:
 		case Fold(d.name) == ".git":
@@ -212,7 +217,7 @@ func (s *search) look(rel string, list []dirent, r *region) (dirs []sub, err err
 		if err != nil {
 			return nil, err
 		}
-		if d.typ == unix.DT_DIR && (!shut || len(s.o.Hide) > 0) {
+		if d.typ == unix.DT_DIR && (!shut || len(s.o.Hide) > 0 || s.o.Endpoints) {
 			dirs = append(dirs, sub{d.name, shut})
 		}
 	}

@@ -81,10 +81,10 @@ func (n *nester) copied(i int) bool {
 }
 
 // bind returns the plan of mount i, nil where that is no bind mount.
-func (n *nester) bind(i int) *plan.Bind {
-	for k := range n.Plan.Binds {
-		if n.Plan.Binds[k].Index == i {
-			return &n.Plan.Binds[k]
+func (r *Request) bind(i int) *plan.Bind {
+	for k := range r.Plan.Binds {
+		if r.Plan.Binds[k].Index == i {
+			return &r.Plan.Binds[k]
 		}
 	}
 	return nil

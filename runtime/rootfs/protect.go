@@ -36,6 +36,8 @@ type attachment struct {
 	tree *os.File
 	// dev and ino identify the file that must be there, so that a replacement is noticed.
 	dev, ino uint64
+	// endpoint reports that the file may be gone, or be another socket or pipe.
+	endpoint bool
 }
 
 // The files that protect paths of a jail are on a separate tmpfs, which the jail has at ownPlace:
@@ -59,7 +61,7 @@ const (
 // SearchOptions are those of the search of a bind mount's directory. ok is false
 // for one that is not searched.
 func SearchOptions(b plan.Bind, p plan.Plan, src *bindsource.Source) (o protect.Options, ok bool) {
-	if src.Kind != bindsource.Dir || !b.Protect && !b.Hide {
+	if src.Kind != bindsource.Dir || !b.Protect && !b.Hide && !b.Endpoints {
 		return o, false
 	}
 	o = protect.For(b.Source, src.UID, src.Users)
@@ -67,6 +69,7 @@ func SearchOptions(b plan.Bind, p plan.Plan, src *bindsource.Source) (o protect.
 	if b.Hide {
 		o.Hide = p.Hide
 	}
+	o.Endpoints, o.Reachable, o.Tree, o.NoWalk = b.Endpoints, p.Sockets, b.Endpoints && !b.Protect && !b.Hide, b.Part
 	return o, true
 }
 
@@ -143,7 +146,7 @@ func SearchAll(dirs []Searched, binds []plan.Bind) ([]Protected, error) {
 func (p *Protected) demands() []protect.Demand {
 	out := slices.Clone(p.Found.Outside)
 	for _, f := range p.Found.Paths {
-		if at := path.Join(p.options.Source, f.Rel); f.Treatment != protect.Hidden {
+		if at := path.Join(p.options.Source, f.Rel); f.Treatment != protect.Hidden && f.Treatment != protect.Covered {
 			out = append(out, protect.Demand{Path: at, From: at, Why: f.Why, Dir: f.Dir})
 		}
 	}
@@ -311,6 +314,8 @@ func (g *protector) protect(d *Protected) error {
 		if err == nil {
 			err = g.cover(at, to, p)
 			at.Close()
+		} else if p.Treatment == protect.Covered && protect.Gone(err) {
+			err = nil // its program has ended meanwhile
 		}
 		if err != nil {
 			return fmt.Errorf("protecting %s: %w", p.Rel, err)
@@ -348,7 +353,7 @@ func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 			break
 		}
 		tree, err = g.privateCopy(p)
-	case p.Treatment == protect.Hidden:
+	case p.Treatment == protect.Hidden, p.Treatment == protect.Covered:
 		name := emptyFile
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			name = emptyDir
@@ -360,7 +365,7 @@ func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 	if err != nil {
 		return err
 	}
-	g.attach = append(g.attach, attachment{to, tree, st.Dev, st.Ino})
+	g.attach = append(g.attach, attachment{to, tree, st.Dev, st.Ino, p.Treatment == protect.Covered})
 	return nil
 }
 
@@ -473,7 +478,7 @@ func (g *protector) mountPins(view *os.File, o protect.Options, pins []string) e
 			return fmt.Errorf("detaching the pins: %w", err)
 		}
 	}
-	g.attach = append(g.attach, attachment{path.Join(ownPlace, name), pinned, st.Dev, st.Ino})
+	g.attach = append(g.attach, attachment{path.Join(ownPlace, name), pinned, st.Dev, st.Ino, false})
 	return nil
 }
 
@@ -522,6 +527,9 @@ func (s *Staged) Attaches() bool { return len(s.attach) > 0 }
 
 func (a attachment) mount(root int) error {
 	at, err := openat.Open(root, a.path, openat.InRootNoLinks, unix.O_PATH|unix.O_NOFOLLOW)
+	if a.endpoint && protect.Gone(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -529,6 +537,13 @@ func (a attachment) mount(root int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(at, &st); err != nil {
 		return err
+	}
+	switch {
+	case !a.endpoint:
+	case !protect.IsEndpoint(st.Mode):
+		return nil
+	default:
+		a.dev, a.ino = st.Dev, st.Ino // a server that was started anew
 	}
 	if st.Dev != a.dev || st.Ino != a.ino {
 		return errChanged

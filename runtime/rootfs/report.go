@@ -18,6 +18,7 @@ var treatments = []struct {
 	{protect.Private, "as private copies"},
 	{protect.Placeholder, "absent and kept so"},
 	{protect.Hidden, "hidden"},
+	{protect.Covered, "sockets and pipes of the host's covered"},
 }
 
 // maxListed bounds how many names a line of the report has.
@@ -37,7 +38,7 @@ func ReportProtected(rep *report.Report, dirs []Protected) {
 		if len(parts) > 0 {
 			rep.Add(report.Change{
 				Ring: rings.Access, Kind: report.Set, Field: field, Now: "protected paths: " + strings.Join(parts, ", "),
-				Why: "the host runs them or policy hides them (binds.protect, binds.unprotect, binds.hide)",
+				Why: "the host runs them or policy hides them (binds.protect, binds.unprotect, binds.hide, binds.sockets)",
 			})
 		}
 		if n := len(d.Unheld); n > 0 {

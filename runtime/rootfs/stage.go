@@ -345,7 +345,14 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 		attr.Attr_set |= unix.MOUNT_ATTR_NOSYMFOLLOW
 	}
 	accessTimes(&attr, options)
-	if uids, gids, ok := s.ownerMaps(b.Owner, src.Fact); ok {
+	uids, gids, ok := s.ownerMaps(b.Owner, src.Fact)
+	if b.NoWrite {
+		if tree, err := s.cloneUnwritable(b, src, attr, uids); err == nil {
+			return tree, nil
+		}
+		s.bind(b.Index).Endpoints = true // its file system maps no ids: a search takes the map's place
+	}
+	if ok {
 		ns, err := s.namespace(uids, gids)
 		if err != nil {
 			return nil, err

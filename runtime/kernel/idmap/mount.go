@@ -70,6 +70,13 @@ func reservedHigh(jail []specs.LinuxIDMapping, e specs.LinuxIDMapping, cuts map[
 	return out
 }
 
+// Unused is a mapping of an idmapped mount that no file of its has: the kernel needs one that maps
+// something.
+func Unused() []specs.LinuxIDMapping {
+	const last = 1<<32 - 2 // the largest id (user_namespaces(7))
+	return []specs.LinuxIDMapping{{ContainerID: last, HostID: ReservedFirst, Size: 1}}
+}
+
 func onDisk(owners []Pair, id uint32) bool {
 	return slices.ContainsFunc(owners, func(o Pair) bool { return o.Disk == id })
 }

@@ -4,6 +4,7 @@ package pathname
 
 import (
 	"encoding/base64"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -32,9 +33,34 @@ func Rel(path, dir string) (rel string, ok bool) {
 	return rest, rest != ""
 }
 
+// Fits reports whether a pattern stands for a path: each part is one of path.Match, and ** stands for
+// any number of parts.
+func Fits(pattern, name string) bool {
+	return fits(strings.Split(pattern, "/"), strings.Split(path.Clean(name), "/"))
+}
+
+func fits(pattern, names []string) bool {
+	if len(pattern) == 0 {
+		return len(names) == 0
+	}
+	if pattern[0] == "**" {
+		for i := range len(names) + 1 {
+			if fits(pattern[1:], names[i:]) {
+				return true
+			}
+		}
+		return false
+	}
+	if len(names) == 0 {
+		return false
+	}
+	ok, err := path.Match(pattern[0], names[0])
+	return ok && err == nil && fits(pattern[1:], names[1:])
+}
+
 // Components splits a path, which need not be clean, and keeps "..".
-func Components(path string) []string {
-	return slices.DeleteFunc(strings.Split(path, "/"), func(c string) bool { return c == "" || c == "." })
+func Components(name string) []string {
+	return slices.DeleteFunc(strings.Split(name, "/"), func(c string) bool { return c == "" || c == "." })
 }
 
 // notText begins a path that is in base64: no path has a NUL.

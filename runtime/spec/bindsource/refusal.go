@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/policy"
 )
@@ -119,7 +120,7 @@ func socketOpens(path string) string {
 
 // Refusal reports why a source may not be mounted; nil when it may.
 func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
-	if Allowed(f, b) {
+	if Allowed(f, b) || (f.Kind == Socket || f.Kind == Pipe) && f.Link == "" && protect.IsReachable(b.Sockets, f.Path) {
 		return nil
 	}
 	switch f.Kind {

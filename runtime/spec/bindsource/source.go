@@ -104,6 +104,8 @@ type Fact struct {
 	Inside    string `json:"inside,omitempty"`
 	// ThrowAway reports that the jail's changes to it are to end with the jail (SetThrowAway).
 	ThrowAway bool `json:"throwAway,omitempty"`
+	// Part reports that it is a part of the machine's own file tree, at its own path.
+	Part bool `json:"part,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
 }

@@ -24,6 +24,8 @@ type Plan struct {
 	// Unprotect and Hide are policy's, for the binds that have Protect and Hide.
 	Unprotect []string `json:"unprotect,omitempty"`
 	Hide      []string `json:"hide,omitempty"`
+	// Sockets are patterns of the host's sockets and pipes that jails may use (binds.sockets).
+	Sockets []string `json:"sockets,omitempty"`
 	// Workspace bounds the layers of the binds with StorageReview.
 	Workspace policy.Workspace `json:"workspace,omitzero"`
 	// Tmpfs caps each tmpfs that is made for the jail.
@@ -78,6 +80,13 @@ type Bind struct {
 	Protect bool `json:"protect,omitempty"`
 	Absent  bool `json:"absent,omitempty"`
 	Hide    bool `json:"hide,omitempty"`
+	// Endpoints covers sockets of the host's that listen, and pipes. Part reports that the source is a
+	// part of the machine's own file tree.
+	Endpoints bool `json:"endpoints,omitempty"`
+	Part      bool `json:"part,omitempty"`
+	// NoWrite maps no group of a read-only mount: the kernel then refuses all that needs the right to
+	// write to a file, such as connecting to a socket (inode_permission in the kernel's fs/namei.c).
+	NoWrite bool `json:"noWrite,omitempty"`
 }
 
 // Storage reports where the writes to a mounted directory go.

@@ -105,6 +105,10 @@ var Keys = []Key{
 		nil, fewerEntries,
 	},
 	{"binds.hide", "patterns of names that are covered in mounted directories: \".env\", \"*.pem\", \"id_*\"", nil, moreEntries},
+	{
+		"binds.sockets", "the host's sockets and pipes that jails may use where they are mounted: \"/run/app/app.sock\", \"/srv/app/**\"",
+		nil, fewerEntries,
+	},
 	{"devices.allow", "devices beyond null, zero, full, random, urandom, tty, console and ptmx", nil, fewerEntries},
 
 	{

@@ -217,6 +217,8 @@ type Binds struct {
 	Lost string `toml:"lost" json:"lost"`
 	// Hide are patterns of names that are covered in mounted directories.
 	Hide []string `toml:"hide" json:"hide,omitempty"`
+	// Sockets are patterns of the host's sockets and pipes that jails may use (pathname.Fits).
+	Sockets []string `toml:"sockets" json:"sockets,omitempty"`
 }
 
 // The handling of a jail that has lost a protected path, in addition to the alert in its journal.

@@ -86,6 +86,7 @@ var checks = map[string]func(Policy) error{
 	"binds.owner":     func(p Policy) error { return prefixed("binds.owner", CheckOwner(p.Binds.Owner)) },
 	"binds.allow":     func(p Policy) error { return paths("binds.allow", "/", p.Binds.Allow) },
 	"binds.unprotect": func(p Policy) error { return prefixed("binds.unprotect", protect.CheckUnprotect(p.Binds.Unprotect)) },
+	"binds.sockets":   func(p Policy) error { return patterns("binds.sockets", p.Binds.Sockets) },
 	"binds.hide":      func(p Policy) error { return prefixed("binds.hide", protect.CheckHide(p.Binds.Hide)) },
 	"devices.allow":   func(p Policy) error { return paths("devices.allow", "/dev/", p.Devices.Allow) },
 	"apparmor.profile": func(p Policy) error {

@@ -83,9 +83,14 @@ func (w Workspace) Wants(destination string, reached []string, dir bool, led []s
 }
 
 func (w Workspace) checkReview() error {
-	for _, p := range w.Review {
+	return patterns("workspace.review", w.Review)
+}
+
+// patterns verifies a key's patterns of paths.
+func patterns(key string, list []string) error {
+	for _, p := range list {
 		if err := checkPattern(p); err != nil {
-			return fmt.Errorf("workspace.review: %q: %w", clipped(p), err)
+			return fmt.Errorf("%s: %q: %w", key, clipped(p), err)
 		}
 	}
 	return nil

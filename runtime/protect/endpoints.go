@@ -1,0 +1,188 @@
+package protect
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/runtime/kernel/unixsocket"
+)
+
+// IsReachable reports whether policy leaves the socket or pipe at a path of the host to jails: it, or
+// a directory that it lies in, fits one of the patterns (pathname.Fits).
+func IsReachable(patterns []string, at string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return pathname.Fits(p+"/**", at) })
+}
+
+// MayReachIn reports whether one of the patterns can stand for a path below a directory.
+func MayReachIn(patterns []string, dir string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		plain, _, _ := strings.Cut(p, "*")
+		plain, _, _ = strings.Cut(plain, "?")
+		plain, _, _ = strings.Cut(plain, "[")
+		return strings.HasPrefix(dir+"/", plain) || strings.HasPrefix(plain, dir+"/") || pathname.Within(dir, p)
+	})
+}
+
+// isEndpoint reports whether a type of file (DT_SOCK and so on) has a process at its other end.
+func isEndpoint(typ byte) bool { return typ == unix.DT_SOCK || typ == unix.DT_FIFO }
+
+// passes reports whether the search for endpoints goes into a directory that the host runs nothing
+// of. Those that package managers make as a whole, and git's objects, have none but sockets, which
+// coverBound finds.
+func (s *search) passes(name string, r region) bool {
+	return s.o.Endpoints && (s.deep || !slices.Contains(rebuilt, name) && (r.protect || s.o.Tree || name != "objects"))
+}
+
+// endpoint covers a socket that listens, or a pipe, which always has to count as one that a process
+// waits at: no call shows that without waking it. It reports whether the name is one of these.
+func (s *search) endpoint(rel string, typ byte) bool {
+	if !s.o.Endpoints || !isEndpoint(typ) || IsReachable(s.o.Reachable, s.onHost(rel)) || s.deep && typ != unix.DT_SOCK {
+		return false
+	}
+	why := "a process of the host can be at its other end"
+	if typ == unix.DT_SOCK {
+		fd, err := s.open(rel, unix.O_PATH)
+		if err != nil {
+			return false // gone, or not to be reached
+		}
+		defer unix.Close(fd)
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK || !unixsocket.Listens(fd) {
+			return false
+		}
+		s.sockets[uint32(st.Ino)] = true
+		why = "a process of the host listens at it"
+	}
+	p := Path{Rel: rel, Treatment: Covered, Why: why}
+	if i, ok := s.seen[rel]; ok && s.found.Paths[i].Treatment == ReadOnly {
+		s.found.Paths[i] = p // a link or a setting leads to it
+	}
+	s.add(p)
+	return true
+}
+
+// bound lists the host's sockets once for a search.
+var bound = unixsocket.List
+
+// coverBound covers the bound sockets of the host's that the search has not met: those in
+// directories that it does not go into. Where the name of one does not show its place, and its file
+// system is one of the tree's, the search goes into all directories.
+func (s *search) coverBound() error {
+	if !s.o.Endpoints {
+		return nil
+	}
+	list, err := bound()
+	if err != nil {
+		return err
+	}
+	lost, own := false, mountID(unix.AT_FDCWD, s.o.Source)
+	var devs []string
+	for _, b := range list {
+		if b.Ino != 0 && s.sockets[b.Ino] {
+			continue
+		}
+		at, mount, found := placeOf(b)
+		if rel, in := pathname.Rel(at, s.o.Source); in && found {
+			s.endpoint(rel, unix.DT_SOCK)
+			continue
+		}
+		// Another mount can show the same file.
+		if found && mount == own || b.Dev == "" {
+			continue
+		}
+		if devs == nil {
+			if devs, err = devicesOf(s.o.Source); err != nil {
+				return err
+			}
+		}
+		lost = lost || slices.Contains(devs, b.Dev)
+	}
+	if !lost || s.o.NoWalk {
+		return nil
+	}
+	s.deep = true
+	fd, err := s.open(".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	_, err = s.dir(fd, ".", region{}, 0)
+	return err
+}
+
+// placeOf returns the kernel's path of a bound socket's file, and the mount that it is in. found is
+// false where the name leads to no file, or to another, or the file has a further name.
+func placeOf(b unixsocket.Bound) (at string, mount uint64, found bool) {
+	if !path.IsAbs(b.Name) {
+		return "", 0, false
+	}
+	fd, err := unix.Open(b.Name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", 0, false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK || b.Ino != 0 && uint32(st.Ino) != b.Ino || st.Nlink != 1 {
+		return "", 0, false
+	}
+	at, err = openat.Name(fd)
+	return at, mountID(fd, ""), err == nil
+}
+
+// mountID returns the number of the mount that a file is in (statx(2), Linux 5.8); 0 where the
+// kernel does not report it.
+func mountID(dir int, name string) uint64 {
+	var st unix.Statx_t
+	if unix.Statx(dir, name, unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st) != nil {
+		return 0
+	}
+	return st.Mnt_id
+}
+
+// devicesOf lists the file systems of a directory and of the mounts below it.
+func devicesOf(dir string) (devs []string, err error) {
+	mounts, err := mountinfo.Read(mountinfo.OfThread)
+	if err != nil {
+		return nil, err
+	}
+	holds := -1
+	for i := range mounts {
+		switch m := &mounts[i]; {
+		case pathname.Below(m.Point, dir):
+			devs = append(devs, m.Dev)
+		case pathname.Within(dir, m.Point) && (holds < 0 || len(m.Point) >= len(mounts[holds].Point)):
+			holds = i
+		}
+	}
+	if holds >= 0 {
+		devs = append(devs, mounts[holds].Dev)
+	}
+	return devs, nil
+}
+
+// Listening finds sockets of the host's that listen in a directory and came since a moment.
+func (a *arrivals) listening(source string) {
+	list, err := bound()
+	if err != nil {
+		a.out.Short = "reading the host's sockets: " + err.Error()
+		return
+	}
+	for _, b := range list {
+		if at, _, found := placeOf(b); found {
+			if rel, in := pathname.Rel(at, source); in && a.changed(rel) {
+				a.add(Listener, rel, "a process of the host listens at it, and the jail could connect to it")
+			}
+		}
+	}
+}
+
+// IsEndpoint reports whether a file of that mode is a socket or a pipe, which Covered covers.
+func IsEndpoint(mode uint32) bool { return isEndpoint(kind(mode)) }
+
+// Gone reports that a name is not there any more, or not to be looked into.
+func Gone(err error) bool { return gone(err) }
