@@ -14,7 +14,10 @@ func endpoints(p *pass, f *bindsource.Fact, b *plan.Bind) {
 		f.Role == bindsource.Injected && !f.Part || protect.IsReachable(p.pol.Binds.Sockets, f.Path) {
 		return
 	}
-	b.Part = f.Part
+	if b.Part = f.Part; b.Part && p.f.Host.Rootless && !protect.MayReachIn(p.pol.Binds.Sockets, f.Path) {
+		b.Storage = plan.StorageTree
+		return
+	}
 	b.NoWrite = b.ReadOnly && !p.f.Host.Rootless && (b.Owner == plan.OwnerDir || b.Owner == plan.OwnerNone) &&
 		!protect.MayReachIn(p.pol.Binds.Sockets, f.Path)
 	b.Endpoints = !b.NoWrite

@@ -204,12 +204,7 @@ const ReviewUpper = "u/upper"
 
 // mountReview mounts the layers `l` and `u` of the working directory.
 func mountReview() (int, error) {
-	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(fs)
-	for _, o := range [][2]string{
+	return mountOverlayFS([][2]string{
 		{"source", mountSource},
 		{"lowerdir", "l"},
 		{"upperdir", ReviewUpper},
@@ -219,14 +214,23 @@ func mountReview() (int, error) {
 		{"metacopy", "off"},
 		{"index", "off"},
 		{"xino", "auto"},
-	} {
+	}, "volatile") // otherwise each first write to a file waits for the disk
+}
+
+// mountOverlayFS mounts an overlay, detached, with options and a flag.
+func mountOverlayFS(options [][2]string, flag string) (int, error) {
+	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fs)
+	for _, o := range options {
 		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
 			return -1, fmt.Errorf("%s=%s: %w", o[0], o[1], err)
 		}
 	}
-	// Otherwise each first write to a file waits for the disk.
-	if err := unix.FsconfigSetFlag(fs, "volatile"); err != nil {
-		return -1, fmt.Errorf("volatile: %w", err)
+	if err := unix.FsconfigSetFlag(fs, flag); err != nil {
+		return -1, fmt.Errorf("%s: %w", flag, err)
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return -1, err

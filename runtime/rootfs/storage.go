@@ -16,6 +16,7 @@ var storages = map[plan.Storage]func(*stager, plan.Bind, *bindsource.Source) (*o
 	plan.StorageReview:    (*stager).makeReview,
 	plan.StorageThrowAway: (*stager).cloneLower,
 	plan.StorageLayers:    (*stager).cloneEngineImage,
+	plan.StorageTree:      (*stager).overlayTree,
 }
 
 // clone makes the tree of a bind mount as its storage has it.

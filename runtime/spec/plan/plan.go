@@ -113,6 +113,11 @@ const StorageThrowAway Storage = "throw-away"
 // the jail's root.
 const StorageLayers Storage = "layers"
 
+// StorageTree is an overlay without a layer to write to, over a part of the machine's own file tree:
+// its sockets and pipes are files of the overlay, at which no process of the host waits. Where a
+// user's namespace cannot have the overlay, it is StorageDirect.
+const StorageTree Storage = "tree"
+
 // Owner is the rule for which files of a bind mount the jail may own.
 type Owner string
 
