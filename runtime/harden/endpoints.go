@@ -21,4 +21,6 @@ func endpoints(p *pass, f *bindsource.Fact, b *plan.Bind) {
 	b.NoWrite = b.ReadOnly && !p.f.Host.Rootless && (b.Owner == plan.OwnerDir || b.Owner == plan.OwnerNone) &&
 		!protect.MayReachIn(p.pol.Binds.Sockets, f.Path)
 	b.Endpoints = !b.NoWrite
+	b.OfPod = b.Endpoints && f.OwnOfPod()
+	b.Shared = b.OfPod || b.Endpoints && f.EnginesVolume()
 }

@@ -42,7 +42,7 @@ func (s *search) passes(name string, r region) bool {
 // endpoint covers a socket that listens, or a pipe, which always has to count as one that a process
 // waits at: no call shows that without waking it. It reports whether the name is one of these.
 func (s *search) endpoint(rel string, typ byte) bool {
-	if !s.o.Endpoints || !isEndpoint(typ) || IsReachable(s.o.Reachable, s.onHost(rel)) || s.deep && typ != unix.DT_SOCK {
+	if !s.o.Endpoints || !isEndpoint(typ) || typ == unix.DT_FIFO && (s.deep || s.o.OfPod) || IsReachable(s.o.Reachable, s.onHost(rel)) {
 		return false
 	}
 	why := "a process of the host can be at its other end"
@@ -53,7 +53,7 @@ func (s *search) endpoint(rel string, typ byte) bool {
 		}
 		defer unix.Close(fd)
 		var st unix.Stat_t
-		if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK || !unixsocket.Listens(fd) {
+		if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK || !unixsocket.Listens(fd) || s.o.Shared && !s.ofHost(st.Ino) {
 			return false
 		}
 		s.sockets[uint32(st.Ino)] = true
@@ -67,8 +67,14 @@ func (s *search) endpoint(rel string, typ byte) bool {
 	return true
 }
 
-// bound lists the host's sockets once for a search.
+// bound lists the sockets of the host's network namespace.
 var bound = unixsocket.List
+
+// ofHost reports whether a socket's file is bound in the host's network namespace.
+func (s *search) ofHost(ino uint64) bool {
+	list, err := bound()
+	return err != nil || slices.ContainsFunc(list, func(b unixsocket.Bound) bool { return b.Ino == 0 || b.Ino == uint32(ino) })
+}
 
 // coverBound covers the bound sockets of the host's that the search has not met: those in
 // directories that it does not go into. Where the name of one does not show its place, and its file

@@ -94,6 +94,9 @@ type Options struct {
 	Endpoints    bool
 	Reachable    []string
 	Tree, NoWalk bool
+	// Shared reports that containers have the directory together: of its sockets, those of the host's
+	// network namespace alone are covered. OfPod reports that no pipe is.
+	Shared, OfPod bool
 	// Demands are paths that a link or a setting in another mounted directory leads to.
 	Demands []Demand
 	// Layer lies over the directory, or is nil.

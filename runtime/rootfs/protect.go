@@ -70,6 +70,7 @@ func SearchOptions(b plan.Bind, p plan.Plan, src *bindsource.Source) (o protect.
 		o.Hide = p.Hide
 	}
 	o.Endpoints, o.Reachable, o.Tree, o.NoWalk = b.Endpoints, p.Sockets, b.Endpoints && !b.Protect && !b.Hide, b.Part
+	o.Shared, o.OfPod = b.Shared, b.OfPod
 	return o, true
 }
 

@@ -82,8 +82,12 @@ type Bind struct {
 	Hide    bool `json:"hide,omitempty"`
 	// Endpoints covers sockets of the host's that listen, and pipes. Part reports that the source is a
 	// part of the machine's own file tree.
+	// Shared reports that it is containers' own: sockets of other network namespaces than the host's are
+	// theirs. OfPod reports that pipes are theirs, too.
 	Endpoints bool `json:"endpoints,omitempty"`
 	Part      bool `json:"part,omitempty"`
+	Shared    bool `json:"shared,omitempty"`
+	OfPod     bool `json:"ofPod,omitempty"`
 	// NoWrite maps no group of a read-only mount: the kernel then refuses all that needs the right to
 	// write to a file, such as connecting to a socket (inode_permission in the kernel's fs/namei.c).
 	NoWrite bool `json:"noWrite,omitempty"`

@@ -40,6 +40,7 @@ var narrowings = map[string]struct {
 	"binds.lost":                 {`"report"`, []string{`"pause"`}, nil},
 	"binds.unprotect":            {`[".vscode", ".husky"]`, []string{`[".husky"]`, `[]`}, []string{`[".idea"]`}},
 	"binds.hide":                 {`[".env"]`, []string{`[".env", "*.pem"]`}, []string{`["*.pem"]`, `[]`}},
+	"binds.sockets":              {`["/a/*", "/b"]`, []string{`[]`, `["/b"]`}, []string{`["/a/x"]`, `["/c"]`}},
 	"devices.allow":              {`["/dev/kvm"]`, []string{`[]`}, []string{`["/dev/fuse"]`}},
 	"seccomp.profile":            {`"default"`, []string{`"default"`, `"strict"`}, []string{`"debug"`, `"tools"`}},
 	"seccomp.on_violation":       {`"kill"`, []string{`"kill"`}, []string{`"errno"`}},

@@ -86,7 +86,7 @@ var checks = map[string]func(Policy) error{
 	"binds.owner":     func(p Policy) error { return prefixed("binds.owner", CheckOwner(p.Binds.Owner)) },
 	"binds.allow":     func(p Policy) error { return paths("binds.allow", "/", p.Binds.Allow) },
 	"binds.unprotect": func(p Policy) error { return prefixed("binds.unprotect", protect.CheckUnprotect(p.Binds.Unprotect)) },
-	"binds.sockets":   func(p Policy) error { return patterns("binds.sockets", p.Binds.Sockets) },
+	"binds.sockets":   func(p Policy) error { return checkSockets(p.Binds.Sockets) },
 	"binds.hide":      func(p Policy) error { return prefixed("binds.hide", protect.CheckHide(p.Binds.Hide)) },
 	"devices.allow":   func(p Policy) error { return paths("devices.allow", "/dev/", p.Devices.Allow) },
 	"apparmor.profile": func(p Policy) error {
@@ -163,6 +163,16 @@ func notNegative(key string, v int64) error {
 		return fmt.Errorf("%s = %d: must be at most %d", key, v, int64(maxValue))
 	}
 	return nil
+}
+
+// checkSockets refuses patterns that fit in every directory, and those that are none.
+func checkSockets(list []string) error {
+	for _, p := range list {
+		if first := strings.SplitN(p, "/", 3); len(first) > 1 && strings.Trim(first[1], "*?") == "" && p[0] == '/' {
+			return fmt.Errorf("binds.sockets: %q would allow everything", p)
+		}
+	}
+	return patterns("binds.sockets", list)
 }
 
 // paths demands names below a directory, in the form in which they are compared.
