@@ -16,7 +16,7 @@ func registry(s state.Store) jailmap.Registry { return jailmap.Registry{Root: s.
 // registerEBPF makes the waiting jail known to the eBPF programs if they do not recognise it by its
 // host ids, and has them block what policy blocks beyond their default.
 func (a *attempt) registerEBPF(pid int, mounts []mountinfo.Mount) error {
-	j, block := a.j, a.j.Policy.EBPF.Block
+	j, block, sockets := a.j, a.j.Policy.EBPF.Block, len(a.j.Policy.Binds.Sockets) > 0
 	if a.in.Facts.Host.Rootless {
 		if len(block) > 0 {
 			return refusal.New(refusal.EBPF, "policy blocks %s by eBPF programs, which are root's and do not know this user's jails",
@@ -24,7 +24,7 @@ func (a *attempt) registerEBPF(pid int, mounts []mountinfo.Mount) error {
 		}
 		return nil
 	}
-	if j.IDs.Readable() && len(block) == 0 {
+	if j.IDs.Readable() && len(block) == 0 && !sockets {
 		return nil
 	}
 	var bound []string
@@ -34,6 +34,6 @@ func (a *attempt) registerEBPF(pid int, mounts []mountinfo.Mount) error {
 		}
 	}
 	return onHostThread(func() error {
-		return registry(a.rt.Store).Register(a.rt.Store.Dir(j.Key), j.Key, pid, block, jailmap.MountedDevices(bound, mounts))
+		return registry(a.rt.Store).Register(a.rt.Store.Dir(j.Key), j.Key, pid, block, sockets, jailmap.MountedDevices(bound, mounts))
 	})
 }

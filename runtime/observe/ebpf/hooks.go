@@ -22,13 +22,14 @@ const (
 	Connect
 	Bind
 	OOM
+	Unix // a Unix socket of another network namespace
 	hooks // how many there are
 )
 
 // names of hooks, as policy and events have them.
 var names = [hooks]string{
 	"socket", "io_uring", "userfaultfd", "userns", "key", "bpf", "perf", "mount", "ptrace", "module", "exec",
-	"syscall", "trace", "connect", "bind", "oom",
+	"syscall", "trace", "connect", "bind", "oom", "unix",
 }
 
 // String is the hook as policy and events name it.
@@ -46,9 +47,9 @@ const noHook = hooks
 type Verdict uint32
 
 // Default refuses what ring 0 refuses in every profile, so that it is silent unless a filter
-// failed.
+// failed; and the host's Unix sockets, unless policy leaves some to the jail (binds.sockets).
 const Default = Verdict(1<<Socket | 1<<IOUring | 1<<Userfaultfd | 1<<Userns | 1<<Key | 1<<BPF |
-	1<<Perf | 1<<Mount | 1<<Ptrace | 1<<Module)
+	1<<Perf | 1<<Mount | 1<<Ptrace | 1<<Module | 1<<Unix)
 
 // Names of the hooks that are refused.
 func (v Verdict) Names() []string {
@@ -116,6 +117,8 @@ var programs = []program{
 		name: "socket_bind", hook: Bind, target: "security_socket_bind", parameters: []string{"*socket", "*", "int"},
 		connections: true,
 	},
+	{name: "unix_connect", hook: Unix, target: "security_unix_stream_connect", parameters: []string{"*sock", "*sock", "*sock"}},
+	{name: "unix_send", hook: Unix, target: "security_unix_may_send", parameters: []string{"*socket", "*socket"}},
 	{name: "oom_victim", hook: OOM, target: "mark_victim", parameters: []string{"*task_struct"}, tracepoint: true},
 	{name: "namespace_end", hook: noHook, target: "retire_userns_sysctls", parameters: []string{"*user_namespace"}},
 	{name: "seccomp_none", hook: Syscall, target: "__secure_computing", exact: true, syscalls: true, instead: "seccomp_one"},

@@ -132,6 +132,7 @@ const (
 	ConnectBlocked
 	BindTried
 	BindBlocked
+	UnixBlocked
 	ConnectEnd
 	PublishAllowed
 	PublishRefused
@@ -216,6 +217,7 @@ var kinds = [...]KindInfo{
 	ConnectBlocked:    {"connect.blocked", rings.Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "connecting a socket was refused", programs, "policy: ebpf.block without \"connect\"", "ebpf.block"},
 	BindTried:         {"bind.tried", rings.None, VerdictNoted, ocsfNetwork, netListen, isLogged, informational, "a process tried to bind a socket (agentjail-journal --connections)", programs, "", ""},
 	BindBlocked:       {"bind.blocked", rings.Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "binding a socket was refused", programs, "policy: ebpf.block without \"bind\"", "ebpf.block"},
+	UnixBlocked:       {"unix.blocked", rings.Access, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "connecting to a Unix socket of the host's was refused", programs, "policy: binds.sockets names it", "binds.sockets"},
 	ConnectEnd:        {"connect.end", rings.Resources, VerdictNoted, ocsfNetwork, netClose, isLogged, informational, "a connection ended", network, "", ""},
 	PublishAllowed:    {"publish.allowed", rings.Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "a client outside connected to a published port", network, "", ""},
 	PublishRefused:    {"publish.refused", rings.Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, low, "a connection from outside was refused", network, "policy: network.publish", "network.publish"},

@@ -25,6 +25,7 @@ var kinds = map[ebpf.Hook]journal.Kind{
 	ebpf.Perf: passed, ebpf.Mount: passed, ebpf.Ptrace: journal.PtraceRefused, ebpf.Module: journal.ModuleRefused,
 	ebpf.Exec:  journal.ExecBlocked,
 	ebpf.Trace: journal.TraceBlocked, ebpf.Connect: journal.ConnectBlocked, ebpf.Bind: journal.BindBlocked,
+	ebpf.Unix: journal.UnixBlocked,
 }
 
 // noted are the kinds of what is let through, and reported.
@@ -69,6 +70,8 @@ func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 		describeAddress(&out, e)
 	case ebpf.Trace:
 		out.Arguments = []string{fmt.Sprintf("pid=%d", e.Args[1])}
+	case ebpf.Unix:
+		out.Path = e.Text // as its process named it when it was bound
 	case ebpf.OOM:
 		out.Target = ""
 	case ebpf.Socket:

@@ -25,13 +25,13 @@ type Value struct {
 	Owner       uint32
 	Block       uint32
 	Devices     uint32
-	Pad         uint32
+	Allow       uint32
 	Device      [maxDevices]uint32
 }
 
 // Value is a space as the map has it.
 func (s *Space) Value() Value {
-	v := Value{Born: uint64(s.Born), Store: s.Store, Owner: s.Owner, Block: s.Block}
+	v := Value{Born: uint64(s.Born), Store: s.Store, Owner: s.Owner, Block: s.Block, Allow: s.Allow}
 	// Where several jails together have more, more of them count as the jails' own.
 	v.Devices = uint32(copy(v.Device[:], s.Devices))
 	return v

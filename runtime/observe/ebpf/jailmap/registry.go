@@ -38,6 +38,8 @@ type Entry struct {
 	Born int64 `json:"born"`
 	// Block has a bit for each hook that is refused beyond the default.
 	Block uint32 `json:"block,omitempty"`
+	// Allow has a bit for each hook of the default that is not refused.
+	Allow uint32 `json:"allow,omitempty"`
 	// Devices are those of mounted directories, whose files are not the jail's, as the kernel
 	// numbers them.
 	Devices []uint32 `json:"devices,omitempty"`
@@ -55,6 +57,9 @@ func now() (int64, error) {
 
 // bits are the hooks that policy can have blocked, as src/programs.c numbers them.
 var bits = map[string]uint32{"exec": 10, "trace": 12, "connect": 13, "bind": 14}
+
+// allowUnix is the bit of the hook that refuses Unix sockets of other network namespaces.
+const allowUnix = 1 << 16
 
 // Bits are Entry.Block of policy's names of hooks.
 func Bits(names []string) (uint32, error) {
@@ -217,7 +222,10 @@ func (r Registry) space(number uint32) (Space, error) {
 		if err != nil {
 			return s, fmt.Errorf("the registry of the eBPF programs: %s: %w", f.Name(), err)
 		}
-		found = true
+		if found {
+			e.Allow &= s.Allow
+		}
+		found, s.Allow = true, e.Allow
 		s.Owner, s.Born, s.Block = e.Owner, max(s.Born, e.Born), s.Block|e.Block
 		s.Devices = lists.Union(s.Devices, e.Devices...)
 	}

@@ -192,8 +192,33 @@ struct proto_ops {
 	int family;
 };
 
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct sock_common {
+	possible_net_t skc_net;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+};
+
 struct socket {
+	struct sock *sk;
 	const struct proto_ops *ops;
+};
+
+struct sockaddr_un {
+	char sun_path[108];
+};
+
+struct unix_address {
+	struct sockaddr_un name[0];
+};
+
+struct unix_sock {
+	struct unix_address *addr;
 };
 
 #pragma clang attribute pop

@@ -26,6 +26,7 @@ enum {
 	HOOK_CONNECT,
 	HOOK_BIND,
 	HOOK_OOM,
+	HOOK_UNIX,
 };
 
 /* What a delegate does itself while it makes a jail or enters one, with capabilities there that no program of the jail has. */
@@ -68,7 +69,7 @@ struct registration {
 	u32 owner;
 	u32 block;
 	u32 devices;
-	u32 pad;
+	u32 allow; /* what of config.verdict is not refused there */
 	u32 device[DEVICES]; /* of directories that are mounted from outside, which are not the jail's */
 };
 
@@ -156,7 +157,7 @@ struct who {
 	u32 space; /* the number of the jail's user namespace */
 	u32 block; /* what is refused to this jail beyond config.verdict */
 	u32 setup; /* a delegate at work */
-	u32 pad;
+	u32 allow; /* what of config.verdict this jail may */
 };
 
 /* what is requested. */
@@ -202,6 +203,7 @@ static NOINLINE int recognise(struct who *w, u32 first, u32 inum, u32 owner, int
 	w->space = inum;
 	w->key = r ? inum : 0;
 	w->block = r ? r->block : 0;
+	w->allow = r ? r->allow : 0;
 	for (i = 0; i < POOLS; i++)
 		if (i < c->pools && first - c->pool[i].first < c->pool[i].count)
 			w->key = (u64)(first & ~(BLOCK - 1)) << 32;
@@ -401,7 +403,7 @@ INLINE int judge_as(struct who *w, u32 hook, struct what *what, int kind, int si
 
 	if (!c || (w->setup && SETUP & bit))
 		return 0;
-	refused = ((c->verdict | w->block) & bit) != 0;
+	refused = (((c->verdict & ~w->allow) | w->block) & bit) != 0;
 	if (kind == EXEC && silent && !refused)
 		return 0;
 	if (!j) {
@@ -700,6 +702,37 @@ SEC("fmod_ret/security_socket_bind")
 int socket_bind(u64 *ctx)
 {
 	return ask_address(HOOK_BIND, (void *)ctx[0], (void *)ctx[1], ctx[2]);
+}
+
+/*
+ * A Unix socket at a path is reached through any mount that has the path. One of another network namespace is not the jail's. What was
+ * connected outside and came along has both ends in one namespace.
+ */
+INLINE int ask_peer(struct sock *own, struct sock *peer)
+{
+	struct unix_address *name;
+	struct what what = {};
+
+	if (own_namespace()->level == 0 || own->__sk_common.skc_net.net == peer->__sk_common.skc_net.net)
+		return 0;
+	if (reads) {
+		name = READ((struct unix_sock *)peer, addr);
+		if (name)
+			what.text = name->name[0].sun_path;
+	}
+	return ask_about(HOOK_UNIX, &what);
+}
+
+SEC("fmod_ret/security_unix_stream_connect")
+int unix_connect(u64 *ctx)
+{
+	return ask_peer((void *)ctx[0], (void *)ctx[1]);
+}
+
+SEC("fmod_ret/security_unix_may_send")
+int unix_send(u64 *ctx)
+{
+	return ask_peer(((struct socket *)ctx[0])->sk, ((struct socket *)ctx[1])->sk);
 }
 
 /* The kernel chose a process to kill for want of memory. It runs in whatever process requested some. */
