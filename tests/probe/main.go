@@ -59,6 +59,9 @@ func init() {
 		"pounce":            pounce,
 		"address":           address,
 		"costs":             costs,
+		"endpoints":         endpoints,
+		"own-endpoints":     ownEndpoints,
+		"changes":           changes,
 	}
 }
 

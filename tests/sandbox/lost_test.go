@@ -47,7 +47,18 @@ type held struct{ *env.Session }
 
 func hold(t *testing.T, policy, dir string) *held {
 	t.Helper()
-	cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--", "sh")
+	return holdAs(t, "--config", policy, "sandbox", "--workspace", dir)
+}
+
+// holdWith is hold with options of `agentjail sandbox`.
+func holdWith(t *testing.T, args ...string) *held {
+	t.Helper()
+	return holdAs(t, append([]string{"sandbox"}, args...)...)
+}
+
+func holdAs(t *testing.T, args ...string) *held {
+	t.Helper()
+	cmd := exec.Command(bin, append(args, "--", "sh")...)
 	cmd.Stderr = os.Stderr
 	h := &held{env.Begin(t, cmd)}
 	t.Cleanup(func() { _ = h.End() })
