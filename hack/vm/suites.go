@@ -142,7 +142,7 @@ var suites = []suite{
 		name: "ebpf", what: "eBPF programs behind the filters, which this kernel lets refuse",
 		on: []string{"engines"},
 		steps: []step{tests("runtime/observe/ebpf", 3*time.Minute), tests("runtime/observe/ebpf/jailmap", 3*time.Minute), {
-			name: "tests-ebpf", pkg: "tests/ebpf", limit: 16 * time.Minute, only: []string{"TestProgramsHoldWithoutFilters", "TestRefusedCalls", "TestEngineIDs", "TestPolicysBlocksAreReported", "TestExec", "TestCollectorFilter"},
+			name: "tests-ebpf", pkg: "tests/ebpf", limit: 16 * time.Minute, only: []string{"TestProgramsHoldWithoutFilters", "TestRefusedCalls", "TestEngineIDs", "TestPolicysBlocksAreReported", "TestExec", "TestCollectorFilter", "TestHostSockets"},
 			left: "they take long under emulation, and run in the suite ebpf-costs or on the machine itself (make test-e2e)",
 		}},
 	},
