@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -67,12 +68,21 @@ func (s *search) endpoint(rel string, typ byte) bool {
 	return true
 }
 
-// bound lists the sockets of the host's network namespace.
-var bound = unixsocket.List
+// boundSockets lists the sockets of the host's network namespace, once for a search.
+func (s *search) boundSockets() ([]unixsocket.Bound, error) {
+	if s.bound == nil {
+		list, err := unixsocket.List()
+		if err != nil {
+			return nil, fmt.Errorf("listing the host's sockets: %w", err)
+		}
+		s.bound = append([]unixsocket.Bound{}, list...)
+	}
+	return s.bound, nil
+}
 
 // ofHost reports whether a socket's file is bound in the host's network namespace.
 func (s *search) ofHost(ino uint64) bool {
-	list, err := bound()
+	list, err := s.boundSockets()
 	return err != nil || slices.ContainsFunc(list, func(b unixsocket.Bound) bool { return b.Ino == 0 || b.Ino == uint32(ino) })
 }
 
@@ -83,7 +93,7 @@ func (s *search) coverBound() error {
 	if !s.o.Endpoints {
 		return nil
 	}
-	list, err := bound()
+	list, err := s.boundSockets()
 	if err != nil {
 		return err
 	}
@@ -173,7 +183,7 @@ func devicesOf(dir string) (devs []string, err error) {
 
 // Listening finds sockets of the host's that listen in a directory and came since a moment.
 func (a *arrivals) listening(source string) {
-	list, err := bound()
+	list, err := unixsocket.List()
 	if err != nil {
 		a.out.Short = "reading the host's sockets: " + err.Error()
 		return

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/unixsocket"
 )
 
 type search struct {
@@ -31,7 +33,8 @@ type search struct {
 	ownNames []string                // the tree's names, once they are known
 	hookDirs []hookDir               // directories of hooks that settings name
 	sockets  map[uint32]bool         // covered ones, by the low half of their inodes' numbers
-	deep     bool                    // looks for sockets where the search does not go
+	bound    []unixsocket.Bound
+	deep     bool // looks for sockets where the search does not go
 }
 
 // meet notes the first limit that is met, which ends the search.

@@ -19,7 +19,9 @@ func TestHostSockets(t *testing.T) {
 		t.Skipf("programs refuse nothing on this kernel: %v", err)
 	}
 	p := newPlace(t)
-	c := p.collect(t, "--no-pins")
+	mountBPF(t)
+	p.unloadAtEnd(t, ebpf.Pins)
+	c := p.collect(t)
 	path := p.runtime(t)
 	for name, row := range map[string]struct {
 		policy string

@@ -24,6 +24,11 @@ func InUTS(pid int, f func() error) error {
 	return in(pid, "uts", func(ns int) error { return unix.Setns(ns, unix.CLONE_NEWUTS) }, f)
 }
 
+// InNet runs f in the network namespace of pid, on a thread that ends with it.
+func InNet(pid int, f func() error) error {
+	return in(pid, "net", func(ns int) error { return unix.Setns(ns, unix.CLONE_NEWNET) }, f)
+}
+
 // in runs f after join, on a thread that ends with it. kind is the
 // namespace's name in /proc/PID/ns.
 func in(pid int, kind string, join func(ns int) error, f func() error) error {

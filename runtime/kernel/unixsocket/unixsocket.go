@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/kernel/openat"
 )
 
@@ -39,8 +40,31 @@ const (
 	minorBits = 20 // of the kernel's own device numbers
 )
 
-// List returns the bound sockets of the calling thread's network namespace.
+// List returns the bound sockets of the calling thread's network namespace, and of the first
+// process's: an engine can have one of its own.
 func List() ([]Bound, error) {
+	out, err := listOwn()
+	if err != nil || sameNet() {
+		return out, err
+	}
+	var first []Bound
+	if namespace.InNet(1, func() (err error) {
+		first, err = listOwn()
+		return err
+	}) != nil {
+		return out, nil // a user's process cannot enter the namespace
+	}
+	return append(out, first...), nil
+}
+
+func sameNet() bool {
+	own, err1 := os.Readlink("/proc/thread-self/ns/net")
+	first, err2 := os.Readlink("/proc/1/ns/net")
+	return err1 == nil && err2 == nil && own == first
+}
+
+// listOwn lists those of the thread's namespace.
+func listOwn() ([]Bound, error) {
 	out, err := dump()
 	if err != nil { // a kernel without CONFIG_UNIX_DIAG
 		return table("/proc/thread-self/net/unix")
