@@ -1,14 +1,16 @@
 package harden
 
 import (
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
 )
 
 // endpoints decides how the host's sockets and pipes below a mounted directory are kept from the
-// jail: a mount that is only read to needs no right to connect. In a layer over the directory, and in
-// a sandbox's own kernel, each is another file, at which no process of the host listens.
+// jail. In a layer over the directory, and in a sandbox's own kernel, each is another file, at which
+// no process of the host listens.
 func endpoints(p *pass, f *bindsource.Fact, b *plan.Bind) {
 	if f.Kind != bindsource.Dir || b.Storage != plan.StorageDirect || p.f.Sandbox != "" ||
 		f.Role == bindsource.Injected && !f.Part || protect.IsReachable(p.pol.Binds.Sockets, f.Path) {
@@ -22,5 +24,5 @@ func endpoints(p *pass, f *bindsource.Fact, b *plan.Bind) {
 		!protect.MayReachIn(p.pol.Binds.Sockets, f.Path)
 	b.Endpoints = !b.NoWrite
 	b.OfPod = b.Endpoints && f.OwnOfPod()
-	b.Shared = b.OfPod || b.Endpoints && f.EnginesVolume()
+	b.Shared = b.OfPod || b.Endpoints && f.EnginesVolume() && p.f.Joins[specs.NetworkNamespace].Jail != ""
 }

@@ -257,10 +257,10 @@ func TestBinds(t *testing.T) {
 		// does not have yet only where somebody chose the directory.
 		want.Protect = c.fact.Kind == bindsource.Dir && c.fact.Role != bindsource.Injected && !want.ReadOnly
 		want.Absent = want.Protect && c.fact.Role == bindsource.Plain
-		// Its sockets and pipes are kept from the jail by the kernel where nobody writes and groups need not show.
+		// The kernel keeps its sockets and pipes from the jail where the mount is read-only and needs no groups.
 		endpoints := c.fact.Kind == bindsource.Dir && c.fact.Role != bindsource.Injected
 		want.NoWrite = endpoints && want.ReadOnly && want.Owner != plan.OwnerSame
-		want.Endpoints, want.Shared = endpoints && !want.NoWrite, endpoints && !want.NoWrite && c.fact.Role == bindsource.Volume && c.fact.Also == ""
+		want.Endpoints = endpoints && !want.NoWrite
 		if *b != want {
 			t.Errorf("%s: planned %+v, not %+v", c.name, *b, want)
 		}

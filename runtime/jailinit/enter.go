@@ -178,6 +178,8 @@ type Landlock struct {
 	Scoped bool
 	// NoTCP denies TCP altogether.
 	NoTCP bool
+	// NoSockets denies connecting to Unix sockets at paths where the jail does not write.
+	NoSockets bool
 	// Devices are paths whose device files keep their ioctls.
 	Devices []string
 }
@@ -223,8 +225,8 @@ func Decode(data []byte) (*Orders, error) {
 }
 
 // fields visits every field of form n in the order in which it is written. A further field is
-// visited only where n has it: `if n >= 9 { c.flag(&o.New) }`.
-func (o *Orders) fields(c codec, _ int) {
+// visited only where n has it.
+func (o *Orders) fields(c codec, n int) {
 	c.text(&o.UIDMap)
 	c.text(&o.GIDMap)
 	list(c, &o.Namespaces, func(n *Namespace) { c.text(&n.Name); c.u64(&n.Host) })
@@ -242,10 +244,14 @@ func (o *Orders) fields(c codec, _ int) {
 	c.u32(&o.Umask)
 	c.u32(&o.CPUs)
 	c.u32(&o.Seed)
-	for _, f := range []*bool{&o.Landlock.Want, &o.Landlock.Required, &o.Landlock.Scoped, &o.Landlock.NoTCP, &o.DenyWriteExecute} {
+	l := &o.Landlock
+	for _, f := range []*bool{&l.Want, &l.Required, &l.Scoped, &l.NoTCP, &o.DenyWriteExecute} {
 		c.flag(f)
 	}
-	list(c, &o.Landlock.Devices, c.text)
+	if n >= 9 {
+		c.flag(&l.NoSockets)
+	}
+	list(c, &l.Devices, c.text)
 	filter := string(o.Filter)
 	c.text(&filter)
 	o.Filter = []byte(filter)

@@ -24,7 +24,7 @@ func sample() *Orders {
 		Limits:  []Limit{{[]string{"a", "b"}, 5}},
 		Rlimits: []Rlimit{{6, 7, 8}, {9, 10, 11}}, OOMScore: 900,
 		Umask: 0o77, CPUs: 12, Seed: 13,
-		Landlock:         Landlock{Want: true, Required: true, Scoped: true, NoTCP: true, Devices: []string{"/dev/null"}},
+		Landlock:         Landlock{Want: true, Required: true, Scoped: true, NoTCP: true, NoSockets: true, Devices: []string{"/dev/null"}},
 		DenyWriteExecute: true, Filter: []byte{0, 1, 2, 255}, LeaveFilters: 14, Init: Init{Stays: true, Leads: true}, OwnEnv: []string{"A=1"}, Without: []string{"status"},
 		Guest: true, Places: []string{"/tmp"},
 	}

@@ -49,8 +49,10 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 		Umask:      umaskOf(p, j.Process),
 		Landlock: jailinit.Landlock{
 			Want: true, Required: j.Policy.NeedsLandlock(), Scoped: linux != nil,
-			NoTCP:   !seccomp.Connects(j.Policy.Seccomp.Profile),
-			Devices: slices.Concat(ownDevices, j.Policy.Devices.Allow),
+			NoTCP: !seccomp.Connects(j.Policy.Seccomp.Profile),
+			// In a sandbox's own kernel and in layers the host's sockets are none.
+			NoSockets: len(j.Policy.Binds.Sockets) == 0,
+			Devices:   slices.Concat(ownDevices, j.Policy.Devices.Allow),
 		},
 		DenyWriteExecute: j.Policy.Process.DenyWriteExecute,
 		CPUs:             uint32(procfiles.CPUs(j.Limits, f.CPUs)), Seed: seed(j.Key),

@@ -14,19 +14,25 @@ import (
 	"agentjail.dev/runtime/kernel/unixsocket"
 )
 
-// IsReachable reports whether policy leaves the socket or pipe at a path of the host to jails: it, or
-// a directory that it lies in, fits one of the patterns (pathname.Fits).
+// IsReachable reports whether policy leaves the socket or pipe at a path of the host to jails. It,
+// or a directory that it lies in, fits one of the patterns (pathname.Fits).
 func IsReachable(patterns []string, at string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return pathname.Fits(p+"/**", at) })
 }
 
 // MayReachIn reports whether one of the patterns can stand for a path below a directory.
 func MayReachIn(patterns []string, dir string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		plain, _, _ := strings.Cut(p, "*")
-		plain, _, _ = strings.Cut(plain, "?")
-		plain, _, _ = strings.Cut(plain, "[")
-		return strings.HasPrefix(dir+"/", plain) || strings.HasPrefix(plain, dir+"/") || pathname.Within(dir, p)
+	parts := strings.Split(dir, "/")
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		for i, p := range strings.Split(pattern, "/") {
+			if p == "**" || i == len(parts) {
+				return true
+			}
+			if ok, err := path.Match(p, parts[i]); !ok || err != nil {
+				return false
+			}
+		}
+		return true // it stands for the directory, or for one above
 	})
 }
 
@@ -43,7 +49,8 @@ func (s *search) passes(name string, r region) bool {
 // endpoint covers a socket that listens, or a pipe, which always has to count as one that a process
 // waits at: no call shows that without waking it. It reports whether the name is one of these.
 func (s *search) endpoint(rel string, typ byte) bool {
-	if !s.o.Endpoints || !isEndpoint(typ) || typ == unix.DT_FIFO && (s.deep || s.o.OfPod) || IsReachable(s.o.Reachable, s.onHost(rel)) {
+	if !s.o.Endpoints || !isEndpoint(typ) || typ == unix.DT_FIFO && (s.deep || s.o.OfPod) ||
+		IsReachable(s.o.Reachable, s.onHost(rel)) {
 		return false
 	}
 	why := "a process of the host can be at its other end"
@@ -54,7 +61,8 @@ func (s *search) endpoint(rel string, typ byte) bool {
 		}
 		defer unix.Close(fd)
 		var st unix.Stat_t
-		if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK || !unixsocket.Listens(fd) || s.o.Shared && !s.ofHost(st.Ino) {
+		if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK || !unixsocket.Listens(fd) ||
+			s.o.Shared && !s.ofHost(st.Ino) {
 			return false
 		}
 		s.sockets[uint32(st.Ino)] = true

@@ -88,14 +88,14 @@ type Options struct {
 	Protect   bool
 	Unprotect []string
 	Hide      []string // patterns of names
-	// Endpoints has sockets that listen and pipes covered, but for those of Reachable (IsReachable).
+	// Endpoints has sockets that listen and pipes covered, but for those that Reachable lists.
 	// Tree reports that the directory is searched for nothing else, and NoWalk that it is a part of
 	// the machine's file tree, which is too large: the kernel's list of sockets alone counts.
 	Endpoints    bool
 	Reachable    []string
 	Tree, NoWalk bool
-	// Shared reports that containers have the directory together: of its sockets, those of the host's
-	// network namespace alone are covered. OfPod reports that no pipe is.
+	// Shared reports that containers of one network namespace have the directory together: of its
+	// sockets, those of the host's namespace alone are covered. OfPod reports that no pipe is.
 	Shared, OfPod bool
 	// Demands are paths that a link or a setting in another mounted directory leads to.
 	Demands []Demand

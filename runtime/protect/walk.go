@@ -184,7 +184,8 @@ func (s *search) down(parent int, dir string, d sub, r region, depth int) (weigh
 
 // wanted reports whether look has to see a name.
 func (s *search) wanted(name []byte, typ byte, protect bool) bool {
-	return typ == unix.DT_DIR || s.o.Endpoints && isEndpoint(typ) || protect && notable(name) || len(s.o.Hide) > 0 && IsHidden(s.o.Hide, string(name))
+	return typ == unix.DT_DIR || s.o.Endpoints && isEndpoint(typ) ||
+		protect && notable(name) || len(s.o.Hide) > 0 && IsHidden(s.o.Hide, string(name))
 }
 
 // A sub is a directory that is to be looked through.

@@ -13,9 +13,9 @@ import (
 )
 
 // overlayTree makes the overlay of a part of the machine's file tree (plan.StorageTree). The kernel
-// refuses one of a directory with mounts in it that are locked (clone_private_mount in its
-// fs/namespace.c), and one of an overlay of overlays: then the directory itself is cloned, and sockets
-// that listen there are covered.
+// refuses one of a directory that has locked mounts (clone_private_mount in its fs/namespace.c), and
+// one of an overlay of overlays. Then the directory itself is cloned, and sockets that listen there
+// are covered.
 func (s *stager) overlayTree(b plan.Bind, src *bindsource.Source) (*os.File, error) {
 	tree, err := s.overlayOf(src.File, s.Spec.Mounts[b.Index].Destination)
 	if err == nil {
@@ -28,7 +28,8 @@ func (s *stager) overlayTree(b plan.Bind, src *bindsource.Source) (*os.File, err
 // overlayOf mounts an overlay of a directory and of the root's empty one at its place: the kernel
 // needs two layers where none is written to.
 func (s *stager) overlayOf(dir *os.File, at string) (*os.File, error) {
-	empty, err := openat.File(int(s.Rootfs.Fd()), strings.TrimPrefix(path.Clean(at), "/"), openat.Beneath, unix.O_PATH|unix.O_DIRECTORY)
+	name := strings.TrimPrefix(path.Clean(at), "/")
+	empty, err := openat.File(int(s.Rootfs.Fd()), name, openat.Beneath, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,11 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// cloneUnwritable clones the tree of a read-only mount without groups (plan.Bind.NoWrite), also what
-// appears in it later. uids map its owners; nil maps none.
-func (s *stager) cloneUnwritable(b plan.Bind, src *bindsource.Source, attr unix.MountAttr, uids []specs.LinuxIDMapping) (*os.File, error) {
+// cloneUnwritable clones the tree of a read-only mount without groups (plan.Bind.NoWrite). That
+// holds for what appears in it later, too. uids map its owners; nil maps none.
+func (s *stager) cloneUnwritable(
+	b plan.Bind, src *bindsource.Source, attr unix.MountAttr, uids []specs.LinuxIDMapping,
+) (*os.File, error) {
 	if uids == nil {
 		uids = idmap.Unused()
 	}

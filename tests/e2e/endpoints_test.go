@@ -25,11 +25,11 @@ func TestHostEndpoints(t *testing.T) {
 	} {
 		for _, user := range []string{"0:0", "1000:1000"} {
 			out := mustRunJail(d, "-u", user, "-v", mount, engine.Busybox, "probe", "endpoints", "/x")
-			excused := readsPipe
-			if !strings.HasSuffix(mount, ":ro") || l == volume {
-				excused = nil
-			}
-			l.Kept(t, mount+" as "+user, out, excused)
+			readOnly := strings.HasSuffix(mount, ":ro") && l == listen
+			l.Kept(t, mount+" as "+user, out, func(path string) bool {
+				// The tests' Docker has a network namespace of its own: it does not see this process's sockets there.
+				return readOnly && readsPipe(path) || strings.Contains(path, "node_modules/")
+			})
 		}
 	}
 	out := mustRunJail(d, "-v", dir+":/x", engine.Busybox, "probe", "own-endpoints", "/x", "/tmp", "/var")
@@ -40,15 +40,18 @@ func TestHostEndpoints(t *testing.T) {
 	}
 }
 
-// TestVolumesSockets: containers talk to each other by a socket in a volume that they share, whichever is made first.
+// TestVolumesSockets: containers that share a network talk to each other by a socket in a volume that they share, whichever is made first. Others
+// need policy's word (binds.sockets).
 func TestVolumesSockets(t *testing.T) {
 	d := d(t)
 	newVolume(d, "e2e-shared-socket")
-	server := startJail(d, "-v", "e2e-shared-socket:/v", engine.Busybox, "probe", "echo-server", "unix,/v/s")
+	server := startJail(d, "-v", "e2e-shared-socket:/v", engine.Busybox, "probe", "echo-server", "/v/s")
 	env.Eventually(t, "the server listens", func() bool { return d.Docker("exec", server, "test", "-S", "/v/s").Code == 0 })
-	out := mustRunJail(d, "-v", "e2e-shared-socket:/v", engine.Busybox, "probe", "connect", "unix,/v/s")
-	if o := env.Decode[map[string]engine.Outcome](t, out)["unix,/v/s"]; o.Errno != "" {
-		t.Errorf("%+v", o)
+	for network, want := range map[string]string{"container:" + server: "", "none": "EACCES"} {
+		out := mustRunJail(d, "--network", network, "-v", "e2e-shared-socket:/v", engine.Busybox, "probe", "connect", "unix,/v/s")
+		if o := env.Decode[map[string]engine.Outcome](t, out)["unix,/v/s"]; (o.Errno == "") != (want == "") {
+			t.Errorf("%s: %+v", network, o)
+		}
 	}
 }
 
@@ -76,7 +79,7 @@ func TestBundlesEndpoints(t *testing.T) {
 		}
 		listen.Kept(t, at, out, excused)
 	}
-	out, errOut, err := b.Call(t, c, "explain", "--bundle", b.Dir)
+	out, errOut, err := b.Call(t, c, "explain", b.Dir)
 	if err != nil || !strings.Contains(out, "sockets and pipes of the host's covered") {
 		t.Errorf("explain: %v: %s%s", err, out, errOut)
 	}

@@ -97,7 +97,7 @@ func echoServer(args []string) (any, error) {
 		return nil, errors.New("usage: echo-server ADDRESS")
 	}
 	network := "tcp"
-	if strings.HasPrefix(args[0], "@") { // an abstract socket
+	if strings.HasPrefix(args[0], "@") || strings.HasPrefix(args[0], "/") { // an abstract socket, and one at a path
 		network = "unix"
 	}
 	l, err := net.Listen(network, args[0])

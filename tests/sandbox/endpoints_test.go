@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -66,7 +67,7 @@ func TestListedEndpoints(t *testing.T) {
 	listen := engine.ListenIn(t, dir)
 	policy := filepath.Join(engine.TempDir(t, "/tmp", "agentjail-policy-"), "config.toml")
 	env.Check(t, os.WriteFile(policy, []byte("binds.sockets = [\""+dir+"/deep/**\"]\n"), 0o644))
-	listed := func(path string) bool { return strings.HasPrefix(strings.TrimPrefix(path, dir+"/"), "deep/") }
+	listed := func(path string) bool { return pathname.Below(path, dir+"/deep") || strings.HasPrefix(path, "deep/") }
 	for _, with := range [][]string{{}, {"--read-only"}} {
 		code, out, errs := sandbox(t, append(with, "--config", policy, "-w", dir, "-v", probe+":/tmp/probe:ro", "--", "/tmp/probe", "endpoints", dir)...)
 		if code != 0 {

@@ -16,8 +16,12 @@ const (
 		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	never = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
+	// resolveUnix is LANDLOCK_ACCESS_FS_RESOLVE_UNIX (Linux 7.1): connecting to a Unix socket at a
+	// path that no process of the same domain made.
+	resolveUnix = 1 << 16
 	// ofFiles are those that a rule for a file may allow.
-	ofFiles = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	ofFiles = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV |
+		resolveUnix
 )
 
 // confine enters a Landlock domain: a protection that no other depends on. Files are
@@ -44,6 +48,9 @@ func confine(o *jailinit.Orders) error {
 	if abi >= 5 {
 		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
+	if abi >= 9 && l.NoSockets {
+		attr.Handled_access_fs |= resolveUnix // each process of an engine's has a domain: not where the jail writes
+	}
 	if abi >= 6 && l.Scoped {
 		attr.Scoped = scope(o)
 	}
@@ -63,7 +70,7 @@ func confine(o *jailinit.Orders) error {
 		if m.ReadOnly() || inDir(m.Point, "/proc") || inDir(m.Point, "/sys") {
 			continue
 		}
-		if err := allow(fd, m.Point, m.ID, handled&writes); err != nil {
+		if err := allow(fd, m.Point, m.ID, handled&(writes|resolveUnix)); err != nil {
 			return refusal("a rule for " + m.Point + ": " + err.Error())
 		}
 		if m.Point == "/" {

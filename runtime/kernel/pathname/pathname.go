@@ -33,8 +33,8 @@ func Rel(path, dir string) (rel string, ok bool) {
 	return rest, rest != ""
 }
 
-// Fits reports whether a pattern stands for a path: each part is one of path.Match, and ** stands for
-// any number of parts.
+// Fits reports whether a pattern stands for a path. Each part is one of path.Match, and ** stands
+// for any number of parts.
 func Fits(pattern, name string) bool {
 	return fits(strings.Split(pattern, "/"), strings.Split(path.Clean(name), "/"))
 }

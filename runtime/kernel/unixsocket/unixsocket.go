@@ -169,8 +169,8 @@ func table(path string) (out []Bound, err error) {
 
 // Listens reports whether a socket is bound to an open file (O_PATH), in any network namespace. It
 // connects a datagram socket, of which the process at the other end notices nothing: a stream's
-// answer is EPROTOTYPE (unix_find_bsd in the kernel's net/unix/af_unix.c). Where it may not connect,
-// it reports true.
+// answer is EPROTOTYPE (unix_find_bsd in the kernel's net/unix/af_unix.c). The answer is also true
+// where it may not connect.
 func Listens(fd int) bool {
 	s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

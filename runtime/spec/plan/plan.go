@@ -80,16 +80,16 @@ type Bind struct {
 	Protect bool `json:"protect,omitempty"`
 	Absent  bool `json:"absent,omitempty"`
 	Hide    bool `json:"hide,omitempty"`
-	// Endpoints covers sockets of the host's that listen, and pipes. Part reports that the source is a
-	// part of the machine's own file tree.
-	// Shared reports that it is containers' own: sockets of other network namespaces than the host's are
-	// theirs. OfPod reports that pipes are theirs, too.
+	// Endpoints covers sockets of the host's that listen, and pipes. Part reports that the source is
+	// a part of the machine's own file tree.
+	// Shared reports that it belongs to containers in the jail's network namespace: of its sockets,
+	// the host's alone are covered. OfPod reports that no pipe is, either.
 	Endpoints bool `json:"endpoints,omitempty"`
 	Part      bool `json:"part,omitempty"`
 	Shared    bool `json:"shared,omitempty"`
 	OfPod     bool `json:"ofPod,omitempty"`
-	// NoWrite maps no group of a read-only mount: the kernel then refuses all that needs the right to
-	// write to a file, such as connecting to a socket (inode_permission in the kernel's fs/namei.c).
+	// NoWrite maps no group of a read-only mount. The kernel then refuses all that needs the right
+	// to write to a file, such as connecting to a socket (inode_permission in fs/namei.c).
 	NoWrite bool `json:"noWrite,omitempty"`
 }
 
@@ -117,9 +117,9 @@ const StorageThrowAway Storage = "throw-away"
 // the jail's root.
 const StorageLayers Storage = "layers"
 
-// StorageTree is an overlay without a layer to write to, over a part of the machine's own file tree:
-// its sockets and pipes are files of the overlay, at which no process of the host waits. Where a
-// user's namespace cannot have the overlay, it is StorageDirect.
+// StorageTree is an overlay without a layer to write to, over a part of the machine's own tree. Its
+// sockets and pipes are files of the overlay, at which no process of the host waits. Where a user's
+// namespace cannot have the overlay, it is StorageDirect.
 const StorageTree Storage = "tree"
 
 // Owner is the rule for which files of a bind mount the jail may own.
