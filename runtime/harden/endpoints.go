@@ -9,8 +9,8 @@ import (
 )
 
 // endpoints decides how the host's sockets and pipes below a mounted directory are kept from the
-// jail. In a layer over the directory, and in a sandbox's own kernel, each is another file, at which
-// no process of the host listens.
+// jail. In a layer over the directory, and in a sandbox's own kernel, each is another file, and no
+// process of the host listens there.
 func endpoints(p *pass, f *bindsource.Fact, b *plan.Bind) {
 	if f.Kind != bindsource.Dir || b.Storage != plan.StorageDirect || p.f.Sandbox != "" ||
 		f.Role == bindsource.Injected && !f.Part || protect.IsReachable(p.pol.Binds.Sockets, f.Path) {

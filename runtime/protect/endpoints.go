@@ -96,7 +96,7 @@ func (s *search) ofHost(ino uint64) bool {
 
 // coverBound covers the bound sockets of the host's that the search has not met: those in
 // directories that it does not go into. Where the name of one does not show its place, and its file
-// system is one of the tree's, the search goes into all directories.
+// system is one of the tree's, the search goes into those, too.
 func (s *search) coverBound() error {
 	if !s.o.Endpoints {
 		return nil
@@ -131,12 +131,19 @@ func (s *search) coverBound() error {
 		return nil
 	}
 	s.deep = true
-	fd, err := s.open(".", unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return err
+	for _, rel := range s.skipped {
+		fd, err := s.open(rel, unix.O_RDONLY|unix.O_DIRECTORY)
+		if gone(err) {
+			continue
+		}
+		if err == nil {
+			_, err = s.dir(fd, rel, region{}, strings.Count(rel, "/"))
+		}
+		if err != nil || s.met != "" {
+			return err
+		}
 	}
-	_, err = s.dir(fd, ".", region{}, 0)
-	return err
+	return nil
 }
 
 // placeOf returns the kernel's path of a bound socket's file, and the mount that it is in. found is

@@ -34,7 +34,8 @@ type search struct {
 	hookDirs []hookDir               // directories of hooks that settings name
 	sockets  map[uint32]bool         // covered ones, by the low half of their inodes' numbers
 	bound    []unixsocket.Bound
-	deep     bool // looks for sockets where the search does not go
+	skipped  []string // directories that the search did not go into
+	deep     bool     // looks for sockets there
 }
 
 // meet notes the first limit that is met, which ends the search.
@@ -167,6 +168,9 @@ func (s *search) down(parent int, dir string, d sub, r region, depth int) (weigh
 		r.protect = false // all that lies below is the jails'
 	}
 	if !r.protect && len(s.o.Hide) == 0 && !passes {
+		if s.o.Endpoints {
+			s.skipped = append(s.skipped, rel)
+		}
 		return weight{}, nil
 	}
 	if r.counted && ignores(r.rules, rel) {

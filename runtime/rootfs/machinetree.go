@@ -13,7 +13,7 @@ import (
 )
 
 // overlayTree makes the overlay of a part of the machine's file tree (plan.StorageTree). The kernel
-// refuses one of a directory that has locked mounts (clone_private_mount in its fs/namespace.c), and
+// refuses one of a directory with locked mounts (clone_private_mount in its fs/namespace.c), and
 // one of an overlay of overlays. Then the directory itself is cloned, and sockets that listen there
 // are covered.
 func (s *stager) overlayTree(b plan.Bind, src *bindsource.Source) (*os.File, error) {

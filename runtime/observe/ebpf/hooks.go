@@ -22,7 +22,7 @@ const (
 	Connect
 	Bind
 	OOM
-	Unix // a Unix socket of another network namespace
+	Unix  // a Unix socket of another network namespace
 	hooks // how many there are
 )
 

@@ -80,8 +80,8 @@ type Bind struct {
 	Protect bool `json:"protect,omitempty"`
 	Absent  bool `json:"absent,omitempty"`
 	Hide    bool `json:"hide,omitempty"`
-	// Endpoints covers sockets of the host's that listen, and pipes. Part reports that the source is
-	// a part of the machine's own file tree.
+	// Endpoints covers sockets of the host's that listen, and pipes. Part reports that the source
+	// is a part of the machine's own file tree.
 	// Shared reports that it belongs to containers in the jail's network namespace: of its sockets,
 	// the host's alone are covered. OfPod reports that no pipe is, either.
 	Endpoints bool `json:"endpoints,omitempty"`

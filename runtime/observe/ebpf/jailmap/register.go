@@ -23,7 +23,7 @@ const spaceFile = "userns"
 // Register makes the waiting jail with this first process known to the programs, and has them block
 // what policy blocks beyond their default. dir is the jail's directory. devices are those of
 // directories that are mounted from outside. Without programs a jail runs all the same, unless
-// policy requires them. sockets reports that policy leaves some of the host's sockets to the jail. The
+// policy requires them. sockets reports that policy leaves some of the host's to the jail. The
 // calling thread is in the host's mount namespace.
 func (r Registry) Register(dir, key string, pid int, block []string, sockets bool, devices []uint32) error {
 	bits, err := Bits(block)
