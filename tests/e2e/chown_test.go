@@ -100,6 +100,6 @@ func TestOthersInMountedDirectory(t *testing.T) {
 	env.Equal(t, "another user's file on the host", got, "2147419113:2147419114")
 	got, _ = owner(t, filepath.Join(open, "mine"))
 	env.Equal(t, "the owner's", got, "1000:1000")
-	env.Equal(t, "in another jail", mustRunJail(d, "-u", "1001:1002", "-v", open+":/o:ro", engine.Busybox, "sh", "-c", "stat -c %u:%g /o/mine; cat /o/other 2>&1; true"), "1001:1002\ncat: can't open '/o/other': Permission denied")
+	env.Equal(t, "in another jail", mustRunJail(d, "-u", "1001:1002", "-v", open+":/o:ro", engine.Busybox, "sh", "-c", "stat -c %u:%g /o/mine; cat /o/other 2>&1; true"), "1001:65534\ncat: can't open '/o/other': Permission denied")
 	env.Equal(t, "as the same user", mustRunJail(d, "-u", "1000", "-v", open+":/o", engine.Busybox, "stat", "-c", "%u:%g", "/o/other"), "1001:1002")
 }
