@@ -89,5 +89,4 @@ func TestForcedReview(t *testing.T) {
 	if code, _, errs := sandbox(t, "--config", policy, "-v", own("ws/src/old")+":/x", "--", "true"); code != 125 || !strings.Contains(errs, "not a directory, and policy has a view") {
 		t.Errorf("a file: status %d, %s", code, errs)
 	}
-
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/protect"
+	"agentjail.dev/runtime/spec/lazyregexp"
 	"agentjail.dev/runtime/workspace/review"
 )
 
@@ -36,10 +36,10 @@ type Guard struct {
 const maxLine, maxSpaces = 64 << 10, 64
 
 var (
-	headOfPatch = regexp.MustCompile(`^(diff --git|---|\+\+\+|rename (?:from|to)|copy (?:from|to)) (.*)$`)
-	linkMode    = regexp.MustCompile(`^(new file mode|new mode|old mode|index .*) 120000$`)
-	plain       = regexp.MustCompile(`: *(8bit|7bit|binary)$`)
-	charset     = regexp.MustCompile(`charset\s*=\s*"?([^";\s]*)`)
+	headOfPatch = lazyregexp.New(`^(diff --git|---|\+\+\+|rename (?:from|to)|copy (?:from|to)) (.*)$`)
+	linkMode    = lazyregexp.New(`^(new file mode|new mode|old mode|index .*) 120000$`)
+	plain       = lazyregexp.New(`: *(8bit|7bit|binary)$`)
+	charset     = lazyregexp.New(`charset\s*=\s*"?([^";\s]*)`)
 )
 
 // Copy passes on what it reads, whole lines at a time. Its error names what is left out with all
@@ -70,12 +70,12 @@ func (g *Guard) Copy(to io.Writer, from io.Reader) error {
 func (g *Guard) judge(line string, cut bool) error {
 	lower := strings.ToLower(line)
 	g.header = strings.HasPrefix(lower, "content-type:") || g.header && strings.TrimLeft(line, " \t") != line
-	m := charset.FindStringSubmatch(lower)
+	m := charset().FindStringSubmatch(lower)
 	if g.header && m != nil && m[1] != "utf-8" && m[1] != "us-ascii" ||
-		strings.HasPrefix(lower, "content-transfer-encoding:") && !plain.MatchString(lower) {
+		strings.HasPrefix(lower, "content-transfer-encoding:") && !plain().MatchString(lower) {
 		return fmt.Errorf("the jail's patch is encoded: %s (remedy: agentjail workspace export)", printable.Line(line, 80))
 	}
-	if m = headOfPatch.FindStringSubmatch(line); m != nil {
+	if m = headOfPatch().FindStringSubmatch(line); m != nil {
 		if cut || strings.Count(line, " ") > maxSpaces {
 			return fmt.Errorf("the patch ends before a line that is too long, or has too many spaces: %s", printable.Line(line, 80))
 		}
@@ -92,7 +92,7 @@ func (g *Guard) judge(line string, cut bool) error {
 		return nil
 	}
 	switch target, added := strings.CutPrefix(line, "+"); {
-	case linkMode.MatchString(line):
+	case linkMode().MatchString(line):
 		g.link = true
 	case g.link && line == "GIT binary patch":
 		return g.check(g.at, "/")

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/overlayfs"
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/spec/lazyregexp"
 )
 
 // maxText bounds a file whose lines are shown, in bytes, and maxCompared the lines of all files
@@ -107,8 +107,8 @@ func (d *Differ) leave(at, why string) error {
 
 // gitRefuses are the names that git takes for its own directory on some system (verify_path in its
 // read-cache.c): a patch with one of them is refused as a whole. Of links, further ones.
-var gitRefuses, gitRefusesLink = regexp.MustCompile(`(?i)(^|[/\\])(\.git|git~1)[ .]*($|[:/\\])`),
-	regexp.MustCompile(`(?i)(^|[/\\])(\.gitmodules|gi[a-z0-9]{1,6}~[0-9]+)[ .]*($|[:/\\])`)
+var gitRefuses, gitRefusesLink = lazyregexp.New(`(?i)(^|[/\\])(\.git|git~1)[ .]*($|[:/\\])`),
+	lazyregexp.New(`(?i)(^|[/\\])(\.gitmodules|gi[a-z0-9]{1,6}~[0-9]+)[ .]*($|[:/\\])`)
 
 // removal writes that a file, or all in a directory, is removed.
 func (d *Differ) removal(ctx context.Context, at string, was side) error {
@@ -161,7 +161,7 @@ func (d *Differ) pair(at string, was, is side) error {
 		switch {
 		case s.there && (t == Dir || t == Special):
 			return nil
-		case s.there && d.Patch && (gitRefuses.MatchString(at) || t == Link && gitRefusesLink.MatchString(at)):
+		case s.there && d.Patch && (gitRefuses().MatchString(at) || t == Link && gitRefusesLink().MatchString(at)):
 			d.Left(at, "git refuses a patch with this name")
 			return nil
 		}
