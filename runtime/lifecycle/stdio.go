@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -247,7 +248,7 @@ func (s standard) feed(ready, to *os.File, text []byte, always bool) {
 		}
 		n, left, end := 0, 0, false
 		_ = output.Control(func(fd uintptr) { n, err = s.peek(int(fd), text) })
-		if err == unix.EAGAIN || err == unix.EINTR {
+		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil || n == 0 {

@@ -75,7 +75,7 @@ func TestHookTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, want := range strings.Fields(c.kept) {
+			for want := range strings.FieldsSeq(c.kept) {
 				rel, absent := strings.CutPrefix(want, "+")
 				how := ReadOnly
 				if absent {
@@ -85,7 +85,7 @@ func TestHookTexts(t *testing.T) {
 					t.Errorf("%s is not %s", rel, how)
 				}
 			}
-			for _, rel := range strings.Fields(c.free) {
+			for rel := range strings.FieldsSeq(c.free) {
 				if slices.ContainsFunc(f.Paths, func(p Path) bool { return pathname.Within(p.Rel, rel) }) {
 					t.Errorf("%s is kept", rel)
 				}

@@ -28,10 +28,10 @@ func TestOwnDirectories(t *testing.T) {
 		{"a cache", ".ivy2", "cache/y", "ivysettings.xml"},
 	} {
 		var script strings.Builder
-		for _, at := range strings.Fields(c.data) {
+		for at := range strings.FieldsSeq(c.data) {
 			script.WriteString("mkdir -p $(dirname /x/" + at + "); echo data >>/x/" + at + " || echo not written: " + at + "\n")
 		}
-		for _, at := range strings.Fields(c.kept) {
+		for at := range strings.FieldsSeq(c.kept) {
 			script.WriteString("( mkdir -p $(dirname /x/" + at + "); echo evil >>/x/" + at + " ) 2>/dev/null && echo written: " + at + "\n" +
 				"( rm -rf /x/" + at + " && mkdir -p $(dirname /x/" + at + ") && echo evil >/x/" + at + " ) 2>/dev/null && echo replaced: " + at + "\n")
 		}

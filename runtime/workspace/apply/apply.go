@@ -99,7 +99,7 @@ func (v *View) Lock() error {
 	err = unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1})
 	if err != nil {
 		lock.Close()
-		if err == unix.EAGAIN || err == unix.EACCES {
+		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 			return errBusy
 		}
 		return fmt.Errorf("locking the directory: %w", err)

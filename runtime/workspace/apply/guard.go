@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -49,14 +50,14 @@ func (g *Guard) Copy(to io.Writer, from io.Reader) error {
 	for begin := true; ; {
 		line, err := in.ReadSlice('\n')
 		if begin {
-			if err := g.judge(strings.TrimRight(string(line), "\r\n"), err == bufio.ErrBufferFull); err != nil {
+			if err := g.judge(strings.TrimRight(string(line), "\r\n"), errors.Is(err, bufio.ErrBufferFull)); err != nil {
 				return err
 			}
 		}
 		if _, err := to.Write(line); err != nil {
 			return err
 		}
-		begin = err != bufio.ErrBufferFull
+		begin = !errors.Is(err, bufio.ErrBufferFull)
 		if err == io.EOF {
 			return nil
 		}

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -58,9 +59,7 @@ func TestLedTo(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files := gitWith(c.setting)
-			for name, text := range c.old {
-				files[name] = text
-			}
+			maps.Copy(files, c.old)
 			p := newPlace(t, files)
 			cmd := exec.Command("sh", "-ec", strings.ReplaceAll(c.view, "DIR", p.dir))
 			cmd.Dir = p.merged
@@ -84,12 +83,12 @@ func TestLedTo(t *testing.T) {
 				res = append(res, *r)
 			}
 			had := strings.Split(before, "\n")
-			for _, at := range strings.Fields(c.left) {
+			for at := range strings.FieldsSeq(c.left) {
 				if _, err := os.Lstat(p.dir + "/" + at); err == nil && !slices.ContainsFunc(had, func(l string) bool { return strings.HasPrefix(l, at+" ") }) {
 					t.Errorf("%s was applied: %+v", at, res)
 				}
 			}
-			for _, at := range strings.Fields(c.applied) {
+			for at := range strings.FieldsSeq(c.applied) {
 				if _, err := os.Lstat(p.dir + "/" + at); err != nil {
 					t.Errorf("%s was not applied: %+v", at, res)
 				}

@@ -36,7 +36,7 @@ func knotted(r *rand.Rand, in, top string, steps int) {
 		at := in + "/" + knot(r)
 		switch _ = os.MkdirAll(path.Dir(at), 0o755); r.IntN(8) {
 		case 0, 1:
-			_ = os.WriteFile(at, []byte(fmt.Sprintf("[core]\n\thooksPath = %s\n#%d\n", knot(r), r.Uint64())), 0o644)
+			_ = os.WriteFile(at, fmt.Appendf(nil, "[core]\n\thooksPath = %s\n#%d\n", knot(r), r.Uint64()), 0o644)
 		case 2:
 			_ = os.MkdirAll(at, 0o755)
 		case 3:
