@@ -39,7 +39,7 @@ var pageWords = map[string]int{
 	"docs/host-limits.md":               1720,
 	"docs/install/kubernetes.md":        950,
 	"docs/journal.md":                   1800,
-	"docs/mounts.md":                    1570,
+	"docs/mounts.md":                    1630,
 	"docs/network.md":                   1700,
 	"docs/protected-paths.md":           1760,
 	"docs/receipt.md":                   730,

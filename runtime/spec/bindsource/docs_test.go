@@ -14,7 +14,7 @@ const mountsPage = "../../../docs/mounts.md"
 
 // shownPlaces is how many places of a kind the page has. The refusal names the others, with the
 // programs by which a place counts, and its caches.
-const shownPlaces = 12
+const shownPlaces = 6
 
 // usersTable is the page's table of users' places: a row for each kind.
 func usersTable() string {

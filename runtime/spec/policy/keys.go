@@ -77,7 +77,7 @@ var Keys = []Key{
 	{"limits.io_write", "as io_read", nil, lowerBound},
 	{"limits.nofile", "open files of each process (host-limits.md)", nil, lowerBound},
 	{"limits.memlock", "locked memory of each process", nil, lowerBound},
-	{"limits.sockets", "socket buffers, where control groups of version 1 do not count them as memory", nil, lowerBound},
+	{"limits.sockets", "socket buffers, on control groups of version 1", nil, lowerBound},
 	{"limits.mounts", "in one bundle", nil, lowerBound},
 
 	{
@@ -93,10 +93,10 @@ var Keys = []Key{
 		[]string{SetIDReport, SetIDRefuse},
 		later,
 	},
-	{"binds.allow", "host paths that may be mounted although refused by default, with what lies below", nil, fewerEntries},
+	{"binds.allow", "host paths that may be mounted although refused by default, and all below", nil, fewerEntries},
 	{"binds.protect", "what the host runs of a mounted directory is read-only in the jail (protected-paths.md)", nil, onlyTrue},
 	{
-		"binds.lost", "a program of the host's takes a protection away: an alert in the journal; \"pause\": the jail is paused, too",
+		"binds.lost", "a lost protection: an alert in the journal; \"pause\": the jail is paused, too",
 		[]string{LostReport, LostPause},
 		later,
 	},
@@ -106,7 +106,7 @@ var Keys = []Key{
 	},
 	{"binds.hide", "patterns of names that are covered in mounted directories: \".env\", \"*.pem\", \"id_*\"", nil, moreEntries},
 	{
-		"binds.sockets", "the host's sockets and pipes that jails may use where they are mounted: \"/run/app/app.sock\", \"/srv/app/**\"",
+		"binds.sockets", "the host's sockets and pipes that stay usable in mounts: \"/run/app/app.sock\", \"/srv/app/**\"",
 		nil, fewerEntries,
 	},
 	{"devices.allow", "devices beyond null, zero, full, random, urandom, tty, console and ptmx", nil, fewerEntries},
@@ -115,7 +115,7 @@ var Keys = []Key{
 		"seccomp.profile", "or \"debug\": also ptrace; \"server\": also SysV shared memory, filters of its own; \"tools\": no sockets; \"strict\": the shortest list (seccomp.md)",
 		seccomp.Profiles(), onlyStrict,
 	},
-	{Name: "seccomp.only", About: "a file with a list of calls that narrows the profile to some known work (learn.md#lists)"},
+	{Name: "seccomp.only", About: "a file with a list of calls that narrows the profile (learn.md#lists)"},
 	{"seccomp.on_violation", "\"kill\": what is not listed ends the process", []string{"errno", "kill"}, later},
 
 	{Name: "apparmor.profile", About: "loaded when missing"},
@@ -168,7 +168,7 @@ var Keys = []Key{
 	},
 
 	{"workspace.review", "patterns of directories whose writable mounts are views: \"/home/*/src/**\" (workspace.md)", nil, moreEntries},
-	{"workspace.size", "of each view's layer, taken from the disk of /var/lib/agentjail as a whole", nil, lowerValue},
+	{"workspace.size", "of each view's layer, taken from the disk at once", nil, lowerValue},
 	{"workspace.files", "files in it: at most one per 4KiB", nil, lowerValue},
 	{Name: "workspace.keep_for", About: "views unused for longer are reported; 0s sets no bound"},
 	{Name: "workspace.keep_size", About: "of all views; the oldest beyond are reported; 0B sets no bound"},
