@@ -35,7 +35,6 @@ var plays = []play{
 		{"agentjail workspace discard fix", 0, "discarded", ""},
 		{"agentjail sandbox --workspace . --review -- make", 0, "in view ", ""},
 		{"agentjail workspace list", 0, "ID", ""},
-		{"agentjail sandbox --workspace . --review --view fix -- make test", 0, "1 added", ""},
 		{"agentjail workspace diff ID", 1, "M src/a", ""},
 		{"agentjail workspace diff ID -p src", 1, "+more", ""},
 		{"agentjail workspace export ID > changes.patch", 0, "Commits come out as patches", ""},
@@ -231,10 +230,10 @@ var whole = map[string]string{
 // views is a project whose make has changes of each kind that the page's commands show, and a commit.
 func views(s *stage) {
 	engine.NeedsViews(s)
-	s.file("Makefile", "all:\n\techo made >new\n\techo more >>src/a\n\tgit add src/a && git -c user.name=a -c user.email=a@j commit -qm second\ntest:\n\techo tested >tested\n")
+	s.file("Makefile", "all:\n\techo made >new\n\techo more >>src/a\n\tgit add src/a && git -c user.name=a -c user.email=a@j commit -qm second\n")
 	s.words["BASE"] = s.host("mkdir src; echo a >src/a; git init -q -b main . && git add src && git -c user.name=u -c user.email=u@h commit -qm first && git rev-parse HEAD")
 	s.words["fix"] = "v" + filepath.Base(s.dir)
-	s.Cleanup(func() { s.run(row{as: "agentjail workspace discard fix", has: "discarded"}) })
+	s.Cleanup(func() { s.run(row{as: "agentjail workspace discard fix || true"}) })
 	s.after = func(r row, out string) {
 		switch {
 		case strings.HasSuffix(r.command, "--review -- make"):
