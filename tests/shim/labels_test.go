@@ -14,6 +14,7 @@ import (
 // TestLabels: a label in containerd's record of a container, here its image's, tightens a jail by the shim and by the command line, and an
 // invalid one refuses the start. None opens a port: containerd does not record which labels are the image's.
 func TestLabels(t *testing.T) {
+	engine.NeedsRoot(t, "it runs jails")
 	dir := env.Get(t, engine.Shim)
 	var layer bytes.Buffer
 	env.Check(t, engine.BusyboxTree(&layer))
