@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 
@@ -16,6 +17,7 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/state"
 )
 
@@ -78,7 +80,11 @@ func (r *Runtime) openUserNS(j *state.Jail, spec *specs.Spec, f harden.Facts) (*
 		return r.joinUserNS(j, ns.Path, f.Joins)
 	}
 	uid, gid := j.IDs.Owner()
-	made, err := fork.UserNSOf(uid, gid, idmap.Text(j.IDs.UIDs), idmap.Text(j.IDs.GIDs))
+	signals := uint64(math.MaxUint64)
+	if !j.IDs.Given { // jails to which the engine gave the same ids have one maker: one could use up all
+		signals = plan.RlimitBounds(j.Policy.Limits)["RLIMIT_SIGPENDING"]
+	}
+	made, err := fork.UserNSOf(uid, gid, signals, idmap.Text(j.IDs.UIDs), idmap.Text(j.IDs.GIDs))
 	if err != nil {
 		return nil, err
 	}

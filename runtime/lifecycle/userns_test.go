@@ -126,7 +126,7 @@ func TestSettleUserNS(t *testing.T) {
 	}
 	ids := policy.Default().Userns.Block(5)
 	uid, gid := ids.Owner()
-	f, err := fork.UserNSOf(uid, gid, idmap.Text(ids.UIDs), idmap.Text(ids.GIDs))
+	f, err := fork.UserNSOf(uid, gid, 4096, idmap.Text(ids.UIDs), idmap.Text(ids.GIDs))
 	if err != nil {
 		t.Fatal(err)
 	}

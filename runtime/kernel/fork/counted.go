@@ -21,11 +21,23 @@ import (
 // whom RLIMIT_NPROC does not bind: the namespace as a whole gets the limit of its
 // maker (enforced_nproc_rlimit in kernel/user_namespace.c). The caller is the
 // machine's root.
-func UserNSOf(uid, gid uint32, uidMap, gidMap string) (*os.File, error) {
+//
+// RLIMIT_SIGPENDING bounds each user of the namespace alone. All of them together have at most
+// signals pending signals, and at most as many as the caller: the kernel compares the count of the
+// maker with the maker's limit at the making (set_userns_rlimit_max, Linux 5.14). All namespaces
+// that one user made share that count.
+func UserNSOf(uid, gid uint32, signals uint64, uidMap, gidMap string) (*os.File, error) {
 	s := new(script)
 	if err := s.become(uid, gid); err != nil {
 		return nil, fmt.Errorf("making a user namespace: %w", err)
 	}
+	limit := new(unix.Rlimit)
+	if err := unix.Getrlimit(unix.RLIMIT_SIGPENDING, limit); err != nil {
+		return nil, fmt.Errorf("making a user namespace: reading the limit on pending signals: %w", err)
+	}
+	limit.Cur = min(limit.Cur, signals)
+	s.pin.Pin(limit)
+	s.add("limiting pending signals", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_SIGPENDING, uintptr(unsafe.Pointer(limit)), 0)
 	s.add("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
 	return s.makesUserNS(0, uidMap, gidMap)
 }

@@ -36,7 +36,7 @@ func TestUserNSOfHasItsOwner(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	f, err := UserNSOf(testID, testID, testMap(testID), testMap(testID))
+	f, err := UserNSOf(testID, testID, testSignals, testMap(testID), testMap(testID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +68,9 @@ func TestUserNSOfHasItsOwner(t *testing.T) {
 	}
 }
 
+// testSignals is how many signals may be pending in a namespace of the tests.
+const testSignals = 4096
+
 // TestBecomeKeepsCapabilities: what takes CAP_SYS_ADMIN, as the making of a user
 // namespace does on some kernels, is granted to the child.
 func TestBecomeKeepsCapabilities(t *testing.T) {
@@ -97,7 +100,7 @@ func TestUserNSOfLimits(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &low); err != nil {
 		t.Fatal(err)
 	}
-	f, err := UserNSOf(testID, testID, testMap(testID), testMap(testID))
+	f, err := UserNSOf(testID, testID, testSignals, testMap(testID), testMap(testID))
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &was); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +118,7 @@ func TestUserNSOfLimits(t *testing.T) {
 
 func TestInside(t *testing.T) {
 	needRoot(t)
-	f, err := UserNSOf(testID, testID, testMap(testID), testMap(testID))
+	f, err := UserNSOf(testID, testID, testSignals, testMap(testID), testMap(testID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +143,7 @@ func TestInside(t *testing.T) {
 // TestCountedNamesTheStep: what fails is named, and nothing is left.
 func TestCountedNamesTheStep(t *testing.T) {
 	needRoot(t)
-	f, err := UserNSOf(testID, testID, testMap(testID), testMap(testID))
+	f, err := UserNSOf(testID, testID, testSignals, testMap(testID), testMap(testID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +163,7 @@ func TestCountedNamesTheStep(t *testing.T) {
 	}{
 		"unshare":       {calls(call{nr: unix.SYS_UNSHARE, args: [5]uintptr{1}, what: "unshare"}), unix.EINVAL},
 		"second":        {calls(call{nr: unix.SYS_GETPID, what: "first"}, call{nr: unix.SYS_CLOSE, args: [5]uintptr{previous}, what: "second"}, call{nr: unix.SYS_GETPID, what: "third", ret: -1}), unix.EBADF},
-		"mapping ids":   {second(UserNSOf(testID, testID, "bad", "bad")), unix.EINVAL},
+		"mapping ids":   {second(UserNSOf(testID, testID, testSignals, "bad", "bad")), unix.EINVAL},
 		"joining":       {WriteInside(plain, []Setting{{"/proc/sys/user/max_uts_namespaces", "1"}}), unix.EINVAL},
 		"opening /none": {WriteInside(f, []Setting{{"/none", "1"}}), unix.ENOENT},
 		"writing /proc": {WriteInside(f, []Setting{{"/proc/sys/user/max_uts_namespaces", "x"}}), unix.EINVAL},
@@ -185,7 +188,7 @@ func TestUserNSOfKilled(t *testing.T) {
 		for range 4 {
 			go func() {
 				for {
-					f, err := UserNSOf(testID, testID, testMap(testID), testMap(testID))
+					f, err := UserNSOf(testID, testID, testSignals, testMap(testID), testMap(testID))
 					if err != nil {
 						fmt.Println("failed:", err)
 						return
@@ -236,7 +239,7 @@ func BenchmarkUserNS(b *testing.B) {
 	for name, make := range map[string]func() (*os.File, error){
 		"root": func() (*os.File, error) { return UserNS(testMap(testID), testMap(testID)) },
 		"own": func() (*os.File, error) {
-			return UserNSOf(testID, testID, testMap(testID), testMap(testID))
+			return UserNSOf(testID, testID, testSignals, testMap(testID), testMap(testID))
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -252,7 +255,7 @@ func BenchmarkUserNS(b *testing.B) {
 }
 
 func BenchmarkWriteInside(b *testing.B) {
-	f, err := UserNSOf(testID, testID, testMap(testID), testMap(testID))
+	f, err := UserNSOf(testID, testID, testSignals, testMap(testID), testMap(testID))
 	if err != nil {
 		b.Fatal(err)
 	}
