@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -55,6 +56,29 @@ func netlinkSockets(args []string) (any, error) {
 			break
 		}
 		got.Got++
+	}
+	return hold(got)
+}
+
+// descriptorsInFlight sends descriptors that no process takes (unix(7), SCM_RIGHTS).
+func descriptorsInFlight(args []string) (any, error) {
+	n, err := howMany(args)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, err
+	}
+	const most = 253 // of one message (SCM_MAX_FD)
+	rights := unix.UnixRights(slices.Repeat(pair[:1], most)...)
+	got := taken{}
+	for got.Got < n {
+		if err := unix.Sendmsg(pair[0], []byte{0}, rights, nil, unix.MSG_DONTWAIT); err != nil {
+			got.Errno = errnoName(err)
+			break
+		}
+		got.Got += most
 	}
 	return hold(got)
 }

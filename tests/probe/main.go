@@ -51,6 +51,7 @@ func init() {
 		"sandbox":           sandboxed,
 		"executable-memory": executableMemory,
 		"netlink-sockets":   netlinkSockets,
+		"in-flight":         descriptorsInFlight,
 		"udp-sockets":       udpSockets,
 		"record-locks":      recordLocks,
 		"unaccepted":        unaccepted,
