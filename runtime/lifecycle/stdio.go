@@ -44,7 +44,7 @@ func (r *Runtime) standFor(d *delegate.Runtime, p *specs.Process, ids idmap.Map,
 	own, s := *d, &standIns{}
 	uid, known := ids.HostUID(p.User.UID)
 	gid, _ := ids.HostGID(p.User.GID)
-	keeps, pipes := d.Traits().KeepsStdio, stays && !p.Terminal
+	pipes := stays && !p.Terminal
 	var files [3]standard
 	for i, f := range r.stdio() {
 		file, err := newStandard(f)
@@ -52,6 +52,8 @@ func (r *Runtime) standFor(d *delegate.Runtime, p *specs.Process, ids idmap.Map,
 			continue // it is closed
 		}
 		files[i] = file
+		// Without root, the owner can be one of the jail's users, whose files a delegate may change.
+		keeps := d.Traits().KeepsStdio && !ids.HasHostUID(file.stat.Uid)
 		if same := slices.IndexFunc(files[:i], file.isSame); same > 0 || same == 0 && files[0].reopened {
 			own.Stdio[i] = own.Stdio[same] // one order of what is written
 			continue

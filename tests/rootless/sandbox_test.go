@@ -43,6 +43,40 @@ func TestUsersWorkAsThemselves(t *testing.T) {
 	}
 }
 
+// TestStandardFilesStayTheUsers: files that a user redirects a sandbox's input and output to keep owner and mode.
+func TestStandardFilesStayTheUsers(t *testing.T) {
+	needs(t)
+	for _, u := range []user{low, high} {
+		dir := u.workspace(t)
+		for _, args := range [][]string{{"sandbox"}, {"sandbox", "--workspace", dir}} {
+			cmd := u.command(bin, append(args, "--", "sh", "-c", "cat; echo out; echo err >&2")...)
+			files := map[string]*os.File{}
+			for _, name := range []string{"in", "out", "err"} {
+				f := env.Get(t, func() (*os.File, error) {
+					return os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+				})
+				defer f.Close()
+				env.Check(t, f.Chown(u.uid, u.uid))
+				files[name] = f
+			}
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = files["in"], files["out"], files["err"]
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("%v: %v: %s", args, err, env.Read(t, filepath.Join(dir, "err")))
+			}
+			for name, f := range files {
+				var st unix.Stat_t
+				env.Check(t, unix.Fstat(int(f.Fd()), &st))
+				if int(st.Uid) != u.uid || int(st.Gid) != u.uid || st.Mode&0o777 != 0o600 {
+					t.Errorf("%v: %s belongs to %d:%d, with mode %o", args, name, st.Uid, st.Gid, st.Mode&0o777)
+				}
+			}
+			if out := string(env.Read(t, filepath.Join(dir, "out"))); out != "out\n" {
+				t.Errorf("%v: output %q", args, out)
+			}
+		}
+	}
+}
+
 // TestJailRootIsNeverTheUser: the jail's root is never the user. Without a directory of the user's neither is its program, which then cannot read the
 // user's files elsewhere.
 func TestJailRootIsNeverTheUser(t *testing.T) {

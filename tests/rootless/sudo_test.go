@@ -35,6 +35,7 @@ func TestRootsJails(t *testing.T) {
 	}
 	ended := regexp.MustCompile(`sandbox-[0-9a-f]+@\S+`).FindString(sudo("sudo agentjail journal").Stdout)
 	cmd := exec.Command(bin, "sandbox", "--allow", "example.org", "--", "sh", "-c", "echo ready; exec sleep 1000")
+	cmd.Env = append(os.Environ(), "SUDO_UID="+strconv.Itoa(u.uid), "SUDO_GID="+strconv.Itoa(u.uid)) // a jail of the user's, by root
 	env.Begin(t, cmd).Await(t, "ready")
 	id := regexp.MustCompile(`sandbox-[0-9a-f]+`).FindString(sudo("sudo agentjail ls --running").Stdout)
 	if id == "" || ended == "" {

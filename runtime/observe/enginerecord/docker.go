@@ -77,6 +77,7 @@ func FindDocker(id, root string, sources []string) (*Docker, error) {
 		d, err := readDocker(dir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
+		case errors.Is(err, fs.ErrPermission): // another user's engine: this process's has its user's files
 		case err != nil:
 			return nil, err
 		case d.ID != id:
