@@ -202,7 +202,8 @@ func keyNames() []string {
 
 // isTable reports whether keys stand below a name.
 func isTable(name string) bool {
-	return slices.ContainsFunc(Keys, func(k Key) bool { return strings.HasPrefix(k.Name, name+".") })
+	name += "."
+	return slices.ContainsFunc(Keys, func(k Key) bool { return strings.HasPrefix(k.Name, name) })
 }
 
 // valueAt returns a policy's value of a key, or of a table of keys. It panics if there is none

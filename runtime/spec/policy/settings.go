@@ -57,12 +57,12 @@ func readFile(data []byte, path string) *file {
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		switch name {
 		case "policies":
-			f.named(tree[name], lines)
+			f.named(tree[name], lines.of(name))
 		case "profiles":
-			f.problem("", name, lines.of(name), "[profiles.NAME] is [policies.NAME]: a profile is one of system calls, or AppArmor's "+
+			f.problem("", name, lines.of(name).number(), "[profiles.NAME] is [policies.NAME]: a profile is one of system calls, or AppArmor's "+
 				"(remedy: rename the table)")
 		default:
-			f.walk("", name, tree[name], lines, name)
+			f.walk("", name, tree[name], lines.of(name))
 		}
 	}
 	slices.SortStableFunc(f.settings, func(a, b setting) int { return a.line - b.line })
@@ -70,16 +70,16 @@ func readFile(data []byte, path string) *file {
 }
 
 // named reads [policies].
-func (f *file) named(v any, lines lines) {
+func (f *file) named(v any, at *lines) {
 	tables, ok := v.(map[string]any)
 	if !ok {
-		f.problem("", "policies", lines.of("policies"), given(v)+", but it must be tables, as [policies.NAME]")
+		f.problem("", "policies", at.number(), given(v)+", but it must be tables, as [policies.NAME]")
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		table, ok := tables[name].(map[string]any)
 		if !ok {
-			f.problem(name, "", lines.of("policies", name), given(tables[name])+", but it must be a table (remedy: [policies."+name+"])")
+			f.problem(name, "", at.of(name).number(), given(tables[name])+", but it must be a table (remedy: [policies."+name+"])")
 			continue
 		}
 		if len(f.policies) == maxPolicies {
@@ -88,60 +88,56 @@ func (f *file) named(v any, lines lines) {
 		}
 		f.policies = append(f.policies, name)
 		for _, key := range slices.Sorted(maps.Keys(table)) {
-			f.walk(name, key, table[key], lines, "policies", name, key)
+			f.walk(name, key, table[key], at.of(name, key))
 		}
 	}
 }
 
+// maxParts bounds the parts of an unknown key that is named.
+const maxParts = 8
+
 // walk reads the value of a key, or of a table of keys.
-func (f *file) walk(policy, key string, v any, lines lines, at ...string) {
+func (f *file) walk(policy, key string, v any, at *lines) {
 	if len(f.problems) > maxProblems {
 		return
 	}
-	line := lines.of(at...)
 	table, is := v.(map[string]any)
+	_, known := keyOf(key)
 	switch {
 	case key == "credentials" && is:
-		f.credentials(policy, table, lines, at)
-	case isTable(key) && is:
+		f.credentials(policy, table, at)
+	case isTable(key) && !is:
+		f.problem(policy, key, at.number(), key+" is "+given(v)+", but it must be a table of keys")
+	case known:
+		f.settings = append(f.settings, setting{policy, key, v, f.path, at.number()})
+	case len(table) > 0 && strings.Count(key, ".") < maxParts || isTable(key):
 		for _, name := range slices.Sorted(maps.Keys(table)) {
-			f.walk(policy, key+"."+name, table[name], lines, append(slices.Clone(at), name)...)
+			f.walk(policy, key+"."+name, table[name], at.of(name))
 		}
-	case isTable(key):
-		f.problem(policy, key, line, key+" is "+given(v)+", but it must be a table of keys")
 	default:
-		_, known := keyOf(key)
-		switch {
-		case known:
-		case len(table) > 0:
-			for _, name := range slices.Sorted(maps.Keys(table)) {
-				f.walk(policy, key+"."+name, table[name], lines, append(slices.Clone(at), name)...)
-			}
-			return
-		default:
-			f.problem(policy, key, line, unknownKey(key, key, keyNames()))
-			return
-		}
-		f.settings = append(f.settings, setting{policy, key, v, f.path, line})
+		f.problem(policy, key, at.number(), unknownKey(key, key, keyNames()))
 	}
 }
 
 // credentials reads the fields of each credential.
-func (f *file) credentials(policy string, all map[string]any, lines lines, at []string) {
+func (f *file) credentials(policy string, all map[string]any, at *lines) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		key := "credentials." + name
+		key, at := "credentials."+name, at.of(name)
 		fields, ok := all[name].(map[string]any)
 		if !ok {
-			f.problem(policy, key, lines.of(append(slices.Clone(at), name)...), key+" is "+given(all[name])+", but it must be a table")
+			f.problem(policy, key, at.number(), key+" is "+given(all[name])+", but it must be a table")
 			continue
 		}
 		for _, part := range slices.Sorted(maps.Keys(fields)) {
-			line := lines.of(append(slices.Clone(at), name, part)...)
+			if len(f.problems) > maxProblems {
+				return
+			}
+			key, line := key+"."+part, at.of(part).number()
 			if fieldOf(reflect.TypeFor[credential.Spec](), part) < 0 {
-				f.problem(policy, key, line, unknownKey(key+"."+part, part, credentialKeys()))
+				f.problem(policy, key, line, unknownKey(key, part, credentialKeys()))
 				continue
 			}
-			f.settings = append(f.settings, setting{policy, key + "." + part, fields[part], f.path, line})
+			f.settings = append(f.settings, setting{policy, key, fields[part], f.path, line})
 		}
 	}
 }
@@ -152,7 +148,7 @@ func unknownKey(key, name string, known []string) string {
 	if near == "" {
 		near = " (remedy: `agentjail policy schema` has all keys)"
 	}
-	return fmt.Sprintf("unknown key %q%s", key, near)
+	return fmt.Sprintf("unknown key %q%s", clipped(key), near)
 }
 
 // credentialKeys are the fields of a credential.
@@ -194,7 +190,6 @@ func (s setting) apply(p *Policy) error {
 	if err := set(v.Field(fieldOf(v.Type(), part)), s.value); err != nil {
 		return fmt.Errorf("%s: %w", s.key, err)
 	}
-	p.Credentials = maps.Clone(p.Credentials)
 	if p.Credentials == nil {
 		p.Credentials = credential.Set{}
 	}
@@ -213,12 +208,16 @@ func syntax(err error, path string) Problem {
 	return out
 }
 
-// lines has the line of each key of a text, by its parts joined with NUL.
-type lines map[string]int
+// lines has the line of each key of a text: that of a key, and the keys below it by their names.
+// A key's depth costs no time, since no key has a copy of those above it.
+type lines struct {
+	line  int
+	below map[string]*lines
+}
 
 // linesOf reads where keys are. The text is valid TOML.
-func linesOf(data []byte) lines {
-	out := lines{}
+func linesOf(data []byte) *lines {
+	out := &lines{}
 	var ends []int // of lines
 	for i, c := range data {
 		if c == '\n' {
@@ -227,46 +226,66 @@ func linesOf(data []byte) lines {
 	}
 	var p unstable.Parser
 	p.Reset(data)
-	var table []string
+	table := out
 	for p.NextExpression() {
 		switch e := p.Expression(); e.Kind {
 		case unstable.Table, unstable.ArrayTable:
-			table = out.note(ends, nil, e.Key())
+			table = out.note(ends, e.Key())
 		case unstable.KeyValue:
-			out.value(ends, table, e)
+			table.value(ends, e)
 		}
 	}
 	return out
 }
 
-func (l lines) value(ends []int, within []string, e *unstable.Node) {
-	key := l.note(ends, within, e.Key())
+func (l *lines) value(ends []int, e *unstable.Node) {
+	l = l.note(ends, e.Key())
 	if e.Value().Kind != unstable.InlineTable {
 		return
 	}
 	for it := e.Value().Children(); it.Next(); {
 		if it.Node().Kind == unstable.KeyValue {
-			l.value(ends, key, it.Node())
+			l.value(ends, it.Node())
 		}
 	}
 }
 
 // note records the line of a key, and of its first parts where they have none yet.
-func (l lines) note(ends []int, within []string, key unstable.Iterator) []string {
-	path := slices.Clone(within)
+func (l *lines) note(ends []int, key unstable.Iterator) *lines {
 	for key.Next() {
 		n := key.Node()
-		path = append(path, string(n.Data))
-		line, _ := slices.BinarySearch(ends, int(n.Raw.Offset))
-		if at := strings.Join(path, "\x00"); l[at] == 0 {
-			l[at] = 1 + line
+		below := l.below[string(n.Data)]
+		if below == nil {
+			line, _ := slices.BinarySearch(ends, int(n.Raw.Offset))
+			below = &lines{line: 1 + line}
+			if l.below == nil {
+				l.below = map[string]*lines{}
+			}
+			l.below[string(n.Data)] = below
 		}
+		l = below
 	}
-	return path
+	return l
 }
 
-// of returns the line of a key; 0 if it is not known.
-func (l lines) of(parts ...string) int { return l[strings.Join(parts, "\x00")] }
+// of returns the lines of a key, or of one below it; nil if they are not known.
+func (l *lines) of(parts ...string) *lines {
+	for _, part := range parts {
+		if l == nil {
+			return nil
+		}
+		l = l.below[part]
+	}
+	return l
+}
+
+// number returns the key's own line; 0 if it is not known.
+func (l *lines) number() int {
+	if l == nil {
+		return 0
+	}
+	return l.line
+}
 
 func abs(n int) int { return max(n, -n) }
 

@@ -50,9 +50,15 @@ type http2Lab struct {
 // newLab begins one to a server.
 func newLab(t *testing.T, server http.Handler) *http2Lab {
 	t.Helper()
+	return newLabOver(t, server, dialed)
+}
+
+// newLabOver is newLab over connections that connect makes.
+func newLabOver(t *testing.T, server http.Handler, connect func(*testing.T) (a, b net.Conn)) *http2Lab {
+	t.Helper()
 	l := &http2Lab{done: make(chan struct{})}
-	client, in := pipe(t)
-	up, far := pipe(t)
+	client, in := pipe(t, connect)
+	up, far := pipe(t, connect)
 	l.raw = client.NetConn()
 	l.client = client
 	one := &singleListener{conn: make(chan net.Conn, 1), ended: make(chan struct{})}
@@ -104,33 +110,44 @@ func newLab(t *testing.T, server http.Handler) *http2Lab {
 	return l
 }
 
-// pipe is a connection of TLS that speaks HTTP/2.
-func pipe(t *testing.T) (client, server *tls.Conn) {
+// dialed is a connection of TCP.
+func dialed(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if a, err = net.Dial("tcp", l.Addr().String()); err == nil {
+		b, err = l.Accept()
+	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	return a, b
+}
+
+// certificate is the server's.
+var certificate = sync.OnceValues(func() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
 	}
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{host}}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+})
+
+// pipe is a connection of TLS that speaks HTTP/2.
+func pipe(t *testing.T, connect func(*testing.T) (a, b net.Conn)) (client, server *tls.Conn) {
+	t.Helper()
+	own, err := certificate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := connect(t)
 	client = tls.Client(a, &tls.Config{ServerName: host, InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	server = tls.Server(b, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: []string{"h2"}})
+	server = tls.Server(b, &tls.Config{Certificates: []tls.Certificate{own}, NextProtos: []string{"h2"}, SessionTicketsDisabled: true})
 	shaken := make(chan error, 1)
 	go func() { shaken <- server.Handshake() }()
 	if err := errors.Join(client.Handshake(), <-shaken); err != nil {
