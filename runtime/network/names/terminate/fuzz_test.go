@@ -49,14 +49,15 @@ func FuzzHTTP2(f *testing.F) {
 		heads = append(heads, append(get[:len(get):len(get)], fields...))
 	}
 	for _, fields := range heads {
-		for _, ends := range []bool{true, false} {
+		for _, rest := range []string{"", "abc", placeholder[9:]} {
+			ends := rest == ""
 			var b bytes.Buffer
 			fr := http2.NewFramer(&b, nil)
 			fr.AllowIllegalWrites = true
 			_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block(fields...), EndStream: ends, EndHeaders: true})
 			if !ends {
 				_ = fr.WriteData(1, false, []byte(placeholder[:9]))
-				_ = fr.WriteData(1, false, []byte("abc"))
+				_ = fr.WriteData(1, false, []byte(rest))
 				_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block("host", "b", "authorization", placeholder), EndStream: true, EndHeaders: true})
 				_ = fr.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 14}, http2.Setting{ID: http2.SettingHeaderTableSize})
 				_ = fr.WriteRSTStream(3, http2.ErrCodeCancel)
