@@ -3,8 +3,11 @@
 package overlayfs
 
 import (
+	"fmt"
 	"os"
 	"path"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -42,6 +45,20 @@ func Attr(fd int, name string) string {
 		return ""
 	}
 	return string(value[:n])
+}
+
+// Redirect returns the name in its parent's place, or the path from the layer's root with a leading
+// slash, of the lower directory that is merged into a directory of the upper layer; "" for that of
+// the same name. A value that the kernel does not follow is an error (ovl_get_redirect_xattr,
+// lookup_noperm).
+func Redirect(fd int) (string, error) {
+	to := Attr(fd, "redirect")
+	parts := strings.Split(strings.TrimPrefix(to, "/"), "/")
+	wrong := func(p string) bool { return p == "" || p == "." || p == ".." || strings.Contains(p, "\x00") }
+	if to != "" && (to[0] != '/' && len(parts) > 1 || slices.ContainsFunc(parts, wrong)) {
+		return "", fmt.Errorf("a directory is merged with %q, which the kernel does not follow", to)
+	}
+	return to, nil
 }
 
 // IsMarkedWhiteout reports whether a file without content is a whiteout by its attribute, which

@@ -84,7 +84,11 @@ func (b *baseFinder) walk(d node) error {
 			continue
 		}
 		e.low, e.merged = path.Join(d.low, name), d.merged
-		if sub := b.entry(&e, lower, impure); sub != nil {
+		sub, err := b.entry(&e, lower, impure)
+		if err != nil {
+			return err
+		}
+		if sub != nil {
 			dirs = append(dirs, *sub)
 		}
 	}
@@ -99,13 +103,16 @@ func (b *baseFinder) walk(d node) error {
 }
 
 // entry notes the base of a name in a directory of the layer. It returns a directory to walk.
-func (b *baseFinder) entry(e *entry, lower *os.File, impure bool) *node {
+func (b *baseFinder) entry(e *entry, lower *os.File, impure bool) (*node, error) {
 	at, low, name := e.at, e.low, path.Base(e.at)
 	var st unix.Stat_t
 	there := lower != nil && unix.Fstatat(int(lower.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 	isDir := typeOf(st.Mode) == Dir
 	if typeOf(e.st.Mode) == Dir {
-		n := b.below(e)
+		n, err := b.below(e)
+		if err != nil {
+			return nil, err
+		}
 		if n.merged && n.low != low {
 			b.moved[n.low] = true
 		}
@@ -120,7 +127,7 @@ func (b *baseFinder) entry(e *entry, lower *os.File, impure bool) *node {
 		if there && !isDir {
 			b.cover(at, low, &st)
 		}
-		return n
+		return n, nil
 	}
 	switch {
 	case there && isDir:
@@ -140,7 +147,7 @@ func (b *baseFinder) entry(e *entry, lower *os.File, impure bool) *node {
 			b.copied[at] = origin{fileID{from.Dev, from.Ino}, gone}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (b *baseFinder) cover(at, low string, st *unix.Stat_t) {

@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/overlayfs"
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/users"
 	"agentjail.dev/runtime/protect"
 )
@@ -230,7 +231,10 @@ func (w *walker) entry(e entry, actual *os.File) (*node, error) {
 	}
 	var sub *node
 	if c.Type == Dir {
-		sub = w.below(&e)
+		var err error
+		if sub, err = w.below(&e); err != nil {
+			return nil, err
+		}
 	}
 	if there {
 		c.Old, c.shared = StateOf(&old), old.Nlink > 1
@@ -242,31 +246,35 @@ func (w *walker) entry(e entry, actual *os.File) (*node, error) {
 }
 
 // below is the node of a directory, with what is merged into it.
-func (w *walker) below(e *entry) *node {
+func (w *walker) below(e *entry) (*node, error) {
 	n := e.node
 	n.upper = e.src.Upper
 	if !n.upper {
 		n.low, n.merged = e.src.Path, true
-		return &n
+		return &n, nil
 	}
 	fd, err := overlayfs.Beneath(w.upper, e.src.Path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		n.merged = false
-		return &n
+		return &n, nil //nolint:nilerr // gone meanwhile
 	}
 	defer unix.Close(fd)
 	if overlayfs.Attr(fd, "opaque") == "y" {
 		n.merged = false
-		return &n
+		return &n, nil
 	}
-	if to := overlayfs.Attr(fd, "redirect"); to != "" {
+	to, err := overlayfs.Redirect(fd)
+	if err != nil {
+		return nil, fmt.Errorf("reading the view's layer at %s: %w", printable.Line(e.src.Path, 0), err)
+	}
+	if to != "" {
 		switch {
-		case strings.HasPrefix(to, "/"):
-			n.low, n.merged = path.Clean("./"+to), true
+		case to[0] == '/':
+			n.low, n.merged = to[1:], true
 		case n.merged:
 			n.low = path.Join(path.Dir(n.low), to)
 		}
 		n.moved = true
 	}
-	return &n
+	return &n, nil
 }
