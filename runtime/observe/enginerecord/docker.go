@@ -111,20 +111,32 @@ func readDocker(dir string) (*Docker, error) {
 	return d, readOwn(filepath.Join(dir, recordFile), maxRecord, d)
 }
 
-// readOwn reads a file of JSON that only root or this process's user can have written.
-func readOwn(path string, most int64, to any) error {
+// openOwn opens a file that only root or this process's user can have written.
+func openOwn(path string) (*os.File, error) {
 	f, err := openat.Regular(unix.AT_FDCWD, path, openat.Real)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &st); err != nil {
+		err = &os.PathError{Op: "stat", Path: path, Err: err}
+	} else if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
+		err = fmt.Errorf("%s: others than its engine can write it", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// readOwn reads a file of JSON that only root or this process's user can have written.
+func readOwn(path string, most int64, to any) error {
+	f, err := openOwn(path)
+	if err != nil {
+		return err
 	}
 	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
-		return fmt.Errorf("%s: others than its engine can write it", path)
-	}
 	data, err := atomicfile.ReadAll(f, most)
 	if err == nil {
 		err = json.Unmarshal(data, to)

@@ -3,11 +3,17 @@ package enginerecord
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 )
@@ -55,26 +61,70 @@ func PodmanImage(bundle, id string) (name string, annotations func() (map[string
 	return "", annotations
 }
 
+// podmanEvent is a line of Podman's file of events (libpod/events, Event).
+type podmanEvent struct {
+	ID, Status        string
+	Time              time.Time
+	ContainerExitCode *uint8
+	Attributes        map[string]string // the container's labels, with those of its image
+}
+
+// podmanEvents returns the events of the container id in Podman's file, the last one first. Of a
+// file longer than maxEvents, which Podman before release 4 writes, it reads the end.
+func podmanEvents(path, id string) iter.Seq2[podmanEvent, error] {
+	return func(yield func(podmanEvent, error) bool) {
+		f, err := openOwn(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			return
+		}
+		if err != nil {
+			yield(podmanEvent{}, err)
+			return
+		}
+		defer f.Close()
+		size, err := f.Seek(0, io.SeekEnd)
+		if err != nil {
+			yield(podmanEvent{}, err)
+			return
+		}
+		data, err := io.ReadAll(io.NewSectionReader(f, max(0, size-maxEvents), maxEvents))
+		if err != nil {
+			yield(podmanEvent{}, err)
+			return
+		}
+		for _, line := range slices.Backward(bytes.Split(data, []byte("\n"))) {
+			var e podmanEvent
+			if bytes.Contains(line, []byte(id)) && json.Unmarshal(line, &e) == nil && e.ID == id && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// PodmanLabels returns the labels of the container id, with those of its image, from Podman's file
+// of events, in which each event of a container has them, its making before the runtime's create;
+// nil where none is there. Podman's database cannot be asked: `podman inspect` waits for the
+// container's lock, which Podman holds while the runtime creates it.
+func PodmanLabels(events, id string) (map[string]string, error) {
+	for e, err := range podmanEvents(events, id) {
+		if err != nil || e.Attributes != nil {
+			return e.Attributes, err
+		}
+	}
+	return nil, nil
+}
+
 // PodmanStatus reads the exit status of the container id, which was made at a time, from Podman's
 // file of events. Podman records it before it calls the runtime's delete.
 func PodmanStatus(events, id string, made time.Time) (status uint32, known bool) {
 	if events == "" {
 		return 0, false
 	}
-	data, err := atomicfile.Read(events, maxEvents)
-	if err != nil {
-		return 0, false
-	}
-	for _, line := range slices.Backward(bytes.Split(data, []byte("\n"))) {
-		if !bytes.Contains(line, []byte(id)) {
-			continue
+	for e, err := range podmanEvents(events, id) {
+		if err != nil {
+			return 0, false
 		}
-		var e struct {
-			ID, Status        string
-			Time              time.Time
-			ContainerExitCode *uint8
-		}
-		if json.Unmarshal(line, &e) == nil && e.ID == id && e.Status == "died" {
+		if e.Status == "died" {
 			if e.ContainerExitCode == nil || e.Time.Before(made) {
 				return 0, false
 			}

@@ -50,7 +50,9 @@ type http2Lab struct {
 // newLab begins one to a server.
 func newLab(t *testing.T, server http.Handler) *http2Lab {
 	t.Helper()
-	return newLabOver(t, server, dialed)
+	l := newLabOver(t, server, dialed)
+	t.Cleanup(func() { l.client.Close(); <-l.done })
+	return l
 }
 
 // newLabOver is newLab over connections that connect makes.
@@ -106,7 +108,6 @@ func newLabOver(t *testing.T, server http.Handler, connect func(*testing.T) (a, 
 		in.Close()
 		up.Close()
 	}()
-	t.Cleanup(func() { client.Close(); <-l.done })
 	return l
 }
 
