@@ -121,15 +121,22 @@ func (e *env) containersConf() []string {
 	return append(paths, more...)
 }
 
-func podmanLogs(e *env) (finding, error) {
-	if e.program("podman") == "" {
-		return finding{}, nil
-	}
-	var c struct {
-		Containers struct {
-			Driver string `toml:"log_driver"`
-			Size   int64  `toml:"log_size_max"`
-		} `toml:"containers"`
+// podmanSettings are what is looked at of Podman's configuration files (containers.conf(5)).
+type podmanSettings struct {
+	Containers struct {
+		Driver string `toml:"log_driver"`
+		Size   int64  `toml:"log_size_max"`
+	} `toml:"containers"`
+	Engine struct {
+		Events string `toml:"events_logger"`
+	} `toml:"engine"`
+}
+
+// podmanSettings reads them, with Podman's choices for what is not set.
+func (e *env) podmanSettings() (c podmanSettings, err error) {
+	c.Containers.Driver, c.Engine.Events = "k8s-file", "file"
+	if _, err := os.Stat(filepath.Join(e.run, "systemd/journal")); err == nil {
+		c.Containers.Driver, c.Engine.Events = "journald", "journald"
 	}
 	for _, path := range e.containersConf() {
 		data, err := readBounded(path)
@@ -137,14 +144,19 @@ func podmanLogs(e *env) (finding, error) {
 			err = toml.Unmarshal(data, &c)
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return finding{}, fmt.Errorf("the settings of Podman's logs in %s: %w", path, err)
+			return c, fmt.Errorf("reading Podman's settings in %s: %w", path, err)
 		}
 	}
-	if c.Containers.Driver == "" {
-		c.Containers.Driver = "k8s-file"
-		if _, err := os.Stat(filepath.Join(e.run, "systemd/journal")); err == nil {
-			c.Containers.Driver = "journald" // Podman's choice where there is one
-		}
+	return c, nil
+}
+
+func podmanLogs(e *env) (finding, error) {
+	if e.program("podman") == "" {
+		return finding{}, nil
+	}
+	c, err := e.podmanSettings()
+	if err != nil {
+		return finding{}, err
 	}
 	switch {
 	case !slices.Contains(unbounded, c.Containers.Driver):
