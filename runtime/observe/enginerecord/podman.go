@@ -103,8 +103,8 @@ func podmanEvents(path, id string) iter.Seq2[podmanEvent, error] {
 
 // PodmanLabels returns the labels of the container id, with those of its image, from Podman's file
 // of events, in which each event of a container has them, its making before the runtime's create;
-// nil where none is there. Podman's database cannot be asked: `podman inspect` waits for the
-// container's lock, which Podman holds while the runtime creates it.
+// nil where none is there. `podman inspect` has none during a create, since Podman holds the
+// container's lock meanwhile.
 func PodmanLabels(events, id string) (map[string]string, error) {
 	for e, err := range podmanEvents(events, id) {
 		if err != nil || e.Attributes != nil {
