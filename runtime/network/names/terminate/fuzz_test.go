@@ -3,6 +3,7 @@ package terminate
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -42,9 +43,22 @@ func FuzzHTTP2(f *testing.F) {
 		{":method", "GET", ":authority", host, ":authority", "other.example.test", ":scheme", "https", ":path", "/"},
 	}
 	for _, fields := range [][]string{
-		{"host", "other.example.test"}, {"authorization", placeholder}, {"Authorization", "x"}, {"authorization", "a", "authorization", "b"}, {"x", placeholder},
-		{"transfer-encoding", "chunked"}, {"content-length", "3"}, {"te", "trailers"}, {"connection", "authorization"}, {"trailer", "authorization, host"},
-		{"upgrade", "h2c"}, {"x-forwarded-host", "a"}, {"content_length", "1"}, {"expect", "100-continue"}, {"cookie", "a", "cookie", "b"}, {":path", "/b"},
+		{"host", "other.example.test"},
+		{"authorization", placeholder},
+		{"Authorization", "x"},
+		{"authorization", "a", "authorization", "b"},
+		{"x", placeholder},
+		{"transfer-encoding", "chunked"},
+		{"content-length", "3"},
+		{"te", "trailers"},
+		{"connection", "authorization"},
+		{"trailer", "authorization, host"},
+		{"upgrade", "h2c"},
+		{"x-forwarded-host", "a"},
+		{"content_length", "1"},
+		{"expect", "100-continue"},
+		{"cookie", "a", "cookie", "b"},
+		{":path", "/b"},
 	} {
 		heads = append(heads, append(get[:len(get):len(get)], fields...))
 	}
@@ -137,7 +151,7 @@ func revealed(c *tls.Conn) string {
 	found := ""
 	for {
 		frame, err := fr.ReadFrame()
-		if _, one := err.(http2.StreamError); err != nil && !one {
+		if _, one := errors.AsType[http2.StreamError](err); err != nil && !one {
 			return found
 		}
 		switch h := frame.(type) {
