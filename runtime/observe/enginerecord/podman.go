@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"iter"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -87,14 +86,17 @@ func podmanEvents(path, id string) iter.Seq2[podmanEvent, error] {
 			yield(podmanEvent{}, err)
 			return
 		}
-		data, err := io.ReadAll(io.NewSectionReader(f, max(0, size-maxEvents), maxEvents))
-		if err != nil {
+		data := make([]byte, min(size, maxEvents))
+		if _, err := f.ReadAt(data, size-int64(len(data))); err != nil {
 			yield(podmanEvent{}, err)
 			return
 		}
-		for _, line := range slices.Backward(bytes.Split(data, []byte("\n"))) {
+		for at := bytes.LastIndex(data, []byte(id)); at > 0; at = bytes.LastIndex(data, []byte(id)) {
+			start := bytes.LastIndexByte(data[:at], '\n') + 1
+			line, _, _ := bytes.Cut(data[start:], []byte("\n"))
+			data = data[:max(0, start-1)]
 			var e podmanEvent
-			if bytes.Contains(line, []byte(id)) && json.Unmarshal(line, &e) == nil && e.ID == id && !yield(e, nil) {
+			if json.Unmarshal(line, &e) == nil && e.ID == id && !yield(e, nil) {
 				return
 			}
 		}
