@@ -52,7 +52,7 @@ func (r *Runtime) standFor(d *delegate.Runtime, p *specs.Process, ids idmap.Map,
 			continue // it is closed
 		}
 		files[i] = file
-		// Without root, the owner can be one of the jail's users, whose files a delegate may change.
+		// Without root, the owner can be one of the jail's users: it may be changed then.
 		keeps := d.Traits().KeepsStdio && !ids.HasHostUID(file.stat.Uid)
 		if same := slices.IndexFunc(files[:i], file.isSame); same > 0 || same == 0 && files[0].reopened {
 			own.Stdio[i] = own.Stdio[same] // one order of what is written
