@@ -35,6 +35,7 @@ var elsewhere = map[string]shower{
 	"trace.blocked":      {"programs that block, and a policy that requests it", []string{"tests/ebpf TestPolicysBlocksAreReported"}},
 	"connect.blocked":    {"programs that block, and a policy that requests it", []string{"tests/ebpf TestPolicysBlocksAreReported"}},
 	"bind.blocked":       {"programs that block, and a policy that requests it", []string{"tests/ebpf TestPolicysBlocksAreReported"}},
+	"unix.blocked":       {"programs that block, and a socket of the host's", []string{"tests/ebpf TestHostSockets"}},
 	"ring0.passed":       {"programs that block, and no filters", []string{"tests/ebpf TestProgramsHoldWithoutFilters"}},
 	"module.refused":     {"programs that block, and a kernel that would load a module", []string{"runtime/observe/ebpf/collector TestDescribeRefused"}},
 	"ptrace.refused":     {"programs that block, and the profile debug", []string{"runtime/observe/ebpf/collector TestDescribeRefused"}},
