@@ -85,7 +85,7 @@ func prepare(c commandLine) error {
 	runc.Monitor = monitor{}
 	if !c.info && c.action != "start" {
 		fork.Reaper = children
-		apparmor.Run = reaped
+		apparmor.Run, fork.RunCommand = reaped, reaped
 	}
 	return nil
 }

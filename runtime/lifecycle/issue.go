@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"time"
 
+	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/spec/credential"
 )
@@ -32,13 +33,12 @@ func issue(ctx context.Context, o credential.Order) (credential.Issued, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, credential.IssueVerb)
 	cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{"GOTRACEBACK=none"}, bytes.NewReader(order)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	if err := fork.RunCommand(cmd); err != nil {
 		return made, fmt.Errorf("the jail's own keys: %s: %w %s", path, err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	if json.Unmarshal(out, &made) != nil || !made.Answers(o) {
+	if json.Unmarshal(out.Bytes(), &made) != nil || !made.Answers(o) {
 		return credential.Issued{}, errors.New("the jail's own keys: " + path + " did not make the requested keys (remedy: install all programs of one build)")
 	}
 	return made, nil

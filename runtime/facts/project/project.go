@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/programs"
@@ -126,7 +127,7 @@ func parse(text []byte, path string) (out policy.Project, err error) {
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: idmap.ParserID, Gid: idmap.ParserID}}
 	}
-	if err := cmd.Run(); err != nil {
+	if err := fork.RunCommand(cmd); err != nil {
 		return out, fmt.Errorf("parsing it: %w: %s", err, errs.Text)
 	}
 	if len(answer.Text) >= maxAnswer {

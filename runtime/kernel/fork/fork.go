@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"sync"
 	"syscall"
@@ -83,6 +84,10 @@ type Process struct {
 // child's status, and stop cancels the wait. The status is 128 and the signal's number for a child
 // that was killed.
 var Reaper func() (wait func(pid int) (int, error), stop func())
+
+// RunCommand runs a command of package exec. It has to be set where Reaper is: a command that
+// something else has waited for fails with ECHILD.
+var RunCommand = (*exec.Cmd).Run
 
 // newProcess returns the process that is started next. stop is for a start that fails.
 func newProcess() (p *Process, stop func()) {

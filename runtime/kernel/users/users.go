@@ -18,6 +18,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/accountfile"
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/openat"
@@ -236,8 +237,8 @@ func getent(uid uint32) string {
 	out := atomicfile.Head{Max: getentOutput}
 	cmd := exec.CommandContext(ctx, program, "passwd", strconv.FormatUint(uint64(uid), 10))
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.WaitDelay = "/", []string{"LC_ALL=C"}, &out, time.Second
-	// The status does not matter, and containerd's shim may have waited for the process already.
-	_ = cmd.Run()
+	// The status does not matter: without an entry there is no line.
+	_ = fork.RunCommand(cmd)
 	line, _, _ := strings.Cut(string(out.Text), "\n")
 	if f := strings.Split(line, ":"); len(f) < 7 || f[2] != strconv.FormatUint(uint64(uid), 10) {
 		return ""

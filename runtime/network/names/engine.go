@@ -17,6 +17,7 @@ import (
 
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/refusal"
@@ -138,8 +139,10 @@ func runHook(j network.Jail, pid int) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), program.Fd()))
 	cmd.Args, cmd.Env, cmd.Dir, cmd.Stdin = h.Args, []string{}, "/", bytes.NewReader(input)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	if err := fork.RunCommand(cmd); err != nil {
+		out := text.Bytes()
 		return fmt.Errorf("the engine's network: its hook %s: %w: %s", h.Args[0], err,
 			strings.TrimSpace(string(out[:min(len(out), maxHookOutput)])))
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/spec/credential/secret"
@@ -120,7 +121,7 @@ func run(path string, args []string) ([]byte, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	err = cmd.Run()
+	err = fork.RunCommand(cmd)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("it has not ended after %v", patience)
