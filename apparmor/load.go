@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
@@ -144,10 +145,6 @@ func (s system) directories(names ...string) ([]string, error) {
 	return out, nil
 }
 
-// Run runs the parser. It has to be set where something else in the process
-// waits for all children.
-var Run = (*exec.Cmd).Run
-
 // load has the parser compile and load the text, under a lock, and notes what it did. It returns
 // false if another process loaded it meanwhile.
 func (s system) load(ctx context.Context, name, source, text string) (bool, error) {
@@ -176,7 +173,7 @@ func (s system) load(ctx context.Context, name, source, text string) (bool, erro
 	cmd.Dir = "/"
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := Run(cmd); err != nil {
+	if err := fork.RunCommand(cmd); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"agentjail.dev/apparmor"
 	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/fork"
@@ -85,7 +84,7 @@ func prepare(c commandLine) error {
 	runc.Monitor = monitor{}
 	if !c.info && c.action != "start" {
 		fork.Reaper = children
-		apparmor.Run, fork.RunCommand = reaped, reaped
+		fork.RunCommand = reaped
 	}
 	return nil
 }
