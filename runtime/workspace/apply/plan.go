@@ -108,13 +108,7 @@ type planner struct {
 // the host, and the result that Run would have, if nothing changes meanwhile.
 func Select(r *review.Review, chosen []*review.Change, live bool, o Options) ([]*review.Change, *Result) {
 	plan, left, conflicts := newPlan(r, chosen, live, o)
-	done := map[string]bool{}
-	for _, op := range plan.Ops {
-		done[op.Path] = true
-	}
-	for _, item := range plan.Items {
-		done[item.Path] = true
-	}
+	done := plan.paths()
 	taken := slices.DeleteFunc(slices.Clone(chosen), func(c *review.Change) bool { return !done[c.Path] })
 	return taken, planned(plan, left, conflicts)
 }
@@ -161,14 +155,20 @@ func newPlan(r *review.Review, chosen []*review.Change, live bool, o Options) (p
 
 // done lists the chosen changes that the plan does.
 func (p *planner) done(chosen []*review.Change, applied map[*review.Change]bool) []*review.Change {
-	has := map[string]bool{}
-	for _, o := range p.plan.Ops {
-		has[o.Path] = true
-	}
-	for _, i := range p.plan.Items {
-		has[i.Path] = true
-	}
+	has := p.plan.paths()
 	return slices.DeleteFunc(slices.Clone(chosen), func(c *review.Change) bool { return !applied[c] || !has[c.Path] })
+}
+
+// paths returns the paths of the plan's operations and of what it stages.
+func (p *applyPlan) paths() map[string]bool {
+	out := map[string]bool{}
+	for _, op := range p.Ops {
+		out[op.Path] = true
+	}
+	for _, item := range p.Items {
+		out[item.Path] = true
+	}
+	return out
 }
 
 // The turns of operations.
