@@ -1,6 +1,7 @@
 package traits
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -247,7 +248,12 @@ func newContainer(t *testing.T, s subject, change func(*specs.Spec)) *container 
 	}
 	c.c = s.plain(t, append(options, "--root", filepath.Dir(s.StateOf(s.path, c.root, c.id)))...)
 	c.out = env.Get(t, func() (*os.File, error) { return os.Create(filepath.Join(b.Dir, "out")) })
-	t.Cleanup(func() { _ = c.call(t, "delete", "--force", c.id); c.out.Close() })
+	t.Cleanup(func() {
+		if err := c.call(t, "delete", "--force", c.id); err != nil && c.pid != 0 {
+			t.Errorf("deleting the container: %v: %s", err, env.Read(t, c.out.Name()))
+		}
+		c.out.Close()
+	})
 	return c
 }
 
@@ -263,7 +269,8 @@ func userNamespace(spec *specs.Spec) {
 func (c *container) call(t *testing.T, args ...string) error {
 	t.Helper()
 	c.b.Write(t)
-	cmd := c.b.Command(t.Context(), c.c, args...)
+	// A test's context ends before its cleanup.
+	cmd := c.b.Command(context.WithoutCancel(t.Context()), c.c, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.out, c.out, c.out
 	return cmd.Run()
 }
@@ -306,17 +313,17 @@ func groupsOf(path string) (out []string) {
 
 // groupBelowRoot tries where a container's group is made that is named without a slash in front.
 func groupBelowRoot(t *testing.T, s subject, named, stated bool) {
-	c := newContainer(t, s, nil)
-	if c.b.Spec.Linux.CgroupsPath = ""; named {
-		c.b.Spec.Linux.CgroupsPath = "agentjail-traits-" + c.id
-	}
-	// From a group that is not the root's.
+	// From a group that is not the root's, and is removed after the container.
 	own := filepath.Join(cgroups.Root, "memory", "agentjail-traits-own")
 	if cgroups.Version(cgroups.Root) == 2 {
 		own = filepath.Join(cgroups.Root, "agentjail-traits-own")
 	}
 	env.Check(t, os.MkdirAll(own, 0o755))
-	t.Cleanup(func() { os.Remove(own) })
+	t.Cleanup(func() { env.Check(t, os.Remove(own)) })
+	c := newContainer(t, s, nil)
+	if c.b.Spec.Linux.CgroupsPath = ""; named {
+		c.b.Spec.Linux.CgroupsPath = "agentjail-traits-" + c.id
+	}
 	c.c.Path, c.c.Args = "/bin/sh", append([]string{"-c", `echo 0 >"$0/cgroup.procs"; exec "$@"`, own, c.c.Path}, c.c.Args...)
 	c.start(t)
 	groups := env.Get(t, func() ([]cgroups.Group, error) { return cgroups.Of(strconv.Itoa(c.pid)) })
