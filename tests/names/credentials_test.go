@@ -252,7 +252,8 @@ func TestCredentials(t *testing.T) {
 		{"two requests", []string{"http", route, "80", route, route}, "served " + host + "; served " + host, append(uses, uses...)},
 		{"a response that echoes it", []string{"raw", route, "80", request(route, "/echo", "", "")}, "served " + host, uses},
 
-		{"the placeholder in a body", []string{"raw", route, "80", request(route, "/", "", "-"+p)}, "403 Forbidden", uses}, // its head was sent
+		{"the placeholder in a body", []string{"raw", route, "80", request(route, "/", "", "-"+p)}, "served " + host + "-" + p, uses},
+		{"a further one", []string{"raw", route, "80", request(route, "/", "", p)}, "served " + host + p, uses},
 		{"the placeholder in a path", []string{"raw", route, "80", request(route, "/"+p, "", "")}, "403 Forbidden", nil},
 		{"the placeholder in another header", []string{"raw", route, "80", request(route, "/", "X-Y: "+p+"\r\n", "")}, "403 Forbidden", nil},
 		{"the placeholder by plain http", []string{"raw", host, "80", request(host, "/", "Authorization: Bearer "+p+"\r\n", "")}, "403 Forbidden", nil},
@@ -276,6 +277,9 @@ func TestCredentials(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log lacks %s:\n%s", want, text)
 		}
+	}
+	if n := strings.Count(string(text), "a body to its own host has the placeholder"); n != 1 {
+		t.Errorf("two bodies with the placeholder are logged %d times, want once:\n%s", n, text)
 	}
 }
 

@@ -222,7 +222,7 @@ var kinds = [...]KindInfo{
 	PublishAllowed:    {"publish.allowed", rings.Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "a client outside connected to a published port", network, "", ""},
 	PublishRefused:    {"publish.refused", rings.Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, low, "a connection from outside was refused", network, "policy: network.publish", "network.publish"},
 	CredentialUsed:    {"credential.used", rings.Access, VerdictAllowed, ocsfAuthorize, authorize, isAllowed, informational, "a credential was set in a request; its value is nowhere in the jail", network, "", ""},
-	CredentialRefused: {"credential.refused", rings.Access, VerdictRefused, ocsfAuthorize, authorize, isBlocked, high, "a credential's placeholder was sent to another place than its own", network, "policy: credentials.{credential}.hosts", "credentials.{credential}"},
+	CredentialRefused: {"credential.refused", rings.Access, VerdictRefused, ocsfAuthorize, authorize, isBlocked, high, "a credential's placeholder was sent to another place than its own", network, "send it in the header of credentials.{credential} alone, to its hosts", "credentials.{credential}"},
 	NetworkRules:      {"network.rules", rings.Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's rules were changed", own, "", ""},
 	NetworkRestart:    {"network.restart", rings.Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's helper was started anew", own, "", ""},
 	ApprovalAllowed:   {"approval.allowed", rings.Resources, VerdictAllowed, ocsfAuthorize, authorize, isAllowed, low, "a name without a rule was approved", own, "", ""},

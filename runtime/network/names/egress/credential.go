@@ -33,7 +33,8 @@ type credentials struct {
 	endpoints map[string]string
 	sessions  chan struct{}
 	once      sync.Once
-	parts     *parts // reveals
+	parts     *parts   // reveals
+	inBody    sync.Map // names of credentials whose placeholder stood in a body to its own host
 }
 
 // newCredentials returns the work's credentials. The host's certificate authorities verify servers.
@@ -97,7 +98,7 @@ func (s *server) routed(name string) string {
 func misplaced(c *helperproto.Credential) error {
 	return &misuse{c.Name, &http1.Error{
 		Status: 403,
-		Reason: "the placeholder of credentials." + c.Name + " in another place than its header at its hosts",
+		Reason: "the placeholder of credentials." + c.Name + " in another place than its header, or a body, at its hosts",
 	}}
 }
 
@@ -147,17 +148,33 @@ func (c *credentials) reveals(text string) bool {
 // scan finds placeholders in a stream, also across the borders of its parts.
 type scan struct {
 	c    *credentials
-	keep int    // bytes that the beginning of a placeholder can have
-	last []byte // of what was seen
-	hit  bool   // a placeholder was found: what was sent is not whole
+	own  []*helperproto.Credential     // the host's: their placeholders tell it nothing, and pass
+	seen func(*helperproto.Credential) // called when one of them does
+	keep int                           // bytes that the beginning of a placeholder can have
+	last []byte                        // of what was seen
+	hit  bool                          // a placeholder was found: what was sent is not whole
 }
 
-func (c *credentials) scan() *scan {
-	s := &scan{c: c}
+// scan returns a search of what is sent to a host whose own credentials are given.
+func (c *credentials) scan(own []*helperproto.Credential, seen func(*helperproto.Credential)) *scan {
+	s := &scan{c: c, own: own, seen: seen}
 	for i := range c.all {
 		s.keep = max(s.keep, len(c.all[i].Placeholder)-1)
 	}
 	return s
+}
+
+// scanBodies returns a search of the bodies to the flow's server, which has credentials. A program that prints its environment,
+// an agent above all, has its placeholders in each later body. The first one of each credential is logged.
+func (f *flow) scanBodies(own []*helperproto.Credential) *scan {
+	return f.s.credentials.scan(own, func(c *helperproto.Credential) {
+		if _, before := f.s.credentials.inBody.LoadOrStore(c.Name, true); before {
+			return
+		}
+		e := f.event(decisions.Connect, allowed)
+		e.Credential, e.Reason = c.Name, "a body to its own host has the placeholder, which passes as it is; this is logged once"
+		f.s.events.add(e)
+	})
 }
 
 // see refuses the bytes that complete a placeholder, so that they are not sent.
@@ -168,11 +185,16 @@ func (s *scan) see(b []byte) error {
 	// First the border to the last part, then the new bytes alone: a body's buffers are not copied.
 	seam := append(s.last, b[:min(len(b), s.keep)]...)
 	for i := range s.c.all {
-		p := []byte(s.c.all[i].Placeholder)
-		if bytes.Contains(seam, p) || bytes.Contains(b, p) {
-			s.hit = true
-			return misplaced(&s.c.all[i])
+		c := &s.c.all[i]
+		p := []byte(c.Placeholder)
+		if !bytes.Contains(seam, p) && !bytes.Contains(b, p) {
+			continue
 		}
+		if !slices.Contains(s.own, c) {
+			s.hit = true
+			return misplaced(c)
+		}
+		s.seen(c)
 	}
 	if len(b) >= s.keep {
 		seam = b

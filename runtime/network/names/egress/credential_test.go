@@ -18,7 +18,7 @@ func TestScan(t *testing.T) {
 	for _, p := range c.all {
 		text := "before " + p.Placeholder + " after"
 		for size := 1; size <= len(text); size++ {
-			s, through, err := c.scan(), "", error(nil)
+			s, through, err := c.scan(nil, nil), "", error(nil)
 			for rest := text; rest != "" && err == nil; rest = rest[min(size, len(rest)):] {
 				part := rest[:min(size, len(rest))]
 				if err = s.see([]byte(part)); err == nil {
@@ -31,14 +31,34 @@ func TestScan(t *testing.T) {
 			}
 		}
 	}
-	s := c.scan()
+	s := c.scan(nil, nil)
 	for _, part := range []string{"agentjail-", "012345678", "short-", "9agentjail-01234", "x56789"} {
 		if err := s.see([]byte(part)); err != nil {
 			t.Errorf("%q: %v", part, err)
 		}
 	}
-	if err := new(credentials).scan().see([]byte("x")); err != nil {
+	if err := new(credentials).scan(nil, nil).see([]byte("x")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestScanOwn: the placeholders of the host's own credentials pass, however they are cut, and each is reported; others are refused.
+func TestScanOwn(t *testing.T) {
+	c := &credentials{all: []helperproto.Credential{{Name: "a", Placeholder: "agentjail-0123456789"}, {Name: "b", Placeholder: "short-0123"}}}
+	for size := 1; size <= 30; size++ {
+		seen := ""
+		s := c.scan([]*helperproto.Credential{&c.all[0]}, func(c *helperproto.Credential) { seen += c.Name })
+		for rest := "env: agentjail-0123456789 agentjail-012345678"; rest != ""; rest = rest[min(size, len(rest)):] {
+			if err := s.see([]byte(rest[:min(size, len(rest))])); err != nil {
+				t.Fatalf("by %d: %v", size, err)
+			}
+		}
+		if !strings.HasPrefix(seen, "a") || s.hit {
+			t.Errorf("by %d: reported %q, hit %v", size, seen, s.hit)
+		}
+		if err := s.see([]byte(" short-0123")); err == nil || !s.hit {
+			t.Errorf("by %d: another credential's: %v", size, err)
+		}
 	}
 }
 

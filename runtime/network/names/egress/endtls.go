@@ -207,7 +207,10 @@ func (f *flow) http2(client, up *tls.Conn) {
 		Own: func(name string) bool {
 			return slices.ContainsFunc(own, func(c *helperproto.Credential) bool { return c.Header == name })
 		},
-		Scan: func() func([]byte) error { return creds.scan().see }, Reveals: creds.reveals,
+		Scan: func() (body, fields func([]byte) error) {
+			return f.scanBodies(own).see, creds.scan(nil, nil).see
+		},
+		Reveals: creds.reveals,
 		Refused: f.refuseFor, LeftOut: f.reportStripped,
 		Sent: func(n int) { f.sent.Add(int64(n)) }, Got: func(n int) { f.got.Add(int64(n)) },
 	})

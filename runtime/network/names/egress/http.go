@@ -28,7 +28,7 @@ type exchange struct {
 // http serves a connection of plain HTTP.
 func (f *flow) http() {
 	x := &exchange{
-		f: f, head: f.s.heads.of(f.client), scan: f.s.credentials.scan(), switched: make(chan bool, 2),
+		f: f, head: f.s.heads.of(f.client), scan: f.s.credentials.scan(nil, nil), switched: make(chan bool, 2),
 		done: make(chan struct{}),
 	}
 	if f.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {

@@ -205,7 +205,7 @@ func (c *credentialProxy) dial() bool {
 // reached sets the connection to the server.
 func (c *credentialProxy) reached(t *tls.Conn) {
 	c.up, c.raw = t, t.NetConn().(*net.TCPConn)
-	c.responseHead, c.scan = c.f.s.heads.of(t), c.f.s.credentials.scan()
+	c.responseHead, c.scan = c.f.s.heads.of(t), c.f.scanBodies(c.own)
 	c.server = bufio.NewReader(c.responseHead)
 }
 

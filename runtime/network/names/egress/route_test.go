@@ -54,7 +54,7 @@ func TestCarrier(t *testing.T) {
 		client, in := pair(t)
 		up, far := pair(t)
 		f := &flow{s: &server{events: newEvents(1<<20, 0, 0, log), heads: newHeads(), credentials: creds}, client: in, name: "a", port: 443, begun: time.Now()}
-		x := &credentialProxy{f: f, client: in, host: "a", own: []*helperproto.Credential{&creds.all[0]}, up: up, raw: up, scan: creds.scan(), requestHead: f.s.heads.of(in), responseHead: f.s.heads.of(up)}
+		x := &credentialProxy{f: f, client: in, host: "a", own: []*helperproto.Credential{&creds.all[0]}, up: up, raw: up, scan: creds.scan(nil, nil), requestHead: f.s.heads.of(in), responseHead: f.s.heads.of(up)}
 		x.server = bufio.NewReader(x.responseHead)
 		sent := make(chan string, 1)
 		go func() {

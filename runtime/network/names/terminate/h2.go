@@ -202,16 +202,19 @@ func (s *http2Conn) rewrite(p *httputil.ProxyRequest) {
 	if out.Body == nil {
 		return
 	}
-	see := s.c.Scan()
-	b := &scannedBody{ReadCloser: out.Body, of: p.In, see: func(part []byte) error {
-		err := see(part)
-		if err != nil {
-			s.c.Refused(err) // there may be a response already
-		} else {
-			s.c.Sent(len(part))
+	body, fields := s.c.Scan()
+	counted := func(see func([]byte) error) func([]byte) error {
+		return func(part []byte) error {
+			err := see(part)
+			if err != nil {
+				s.c.Refused(err) // there may be a response already
+			} else {
+				s.c.Sent(len(part))
+			}
+			return err
 		}
-		return err
-	}}
+	}
+	b := &scannedBody{ReadCloser: out.Body, of: p.In, see: counted(body), seeField: counted(fields)}
 	for name := range p.In.Trailer {
 		if !s.c.Own(strings.ToLower(strings.ReplaceAll(name, "_", "-"))) {
 			if out.Trailer == nil {
@@ -227,9 +230,10 @@ func (s *http2Conn) rewrite(p *httputil.ProxyRequest) {
 // scannedBody is a request's body that is searched for placeholders.
 type scannedBody struct {
 	io.ReadCloser
-	see     func([]byte) error
-	of      *http.Request
-	trailer http.Header
+	see      func([]byte) error
+	seeField func([]byte) error
+	of       *http.Request
+	trailer  http.Header
 }
 
 // Read returns the bytes that may be sent on.
@@ -243,7 +247,7 @@ func (b *scannedBody) Read(p []byte) (int, error) {
 	if err == io.EOF {
 		for name := range b.trailer {
 			for _, v := range append([]string{name}, b.of.Trailer[name]...) {
-				if bad := b.see([]byte("\n" + v)); bad != nil {
+				if bad := b.seeField([]byte("\n" + v)); bad != nil {
 					return n, bad
 				}
 			}

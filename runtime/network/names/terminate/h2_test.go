@@ -92,9 +92,9 @@ func newLabOver(t *testing.T, server http.Handler, connect func(*testing.T) (a, 
 				return q, err
 			},
 			Own: func(name string) bool { return name == "authorization" },
-			Scan: func() func([]byte) error {
+			Scan: func() (body, fields func([]byte) error) {
 				var all []byte
-				return func(b []byte) error { all = append(all, b...); return find(string(all)) }
+				return func(b []byte) error { all = append(all, b...); return find(string(all)) }, func(b []byte) error { return find(string(b)) }
 			},
 			Reveals: func(text string) bool { return strings.Contains(text, value) },
 			Refused: func(err error) {
