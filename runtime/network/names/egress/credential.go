@@ -148,7 +148,7 @@ func (c *credentials) reveals(text string) bool {
 // scan finds placeholders in a stream, also across the borders of its parts.
 type scan struct {
 	c    *credentials
-	own  []*helperproto.Credential     // the host's: their placeholders tell it nothing, and pass
+	own  []*helperproto.Credential     // of the host: their placeholders pass
 	seen func(*helperproto.Credential) // called when one of them does
 	keep int                           // bytes that the beginning of a placeholder can have
 	last []byte                        // of what was seen
@@ -164,8 +164,9 @@ func (c *credentials) scan(own []*helperproto.Credential, seen func(*helperproto
 	return s
 }
 
-// scanBodies returns a search of the bodies to the flow's server, which has credentials. A program that prints its environment,
-// an agent above all, has its placeholders in each later body. The first one of each credential is logged.
+// scanBodies returns a search of the bodies to the flow's server, which has credentials. An agent
+// that prints its environment has its placeholders in each later body. The first body with each is
+// logged.
 func (f *flow) scanBodies(own []*helperproto.Credential) *scan {
 	return f.s.credentials.scan(own, func(c *helperproto.Credential) {
 		if _, before := f.s.credentials.inBody.LoadOrStore(c.Name, true); before {

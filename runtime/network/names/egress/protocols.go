@@ -50,8 +50,8 @@ type HTTP2Conn struct {
 	Judge func(*http1.Head) (*http1.Request, error)
 	// Own reports whether a field, whose name is in lower case, is set by a credential.
 	Own func(name string) bool
-	// Scan starts the scans of a body, which is sent on in parts, and of the fields after it. What has an error must not be
-	// sent.
+	// Scan starts the scans of a body, which is sent on in parts, and of the fields after it. A
+	// part with an error must not be sent.
 	Scan func() (body, fields func([]byte) error)
 	// Reveals reports whether a text has the value of a credential.
 	Reveals func(string) bool
