@@ -11,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/observe/journal/sources"
 )
 
 func lsCommand() *cli.Command {
@@ -18,7 +19,7 @@ func lsCommand() *cli.Command {
 		Name: "ls", Usage: "list the jails of all engines, and those that ended",
 		Description: `The newest first. NAME and IMAGE are the engine's, where it records them in a place
 that is known; a sandbox has its command there. Of jails that ended the journal is left
-(policy: journal.keep). REFUSED counts the journal's refusals: agentjail denied ID.
+(policy: journal.keep). REFUSED counts what agentjail denied ID lists.
 
 Commands take an id, its unique beginning, a name, or ID@TIME for one of several.
 JSON has all jails.`,
@@ -55,6 +56,11 @@ func runLs(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	p, err := place(c)
+	if err != nil {
+		return err
+	}
+	known := sources.NewReader(p.Store)
 	noteHidden(c)
 	rows, ended, all := []jailRow{}, 0, c.Bool("all") || c.Bool("json")
 	for _, j := range jails {
@@ -66,7 +72,7 @@ func runLs(c *cli.Context) error {
 				continue
 			}
 		}
-		rows = append(rows, rowOf(j))
+		rows = append(rows, rowOf(j, sources.Refused(known.Events(j))))
 	}
 	if c.Bool("json") {
 		return printJSON(c, struct {
@@ -98,11 +104,11 @@ func runLs(c *cli.Context) error {
 	return nil
 }
 
-func rowOf(j *journal.Jail) jailRow {
+func rowOf(j *journal.Jail, refused uint64) jailRow {
 	s, _ := j.Summary() // without a journal the rest of the row is known all the same
 	r := jailRow{
 		ID: j.ID, At: j.Name(), Name: s.Name, Image: s.Image, Command: s.Argv, Engine: s.Engine, Policy: s.PolicyName,
-		Made: journal.At(j.Born), State: "ended", Exit: s.Exit, Refused: s.Refused, made: j.Born,
+		Made: journal.At(j.Born), State: "ended", Exit: s.Exit, Refused: refused, made: j.Born,
 	}
 	if strings.HasPrefix(j.ID, sandboxPrefix) && r.Engine == "" {
 		r.Engine = "sandbox"

@@ -24,6 +24,7 @@ import (
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/policy"
@@ -346,13 +347,11 @@ func (a *agentRun) ended(c *cli.Context, o sandbox.Options) {
 			return err
 		}
 		j, err := p.Open(o.ID)
-		if err != nil {
+		if err != nil || j.Path == "" {
 			return err
 		}
-		s, err := j.Summary()
-		if err == nil {
-			fmt.Fprintf(os.Stderr, "agentjail: %s ended; refused: %d (agentjail denied %s); what it did: agentjail receipt %s\n", a.Name, s.Refused, o.ID, o.ID)
-		}
-		return err
+		fmt.Fprintf(os.Stderr, "agentjail: %s ended; refused: %d (agentjail denied %s); what it did: agentjail receipt %s\n",
+			a.Name, sources.Refused(sources.Events(p.Store, j)), o.ID, o.ID)
+		return nil
 	})
 }

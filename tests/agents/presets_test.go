@@ -1,11 +1,13 @@
 package agents
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -176,5 +178,52 @@ func TestWithoutNamesNothingIsReached(t *testing.T) {
 	r := toolIn(t, link, "--", "-c", "cat /proc/net/dev | wc -l; getent hosts example.test; echo $?")
 	if r.Stdout != "3\n2\n" || !strings.Contains(r.Stderr, "  names       none\n") {
 		t.Errorf("%v", r)
+	}
+}
+
+// TestRefusalsAreCountedOnce: the line at an agent's end, ls, denied and the receipt count the refusals of all sources alike.
+func TestRefusalsAreCountedOnce(t *testing.T) {
+	tool(t, "")
+	r := toolIn(t, repository(t), "--allow", "allowed.example.test", "--tighten", "limits.pids=20", "--", "-c",
+		"getent hosts one.test; getent hosts two.test; for i in $(seq 40); do sleep 1 & done 2>/dev/null; wait; true")
+	m := regexp.MustCompile(`refused: (\d+) \(agentjail denied (\S+)\)`).FindStringSubmatch(r.Stderr)
+	if m == nil || m[1] == "0" {
+		t.Fatalf("%v", r)
+	}
+	id, want := m[2], m[1]
+	var list struct {
+		Jails []struct {
+			ID      string
+			Refused int
+		}
+	}
+	var denied struct{ Denied []struct{ Count int } }
+	var receipt struct{ Denied, Limits []struct{ Count int } }
+	for what, into := range map[string]any{"ls --all": &list, "denied " + id: &denied, "receipt " + id: &receipt} {
+		args := strings.Fields(what)
+		r := engine.Run(t, bin, slices.Insert(args, 1, "--json")...)
+		if err := json.Unmarshal([]byte(r.Stdout), into); err != nil {
+			t.Fatalf("%s: %v, %v", what, err, r)
+		}
+	}
+	got := map[string]int{}
+	for _, j := range list.Jails {
+		if j.ID == id {
+			got["ls"] = j.Refused
+		}
+	}
+	for _, d := range denied.Denied {
+		got["denied"] += d.Count
+	}
+	for _, d := range append(receipt.Denied, receipt.Limits...) {
+		got["receipt"] += d.Count
+	}
+	for what, n := range got {
+		if fmt.Sprint(n) != want {
+			t.Errorf("%s counts %d refusals, the line at the end %s", what, n, want)
+		}
+	}
+	if len(got) != 3 || got["denied"] < 3 { // two names, and processes
+		t.Errorf("%v, want two names and processes in each", got)
 	}
 }

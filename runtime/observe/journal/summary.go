@@ -13,9 +13,6 @@ type Summary struct {
 	// Exit is the first process's exit status, or the name of the signal that ended it; "" while
 	// it runs, or where no program saw its end.
 	Exit string
-	// Refused is how many refusals the jail's journal counts. Those that only other sources have
-	// (the log of its network, counters) are not among them.
-	Refused uint64
 }
 
 // Summary reads the jail's journal.
@@ -29,8 +26,6 @@ func (j *Jail) Summary() (s Summary, err error) {
 			s.created(e)
 		case e.Kind == JailExit && e.Status != "":
 			s.Exit = e.Status
-		case e.Refused():
-			s.Refused += max(1, e.Count)
 		}
 	})
 	return s, err

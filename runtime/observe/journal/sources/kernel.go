@@ -29,16 +29,34 @@ const auditLog = "/var/log/audit/audit.log"
 // kernelLog reads what AppArmor, SELinux, Landlock and seccomp write to the kernel's log, or to
 // auditd's where that receives it: records of audit(7) since the jail was made, of processes with
 // the jail's own ids on the host.
-func kernelLog(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
+func (r *Reader) kernelLog(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	ids, ok := idsOf(j)
 	if !ok {
 		return nil, nil
 	}
 	p := newParser(j, ids)
-	err := kmsg(p.line)
+	lines, err := r.log()
+	for _, l := range lines {
+		p.line(l.text, l.at)
+	}
+	// Of another jail's domain, or one that is not known.
+	p.out = slices.DeleteFunc(p.out, func(e journal.Event) bool { return e.Kind == journal.LandlockDenied && e.Pid == 0 })
+	return p.out, err
+}
+
+// logLine is a line of a log, with the time beside it, if there is one.
+type logLine struct {
+	text string
+	at   time.Time
+}
+
+// readLogs reads the kernel's log and auditd's. The lines that were read are returned beside an
+// error.
+func readLogs() (out []logLine, err error) {
+	err = kmsg(func(text string, at time.Time) { out = append(out, logLine{text, at}) })
 	text, aerr := journal.ReadLast(auditLog, maxAudit)
 	for line := range strings.Lines(string(text)) {
-		p.line(strings.TrimSuffix(line, "\n"), time.Time{})
+		out = append(out, logLine{text: strings.TrimSuffix(line, "\n")})
 	}
 	if !errors.Is(aerr, os.ErrNotExist) {
 		err = errors.Join(err, aerr)
@@ -46,9 +64,7 @@ func kernelLog(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		err = nil // another user's jails: they have no such log
 	}
-	// Of another jail's domain, or one that is not known.
-	p.out = slices.DeleteFunc(p.out, func(e journal.Event) bool { return e.Kind == journal.LandlockDenied && e.Pid == 0 })
-	return p.out, err
+	return out, err
 }
 
 // idRange are host ids of one jail alone.

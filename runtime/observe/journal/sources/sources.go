@@ -5,28 +5,39 @@ package sources
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
 )
 
-// all are the sources of events that are not in a jail's journal, by the journal's names of them.
-// Each returns the events in their order, and bounds what it reads. An error is returned beside the
-// events, and does not keep the other sources from being read.
-var all = []struct {
-	name   string
-	events func(state.Store, *journal.Jail) ([]journal.Event, error)
-}{
-	{journal.SourceNetwork, networkLog},
-	{journal.SourceCgroup, groupCounters},
-	{journal.SourceLayer, layer},
-	{journal.SourceKernel, kernelLog},
+// A Reader reads what is known of several jails. It reads the kernel's log once.
+type Reader struct {
+	store state.Store
+	log   func() ([]logLine, error)
+}
+
+// NewReader returns a reader of the jails with these records.
+func NewReader(s state.Store) *Reader { return &Reader{s, sync.OnceValues(readLogs)} }
+
+// Events returns what a new Reader knows of a jail.
+func Events(s state.Store, j *journal.Jail) []journal.Event { return NewReader(s).Events(j) }
+
+// Refused returns how many refusals these events report. It is the one count: of a row of ls, the
+// line at a sandbox's end, and the sums of denied and of a receipt.
+func Refused(events []journal.Event) (n uint64) {
+	for _, e := range Once(events) {
+		if e.Refused() {
+			n += max(1, e.Count)
+		}
+	}
+	return n
 }
 
 // Events returns everything that is known of a jail, from its journal and from all sources at hand,
 // merged by time. A source that could not be read is an event too, of kind source.absent. It is the
-// one way for all readers: denied, why, receipt, journal, watch.
-func Events(s state.Store, j *journal.Jail) []journal.Event {
+// one way for all readers: denied, why, receipt, journal, watch, ls.
+func (r *Reader) Events(j *journal.Jail) []journal.Event {
 	var out []journal.Event
 	absent := func(name string, err error) {
 		out = append(out, journal.Event{Kind: journal.SourceAbsent, Target: name, Reason: err.Error()})
@@ -39,8 +50,18 @@ func Events(s state.Store, j *journal.Jail) []journal.Event {
 			absent(journal.SourceOwn, err)
 		}
 	}
-	for _, source := range all {
-		events, err := source.events(s, j)
+	// Each returns the events in their order, and bounds what it reads. An error is returned beside
+	// the events, and does not keep the other sources from being read.
+	for _, source := range []struct {
+		name   string
+		events func(state.Store, *journal.Jail) ([]journal.Event, error)
+	}{
+		{journal.SourceNetwork, networkLog},
+		{journal.SourceCgroup, groupCounters},
+		{journal.SourceLayer, layer},
+		{journal.SourceKernel, r.kernelLog},
+	} {
+		events, err := source.events(r.store, j)
 		for i := range events {
 			events[i].Seq, events[i].Prev = 0, "" // they are in no chain
 		}
