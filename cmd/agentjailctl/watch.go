@@ -141,6 +141,11 @@ func decideHere(ctx context.Context, c *cli.Context, wanted []string, write func
 	if byCommand {
 		q.command, q.ctx = q.commandOf, ctx
 	}
+	mark, err := q.networks.Store.Attend()
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { mark.Close() })
 	go q.run(ctx)
 	if interactive {
 		go q.answers(os.Stdin)

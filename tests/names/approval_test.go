@@ -14,6 +14,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -32,7 +33,17 @@ type watcher struct {
 // watch attaches a watcher to the jail, and returns when it is attached.
 func (j *jail) watch(t *testing.T) *watcher {
 	t.Helper()
-	w := &watcher{cmd: exec.Command(filepath.Join(filepath.Dir(j.bin), "agentjailctl"), "watch", "--json", "--approve", j.id), lines: make(chan string, 1000)}
+	w := j.watcher(t, j.id)
+	// A name that is given an address shows that it is attached.
+	env.Poll(env.AnswerWait, func() bool { _, ok := j.in(t, "look", "attached.example.test", "0"); return ok })
+	return w
+}
+
+// watcher starts a watcher of some jails, or of all.
+func (j *jail) watcher(t *testing.T, ids ...string) *watcher {
+	t.Helper()
+	args := append([]string{"watch", "--json", "--approve"}, ids...)
+	w := &watcher{cmd: exec.Command(filepath.Join(filepath.Dir(j.bin), "agentjailctl"), args...), lines: make(chan string, 1000)}
 	w.cmd.Stderr = os.Stderr
 	out, err := w.cmd.StdoutPipe()
 	if err == nil {
@@ -48,8 +59,6 @@ func (j *jail) watch(t *testing.T) *watcher {
 		}
 		close(w.lines)
 	}()
-	// A name that is given an address shows that it is attached.
-	env.Poll(env.AnswerWait, func() bool { _, ok := j.in(t, "look", "attached.example.test", "0"); return ok })
 	return w
 }
 
@@ -225,6 +234,28 @@ func (j *jail) hasDecisions(t *testing.T, decisions ...string) {
 	denied := strings.Contains(why, "approval.denied other.example.test:22") || strings.Contains(why, "because denied by a decision")
 	if !denied || !strings.Contains(why, "remedy   agentjail network allow "+j.id+" other.example.test:22 ") {
 		t.Errorf("why: %s", why)
+	}
+}
+
+// TestApprovalFromTheFirstMoment: where `agentjail watch` attaches to all jails, a name that a jail wants at once is decided on.
+func TestApprovalFromTheFirstMoment(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := newJail(t, n)
+	j.ownPolicy(t, prompting(""))
+	store := state.Store{Root: state.DefaultRoot}
+	w := j.watcher(t)
+	if !env.Poll(env.AnswerWait, store.Attended) {
+		t.Fatal("watch marks nothing")
+	}
+	j.start(t)
+	got := make(chan string, 1)
+	go func() { out, _ := j.in(t, "https", "other.example.test", "443"); got <- out }()
+	w.wants(t, j, "other.example.test", 443)
+	j.allows(t, got, "other.example.test")
+	w.end()
+	if env.Poll(env.AnswerWait, func() bool { return !store.Attended() }); store.Attended() {
+		t.Error("the mark stays after the end of watch")
 	}
 }
 

@@ -87,6 +87,8 @@ func (n Networks) Of(j *state.Brief) network.Jail {
 		Dir:  n.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid, Started: j.Started,
 		Rules:   func() (network.Rules, error) { return n.rulesOf(j) },
 		Serving: func() (network.Rules, error) { return n.rulesOfNetworkOwner(j) },
+
+		Attended: n.Store.Attended,
 	}
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		jail.HelperID = j.IDs.Spare()

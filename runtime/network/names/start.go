@@ -402,6 +402,7 @@ func buildWork(j network.Jail) (*helperproto.Work, error) {
 		return nil, err
 	}
 	if w.Approval = r.Approval; w.Approval {
+		w.Attended = j.Attended != nil && j.Attended()
 		if w.Search, err = hostSearches(); err != nil {
 			return nil, err
 		}

@@ -124,6 +124,9 @@ type Jail struct {
 	// Rules reads the rules of this jail's policy. Serving reads those of the jail whose helper
 	// serves a Joined namespace.
 	Rules, Serving func() (Rules, error)
+	// Attended reports whether a process attaches to jails as they come, to decide on names. It
+	// may be nil.
+	Attended func() bool
 }
 
 // Sealed is the result of sealing a jail's network.

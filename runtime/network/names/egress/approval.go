@@ -26,6 +26,8 @@ const (
 	maxDecided   = 256
 	// onceTime is how long a decision for one connection waits for it.
 	onceTime = 5 * time.Minute
+	// expectTime is how long after its start a helper expects what attaches to each jail.
+	expectTime = 5 * time.Second
 )
 
 // target is a name and a port that no rule has. Port 0 is a name that was looked up and not yet
@@ -74,6 +76,8 @@ type approvals struct {
 	// resolver with a search list.
 	seen     map[string]bool
 	watchers watchers
+	// expectUntil is until when a process is expected to attach, since it attaches to each jail.
+	expectUntil time.Time
 }
 
 func newApprovals(search []string) *approvals {
@@ -89,6 +93,7 @@ const (
 	undecidable = "no rule allows it, and nothing is attached that could decide (agentjail watch)"
 	tooMany     = "too many names wait for a decision"
 	tooFast     = "more than one new name a second"
+	notYet      = "no rule allows it, and what attaches to each jail (agentjail watch) has not attached yet"
 	notInTime   = "not decided in time"
 	isDenied    = "denied by a decision"
 )
@@ -185,9 +190,12 @@ func (a *approvals) put(t target) (*opened, string) {
 	a.sweep()
 	looked := target{t.name, 0}
 	_, isLooked := a.open[looked]
+	attached := a.watchers.attached()
 	switch {
-	case !a.watchers.attached():
+	case !attached && !a.now().Before(a.expectUntil):
 		return nil, undecidable
+	case !attached && t.port != 0:
+		return nil, notYet
 	case isLooked: // its place is taken, and its token was
 		delete(a.open, looked)
 	case len(a.open) >= maxOpen:
@@ -252,7 +260,7 @@ func (a *approvals) putInTurn(t target, rules *netrules.Set) (*opened, string) {
 		if reason := a.unfit(t.name, rules); reason != "" {
 			return nil, reason
 		}
-		if q, reason := a.put(t); reason != tooFast {
+		if q, reason := a.put(t); reason != tooFast && reason != notYet {
 			return q, reason
 		}
 		if a.turns == maxOpen {

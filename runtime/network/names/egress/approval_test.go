@@ -367,3 +367,47 @@ func TestApprovedFlow(t *testing.T) {
 		t.Error("no decision")
 	}
 }
+
+// TestExpected: a name that is requested before what attaches to each jail has attached waits for that, and not for long.
+func TestExpected(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		a, m, there := moving(t)
+		there.Close()
+		a.expectUntil = m.at.Add(expectTime)
+		rules := rulesOf(t, nil, nil)
+		if ok, reason := a.answers("new.example.test", rules); !ok {
+			t.Fatalf("no address: %s", reason)
+		}
+		got := make(chan string, 1)
+		go func() {
+			_, reason := a.await(target{"new.example.test", 443}, rules)
+			got <- reason
+		}()
+		turn := <-m.waits // nothing is attached yet
+		a.mu.Lock()
+		m.at = m.at.Add(expectTime)
+		a.mu.Unlock()
+		if comes {
+			here, there := unixPair(t)
+			if err := a.attach(here); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewReader(there)
+			turn <- m.at
+			for line := ""; !strings.Contains(line, `"port":443`); {
+				var err error
+				if line, err = lines.ReadString('\n'); err != nil {
+					t.Fatalf("the question: %v", err)
+				}
+			}
+			if err := a.decide(network.Approval{Name: "new.example.test", Port: 443, Allow: true}, rules); err != nil {
+				t.Error(err)
+			}
+		} else {
+			turn <- m.at
+		}
+		if reason := <-got; (reason == "") != comes || !comes && reason != undecidable {
+			t.Errorf("attached %v: %q", comes, reason)
+		}
+	}
+}

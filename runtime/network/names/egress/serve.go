@@ -60,6 +60,9 @@ func newServer(w *helperproto.Work, c *credentials, e *events, rt *routes) (*ser
 	s.set.Store(set)
 	if w.Approval {
 		s.approvals = newApprovals(w.Search)
+		if w.Attended {
+			s.approvals.expectUntil = time.Now().Add(expectTime)
+		}
 	}
 	return s, nil
 }

@@ -75,6 +75,6 @@ func (a *approvals) attach(c *net.UnixConn) error {
 			return err
 		}
 	}
-	a.watchers = append(a.watchers, c)
+	a.watchers, a.expectUntil = append(a.watchers, c), time.Time{}
 	return nil
 }

@@ -124,6 +124,8 @@ type Work struct {
 	// domains (resolv.conf(5)): a name below one of them never waits for a decision.
 	Approval bool     `json:"approval,omitempty"`
 	Search   []string `json:"search,omitempty"`
+	// Attended reports that a process which can decide is going to attach to the helper.
+	Attended bool `json:"attended,omitempty"`
 	// Pinned are all exact names that this jail's rules have had, in the order in which they got
 	// their addresses.
 	Pinned []string `json:"pinned,omitempty"`
