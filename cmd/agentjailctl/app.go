@@ -51,7 +51,7 @@ func newApp() *cli.App {
 			}
 			return caller.Open(c)
 		},
-		Commands: slices.Concat(runtimeCommands(), []*cli.Command{specCommand()}, own),
+		Commands: slices.Concat(own, runtimeCommands(), []*cli.Command{specCommand()}),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
 				return asUsage(&runccli.UnknownError{Verb: c.Args().First()})
@@ -64,6 +64,9 @@ func newApp() *cli.App {
 	}
 }
 
+// verbsOfEngines is the heading of runc's verbs.
+const verbsOfEngines = "RUNC'S COMMANDS, which engines call"
+
 // runtimeCommands are runc's verbs, for their help: agentjail runs them.
 func runtimeCommands() []*cli.Command {
 	var out []*cli.Command
@@ -71,7 +74,8 @@ func runtimeCommands() []*cli.Command {
 	isHelp := func(arg string) bool { return arg == "--help" || arg == "-h" }
 	for _, v := range runccli.Verbs() {
 		out = append(out, &cli.Command{
-			Name: v.Name, Usage: v.Usage, Description: v.Description, ArgsUsage: v.Args, Flags: flags(v.Flags), SkipFlagParsing: v.Raw,
+			Name: v.Name, Category: verbsOfEngines, Usage: v.Usage, Description: v.Description, ArgsUsage: v.Args,
+			Flags: flags(v.Flags), SkipFlagParsing: v.Raw,
 			OnUsageError: asIs,
 			Action: func(c *cli.Context) error {
 				if v.Raw && slices.ContainsFunc(c.Args().Slice(), isHelp) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -47,6 +48,11 @@ func (h *helpText) add(line string) {
 		h.WriteString(line + "\n")
 	case strings.HasSuffix(h.section, "OPTIONS:"):
 		h.option(text)
+	case h.section == "COMMANDS:" && strings.HasSuffix(text, verbsOfEngines+":"):
+		h.WriteString("\n" + verbsOfEngines + ":\n")
+	case h.section == "COMMANDS:" && strings.HasPrefix(text, "  ") && strings.TrimLeft(text, " ") != "": // of a category
+		name, short, _ := strings.Cut(strings.TrimLeft(text, " "), "  ")
+		h.wrap(fmt.Sprintf("   %-10s  ", name), strings.TrimLeft(short, " "))
 	case h.section == "COMMANDS:":
 		_, short, _ := strings.Cut(text, "  ")
 		head := strings.TrimSuffix(line, strings.TrimLeft(short, " "))

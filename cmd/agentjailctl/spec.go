@@ -9,7 +9,8 @@ import (
 // specCommand writes the delegate's example of a bundle's configuration. No container is made.
 func specCommand() *cli.Command {
 	return &cli.Command{
-		Name: "spec", Usage: "write a new config.json, the delegate's", ArgsUsage: "[the delegate's options]", SkipFlagParsing: true,
+		Name: "spec", Category: verbsOfEngines, Usage: "write a new config.json, the delegate's", ArgsUsage: "[the delegate's options]",
+		SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
 			r, err := caller.Runtime()
 			if err != nil {

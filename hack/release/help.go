@@ -66,7 +66,7 @@ func readHelp(ctx context.Context, program string, verb []string) (*page, error)
 const delegated = "spec"
 
 // heading begins a section.
-var heading = regexp.MustCompile(`^(NAME|USAGE|VERSION|DESCRIPTION|COMMANDS|OPTIONS|GLOBAL OPTIONS):$`)
+var heading = regexp.MustCompile(`^(NAME|USAGE|VERSION|DESCRIPTION|COMMANDS|RUNC'S COMMANDS, which engines call|OPTIONS|GLOBAL OPTIONS):$`)
 
 // parseHelp reads the text that the command line library prints. subs are the names of its
 // commands.
@@ -91,7 +91,7 @@ func parseHelp(text string) (p *page, subs []string, err error) {
 			p.Usage = lines
 		case "DESCRIPTION":
 			p.Description = lines
-		case "COMMANDS":
+		case "COMMANDS", "RUNC'S COMMANDS, which engines call":
 			for _, l := range lines {
 				if f := strings.Fields(l); len(f) > 0 && !strings.HasPrefix(l, " ") { // no continued line
 					subs = append(subs, strings.TrimSuffix(f[0], ","))
