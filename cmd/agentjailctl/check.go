@@ -13,9 +13,9 @@ import (
 func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "check whether this host supports each ring",
-		Description: `Tries each feature and prints what is missing (no jail starts), then the warnings
-(jails start, with less than there could be), each with what was found and what can
-be done, and counts what is fine. Mistakes of the policy file are listed, also those
+		Description: `Tries each feature. Prints whether jails can start, what is missing (no jail starts)
+with the remedy, a line for each warning (jails start, with less than there could
+be), and counts what is fine. Mistakes of the policy file are listed, also those
 of other named policies. Leaves nothing behind.
 
 Exit status 0 if a jail can start, 1 if not, 2 for a wrong command line, 125 for a

@@ -120,11 +120,10 @@ no jail can start on this host: 1 missing, 1 warning
 	if err := r.Text(&b); err != nil {
 		t.Fatal(err)
 	}
-	want = `missing  filter: none -> boot
-warning  a longer one: bad\x1b[31m\x0aok all forged and so on and so on and so
-         on and so on and so on and so on and so on and so on
+	want = `no jail can start on this host: 1 missing, 1 warning
+missing  filter: none -> boot
+warning  a longer one: bad\x1b[31m\x0aok  all  forged and so on and so on and so...
 ok       1 further check; ` + "`agentjail check -v`" + ` has all, in full
-no jail can start on this host: 1 missing, 1 warning
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

@@ -8,38 +8,43 @@ import (
 	"agentjail.dev/runtime/kernel/printable"
 )
 
-// Bounds of a problem in Text: the width of a terminal, and the length of what was found, of which
-// Lines has all.
+// width is that of a terminal. maxDetail bounds what was found in Text, of which Lines has all.
 const (
 	width     = 80
 	maxDetail = 400
 )
 
-// Text writes the problems, the gravest first, each with its remedy, and the number of the others.
+// Text writes the verdict, what is missing with its remedy, a line for each warning, and the number
+// of the other probes.
 func (r *Report) Text(w io.Writer) error {
+	if err := r.verdict(w); err != nil {
+		return err
+	}
 	for _, status := range []Status{Missing, Warning} {
 		for _, x := range r.Results {
 			if x.Status != status {
 				continue
 			}
-			most := maxDetail
-			if x.Name == namePolicy {
-				most = 0 // all mistakes of the file
-			}
-			text := fmt.Sprintf("%s: %s", x.What, printable.Line(x.Detail, most))
-			if x.Remedy != "" {
-				text += " -> " + printable.Line(x.Remedy, maxDetail)
-			}
-			if _, err := fmt.Fprintln(w, printable.Wrap(fmt.Sprintf("%-9s", x.Status), text, width)); err != nil {
+			if _, err := fmt.Fprintln(w, x.problem()); err != nil {
 				return err
 			}
 		}
 	}
-	if _, err := fmt.Fprintf(w, "%-9s%s; `agentjail check -v` has all, in full\n", OK,
-		printable.Count(r.count(OK), "further check")); err != nil {
-		return err
+	_, err := fmt.Fprintf(w, "%-9s%s; `agentjail check -v` has all, in full\n", OK, printable.Count(r.count(OK), "further check"))
+	return err
+}
+
+// problem is a result in Text. All mistakes of the policy file are in it.
+func (x *Result) problem() string {
+	head := fmt.Sprintf("%-9s", x.Status)
+	switch {
+	case x.Name == namePolicy:
+		return printable.Wrap(head, x.What+": "+printable.Line(x.Detail, 0), width)
+	case x.Status == Missing:
+		text := fmt.Sprintf("%s: %s -> %s", x.What, printable.Line(x.Detail, maxDetail), printable.Line(x.Remedy, maxDetail))
+		return printable.Wrap(head, text, width)
 	}
-	return r.verdict(w)
+	return head + printable.Line(x.What+": "+x.Detail, width-len(head))
 }
 
 // Lines writes one line for each probe: the answer, the ring, the feature, what was found, and what
@@ -75,7 +80,7 @@ func (r *Report) count(status Status) (n int) {
 	return n
 }
 
-// verdict writes the last line.
+// verdict writes whether jails can start.
 func (r *Report) verdict(w io.Writer) error {
 	verdict := "jails can start on this host"
 	if !r.CanStart {
