@@ -98,6 +98,7 @@ func runLs(c *cli.Context) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	noteHomes(c.App.ErrWriter)
 	if more := ended - endedRows; more > 0 && !all {
 		fmt.Fprintf(c.App.ErrWriter, "agentjail: %s ended before these (agentjail ls --all)\n", printable.Count(more, "jail"))
 	}

@@ -15,7 +15,8 @@ import (
 // ownCommands are agentjail's own, beyond runc's.
 func ownCommands() []*cli.Command {
 	return []*cli.Command{
-		sandboxCommand(), workspaceCommand(), gitCommand(), lsCommand(), watchCommand(), deniedCommand(), journalCommand(), gcCommand(),
+		sandboxCommand(), workspaceCommand(), homeCommand(), gitCommand(), lsCommand(), watchCommand(), deniedCommand(),
+		journalCommand(), gcCommand(),
 		checkCommand(), explainCommand(), inspectCommand(), whyCommand(), learnCommand(), networkCommand(), diffCommand(),
 		exportCommand(),
 		receiptCommand(), policyCommand(), seccompCommand(), installCommand(), uninstallCommand(), completionCommand(),
@@ -59,6 +60,7 @@ func gcCommand() *cli.Command {
 			err = errors.Join(err, pruneJournals(c))
 			if c.NArg() == 0 {
 				err = errors.Join(err, reportViews(c, workspace.Of(r.Store)))
+				noteHomes(c.App.Writer)
 			}
 			return err
 		},

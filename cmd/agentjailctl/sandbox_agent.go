@@ -56,6 +56,7 @@ type agentRun struct {
 	// read-only.
 	unreviewed string
 	dummy      string // a variable in place of the credential's own, or ""
+	homeFile   *os.File
 }
 
 // chosenAgent returns the agent that the call names; nil for none.
@@ -296,6 +297,7 @@ func (a *agentRun) prepare(o *sandbox.Options, create *lifecycle.CreateOptions, 
 		if err != nil {
 			return fmt.Errorf("the agent's home: %w", err)
 		}
+		a.homeFile = f
 		o.HomeImage, create.Image = home.Path(), &bindsource.Image{At: o.Home, File: f, UID: o.UID, GID: o.GID}
 	}
 	a.announce(*o, r.Policy)
@@ -342,6 +344,10 @@ func (a *agentRun) ended(c *cli.Context, o sandbox.Options) {
 	}
 	// The thread that made the jail is no longer in the host's mount namespace.
 	_ = thread.Own(func() error {
+		if a.homeFile != nil {
+			_ = workspace.Store{}.RestHome(a.homeFile) // else it stays whole
+			a.homeFile.Close()
+		}
 		p, err := place(c)
 		if err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -79,9 +78,9 @@ func keptWork(homesDir string, views workspace.Store) (out []string) {
 	if err != nil {
 		out = append(out, fmt.Sprintf("kept: homes in %s: %v", homesDir, err))
 	}
-	for _, path := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, fmt.Sprintf("kept: the home of %s for %s (remedy: rm %s*)",
-			cmp.Or(all[path].Program, "an agent"), cmp.Or(all[path].Project, "a project that is not recorded"), path))
+	for _, k := range all {
+		out = append(out, fmt.Sprintf("kept: the home of %s for %s (remedy: agentjail home remove %s, or rm %s*)",
+			cmp.Or(k.Program, "an agent"), cmp.Or(k.Project, "a project that is not recorded"), k.ID, k.Path))
 	}
 	records, err := views.List()
 	if err != nil {

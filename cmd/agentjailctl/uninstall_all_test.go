@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"agentjail.dev/runtime/state"
@@ -34,8 +35,8 @@ func TestHomesAndViewsAreNamed(t *testing.T) {
 	got := keptWork(h.Dir, workspace.Store{Dir: dir + "/views"})
 	slices.Sort(got)
 	want := []string{
-		"kept: the home of an agent for a project that is not recorded (remedy: rm " + dir + "/homes/1/b.ext4*)",
-		"kept: the home of claude for /src/x (remedy: rm " + h.Path() + "*)",
+		"kept: the home of an agent for a project that is not recorded (remedy: agentjail home remove b, or rm " + dir + "/homes/1/b.ext4*)",
+		"kept: the home of claude for /src/x (remedy: agentjail home remove " + strings.TrimSuffix(filepath.Base(h.Path()), ".ext4") + ", or rm " + h.Path() + "*)",
 		"kept: view abc of /src/y (remedy: agentjail workspace apply abc, or discard abc)",
 		"kept: view def of a directory that is not recorded (remedy: agentjail workspace apply def, or discard def)",
 	}

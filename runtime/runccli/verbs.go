@@ -85,7 +85,7 @@ func Global() []Flag {
 // engine calls them, and none is passed through to a delegate.
 var CtlCommands = []string{
 	"sandbox", "git", "ls", "watch", "denied", "journal", "gc", "check", "explain", "inspect", "why", "learn",
-	"network", "diff", "export", "receipt", "policy", "seccomp", "install", "uninstall", "workspace",
+	"network", "diff", "export", "receipt", "policy", "seccomp", "install", "uninstall", "workspace", "home",
 	"completion",
 }
 

@@ -3,6 +3,12 @@ package workspace
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/kernel/trim"
 )
 
 // bytesOfInode is how much of an image there is for each file in it.
@@ -21,6 +27,35 @@ func Fill(image *os.File, size int64, dir string, uid, gid uint32) error {
 	}
 	// Afterwards: mkfs.ext4 zeroes what it needs empty by holes.
 	return os.NewSyscallError("fallocate", fallocate(image, size))
+}
+
+// AllocateHome allocates what RestHome has freed of an image.
+func (b Bounds) AllocateHome(image *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(image.Fd()), &st); err != nil {
+		return err
+	}
+	if lacks := st.Size - st.Blocks*512; lacks > 0 {
+		if err := b.Home(filepath.Dir(image.Name()), lacks); err != nil {
+			return err
+		}
+	}
+	return aHome.allocateAll(image, st.Size)
+}
+
+// RestHome frees the blocks of an image, which no jail has anymore, that hold no files.
+func (s Store) RestHome(image *os.File) error {
+	mnt, err := s.MountHome(image, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	defer mnt.Close()
+	top, err := openat.File(int(mnt.Fd()), ".", openat.NoLinks, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	return trim.All(top)
 }
 
 // MountHome mounts the image in an open file, detached. No other call mounts the image until that

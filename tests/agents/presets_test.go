@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
@@ -78,6 +79,66 @@ func TestHomeIsOfOneProject(t *testing.T) {
 	}
 }
 
+// TestHomesAreListedAndRemoved: a home takes up what is in it while no jail has it, is listed with its project, and is removed by id, project
+// or age, by its owner under sudo, and not by another.
+func TestHomesAreListedAndRemoved(t *testing.T) {
+	tool(t, "")
+	dir, other := repository(t), repository(t)
+	type row struct {
+		ID, Agent, Project, State string
+		Size                      int64
+		Expired                   bool
+	}
+	list := func(env ...string) (out []row) {
+		t.Helper()
+		cmd := exec.Command(bin, "home", "list", "--json")
+		cmd.Env = append(os.Environ(), env...)
+		var got struct{ Homes []row }
+		if r := engine.RunPrepared(t, cmd); r.Code != 0 || json.Unmarshal([]byte(r.Stdout), &got) != nil {
+			t.Fatalf("%v", r)
+		}
+		for _, h := range got.Homes {
+			if h.Project == dir || h.Project == other {
+				out = append(out, h)
+			}
+		}
+		return out
+	}
+	for _, d := range []string{other, dir} {
+		if r := toolIn(t, d, "--", "-c", "head -c 20000000 /dev/zero >~/big; rm ~/big; echo kept >~/kept"); r.Code != 0 {
+			t.Fatalf("%v", r)
+		}
+	}
+	got := list()
+	if len(got) != 2 || got[0].Project != dir || got[0].Agent != "tool" || got[0].State != "kept" || got[0].Size > 8<<20 {
+		t.Fatalf("%+v, want two homes that take up less than 8 of 32 MiB, the last one first", got)
+	}
+	// What was freed is there for the next jail.
+	if r := toolIn(t, dir, "--", "-c", "cat ~/kept; head -c 20000000 /dev/zero >~/big && rm ~/big"); r.Code != 0 || r.Stdout != "kept\n" {
+		t.Errorf("%v", r)
+	}
+	if got := list("SUDO_UID=1234"); len(got) > 0 {
+		t.Errorf("another user has %+v", got)
+	}
+	if r := engine.Run(t, bin, "home", "remove", got[0].ID[:len(got[0].ID)-4]); r.Code != 0 || !strings.Contains(r.Stdout, dir) {
+		t.Errorf("%v", r)
+	}
+	if r := engine.Run(t, bin, "home", "remove", "--expired"); r.Code != 0 || len(list()) != 1 {
+		t.Errorf("of one that was used just now: %v, %+v", r, list())
+	}
+	path := filepath.Join("/var/lib/agentjail/homes/1000", got[1].ID+".ext4")
+	env.Check(t, os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)))
+	if got := list(); len(got) != 1 || !got[0].Expired {
+		t.Errorf("of an old one: %+v", got)
+	}
+	if r := engine.Run(t, bin, "home", "remove", "--expired"); r.Code != 0 || len(list()) != 0 {
+		t.Errorf("of an old one: %v, %+v", r, list())
+	}
+	if left, _ := filepath.Glob("/var/lib/agentjail/homes/1000/" + got[1].ID + "*"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
 // TestHomeInUse: a second jail of a project is refused by the first one's name, until that has ended, however it does.
 func TestHomeInUse(t *testing.T) {
 	tool(t, "")
@@ -99,6 +160,9 @@ func TestHomeInUse(t *testing.T) {
 	}
 	if r := toolIn(t, dir, "--home", "empty", "--", "-c", "echo ran"); r.Code != 0 || r.Stdout != "ran\n" {
 		t.Errorf("an empty home beside the first: %v", r)
+	}
+	if r := engine.Run(t, bin, "home", "remove", dir); r.Code == 0 || !strings.Contains(r.Stderr, id+" has the home of tool") {
+		t.Errorf("removing the home of a running jail: %v", r)
 	}
 	_ = first.Process.Kill()
 	_ = first.Wait()

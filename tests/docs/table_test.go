@@ -46,6 +46,7 @@ var plays = []play{
 	{"host", host, []row{
 		{"agentjail check", 0, "jails can start on this host", ""},
 		{"agentjail check -v", 0, "ok ", ""},
+		{"agentjail home list", 0, "AGENT", ""},
 		{"agentjail --version", 0, "agentjail version", ""},
 		{"agentjail why --seccomp-profile default mount", 1, "refused, ENOSYS", ""},
 		{"agentjail why --seccomp-profile strict openat2", 1, "profile strict", ""},

@@ -6,6 +6,7 @@ import (
 
 	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/workspace"
+	"agentjail.dev/runtime/workspace/homes"
 )
 
 // views reports how much of the disk the views of directories take up, whether some are beyond
@@ -22,6 +23,14 @@ func views(e *env) answer {
 	}
 	if err := workspace.CheckHost(); err != nil {
 		return warn("only for `sandbox --review`, policy's workspace.review and the homes of agents", "%s; no other can be made: %v", held, err)
+	}
+	if kept, err := homes.List(homes.DefaultDir); err != nil {
+		return warn("look at "+homes.DefaultDir, "%v", err)
+	} else if len(kept) > 0 {
+		held += "; " + homes.Sum(kept)
+		if n := len(homes.Expired(kept, time.Duration(e.policy.Workspace.KeepFor))); n > 0 {
+			return warn("agentjail home remove --expired", "%s; no jail had %d of the homes for workspace.keep_for", held, n)
+		}
 	}
 	bounds := e.policy.Workspace
 	if n := len(store.Expired(all, time.Duration(bounds.KeepFor), int64(bounds.KeepSize))); n > 0 {

@@ -1,6 +1,6 @@
 // Package homes keeps home directories for sandboxes: a file system of a fixed size for each
-// program, project and owner, in a file of root's. The file is allocated as a whole, so that a full
-// disk of the host does not damage it.
+// program, project and owner, in a file of root's. While a jail has the home, the file is allocated
+// as a whole, so that a full disk of the host does not damage it.
 package homes
 
 import (
@@ -66,7 +66,7 @@ func (h Home) Open(reset bool) (*os.File, error) {
 	if err := sweep(dir); err != nil {
 		return nil, err
 	}
-	f, err := h.open(path)
+	f, err := h.open(path, true)
 	if errors.Is(err, os.ErrNotExist) || err == nil && reset {
 		if f != nil {
 			defer f.Close()
@@ -95,13 +95,16 @@ func sweep(dir string) error {
 	return err
 }
 
-// open opens and locks the file.
-func (h Home) open(path string) (*os.File, error) {
+// open opens and locks the file. With whole it allocates what Rest has freed.
+func (h Home) open(path string, whole bool) (*os.File, error) {
 	f, err := openat.File(unix.AT_FDCWD, path, openat.NoLinks, unix.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil && whole {
+		err = h.Bounds.AllocateHome(f)
+	}
 	if err == nil {
 		return f, nil
 	}
@@ -109,7 +112,7 @@ func (h Home) open(path string) (*os.File, error) {
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, h.busy(path)
 	}
-	return nil, fmt.Errorf("locking %s: %w", path, err)
+	return nil, fmt.Errorf("opening %s: %w", path, err)
 }
 
 // busy is the error for a home that a jail has.
@@ -130,16 +133,6 @@ func described(path string) Home {
 		return Home{}
 	}
 	return h
-}
-
-// List returns the homes below a directory, by the paths of their files.
-func List(dir string) (map[string]Home, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*", "*.ext4"))
-	out := make(map[string]Home, len(files))
-	for _, path := range files {
-		out[path] = described(path)
-	}
-	return out, err
 }
 
 // describe records what the home is, for people and for busy.
