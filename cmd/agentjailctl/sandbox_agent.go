@@ -52,8 +52,8 @@ type agentRun struct {
 	version string
 	args    []string // the caller's
 	keyed   string   // the credential that is in use, or ""
-	// unreviewed is the reason why workspaces are written at once; "" where they are views, or
-	// read-only.
+	// unreviewed is the option by which workspaces are written at once; "" where they are views,
+	// or read-only.
 	unreviewed string
 	dummy      string // a variable in place of the credential's own, or ""
 	homeFile   *os.File

@@ -26,8 +26,8 @@ import (
 	"agentjail.dev/runtime/workspace/review"
 )
 
-// reviewed requests views of a sandbox's workspaces: where the call does, and for an agent where
-// the host can make one.
+// reviewed requests views of a sandbox's workspaces: where the call does, and for an agent. An
+// agent for which there can be none is refused.
 func reviewed(c *cli.Context, o *sandbox.Options, agent *agentRun) error {
 	review, direct := c.Bool("review"), c.Bool("direct")
 	switch {
@@ -38,8 +38,10 @@ func reviewed(c *cli.Context, o *sandbox.Options, agent *agentRun) error {
 	case agent != nil && direct:
 		agent.unreviewed = "--direct"
 	case agent != nil && !review && !o.ReadOnly:
-		agent.unreviewed = unreviewable(*o)
-		review = agent.unreviewed == ""
+		if err := unreviewable(*o); err != nil {
+			return fmt.Errorf("an agent writes in a view, and there can be none: %w; or --direct, by which it writes at once", err)
+		}
+		review = true
 	}
 	if c.String("view") != "" && !review {
 		why := ""
@@ -79,30 +81,31 @@ func noteMounts(dirs []string) {
 	}
 }
 
-// unreviewable reports why there can be no view of a sandbox's workspaces; "" where there can be.
-func unreviewable(o sandbox.Options) string {
+// unreviewable returns why there can be no view of a sandbox's workspaces, with the remedy; nil
+// where there can be.
+func unreviewable(o sandbox.Options) error {
 	if rootless.Inside() {
-		return "there is no review without root"
+		return errors.New("there is no review without root (remedy: sudo agentjail sandbox ...)")
 	}
 	if err := workspace.CheckHost(); err != nil {
-		return err.Error()
+		return err
 	}
 	for _, dir := range append([]string{o.Workspace}, o.Further...) {
 		f, err := rootfs.OpenDir(dir)
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		err = rootfs.Reviewable(f)
 		fi, serr := f.Stat()
 		f.Close()
 		if err := errors.Join(err, serr); err != nil {
-			return err.Error()
+			return err
 		}
 		if st := fi.Sys().(*syscall.Stat_t); st.Uid == 0 || st.Gid == 0 {
-			return "no layer can map root's " + dir
+			return fmt.Errorf("no layer can map root's %s (remedy: chown it to a user and a group that are not root)", printable.Line(dir, 0))
 		}
 	}
-	return ""
+	return nil
 }
 
 // announceViews prints the views that an ended sandbox leaves.

@@ -219,11 +219,11 @@ func TestAgentWorksInView(t *testing.T) {
 		{"by default", mine, []string{"--", "-c", "touch made"}, ", written in a view: ", false},
 		{"read-only", mine, []string{"--read-only", "--", "-c", "! touch made"}, ", read-only\n", false},
 		{"--direct", mine, []string{"--direct", "--", "-c", "touch made"}, ", written at once: --direct\n", true},
-		{"root's", roots, []string{"--tighten", "binds.owner=process", "--", "-c", "true"}, ", written at once: no layer can map root's ", false},
+		{"root's", roots, []string{"--tighten", "binds.owner=process", "--", "-c", "touch made"}, "no layer can map root's " + roots + " (remedy: chown", false},
 	} {
 		r := sandboxIn(t, c.dir, append(args, c.args...)...)
 		_, err := os.Stat(filepath.Join(c.dir, "made"))
-		if (r.Code == 0) != (c.what != "root's") || !strings.Contains(r.Stderr, c.want) || c.written != (err == nil) {
+		if r.Code != 0 != (c.what == "root's") || r.Code != 0 && r.Code != 125 || !strings.Contains(r.Stderr, c.want) || c.written != (err == nil) {
 			t.Errorf("%s: %v, want %q and written %v", c.what, r, c.want, c.written)
 		}
 	}

@@ -281,9 +281,10 @@ func TestAgent(t *testing.T) {
 		code int
 		want string
 	}{
-		{nil, 125, "--home empty"},
-		{[]string{"--home", "empty", "--key", "/etc/hostname"}, 125, "--key without root"},
-		{[]string{"--home", "empty"}, 0, "there is no review without root"},
+		{[]string{"--direct"}, 125, "--home empty"},
+		{[]string{"--direct", "--home", "empty", "--key", "/etc/hostname"}, 125, "--key without root"},
+		{[]string{"--home", "empty"}, 125, "there is no review without root (remedy: sudo agentjail sandbox ...); or --direct"},
+		{[]string{"--home", "empty", "--direct"}, 0, "written at once: --direct"},
 	} {
 		cmd := high.command(bin, append([]string{"sandbox", "--agent", "claude", "--workspace", work}, c.args...)...)
 		cmd.Env = append(cmd.Env, "PATH="+dir+":/usr/bin:/bin:/usr/sbin")
