@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ What is learned lets through less than the runs' own profile, never more.
 			&cli.StringFlag{Name: "name", Value: "learned", Usage: "the `NAME` of the new policy"},
 			&cli.StringFlag{Name: "write", Usage: "write NAME.json and NAME.toml to `DIR`"},
 			jsonFlag,
-		}, sandboxCommand().Flags...),
+		}, slices.DeleteFunc(sandboxCommand().Flags, isHandle)...),
 		Action: runLearn,
 	}
 }

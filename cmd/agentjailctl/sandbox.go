@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"os/user"
@@ -18,8 +19,10 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/pathname"
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/runccli"
@@ -56,7 +59,7 @@ agentjail's.
    agentjail sandbox --workspace . -- make test
    agentjail sandbox --allow @pypi --allow example.org -- pip download six
    agentjail sandbox -w . --tighten limits.memory=512MiB -- python3 agent.py`,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable, at its own path; the command starts in the first one"},
 			&cli.BoolFlag{Name: "review", Usage: "what the command writes to workspaces stays in a view, for agentjail workspace to show and apply"},
 			&cli.BoolFlag{Name: "direct", Usage: "an agent writes to workspaces at once; by default it writes to a view where that can be made"},
@@ -82,7 +85,7 @@ agentjail's.
 			&cli.DurationFlag{Name: "timeout", Usage: "end the command after `TIME` (90s, 10m), by SIGTERM and ten seconds later by SIGKILL; the status is 124"},
 			&cli.BoolFlag{Name: "no-init", Usage: "run the command as process 1, which receives no signal that it does not handle"},
 			&cli.BoolFlag{Name: "no-tty", Usage: "allocate no terminal, also when called from one"},
-		},
+		}, handleFlags()...),
 		Action: func(c *cli.Context) error { return runSandbox(c, nil) },
 	}
 }
@@ -101,6 +104,9 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 		return err
 	}
 	o, err := sandboxOptions(c, agent)
+	if err == nil {
+		err = refuseTaken(c)
+	}
 	if err != nil {
 		return err // the status of a command that cannot be run is a shell's
 	}
@@ -118,9 +124,18 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	if err := agent.prepare(&o, &create, r); err != nil {
 		return err
 	}
+	files, err := openFiles(c, o)
+	if err != nil {
+		return err
+	}
 	announceLess()
 	err = launch(c, r, o, create)
 	agent.ended(c, o)
+	if failed := files.end(c, o); failed != nil && err == nil {
+		err = failed
+	} else if failed != nil { // the status is the command's
+		fmt.Fprintf(os.Stderr, "agentjail: %s\n", printable.Line(failed.Error(), 0))
+	}
 	announceViews(r, o)
 	if signals.Expired() {
 		fmt.Fprintf(os.Stderr, "agentjail: ended after %s (--timeout)\n", limit)
@@ -141,6 +156,10 @@ func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create life
 	})
 	if err != nil {
 		return err
+	}
+	if name := c.String("name"); c.Command.Name == "sandbox" && name != "" {
+		spec.Annotations = maps.Clone(spec.Annotations)
+		spec.Annotations[facts.NameAnnotation] = name
 	}
 	caller.Quiet()
 	keeper, err := keep(o.ID, caller.Config())

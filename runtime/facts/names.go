@@ -7,12 +7,15 @@ import (
 	"agentjail.dev/runtime/observe/enginerecord"
 )
 
+// NameAnnotation has the name that a sandbox's caller gave it.
+const NameAnnotation = "agentjail/name"
+
 // Annotations with a container's name and its image's: containerd's CRI and CRI-O
 // (pkg/annotations), nerdctl (pkg/labels).
 var (
 	nameAnnotations = []string{
 		"io.kubernetes.cri.container-name", "io.kubernetes.cri-o.ContainerName", "io.kubernetes.cri-o.Name",
-		"nerdctl/name",
+		"nerdctl/name", NameAnnotation,
 	}
 	imageAnnotations = []string{"io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName", "nerdctl/image-name"}
 )

@@ -74,6 +74,8 @@ func TestSudoRule(t *testing.T) {
 		"a page in root's":         {"receipt", "--html", filepath.Join(roots, "page"), own},
 		"root's own jail":          {"receipt", rootsJail},
 		"a receipt of root's":      {"receipt", "--verify", "--against", secret},
+		"a receipt into root's":    {"sandbox", "--no-tty", "-w", mine, "--receipt", filepath.Join(roots, "page"), "--", "true"},
+		"an id into root's":        {"sandbox", "--no-tty", "-w", mine, "--id-file", filepath.Join(roots, "page"), "--", "true"},
 		"a link to root's":         {"receipt", "--verify", "--against", filepath.Join(mine, "link")},
 		"a policy of root's":       {"sandbox", "--no-tty", "--config", secret, "--", "true"},
 		"a key of root's":          {"sandbox", "--no-tty", "--agent", "claude", "--key", secret, "--", "true"},

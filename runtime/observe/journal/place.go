@@ -204,7 +204,7 @@ func (p Place) Open(id string) (*Jail, error) {
 	}
 	named := make([]reference.Named, len(jails))
 	for i, j := range jails {
-		names := func() []string { return []string{j.Key, j.created().Name} }
+		names := func() []string { return []string{j.Key, j.Called()} }
 		named[i] = reference.Named{ID: j.ID, Show: j.Name(), Runs: j.Brief != nil, Names: names}
 	}
 	at, err := reference.Find(id, named, true)

@@ -38,6 +38,9 @@ func (s *Summary) created(e Event) {
 	}
 }
 
+// Called returns the engine's name of the jail, or that of its sandbox; "" for none.
+func (j *Jail) Called() string { return j.created().Name }
+
 // created is the Summary of the journal's first event alone.
 func (j *Jail) created() (s Summary) {
 	if j.Path == "" {
