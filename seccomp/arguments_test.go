@@ -26,7 +26,7 @@ const (
 
 // TestArgumentsTable: the table in docs is that of the rules.
 func TestArgumentsTable(t *testing.T) {
-	calls, in := map[string][]string{}, map[string][]string{}
+	calls, in, own := map[string][]string{}, map[string][]string{}, map[string]string{}
 	var names []string
 	for _, name := range Profiles() {
 		p, err := load(name)
@@ -40,6 +40,7 @@ func TestArgumentsTable(t *testing.T) {
 			if !slices.Contains(names, g.rule) {
 				names = append(names, g.rule)
 			}
+			own[g.rule] = g.errno
 			if !slices.Contains(in[g.rule], name) {
 				in[g.rule] = append(in[g.rule], name)
 			}
@@ -60,7 +61,7 @@ func TestArgumentsTable(t *testing.T) {
 		}
 		answers := answersOf(r)
 		if len(r.allow) == 0 {
-			answers += ", " + Done // the refused calls' own answer
+			answers += ", " + own[name]
 		}
 		text, why := r.text, r.why
 		if more, ok := strings.CutPrefix(text, former.text+", "); ok && why == former.why { // the same rule, wider

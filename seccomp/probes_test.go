@@ -58,6 +58,15 @@ int main(void) {
 	TRY("sendfile", syscall(SYS_sendfile, 1, 0, 0, 0));
 	TRY("PR_SET_MM", syscall(SYS_prctl, 35, 8, 0, 0, 0));
 	TRY("personality", syscall(SYS_personality, 8));
+	TRY("persona looked at", syscall(SYS_personality, 0xffffffffL));
+	TRY("locked memory", syscall(SYS_mlock, b, sizeof b));
+	TRY("locked memory later", syscall(SYS_mlock2, b, sizeof b, 1));
+	TRY("advice on a file", syscall(SYS_fadvise64, 0, 0, 0, 4));
+	TRY("sync of a file system", syscall(SYS_syncfs, 0));
+	TRY("message queue", syscall(SYS_msgget, 0, 01600));
+	TRY("hops of IPv6 multicast", syscall(SYS_setsockopt, syscall(SYS_socket, 10, 2, 0), 41, 18, &(int){1}, 4));
+	TRY("interface of multicast", syscall(SYS_setsockopt, syscall(SYS_socket, 2, 2, 0), 0, 32, &(int){0}, 4));
+	TRY("multicast group", syscall(SYS_setsockopt, syscall(SYS_socket, 2, 2, 0), 0, 35, &(int[3]){0xfb0000e0, 0x0100007f, 1}, 12));
 	TRY("shmget", syscall(SYS_shmget, 0, 4096, 01600));
 	TRY("an unknown call", syscall(999));
 	TRY("a further filter", (memcpy(prog, "\6\0\0\0\0\0\377\177", 8), syscall(SYS_prctl, 38, 1, 0, 0, 0), syscall(SYS_seccomp, 1, 0, &(struct { unsigned short n; void *p; }){1, prog})));
@@ -111,7 +120,16 @@ MSG_OOB: EOPNOTSUPP | SYS
 splice: EINVAL | EINVAL
 sendfile: EINVAL | EINVAL
 PR_SET_MM: EINVAL | EINVAL
-personality: ENOSYS | ENOSYS
+personality: EINVAL | EINVAL
+persona looked at: ok | ok
+locked memory: ok | ok
+locked memory later: ENOSYS | SYS
+advice on a file: ok | ok
+sync of a file system: ENOSYS | ENOSYS
+message queue: ENOSYS | SYS
+hops of IPv6 multicast: ok | ok
+interface of multicast: ok | ok
+multicast group: ENOPROTOOPT | ENOPROTOOPT
 shmget: ENOSYS | SYS
 an unknown call: ENOSYS | ENOSYS
 a further filter: ENOSYS | ENOSYS

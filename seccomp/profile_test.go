@@ -239,6 +239,7 @@ func TestRules(t *testing.T) {
 		{"setsockopt", [6]uint64{3, 6, 1}, true},
 		{"setsockopt", [6]uint64{3, 6, 31}, false},
 		{"setsockopt", [6]uint64{3, 282, 1}, false},
+		{"setsockopt", [6]uint64{3, 0, 34}, true},
 		{"setsockopt", [6]uint64{3, 0, 35}, false},
 		{"setsockopt", [6]uint64{3, 1, 26}, false},
 		{"setsockopt", [6]uint64{3, 41, 26}, true},

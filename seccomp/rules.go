@@ -164,6 +164,8 @@ func ruleOf(name string) (argRule, bool) {
 		return prctlDebugRule(false), true
 	case "prctl-entry":
 		return prctlDebugRule(true), true // all that any profile has
+	case "personality":
+		return personalityRule(), true
 	case "ptrace":
 		return traceRule(), true
 	}
@@ -258,9 +260,13 @@ func socketRule() argRule {
 	}
 }
 
-// setsockoptRule lists the options that ordinary clients and servers set.
-// Not in it: TCP_ULP (31) and SOL_TLS (282), multicast joins, IPV6_ADDRFORM,
-// IP_OPTIONS, socket filters (SO_ATTACH_*), SO_ZEROCOPY, SO_TXTIME.
+// setsockoptRule lists the options that ordinary clients and servers set, and all with which a
+// sender chooses hops, copies and interface of multicasts: these set numbers of the socket alone
+// (do_ip_setsockopt, do_ipv6_setsockopt), and sendmsg's IP_PKTINFO chooses an interface as well.
+// Not in it: TCP_ULP (31) and SOL_TLS (282), IPV6_ADDRFORM, IP_OPTIONS, socket filters
+// (SO_ATTACH_*), SO_ZEROCOPY, SO_TXTIME. Multicast joins allocate memory that no control group
+// counts, under a lock of all network namespaces (ip_mc_join_group: rtnl). SO_BINDTODEVICE makes
+// TCP reach addresses to which no route leads.
 //
 // SO_SNDBUF and SO_RCVBUF answer success and change nothing: buffers of sockets
 // are kernel memory that control groups of version 1 do not count, and programs
@@ -268,7 +274,7 @@ func socketRule() argRule {
 func setsockoptRule() argRule {
 	r := argRule{
 		text: "ordinary options of SOL_SOCKET, TCP, IP and IPv6; sizes of buffers are accepted and not changed",
-		why:  "kernel TLS, multicast and socket filters; buffers are memory that version 1 of control groups does not count",
+		why:  "kernel TLS, multicast joins and socket filters; buffers are memory that version 1 of control groups does not count",
 		refuse: []verdict{
 			{conds: []cond{low(1, solSocket), low(2, soSndbuf)}, soft: true},
 			{conds: []cond{low(1, solSocket), low(2, soRcvbuf)}, soft: true},
@@ -309,14 +315,21 @@ func setsockoptRule() argRule {
 		field(2, 0xffffffff&^1, 12), // RECVTTL, RECVTOS
 		low(2, unix.IP_FREEBIND),
 		low(2, unix.IP_BIND_ADDRESS_NO_PORT),
+		field(2, 0xffffffff&^1, 32), // MULTICAST_IF, MULTICAST_TTL
+		low(2, unix.IP_MULTICAST_LOOP),
+		low(2, unix.IP_MULTICAST_ALL),
+		low(2, unix.IP_UNICAST_IF),
 	)
 	add(solIPv6,
-		low(2, unix.IPV6_UNICAST_HOPS),
+		field(2, 0xffffffff&^3, 16), // UNICAST_HOPS, MULTICAST_IF, MULTICAST_HOPS, MULTICAST_LOOP
+		low(2, unix.IPV6_MULTICAST_ALL),
+		low(2, unix.IPV6_UNICAST_IF),
 		low(2, unix.IPV6_MTU_DISCOVER),
 		low(2, unix.IPV6_RECVERR),
 		low(2, unix.IPV6_V6ONLY),
 		low(2, unix.IPV6_RECVPKTINFO),
 		low(2, unix.IPV6_RECVHOPLIMIT),
+		low(2, unix.IPV6_DONTFRAG),
 		field(2, 0xffffffff&^1, 66), // RECVTCLASS, TCLASS
 	)
 	return r
@@ -418,4 +431,17 @@ func prctlRule(filters bool) argRule {
 		r.allow = append(r.allow, []cond{m})
 	}
 	return r
+}
+
+// personalityRule answers the look-up, and the choice of what is there already, with the truth: 0
+// is PER_LINUX (personality(2)), and hardening starts no jail as anything else.
+func personalityRule() argRule {
+	return argRule{
+		text: "nothing: to look succeeds",
+		why:  "others switch address randomisation off, or report a 32-bit machine",
+		refuse: []verdict{
+			{conds: []cond{low(0, math.MaxUint32)}, soft: true},
+			{conds: []cond{low(0, 0)}, soft: true},
+		},
+	}
 }

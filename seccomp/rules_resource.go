@@ -114,7 +114,7 @@ func futexRule() argRule {
 func adviceRule() argRule {
 	return argRule{
 		text: "all advice but MADV_MERGEABLE",
-		why:  "merged pages reveal what other processes of the host have in memory; prctl's PR_SET_MEMORY_MERGE is refused, too",
+		why:  "merged pages reveal what other processes of the host have in memory; prctl is refused, too",
 		allow: [][]cond{
 			{field(2, 4, 0)}, // MADV_NORMAL to WILLNEED, FREE, REMOVE, DONTFORK, DOFORK, and so on
 			{field(2, 8, 0)},

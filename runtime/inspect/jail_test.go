@@ -242,7 +242,7 @@ func TestRealJailHolds(t *testing.T) {
 	if len(r.Denied) == 0 {
 		t.Error("the denied privileges are not listed: the bundle had no system call filter")
 	}
-	if c := r.Calls; c == nil || c.Pass != 183 || c.Refused < 150 || !strings.Contains(text.String(), "183 of ") {
+	if c := r.Calls; c == nil || c.Pass != 185 || c.Refused < 150 || !strings.Contains(text.String(), "185 of ") {
 		t.Errorf("the system calls that pass are not counted: %+v", c)
 	}
 	if n := r.Namespaces["net"]; n.Jail == 0 || n.Host == 0 || n.Jail == n.Host {

@@ -65,7 +65,8 @@ func TestRules(t *testing.T) {
 		{"setsockopt", [6]uint64{3, 6, 31}, noopt},        // TCP_ULP
 		{"setsockopt", [6]uint64{3, 6 | high, 31}, noopt}, // the same
 		{"setsockopt", [6]uint64{3, 282, 1}, noopt},       // SOL_TLS
-		{"setsockopt", [6]uint64{3, 0, 35}, noopt},        // IP_ADD_MEMBERSHIP
+		{"setsockopt", [6]uint64{3, 0, 34}, ok},           // IP_MULTICAST_LOOP
+		{"setsockopt", [6]uint64{3, 0 | high, 35}, noopt}, // IP_ADD_MEMBERSHIP
 		{"setsockopt", [6]uint64{3, 0, 42}, noopt},        // MCAST_JOIN_GROUP
 		{"setsockopt", [6]uint64{3, 41, 20}, noopt},       // IPV6_ADD_MEMBERSHIP
 		{"setsockopt", [6]uint64{3, 1, 26}, noopt},        // SO_ATTACH_FILTER
@@ -113,8 +114,10 @@ func TestRules(t *testing.T) {
 		{"clone3", [6]uint64{}, nosys},
 		{"unshare", [6]uint64{}, nosys},
 		{"setns", [6]uint64{}, nosys},
-		{"personality", [6]uint64{0xffffffff}, nosys},
-		{"personality", [6]uint64{0x40000}, nosys},
+		{"personality", [6]uint64{0xffffffff}, done},
+		{"personality", [6]uint64{high}, done},
+		{"personality", [6]uint64{8}, inval}, // PER_LINUX32
+		{"personality", [6]uint64{0x40000}, inval},
 		{"prctl", [6]uint64{15}, ok},
 		{"prctl", [6]uint64{22}, inval}, // PR_SET_SECCOMP
 		{"prctl", [6]uint64{22 | high}, inval},
@@ -127,6 +130,15 @@ func TestRules(t *testing.T) {
 		{"prlimit64", [6]uint64{0, 7, 4096}, ok},
 		{"prlimit64", [6]uint64{0, 15, 4096}, ok},
 		{"mmap", [6]uint64{0, 4096, 3, 0x22}, ok},
+		{"mmap", [6]uint64{0, 4096, 3, 0x2022}, ok}, // MAP_LOCKED, which RLIMIT_MEMLOCK bounds as well as mlock
+		{"mlock", [6]uint64{4096, 4096}, ok},
+		{"munlock", [6]uint64{4096, 4096}, ok},
+		{"mlock2", [6]uint64{4096, 4096, 1}, nosys},
+		{"mlockall", [6]uint64{3}, nosys},
+		{"fadvise64", [6]uint64{3, 0, 0, 4}, done},
+		{"sync", [6]uint64{}, nosys},
+		{"syncfs", [6]uint64{3}, nosys},
+		{"msgget", [6]uint64{}, nosys},
 		{"mmap", [6]uint64{0, 4096, 3, 0x40022}, nomem},
 		{"mmap", [6]uint64{0, 4096, 3, 0x54040022 | high}, nomem},
 		{"memfd_create", [6]uint64{4096, 3}, ok},

@@ -38,6 +38,7 @@ var dangerousCalls = []string{
 	"uselib", "ustat", "sysfs", "_sysctl", "msgget", "semget", "mq_open", "memfd_secret", "remap_file_pages", "execveat",
 	"io_destroy", "openat2",
 	"mseal", "map_shadow_stack", "cachestat", "futex_waitv", "process_mrelease", "epoll_pwait2", "preadv2", "pwritev2",
+	"fadvise64", "sync", "syncfs", "mlockall",
 }
 
 func (c *check) dangerous() string {
@@ -126,13 +127,19 @@ func (c *check) terminal() string {
 func (c *check) options() string {
 	for _, o := range []struct{ level, option uint64 }{
 		{6, 31}, {6, 14}, {6, 19}, // TCP_ULP, TCP_MD5SIG, TCP_REPAIR
-		{0, 35}, {0, 39}, {0, 42}, {0, 46}, // IP_ADD_MEMBERSHIP, ..SOURCE.., MCAST_JOIN_*
-		{0, 32}, {0, 4}, {0, 3}, // MULTICAST_IF, OPTIONS, HDRINCL
-		{0, 64},                               // IPT_SO_SET_REPLACE
-		{41, 1}, {41, 20}, {41, 42}, {41, 46}, // IPV6_ADDRFORM, ADD_MEMBERSHIP, MCAST_JOIN_*
+		{0, 4}, {0, 3}, {0, 5}, // OPTIONS, HDRINCL, ROUTER_ALERT
+		{0, 64},                                         // IPT_SO_SET_REPLACE
+		{41, 1}, {41, 20}, {41, 21}, {41, 27}, {41, 28}, // IPV6_ADDRFORM, memberships, anycast
+		{1, 25}, {1, 62}, // SO_BINDTODEVICE, SO_BINDTOIFINDEX
 		{1, 26}, {1, 50}, {1, 51}, {1, 52}, {1, 60}, {1, 61}, // SO_ATTACH_*, ZEROCOPY, TXTIME
 	} {
 		c.never([]string{"setsockopt"}, known{1, low, o.level}, known{2, low, o.option})
+	}
+	for option := uint64(35); option <= 48; option++ { // IP_ADD_MEMBERSHIP to IP_MSFILTER, MCAST_*
+		c.never([]string{"setsockopt"}, known{1, low, 0}, known{2, low, option})
+		if option >= 42 {
+			c.never([]string{"setsockopt"}, known{1, low, 41}, known{2, low, option})
+		}
 	}
 	for level := range uint64(512) {
 		if level == 0 || level == 1 || level == 6 || level == 41 {
@@ -140,7 +147,7 @@ func (c *check) options() string {
 		}
 		c.never([]string{"setsockopt"}, known{1, low, level}) // SOL_TLS is 282
 	}
-	return "setsockopt reaches no kTLS, no TCP_ULP, no multicast join, no socket filter"
+	return "setsockopt reaches no kTLS, no TCP_ULP, no multicast join, no interface, no socket filter"
 }
 
 func (c *check) oob() string {
@@ -161,9 +168,7 @@ func (c *check) prctl() string {
 	} {
 		c.never([]string{"prctl"}, known{0, low, option})
 	}
-	for _, bit := range []uint64{1, 2, 8, 0x20000, 0x40000, 0x400000} { // MMAP_PAGE_ZERO would be 0x100000
-		c.never([]string{"personality"}, known{0, bit, bit}, known{0, 1 << 31, 0})
-	}
+	c.never([]string{"personality"})
 	return "prctl and personality give no way to change memory maps, securebits or execution domains"
 }
 
