@@ -49,6 +49,16 @@ func python(nr int, args string) string {
 	return fmt.Sprintf(`python3 -c 'import ctypes,os,sys; l=ctypes.CDLL(None,use_errno=True); r=l.syscall(*(ctypes.c_long(x) if type(x) is int else x for x in (%d,%s))); e=ctypes.get_errno(); print(os.strerror(e),file=sys.stderr) if r<0 else None; sys.exit(r<0)'`, nr, args)
 }
 
+// inet sets an option of a UDP socket; s is python's module.
+func inet(option string) string {
+	return fmt.Sprintf(`python3 -c "import socket as s; s.socket(s.AF_INET,s.SOCK_DGRAM).setsockopt(%s)"`, option)
+}
+
+// mlock locks so many bytes.
+func mlock(bytes int) string {
+	return fmt.Sprintf(`python3 -c 'import ctypes,sys; sys.exit(ctypes.CDLL(None).mlock(ctypes.create_string_buffer(%d),%d))'`, bytes, bytes)
+}
+
 // workspace has a repository's hooks and an editor's settings.
 func workspace(t *testing.T) string {
 	t.Helper()
@@ -100,6 +110,7 @@ func changes(w string) []question {
 		},
 		{name: "tmpfs", before: `tmpfs.size = "1MiB"`, do: "head -c 3000000 /dev/zero > /tmp/f", says: "tmpfs.size", after: `tmpfs.size = "8MiB"`, not: "head -c 20000000 /dev/zero > /tmp/f"},
 		{name: "files of a tmpfs", before: "tmpfs.inodes = 64", do: "cd /tmp; for i in $(seq 200); do : > f$i || exit 1; done", says: "tmpfs.inodes", after: "tmpfs.inodes = 1000", not: "cd /tmp; for i in $(seq 2000); do : > f$i || exit 1; done"},
+		{name: "locked memory", before: `limits.memlock = "64KiB"`, do: mlock(1 << 20), line: "gpg: Warning: using insecure memory!", says: "limits.memlock", after: `limits.memlock = "2MiB"`, not: mlock(4 << 20)},
 		{name: "open files", before: "limits.nofile = 32", do: `python3 -c 'f=[open("/dev/null") for i in range(60)]'`, says: "limits.nofile", after: "limits.nofile = 128", not: `python3 -c 'f=[open("/dev/null") for i in range(200)]'`},
 		{
 			name: "a name", do: "getent hosts pypi.example.com", line: "curl: (6) Could not resolve host: pypi.example.com", says: `network.allow = ["pypi.example.com:443"]`,
@@ -172,6 +183,13 @@ var purposes = []struct{ name, do, line, instead string }{
 	{"attributes", `touch /tmp/x; python3 -c 'import os; os.setxattr("/tmp/x","user.a",b"1")'`, "", ""},
 	{"the clock", "date -s 2001-01-01", "", "date"},
 	{"the kernel's log", "dmesg", "", ""},
+	{"multicast groups", inet("s.IPPROTO_IP,35,bytes([224,0,0,251,127,0,0,1])"), "", inet("s.IPPROTO_IP,s.IP_MULTICAST_TTL,1")},
+	{"an interface", inet("s.SOL_SOCKET,25,b'lo'"), "setsockopt: Protocol not available", ""},
+	{"message queues", python(unix.SYS_MSGGET, "0,0o1600"), "fakeroot, while creating message channels: Function not implemented", "! command -v fakeroot-tcp || fakeroot-tcp id -u"},
+	{"all that is not written", "sync -f /tmp", "", "sync /tmp"},
+	{"locked memory of later", python(unix.SYS_MLOCKALL, "2"), "mlockall: Function not implemented", mlock(4096)},
+	{"personas", "linux32 true", "", python(unix.SYS_PERSONALITY, "0xffffffff")},
+	{"set-gid bit of a directory", "mkdir /tmp/e; chmod g+s /tmp/e", "", "chmod 770 /tmp/e"},
 	{"FUSE", ": < /dev/fuse", "fuse: device not found, try 'modprobe fuse' first", ""},
 }
 
