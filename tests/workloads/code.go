@@ -183,3 +183,42 @@ func main() {
 }
 EOF
 printf 'package main\nimport "testing"\nfunc TestA(t *testing.T) { t.TempDir() }\n' > a_test.go; mkdir -p v; printf 'package v\n\nfunc f(x int) { x = x }\n' > v/v.go; go vet ./v 2>&1 || echo "vet $?"; go build -o x . && ./x; go test -vet=off -count=1 . 2>&1 | sed 's/[0-9.]*s$//'; gofmt -l main.go; go run . | tail -1; go list -deps . | grep -c net`
+
+// javaWork has the datagrams by which Gradle's daemon and its clients find one another, and multicasts.
+const javaWork = `set -eu; cat > A.java <<'EOF'
+import java.net.*; import java.nio.channels.*; import java.nio.file.*; import java.util.concurrent.*;
+public class A { public static void main(String[] a) throws Exception {
+ ServerSocket s = new ServerSocket(0); new Thread(() -> { try { Socket c = s.accept(); c.getOutputStream().write("tcp\n".getBytes()); c.close(); } catch (Exception e) { } }).start();
+ System.out.print(new String(new Socket("127.0.0.1", s.getLocalPort()).getInputStream().readAllBytes()));
+ Files.writeString(Path.of("/tmp/j"), "x"); Files.copy(Path.of("/tmp/j"), Path.of("/tmp/k")); System.out.println(FileSystems.getDefault().newWatchService() != null);
+ System.out.print(new String(new ProcessBuilder("echo", "child").start().getInputStream().readAllBytes()));
+ ExecutorService e = Executors.newFixedThreadPool(4); System.out.println(e.submit(() -> 6 * 7).get()); e.shutdown(); System.gc();
+ byte[] b = "datagram".getBytes(); InetAddress here = InetAddress.getLoopbackAddress(), group = InetAddress.getByName("224.0.0.251"); NetworkInterface lo = NetworkInterface.getByName("lo");
+ DatagramSocket to = new DatagramSocket(0, here); new DatagramSocket().send(new DatagramPacket(b, b.length, here, to.getLocalPort())); DatagramPacket p = new DatagramPacket(new byte[99], 99); to.receive(p); System.out.println(new String(p.getData(), 0, p.getLength()));
+ MulticastSocket m = new MulticastSocket(); m.setTimeToLive(3); m.setNetworkInterface(lo); m.setOption(StandardSocketOptions.IP_MULTICAST_LOOP, true); m.send(new DatagramPacket(b, b.length, group, 5353)); System.out.println(m.getTimeToLive());
+ for (ProtocolFamily f : new ProtocolFamily[] { StandardProtocolFamily.INET, StandardProtocolFamily.INET6 }) { DatagramChannel c = DatagramChannel.open(f); c.setOption(StandardSocketOptions.IP_MULTICAST_IF, lo).setOption(StandardSocketOptions.IP_MULTICAST_TTL, 4); System.out.println(f + " " + c.getOption(StandardSocketOptions.IP_MULTICAST_TTL)); }
+} }
+EOF
+java A.java`
+
+// groupSenders sets each option of a sender of multicasts, by name in node and by number in python.
+const groupSenders = `set -eu; cat > g.js <<'EOF'
+const dgram = require("dgram");
+for (const [type, lo] of [["udp4", "127.0.0.1"], ["udp6", "::%lo"]]) { const s = dgram.createSocket({ type, reuseAddr: true }); s.bind(0, () => { s.setMulticastInterface(lo); s.setMulticastTTL(255); s.setMulticastLoopback(true); s.setTTL(9); s.setBroadcast(true); console.log(type); s.close(); }); }
+const s = dgram.createSocket("udp4"); s.bind(0, () => { s.setMulticastInterface("127.0.0.1"); s.send("x", 5353, "224.0.0.251", (e, n) => { console.log(e, n); s.close(); }); });
+EOF
+node g.js | sort; python3 -c '
+import socket as s
+for family, level, options in (s.AF_INET, s.IPPROTO_IP, (32, 33, 34, 49, 50)), (s.AF_INET6, s.IPPROTO_IPV6, (16, 17, 18, 19, 29, 62, 76)):
+    x = s.socket(family, s.SOCK_DGRAM)
+    for o in options: x.setsockopt(level, o, x.getsockopt(level, o, 4))
+    print(family.name, len(options))'`
+
+// serviceDiscovery announces a service. What is found depends on joining the group.
+const serviceDiscovery = `cat > z.py <<'EOF'
+import socket, zeroconf
+z = zeroconf.Zeroconf(interfaces=["127.0.0.1"]); z.register_service(zeroconf.ServiceInfo("_http._tcp.local.", "a._http._tcp.local.", addresses=[socket.inet_aton("127.0.0.1")], port=80)); print("registered"); z.close()
+try: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton("224.0.0.251") + socket.inet_aton("127.0.0.1")); print("joined")
+except OSError as e: print(e)
+EOF
+python3 z.py 2>&1`

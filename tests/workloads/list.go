@@ -174,7 +174,16 @@ var anywhere = []Work{
 	},
 	{
 		Name: "java", Needs: []string{"java"}, Packages: []string{"openjdk-17-jdk-headless"}, Heavy: true,
-		Script: `set -eu; printf 'import java.nio.file.*; import java.net.*; import java.util.concurrent.*;\npublic class A { public static void main(String[] a) throws Exception { ServerSocket s = new ServerSocket(0); new Thread(() -> { try { Socket c = s.accept(); c.getOutputStream().write("tcp\\n".getBytes()); c.close(); } catch (Exception e) { } }).start(); System.out.print(new String(new Socket("127.0.0.1", s.getLocalPort()).getInputStream().readAllBytes())); Files.writeString(Path.of("/tmp/j"), "x"); Files.copy(Path.of("/tmp/j"), Path.of("/tmp/k")); System.out.println(FileSystems.getDefault().newWatchService() != null); System.out.print(new String(new ProcessBuilder("echo", "child").start().getInputStream().readAllBytes())); ExecutorService e = Executors.newFixedThreadPool(4); System.out.println(e.submit(() -> 6 * 7).get()); e.shutdown(); System.gc(); } }\n' > A.java; java A.java`,
+		Script: javaWork,
+	},
+	{
+		Name: "sending to groups", Needs: []string{"node", "python3"},
+		Script: groupSenders,
+	},
+	{
+		Name: "locked memory and advice", Needs: []string{"python3", "dd"}, Tools: true,
+		Script: `set -eu; python3 -c 'import ctypes; l = ctypes.CDLL(None); b = ctypes.create_string_buffer(20000); print(l.mlock(b, 20000), [x.split()[1] for x in open("/proc/self/status") if "VmLck" in x][0] != "0", l.munlock(b, 20000), l.personality(0xffffffff))'
+			python3 -c 'import os; f = os.open("/etc/passwd", 0); [os.posix_fadvise(f, 0, 0, a) for a in range(6)]; print("advice")'; dd if=/etc/passwd of=/dev/null iflag=nocache 2> /dev/null; echo "dd $?"; echo x > s; sync s; echo "sync $?"`,
 	},
 	{
 		Name: "editors and multiplexers", Needs: []string{"tmux", "vim", "jq"}, Packages: []string{"tmux", "vim", "jq"},
