@@ -75,7 +75,7 @@ func TestAbove(t *testing.T) {
 		{"the kubelet's processors", policy.Default(), quota(-1), "cpu.quota", "", ""},
 		{"--cgroup-conf", policy.Default(), file("memory.max", "max"), "unified[memory.max]", "max", ""},
 		{"--ulimit nofile", policy.Default(), ulimit("RLIMIT_NOFILE", 65536), "process.rlimits[RLIMIT_NOFILE]", "65536", "16384"},
-		{"--ulimit memlock=-1", policy.Default(), ulimit("RLIMIT_MEMLOCK", 1<<64-1), "process.rlimits[RLIMIT_MEMLOCK]", "unlimited", "8388608"},
+		{"--ulimit memlock=-1", policy.Default(), ulimit("RLIMIT_MEMLOCK", 1<<64-1), "process.rlimits[RLIMIT_MEMLOCK]", "unlimited", "262144"},
 		{"--ulimit core=-1", policy.Default(), ulimit("RLIMIT_CORE", 1<<64-1), "process.rlimits[RLIMIT_CORE]", "unlimited", "1"},
 		{"--ulimit core=0", policy.Default(), ulimit("RLIMIT_CORE", 0), "process.rlimits[RLIMIT_CORE]", "", ""},
 		{"Podman's open files", policy.Default(), ulimit("RLIMIT_NOFILE", 1048576), "process.rlimits[RLIMIT_NOFILE]", "", ""},

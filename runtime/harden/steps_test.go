@@ -337,7 +337,7 @@ func TestProcess(t *testing.T) {
 		got[r.Type] = [2]uint64{r.Hard, r.Soft}
 	}
 	want := map[string][2]uint64{
-		"RLIMIT_NOFILE": {16384, 16384}, "RLIMIT_CORE": {1, 1}, "RLIMIT_STACK": {100, 100}, "RLIMIT_NPROC": {7, 7}, "RLIMIT_MEMLOCK": {8 << 20, 8 << 20},
+		"RLIMIT_NOFILE": {16384, 16384}, "RLIMIT_CORE": {1, 1}, "RLIMIT_STACK": {100, 100}, "RLIMIT_NPROC": {7, 7}, "RLIMIT_MEMLOCK": {256 << 10, 256 << 10},
 		"RLIMIT_MSGQUEUE": {0, 0}, "RLIMIT_NICE": {0, 0}, "RLIMIT_RTPRIO": {0, 0}, "RLIMIT_SIGPENDING": {4096, 4096},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -64,6 +64,23 @@ func TestNetlinkSockets(t *testing.T) {
 	}
 }
 
+// TestLockedMemory: what a process locks of a file that another jail read first stays on that jail's account. How much, policy bounds.
+func TestLockedMemory(t *testing.T) {
+	const pieces, most = 32, 4
+	for _, c := range []struct {
+		name, runtime string
+		bounded       bool
+	}{{"control", plain, false}, {"jail", jail, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := docker.For(t)
+			_, got := attack(t, d, []string{c.runtime}, "locked-memory", strconv.Itoa(pieces))
+			if bounded := got.Got <= most && got.Errno != ""; bounded != c.bounded || !bounded && got.Got != pieces {
+				t.Errorf("%+v of %d", got, pieces)
+			}
+		})
+	}
+}
+
 // TestUDPSockets: what waits in the queues of a jail's sockets comes out of the jail's limit, so that the host's budget
 // for all sockets (udp_mem) lasts for the host.
 func TestUDPSockets(t *testing.T) {

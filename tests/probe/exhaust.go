@@ -141,3 +141,24 @@ func recordLocks(args []string) (any, error) {
 	}
 	return hold(got)
 }
+
+// lockedMemory locks pieces of memory of 64 KiB (mlock(2)), one after the other.
+func lockedMemory(args []string) (any, error) {
+	n, err := howMany(args)
+	if err != nil {
+		return nil, err
+	}
+	got := taken{}
+	for got.Got < n {
+		b, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err == nil {
+			err = unix.Mlock(b)
+		}
+		if err != nil {
+			got.Errno = errnoName(err)
+			break
+		}
+		got.Got++
+	}
+	return hold(got)
+}

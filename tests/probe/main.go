@@ -54,6 +54,7 @@ func init() {
 		"in-flight":         descriptorsInFlight,
 		"udp-sockets":       udpSockets,
 		"record-locks":      recordLocks,
+		"locked-memory":     lockedMemory,
 		"unaccepted":        unaccepted,
 		"tcp-sockets":       tcpSockets,
 		"orphans":           orphans,

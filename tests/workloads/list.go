@@ -182,7 +182,7 @@ var anywhere = []Work{
 	},
 	{
 		Name: "locked memory and advice", Needs: []string{"python3", "dd"}, Tools: true,
-		Script: `set -eu; python3 -c 'import ctypes; l = ctypes.CDLL(None); b = ctypes.create_string_buffer(20000); print(l.mlock(b, 20000), [x.split()[1] for x in open("/proc/self/status") if "VmLck" in x][0] != "0", l.munlock(b, 20000), l.personality(0xffffffff))'
+		Script: `set -eu; python3 -c 'import ctypes; l = ctypes.CDLL(None); b = ctypes.create_string_buffer(20000); print(l.mlock(b, 20000), [x.split()[1] for x in open("/proc/self/status") if "VmLck" in x][0] != "0", l.munlock(b, 20000), l.personality(ctypes.c_ulong(0xffffffff)))'
 			python3 -c 'import os; f = os.open("/etc/passwd", 0); [os.posix_fadvise(f, 0, 0, a) for a in range(6)]; print("advice")'; dd if=/etc/passwd of=/dev/null iflag=nocache 2> /dev/null; echo "dd $?"; echo x > s; sync s; echo "sync $?"`,
 	},
 	{

@@ -421,7 +421,7 @@ func Default() Policy {
 		Limits: Limits{
 			Pids: 1024, Memory: 4 << 30, Swap: 0, CPUs: 4,
 			IORead: 400 << 20, IOWrite: 200 << 20,
-			NoFile: 16384, MemLock: 8 << 20, Sockets: 64 << 20, Mounts: 256,
+			NoFile: 16384, MemLock: 256 << 10, Sockets: 64 << 20, Mounts: 256,
 		},
 		Binds:     Binds{Root: RootRefuse, Owner: OwnerProcess, SetID: SetIDReport, Protect: true, Lost: LostReport},
 		Seccomp:   Seccomp{Profile: "default", OnViolation: "errno"},
