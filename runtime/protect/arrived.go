@@ -188,6 +188,10 @@ func (a *arrivals) dotGit(at, work string, typ byte) {
 		a.gitDir(arrivedGit{rel: at, work: work})
 		return
 	}
+	text, err := a.Head(at, gitrepo.MaxPointer)
+	if _, leads := gitrepo.GitFile(text); err == nil && !leads && typ == unix.DT_REG {
+		return // git stops at it
+	}
 	if a.changed(at) {
 		a.fresh[work] = true
 		a.add(NewRepository, work, gitFile.Why)

@@ -39,6 +39,7 @@ var arrivalRows = []struct{ name, script, want string }{
 	{"one without settings", "mkdir -p r/v/.git/objects r/v/.git/refs; echo 'ref: refs/heads/x' >r/v/.git/HEAD", "repository r/v"},
 	{"one that no program reads", "cd r; mkdir node_modules; git init -q node_modules/v; git -C node_modules/v commit -q --allow-empty -m v; git add -f node_modules/v 2>/dev/null", "gitlink r/node_modules/v; repository r/node_modules/v"},
 	{"a file .git", "mkdir r/v; echo 'gitdir: ../../x' >r/v/.git", "repository r/v"},
+	{"a file .git that leads nowhere", "mkdir r/v; touch r/v/.git", ""},
 	{"a link .git", "mkdir r/v; ln -s ../../x r/v/.git", "repository r/v"},
 	{"a further work tree", "git -C r worktree add -q ../tree", "repository r/.git/worktrees/tree; repository tree; setting tree/.gitmodules; setting tree/.vscode"},
 	{"a bare repository", "git init -q --bare r/b.git", "repository r/b.git"},

@@ -32,6 +32,8 @@ type gitDir struct {
 // that leads to it, so that binds.unprotect leaves both to jails.
 var (
 	gitFile = &Entry{Path: ".git", Absent: EmptyDir, Why: "leads git to its directory, config and hooks (gitrepository-layout(5))"}
+	// gitMark is a file by which a tool only keeps git from looking further up: git stops at it.
+	gitMark = &Entry{Path: ".git", Copy: true, Why: "would lead git to another directory's config and hooks"}
 	gitLink = &Entry{Path: ".git/commondir", Absent: EmptyDir, Why: "leads git to another directory's config and hooks"}
 )
 
@@ -55,13 +57,17 @@ func (s *search) gitAt(work, name string) error {
 	case t.typ == unix.DT_DIR:
 		return s.gitDir(t.end, work)
 	default:
-		if !s.unprotected(gitFile, t.end) {
-			if err := s.keep(t.end, t.typ, gitFile); err != nil {
-				return err
-			}
-		}
 		if text, err = s.text(t.end); err != nil {
 			return err
+		}
+		e := gitFile
+		if _, leads := gitrepo.GitFile(text); !leads {
+			e = gitMark
+		}
+		if !s.unprotected(e, t.end) {
+			if err := s.keep(t.end, t.typ, e); err != nil {
+				return err
+			}
 		}
 	}
 	to, ok := gitrepo.GitFile(text)
@@ -110,7 +116,10 @@ func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error)
 			Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: true,
 			Git: true,
 		})
-	case t.end != "" && !t.there && (absent || t.dangling) && !s.unprotected(e, t.end):
+	case !absent && !t.dangling || t.end == "" || s.unprotected(e, t.end):
+	case t.blocked:
+		return t, s.keep(t.end, t.typ, e)
+	case !t.there:
 		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Copy: e.Copy, Why: e.Why})
 	}
 	return t, nil

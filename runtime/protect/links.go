@@ -27,10 +27,10 @@ type trail struct {
 	end string
 	// outside is the host's path where it leads out of the tree, without links.
 	outside string
-	// there reports that end exists, and typ its type (DT_DIR and so on). It may be a file in place
-	// of a directory on the way.
-	there bool
-	typ   byte
+	// there reports that end exists, and typ its type (DT_DIR and so on). blocked reports that end
+	// is a file in place of a directory on the way, so that the path itself does not exist.
+	there, blocked bool
+	typ            byte
 	// dangling reports that a link's target does not exist: a process that creates the target
 	// fills the link.
 	dangling bool
@@ -134,7 +134,8 @@ func (w *walk) step(c component) error {
 	case unix.DT_DIR:
 		w.cur = at
 	default:
-		w.t.end, w.t.there, w.t.typ, w.done = at, true, typ, true
+		w.t.end, w.t.there, w.t.typ, w.done, w.t.blocked = at, true, typ, true, len(w.todo) > 0
+		w.t.dangling = w.t.dangling || w.t.blocked && (c.link || w.todo[0].link)
 	}
 	return nil
 }
@@ -315,6 +316,7 @@ func (s *search) hold(dir, p string, e *Entry, absent bool) error {
 	case t.end == "":
 	case t.end == ".":
 		return s.whole(below(dir, p), e)
+	case t.blocked && e.Absent == Leave && !t.dangling: // it stands for a missing path
 	case t.there:
 		return s.keep(t.end, t.typ, e)
 	case absent && e.Absent != Leave, t.dangling:

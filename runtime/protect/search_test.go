@@ -134,6 +134,18 @@ func TestSearch(t *testing.T) {
 			name: "programs of a package in settings", tree: []string{".opencode/node_modules/.bin/x -> ../x/cli.js", ".opencode/node_modules/x/cli.js"}, o: Options{Limits: Limits{Entries: 100, Depth: 9, Paths: 1}},
 			want: want{ReadOnly: ".opencode"},
 		},
+		{name: "a file that leads nowhere", tree: []string{".git=gitdir:\n"}, want: want{Private: ".git"}},
+		{
+			name: "files by which tools mark a directory",
+			tree: []string{"a/.git", "b/.GIT=gitdir:x", "c/.git -> mark", "c/mark=a note\n", "d/.git -> x/y", "d/x"},
+			want: want{ReadOnly: "c/.git d/.git d/x", Private: "a/.git b/.GIT c/mark"},
+		},
+		{
+			name: "files where the table has a directory, in place of which a jail could make none",
+			tree: []string{".claude", "x/.config=CONFIG_64BIT=y", "x/.github", ".git=gitdir: a/b", "a"},
+			o:    Options{Absent: true, Unprotect: []string{".codex", ".agents", ".husky", ".vscode", ".idea", ".mcp.json", ".zed", ".cursor", ".gemini", ".qwen", ".opencode", ".kiro", ".windsurf", ".continue", ".kilocode", ".roo"}},
+			want: want{ReadOnly: ".claude .git a"},
+		},
 		{name: "a file that leads out", tree: []string{".git=gitdir: ../../../etc"}, want: want{ReadOnly: ".git"}},
 		{
 			name: "links", tree: []string{"dots/bashrc", ".bashrc -> dots/bashrc", ".profile -> /etc/profile", ".vscode -> ../..", ".idea -> .idea"},

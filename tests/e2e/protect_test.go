@@ -35,13 +35,13 @@ func hostile(t testing.TB) string {
 	for _, g := range []string{".git", "lib/nested/.git", ".git/modules/sub"} {
 		repository(t, filepath.Join(dir, g))
 	}
-	for _, d := range []string{"sub", "tree", ".git/worktrees/tree", ".vscode", "evil/hooks"} {
+	for _, d := range []string{"sub", "tree", "mark", ".git/worktrees/tree", ".vscode", "evil/hooks"} {
 		env.Check(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	for name, text := range map[string]string{
 		"sub/.git": "gitdir: ../.git/modules/sub\n", "tree/.git": "gitdir: ../.git/worktrees/tree\n",
 		".git/worktrees/tree/commondir": "../..\n", ".git/worktrees/tree/HEAD": "ref: refs/heads/tree\n",
-		".vscode/tasks.json": "{}", ".bashrc": "# mine\n", "evil/file": "evil", "evil/config": "[core]\n\tfsmonitor = evil\n",
+		".vscode/tasks.json": "{}", ".bashrc": "# mine\n", "mark/.git": "", "evil/file": "evil", "evil/config": "[core]\n\tfsmonitor = evil\n",
 	} {
 		env.Put(t, filepath.Join(dir, name), text, 0o644, 1000)
 	}
@@ -81,6 +81,7 @@ var protectedAttacks = []struct{ name, script string }{
 	{"make a submodule's hook", "echo evil >.git/modules/sub/hooks/post-checkout"},
 	{"rename a submodule's git directory", "mv .git/modules/sub .git/modules/old; mkdir .git/modules/sub; cp -r evil/. .git/modules/sub"},
 	{"lead a submodule elsewhere", "echo 'gitdir: ../evil' >sub/.git"},
+	{"have a tool's mark lead git", "echo 'gitdir: ../evil' >mark/.git && ! rm -f mark/.git"},
 	{"put a directory in place of a submodule's file", "rm -f sub/.git; mkdir -p sub/.git/hooks"},
 	{"lead a further work tree elsewhere", "echo ../../../evil >.git/worktrees/tree/commondir"},
 	{"write an editor's tasks", "echo evil >.vscode/tasks.json"},
@@ -115,7 +116,7 @@ func watched(t testing.TB, dir string) string {
 	for _, top := range []string{
 		".git", ".git/hooks", ".git/config", ".git/commondir", ".git/config.worktree", ".git/info/attributes",
 		"lib/nested/.git", "lib/nested/.git/hooks", "lib/nested/.git/config", ".git/modules/sub/hooks", ".git/modules/sub/config", "sub/.git",
-		"tree/.git", ".git/worktrees/tree/commondir", ".vscode", ".mcp.json", ".claude/settings.json", ".codex", ".bashrc", ".profile",
+		"mark/.git", "tree/.git", ".git/worktrees/tree/commondir", ".vscode", ".mcp.json", ".claude/settings.json", ".codex", ".bashrc", ".profile",
 	} {
 		at := filepath.Join(dir, top)
 		note(at)

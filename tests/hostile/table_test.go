@@ -129,6 +129,7 @@ func rows() []row {
 	out = append(out, ofKind("another git directory", inRepo([]row{
 		{key: ".git/commondir", jail: "cp -r .git .g2; evil .x/p; git config -f .g2/config core.fsmonitor $PWD/.x/p; echo ../.g2 >.git/commondir", run: "git status"},
 		{key: ".git/config.worktree", host: "git config extensions.worktreeConfig true", jail: "evil .x/p; printf '[core]\\nfsmonitor = ./.x/p\\n' >.git/config.worktree", run: "git status"},
+		{key: ".git (a file without gitdir)", host: "mkdir m; : >m/.git", jail: "git init -q m/g; evil .x/p; git config -f m/g/.git/config core.fsmonitor $PWD/.x/p; echo gitdir: g/.git >m/.git", run: "git -C m status"},
 		{key: ".git (a file)", host: "git init -q --separate-git-dir ../g1", jail: "cp -r ../g1 ../g2; evil .x/p; git config -f ../g2/config core.fsmonitor $PWD/.x/p; echo gitdir: ../g2 >.git", run: "git status"},
 		{key: ".git (a link)", host: "mv .git ../g1; ln -s ../g1 .git", jail: "cp -r ../g1 ../g2; evil .x/p; git config -f ../g2/config core.fsmonitor $PWD/.x/p; rm .git; ln -s ../g2 .git", run: "git status"},
 		{key: ".git (moved away)", jail: "mv .git .g3; cp -r .g3 .git; evil .x/p; git config core.fsmonitor ./.x/p", run: "git status"},

@@ -121,3 +121,19 @@ func TestProtectedNpm(t *testing.T) {
 		t.Errorf("status %d: %s\n%s", code, out, errs)
 	}
 }
+
+// TestGitMark: a file ".git" that leads git nowhere, as a package manager's cache has one, can be written to, and what is written ends with the
+// jail. A file in place of a directory in which the host would look for settings is the project's.
+func TestGitMark(t *testing.T) {
+	dir := engine.Workspace(t, map[string]string{"cache/.git": "", "kernel/.config": "CONFIG_64BIT=y\n"})
+	code, out, errs := sandbox(t, "--workspace", dir, "--", "sh", "-ec",
+		": >cache/.git; echo gitdir: x >cache/.git; cat cache/.git; ! rm -f cache/.git; echo y >n; mv n kernel/.config")
+	if code != 0 || out != "gitdir: x\n" {
+		t.Errorf("status %d: %q %s", code, out, errs)
+	}
+	for name, want := range map[string]string{"cache/.git": "", "kernel/.config": "y\n"} {
+		if text := env.Read(t, filepath.Join(dir, name)); string(text) != want {
+			t.Errorf("%s on the host: %q, want %q", name, text, want)
+		}
+	}
+}
