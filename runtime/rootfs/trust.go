@@ -1,11 +1,14 @@
 package rootfs
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -22,10 +25,22 @@ const maxBundle = 1 << 20
 
 // A trust is a file to which the jail's own certificate authority, or its known ssh hosts, are
 // added.
-type trust struct{ path, text string }
+type trust struct {
+	path, text string
+	link       string // the path is a link to this one where the jail's layer can have it
+}
 
-// addTrust adds mounts to the spec for the files by which programs trust the jail's own
-// certificate authority and its ssh server. copyTrust fills the files.
+// anchors are places from which the tools of distributions rebuild the file of trusted
+// certificates: update-ca-certificates of Debian and Alpine, update-ca-trust of Red Hat, that of
+// SUSE, that of Arch. In a file that a jail rebuilds, its own authority stays.
+var anchors = []string{
+	"/usr/local/share/ca-certificates/agentjail.crt", "/etc/pki/ca-trust/source/anchors/agentjail.pem",
+	"/etc/pki/trust/anchors/agentjail.pem", "/etc/ca-certificates/trust-source/anchors/agentjail.pem",
+}
+
+// addTrust puts the files by which programs trust the jail's own certificate authority and its ssh
+// server into the ephemeral layer, where tools replace them as they do elsewhere. Those that cannot
+// be there are mounted: copyTrust fills them.
 func (s *stager) addTrust() error {
 	if s.Plan.Authority == "" && s.Plan.KnownHosts == "" {
 		return nil
@@ -35,18 +50,69 @@ func (s *stager) addTrust() error {
 		return err
 	}
 	defer root.Close()
+	defer unix.Umask(unix.Umask(0))
 	if s.Plan.Authority != "" {
 		s.addAuthority(root)
 	}
 	if s.Plan.KnownHosts != "" {
 		s.addKnownHosts(root)
 	}
+	s.trusts = slices.DeleteFunc(s.trusts, func(t trust) bool { return s.putTrust(int(root.Fd()), t) == nil })
 	for _, t := range s.trusts {
 		s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
 			Destination: t.path, Type: "bind", Source: t.path, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
 		})
 	}
 	return nil
+}
+
+// errElsewhere reports a file that is not in the jail's layer.
+var errElsewhere = errors.New("it does not lie in the jail's layer")
+
+// putTrust makes a file in the ephemeral layer, with its directory. It has owner and mode of the
+// image's file that it replaces, or is container root's.
+func (s *stager) putTrust(root int, t trust) (err error) {
+	uid, ok1 := s.Plan.IDs.HostUID(0)
+	gid, ok2 := s.Plan.IDs.HostGID(0)
+	if s.Plan.KeepHostOwners || !ok1 || !ok2 || s.mounted(t.path) {
+		return errElsewhere
+	}
+	above, last := filepath.Split(filepath.Dir(t.path))
+	if up := openBeneath(root, "."+above); up != nil {
+		if err = mkdir(up, last, 0o755); err == nil {
+			err = unix.Fchownat(int(up.Fd()), last, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW)
+		}
+		up.Close()
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	dir := openBeneath(root, "."+filepath.Dir(t.path))
+	if dir == nil {
+		return errElsewhere
+	}
+	defer dir.Close()
+	fd, name := int(dir.Fd()), filepath.Base(t.path)
+	st := unix.Stat_t{Mode: unix.S_IFREG | 0o644, Uid: uid, Gid: gid}
+	if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return errElsewhere
+	}
+	made := atomicfile.Unique(name + ".")
+	if t.link != "" {
+		err = unix.Symlinkat(t.link, fd, made)
+	} else {
+		err = write(dir, made, t.text, st.Mode&0o777)
+	}
+	if err == nil {
+		err = unix.Fchownat(fd, made, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err == nil {
+		err = unix.Renameat(fd, made, fd, name)
+	}
+	if err != nil {
+		_ = unix.Unlinkat(fd, made, 0)
+	}
+	return err
 }
 
 // addKnownHosts has the jail's ssh know the helper.
@@ -59,12 +125,12 @@ func (s *stager) addKnownHosts(root *os.File) {
 	if err != nil {
 		at, text = plan.KnownHostsFile, "" // there is none
 	}
-	s.trusts = append(s.trusts, trust{at, text + "\n" + s.Plan.KnownHosts})
+	s.trusts = append(s.trusts, trust{path: at, text: with(text, s.Plan.KnownHosts)})
 }
 
 // addAuthority has the jail's programs trust its own certificate authority.
 func (s *stager) addAuthority(root *os.File) {
-	whole := ""
+	whole, first := "", ""
 	for _, path := range plan.Bundles() {
 		at, text, err := bundle(root, path)
 		if err != nil || slices.ContainsFunc(s.trusts, func(t trust) bool { return t.path == at }) {
@@ -77,12 +143,25 @@ func (s *stager) addAuthority(root *os.File) {
 			s.notes = append(s.notes, path+" stays as it is mounted: the jail's own certificate authority is in "+plan.BundleFile+" alone")
 			continue
 		}
-		s.trusts = append(s.trusts, trust{at, text + "\n" + s.Plan.Authority})
+		first = cmp.Or(first, at)
+		s.trusts = append(s.trusts, trust{path: at, text: with(text, s.Plan.Authority)})
 	}
 	if whole == "" {
 		whole = hostBundle()
 	}
-	s.trusts = append(s.trusts, trust{plan.BundleFile, whole + "\n" + s.Plan.Authority}, trust{plan.AuthorityFile, s.Plan.Authority})
+	s.trusts = append(s.trusts, trust{plan.BundleFile, with(whole, s.Plan.Authority), first},
+		trust{path: plan.AuthorityFile, text: s.Plan.Authority})
+	for _, at := range anchors {
+		_ = s.putTrust(int(root.Fd()), trust{path: at, text: s.Plan.Authority}) // an image without that tool
+	}
+}
+
+// with returns a text with what the jail's own adds to it.
+func with(text, own string) string {
+	if strings.Contains(text, own) {
+		return text
+	}
+	return text + "\n" + own
 }
 
 // copyTrust writes the files that addTrust has mounted.
