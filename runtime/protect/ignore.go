@@ -54,8 +54,8 @@ func ignores(rules []ignoreRule, rel string) bool {
 		if r.dir != "." {
 			name = strings.TrimPrefix(rel, r.dir+"/")
 		}
-		if r.any && !strings.Contains(r.pattern, "/") {
-			name = path.Base(rel)
+		if parts := strings.Split(name, "/"); r.any {
+			name = path.Join(parts[max(0, len(parts)-1-strings.Count(r.pattern, "/")):]...)
 		}
 		if ok, _ := path.Match(r.pattern, name); ok {
 			ignored = !r.keep

@@ -109,8 +109,10 @@ type Found struct {
 	// Paths are sorted, and none lies within another.
 	Paths        []Path
 	Repositories int
-	// Gits are the git directories.
-	Gits     []string
+	// Gits are the git directories, and Ignored the directories that a .gitignore names, without
+	// those in each other.
+	Gits, Ignored []string
+
 	Searched int // names
 	// Linked are protected files that have a further name, by which they may be
 	// written to.

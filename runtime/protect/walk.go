@@ -175,6 +175,7 @@ func (s *search) down(parent int, dir string, d sub, r region, depth int) (weigh
 	}
 	if r.counted && ignores(r.rules, rel) {
 		r.counted = false
+		s.found.Ignored = append(s.found.Ignored, rel)
 	}
 	fd, err := s.openDir(parent, d.name, rel)
 	if gone(err) {

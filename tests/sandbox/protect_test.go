@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,5 +136,38 @@ func TestGitMark(t *testing.T) {
 		if text := env.Read(t, filepath.Join(dir, name)); string(text) != want {
 			t.Errorf("%s on the host: %q, want %q", name, text, want)
 		}
+	}
+}
+
+// TestIgnoredRepositoriesGo: a repository that the project ignores can be removed in a view, and an apply removes it as a whole. No other
+// repository goes, what is made in its place does not come, and what settings name stays.
+func TestIgnoredRepositoriesGo(t *testing.T) {
+	engine.NeedsViews(t)
+	dir, policy := project(t), small(t)
+	asOwner(t, dir, `
+		export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x
+		cd repo; printf 'vendor/\n/.store/\n**/.terraform/*\n' >.gitignore; mkdir -p .store/hooks; echo x >.store/hooks/pre-commit; git config core.hooksPath .store/hooks
+		for r in vendor/gone vendor/anew vendor/moved infra/.terraform/modules/m node_modules/n kept/own; do
+			git init -q $r; mkdir $r/.vscode; echo {} >$r/.vscode/tasks.json; git -C $r commit -q --allow-empty -m x
+		done`)
+	name := filepath.Base(dir)
+	t.Cleanup(func() { engine.Run(t, bin, "workspace", "discard", name) })
+	code, out, errs := inView(t, policy, dir, `cd repo; rm -r vendor/gone infra/.terraform/modules/m node_modules/n kept/own .store; mv vendor/moved vendor/there
+		rm -r vendor/anew; git init -q vendor/anew; git -C vendor/anew config core.fsmonitor ./evil; echo made >vendor/anew/file`, "--view", name)
+	if code != 0 {
+		t.Fatalf("status %d: %s%s", code, out, errs)
+	}
+	r := engine.Run(t, bin, "workspace", "apply", name)
+	if r.Code != 1 || !strings.Contains(r.Stderr, "left out: repo/.store") {
+		t.Errorf("the apply: %s", r)
+	}
+	const want = "infra/.terraform/modules kept/own/.git no-fsmonitor node_modules vendor/anew/.git vendor/anew/file vendor/moved/.git"
+	got := asOwner(t, dir, `cd repo; cat .store/hooks/pre-commit >/dev/null
+		ls -d infra/.terraform/modules infra/.terraform/modules/* kept/own/.git node_modules node_modules/* vendor/gone vendor/anew/.git vendor/anew/file vendor/moved/.git 2>/dev/null || true
+		git -C vendor/anew config core.fsmonitor || echo no fsmonitor`)
+	lines := strings.Fields(strings.ReplaceAll(got, "no fsmonitor", "no-fsmonitor"))
+	slices.Sort(lines)
+	if got := strings.Join(lines, " "); got != want {
+		t.Errorf("the host has\n%s, want\n%s", got, want)
 	}
 }

@@ -82,7 +82,7 @@ func (w *walker) compare(c *Change, e *entry, sub *node, actual *os.File, gid ui
 		}
 		c.Tree = t.digest
 		switch {
-		case t.left:
+		case t.left || len(t.gits) > 0:
 			c.Conflict = "the directory in its place has what no apply removes (a repository, or hidden files)"
 		case t.later:
 			c.Conflict = w.changedSince()
@@ -205,7 +205,8 @@ func (w *walker) later(at string, ctime int64) bool {
 }
 
 // removed reports that the view does not have a file of the directory. A directory with files that
-// no apply touches stays, and what else is in it is removed.
+// no apply touches stays, and what else is in it is removed. A repository goes as a whole where the
+// project ignores it: git runs nothing of what is not there.
 func (w *walker) removed(at string) error {
 	if w.leftOut(at) || isDotGit(at) {
 		return nil
@@ -221,10 +222,10 @@ func (w *walker) removed(at string) error {
 		if err != nil {
 			return err
 		}
-		if t.left {
+		if t.left || slices.ContainsFunc(t.gits, func(p string) bool { return !w.ignored(p) }) {
 			return w.removedContent(at)
 		}
-		c.Tree, late = t.digest, late || t.later
+		c.Tree, c.git, late = t.digest, len(t.gits) > 0, late || t.later
 	}
 	if late {
 		c.Conflict = w.changedSince()
@@ -256,13 +257,17 @@ func (w *walker) removedContent(at string) error {
 // tree describes a directory that is to be removed.
 type tree struct {
 	digest string
-	later  bool // something in it has changed
-	left   bool // it has what no apply touches
+	later  bool     // something in it has changed
+	left   bool     // it has what no apply touches
+	gits   []string // what git finds repositories by
 }
 
 func (w *walker) tree(at string) (t tree, err error) {
 	t.digest, err = Digest(w.lower, at, func(p string, st *unix.Stat_t) {
-		t.left = t.left || w.leftOut(p) || isDotGit(p)
+		t.left = t.left || w.leftOut(p)
+		if isDotGit(p) {
+			t.gits = append(t.gits, p)
+		}
 		t.later = t.later || w.later(p, unix.TimespecToNsec(st.Ctim))
 	})
 	return t, err

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/overlayfs"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/protect"
 )
@@ -21,6 +22,8 @@ type guarded struct {
 	gits map[string]bool   // git directories
 	// there are those places that exist, sorted, and paths the same as the directory has them.
 	there, paths []string
+	// ignored are directories that the project does not keep.
+	ignored []string
 }
 
 // guarded searches the directory, as it would be with a layer. A directory that cannot be searched
@@ -45,7 +48,30 @@ func (w *walker) guarded(l *protect.Layer) guarded {
 		g.there = append(g.there, protect.Fold(dir))
 	}
 	slices.Sort(g.there)
+	for _, dir := range found.Ignored {
+		g.ignored = append(g.ignored, protect.Fold(dir))
+	}
 	return g
+}
+
+// known returns what is protected in the directory as it is.
+func (w *walker) known() guarded {
+	if w.out.before.why == nil {
+		w.out.before = w.guarded(nil)
+	}
+	return w.out.before
+}
+
+// ignored reports whether a path lies in a directory that the project does not keep: it is in a
+// .gitignore of the directory's own, or package managers make it as a whole.
+func (w *walker) ignored(at string) bool {
+	return protect.InPackages(at) || slices.ContainsFunc(w.known().ignored, func(dir string) bool { return pathname.Below(protect.Fold(at), dir) })
+}
+
+// goes reports whether a protected path may be removed with an ignored directory that it lies in:
+// it is one by its name, or of a repository there. No path that settings name may.
+func (w *walker) goes(at string) bool {
+	return w.ignored(at) && (slices.ContainsFunc(strings.Split(at, "/"), isDotGit) || protect.Inside(w.o.Path, at, nil) != nil)
 }
 
 // at returns why a path is protected; "" where it is not.
@@ -62,11 +88,14 @@ func (g guarded) at(rel string) string {
 	}
 }
 
-// below returns a protected path in a directory, "" for none.
-func (g guarded) below(rel string) string {
+// below returns a protected path in a directory, but for those that are to be passed over; "" for
+// none.
+func (g guarded) below(rel string, pass func(at string) bool) string {
 	rel = protect.Fold(rel) + "/"
-	if i := sort.SearchStrings(g.there, rel); i < len(g.there) && strings.HasPrefix(g.there[i], rel) {
-		return g.there[i]
+	for i := sort.SearchStrings(g.there, rel); i < len(g.there) && strings.HasPrefix(g.there[i], rel); i++ {
+		if !pass(g.there[i]) {
+			return g.there[i]
+		}
 	}
 	return ""
 }
@@ -116,9 +145,8 @@ func (r *Review) Judge(list []*Change) (found bool) {
 	if r.w == nil || len(list) == 0 || slices.Equal(list, r.judged) {
 		return false
 	}
-	if r.judged = slices.Clone(list); r.before.why == nil {
-		r.before = r.w.guarded(nil)
-	}
+	r.judged = slices.Clone(list)
+	r.w.known()
 	after := r.w.guarded(r.w.layer(list))
 	if r.rounds++; r.rounds > maxJudged {
 		after.why["."] = "which files protected paths lead to depends on too many of the changes (remedy: apply fewer, by their PATHs)"
@@ -128,7 +156,8 @@ func (r *Review) Judge(list []*Change) (found bool) {
 		if why == "" {
 			why = after.at(c.Path)
 		}
-		if in := r.before.below(c.Path); why == "" && in != "" && c.Conflict == "" && (c.Kind == Deleted || c.Kind == Type) {
+		pass := func(at string) bool { return c.Kind == Deleted && r.w.goes(at) }
+		if in := r.before.below(c.Path, pass); why == "" && in != "" && c.Conflict == "" && (c.Kind == Deleted || c.Kind == Type) {
 			why = "it has " + printable.Line(in, 0)
 		}
 		if why == "" && c.Kind == Mode && c.shared && r.isLinked(c.Old.Ino) {

@@ -136,6 +136,10 @@ func (d *Differ) removal(ctx context.Context, at string, was side) error {
 			continue
 		}
 		p := path.Join(at, name)
+		if isDotGit(p) {
+			d.Left(p, "a repository, which goes with its directory")
+			continue
+		}
 		if err := d.removal(ctx, p, side{there: true, mode: st.Mode, src: Source{Path: p}}); err != nil {
 			return err
 		}
@@ -290,10 +294,7 @@ func (d *Differ) text(s side) (text, why string) {
 // Mark marks a change that comes from elsewhere, as a patch of the view's repository.
 func (r *Review) Mark(c *Change) {
 	r.w.mark(c)
-	if r.before.why == nil {
-		r.before = r.w.guarded(nil)
-	}
-	if why := r.before.at(c.Path); why != "" && !c.Has(Protected) {
+	if why := r.w.known().at(c.Path); why != "" && !c.Has(Protected) {
 		c.Marks = append(c.Marks, Mark{Protected, why})
 	}
 }

@@ -94,6 +94,7 @@ type Change struct {
 	own     []Mark // the marks whatever else is applied
 	implied bool   // Implied, but for other marks
 	shared  bool   // the directory's file has further names
+	git     bool   // the removed directory has a repository
 }
 
 // MarshalJSON has the change's names as pathname.ToJSON returns them: they need not be UTF-8.
@@ -174,7 +175,7 @@ const StagingPrefix = ".agentjail-apply-"
 func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, error) {
 	o.Search.Source, o.Search.Unprotect, o.Search.Protect, o.Search.Absent = o.Path, o.Unprotect, true, true
 	w := &walker{
-		ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), o: o,
+		ctx: ctx, upper: int(upper.Fd()), lower: int(directory.Fd()), directory: directory, o: o,
 		out: &Review{Moved: map[string]string{}},
 	}
 	var st unix.Stat_t
@@ -191,7 +192,7 @@ func Of(ctx context.Context, upper, directory *os.File, o Options) (*Review, err
 	for _, c := range w.out.Changes {
 		c.own, c.implied = c.Marks, c.Implied
 	}
-	w.out.w, w.directory = w, directory
+	w.out.w = w
 	w.out.mark(w.out.Changes)
 	return w.out, nil
 }
@@ -206,7 +207,9 @@ func (w *walker) join() {
 	}
 	for _, c := range w.out.Changes {
 		if r := byFrom[c.Path]; c.Kind == Deleted && r != nil {
-			c.Implied, c.By = true, r.Path
+			if c.Implied, c.By = true, r.Path; c.git {
+				c.Marks = append(c.Marks, Mark{Protected, "it has a repository, which the renamed directory is without"})
+			}
 		}
 	}
 }
