@@ -65,7 +65,8 @@ func (w *walker) known() guarded {
 // ignored reports whether a path lies in a directory that the project does not keep: it is in a
 // .gitignore of the directory's own, or package managers make it as a whole.
 func (w *walker) ignored(at string) bool {
-	return protect.InPackages(at) || slices.ContainsFunc(w.known().ignored, func(dir string) bool { return pathname.Below(protect.Fold(at), dir) })
+	in := func(dir string) bool { return pathname.Below(protect.Fold(at), dir) }
+	return protect.InPackages(at) || slices.ContainsFunc(w.known().ignored, in)
 }
 
 // goes reports whether a protected path may be removed with an ignored directory that it lies in:
