@@ -28,7 +28,7 @@ func TestShown(t *testing.T) {
 `)}
 	for _, c := range []struct{ id, path, names, parts, refused string }{
 		{"22", "/mnt/top", "", "/ /home /srv/other/keys", "a part of it is mounted at /,"},
-		{"22", "/mnt/top/@home/u", "/home/u", "/srv/other/keys", "it is /home/u, mounted there, and it holds /home/u/.ssh"},
+		{"22", "/mnt/top/@home/u", "/home/u", "/srv/other/keys", "it is /home/u, mounted there, and it holds /home/u/.ssh where there is one"},
 		{"22", "/mnt/top/@/etc", "/etc", "", "it is /etc, mounted there"},
 		{"30", "/mnt/data", "", "/export/home /var/lib/docker /srv/ws /srv/again /var/lib/kubelet/pods/1/volume-subpaths/v/c/0 /run/host/ws /srv/other/src", "a part of it is mounted at /var/lib/docker, and an engine keeps"},
 		{"30", "/mnt/data/people/u/p", "/export/home/u/p", "", ""},

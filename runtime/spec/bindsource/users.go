@@ -101,7 +101,7 @@ func (h home) forbidden(at string, readOnly bool) (why, remedy string) {
 		if j := slices.IndexFunc(userPlaces, func(q userPlace) bool { return q.path == h.below && len(q.caches) > 0 }); j >= 0 {
 			dir, caches = at, userPlaces[j].caches
 		}
-		return "it holds " + h.dir + "/" + p.path + ", and " + p.because(), p.remedy(dir, caches)
+		return "it holds " + h.dir + "/" + p.path + " where there is one, and " + p.because(), p.remedy(dir, caches)
 	}
 	return "", ""
 }
