@@ -43,6 +43,20 @@ func TestUsersWorkAsThemselves(t *testing.T) {
 	}
 }
 
+// TestGitMark: a file ".git" that leads git nowhere can be written to, and stays the user's as it was.
+func TestGitMark(t *testing.T) {
+	needs(t)
+	work := low.workspace(t)
+	at := filepath.Join(work, ".git")
+	env.Check(t, errors.Join(os.WriteFile(at, nil, 0o644), os.Chown(at, low.uid, low.uid)))
+	if out := low.sandbox(t, "--workspace", work, "--", "sh", "-ec", "echo gitdir: x >.git; cat .git; ! rm -f .git 2>/dev/null"); out != "gitdir: x\n" {
+		t.Errorf("the jail reads %q", out)
+	}
+	if text := env.Read(t, at); len(text) != 0 {
+		t.Errorf("the user has %q", text)
+	}
+}
+
 // TestStandardFilesStayTheUsers: files that a user redirects a sandbox's input and output to keep owner and mode.
 func TestStandardFilesStayTheUsers(t *testing.T) {
 	needs(t)
