@@ -124,7 +124,11 @@ func announceViews(r *lifecycle.Runtime, o sandbox.Options) {
 		if err == nil {
 			what = review.Count(found.Changes).String()
 		}
-		fmt.Fprintf(os.Stderr, "agentjail: %s stays as it was; what was written is in view %s: %s\n", printable.Line(v.Path, 0), v.ID, what)
+		state := "stays as it was; what was written"
+		if applied, aerr := workspace.Of(r.Store).Applied(v); aerr != nil || len(applied) > 0 {
+			state = "has what was applied; what was written besides"
+		}
+		fmt.Fprintf(os.Stderr, "agentjail: %s %s is in view %s: %s\n", printable.Line(v.Path, 0), state, v.ID, what)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "agentjail: comparing view %s: %s\n", v.ID, printable.Line(err.Error(), 0))
 			continue

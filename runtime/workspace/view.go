@@ -259,7 +259,7 @@ func (s Store) end(r *Record) error {
 	}
 	defer upper.Close()
 	names, err := upper.Readdirnames(1)
-	if len(names) == 0 && errors.Is(err, io.EOF) && r.Name == "" {
+	if len(names) == 0 && errors.Is(err, io.EOF) {
 		return s.remove(r.ID)
 	}
 	if err := unix.Syncfs(int(upper.Fd())); err != nil {

@@ -209,7 +209,7 @@ func TestReviewHides(t *testing.T) {
 		t.Error("a new file of a hidden name was applied")
 	}
 	// In the other order.
-	if code, out, errs := inView(t, plain, dir, "true", "--view", name+"-2"); code != 0 {
+	if code, out, errs := inView(t, plain, dir, "touch kept", "--view", name+"-2"); code != 0 {
 		t.Fatalf("status %d, %q, %q", code, out, errs)
 	}
 	t.Cleanup(func() { agentjail(t, "workspace", "discard", name+"-2") })
