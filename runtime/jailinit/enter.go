@@ -31,7 +31,8 @@ const (
 	ProgramFD = 3
 	OrdersFD  = 4
 	// LifeFD, where the step stays as the first process, is its end of a pair of sockets: it writes
-	// a byte there once the program runs, and an end of file there is the jail's end.
+	// a byte there once the program runs, and an end of file there is the jail's end. Elsewhere
+	// Standard begin there, else behind it.
 	LifeFD = 5
 )
 
@@ -109,6 +110,9 @@ type Orders struct {
 	LeaveFilters uint32
 	// Init has the step stay as the first process.
 	Init Init
+	// Standard are numbers of standard descriptors whose files come behind those above, in this
+	// order: a delegate may change the owners of what it has as its own.
+	Standard []uint32
 	// OwnEnv are variables for the step itself, which it does not pass on.
 	OwnEnv []string
 	// Without names checks that are left out, since a test has removed what they check.
@@ -258,6 +262,9 @@ func (o *Orders) fields(c codec, n int) {
 	c.u32(&o.LeaveFilters)
 	c.flag(&o.Init.Stays)
 	c.flag(&o.Init.Leads)
+	if n >= 9 {
+		list(c, &o.Standard, c.u32)
+	}
 	list(c, &o.OwnEnv, c.text)
 	list(c, &o.Without, c.text)
 	c.flag(&o.Guest)

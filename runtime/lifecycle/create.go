@@ -173,7 +173,7 @@ func (r *Runtime) newAttempt(ctx context.Context, o CreateOptions) (*attempt, er
 		return nil, err
 	}
 	a := &attempt{rt: r, ctx: ctx, o: o, d: d, caps: caps, j: j}
-	if o.Run && !o.Detach {
+	if a.stays() {
 		if a.signals = o.Signals; a.signals == nil {
 			a.signals = TakeSignals(false)
 		}
@@ -187,6 +187,9 @@ func (r *Runtime) newAttempt(ctx context.Context, o CreateOptions) (*attempt, er
 	crash.Point("create.claimed")
 	return a, nil
 }
+
+// stays reports that this process waits for the jail's end.
+func (a *attempt) stays() bool { return a.o.Run && !a.o.Detach }
 
 // create runs the steps and, with Run, the jail. A panic in them is an error.
 func (a *attempt) create() error {

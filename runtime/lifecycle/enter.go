@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"hash/fnv"
 	"os"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/lifecycle/firstproc"
 	"agentjail.dev/runtime/rootfs/procfiles"
+	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
@@ -33,6 +35,7 @@ type initStep struct {
 	synthetic []string // the paths of the jail's synthetic files
 	places    []string // where the jail's mounts are
 	loopback  bool     // no other interface may have an address or a route
+	stays     bool     // this process waits for the end of the step's
 }
 
 // throughEnter has the delegate start the init step in place of a process's program, and returns
@@ -87,9 +90,18 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 	if sandboxOf(&j.Brief) != "" {
 		return throughStepFile(r.Store, j, step, o)
 	}
+	o.Standard = r.beside(traits.Of(j.Delegate), p, j.IDs, step.stays)
 	files, err := host.Prepare(r.Store.Root, programLabel(j.MountLabel), o)
 	if err != nil {
 		return nil, err
+	}
+	for _, n := range o.Standard {
+		f, err := duplicate(r.stdio()[n])
+		if err != nil {
+			files.Close()
+			return nil, fmt.Errorf("passing on standard file %d: %w", n, err)
+		}
+		files.Passed = append(files.Passed, f)
 	}
 	p.Rlimits = nil
 	p.Args = append([]string{jailinit.Program}, p.Args...)

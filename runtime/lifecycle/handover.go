@@ -50,7 +50,7 @@ func (a *attempt) createContainer() error {
 	if err := leaveLSM(a.d, a.spec.Process); err != nil {
 		return err
 	}
-	d, standIns, err := r.standFor(a.d, a.spec.Process, a.j.IDs, a.o.Run && !a.o.Detach)
+	d, standIns, err := r.standFor(a.d, a.spec.Process, a.j.IDs, a.stays())
 	if err != nil {
 		return err
 	}

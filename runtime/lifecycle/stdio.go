@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // A delegate may change the owners of its standard files from outside of the jail, and a jail may
@@ -24,6 +25,8 @@ import (
 //   - where this process stays, another pipe stands for a pipe or a socket, and for a regular file
 //     unless the delegate is known to keep owners. With a pipe of the caller's, the jail could open
 //     the other end, and write what the next program reads;
+//   - what is left is passed beside the standard files, where no delegate changes owners, to the
+//     init step, which puts it in its place. The delegate itself has a file in memory;
 //   - an anonymous pipe that is passed to a jail that this process leaves is the engine's, made for
 //     this jail. It becomes the jail's user's, since opening /dev/stdout in the jail requires that.
 
@@ -33,7 +36,8 @@ type standIns struct {
 	outputs sync.WaitGroup
 	input   [2]*os.File   // what feed waits for
 	fed     chan struct{} // closed when feed has ended; nil without it
-	owners  []func()      // change owners back
+	memory  *os.File      // the delegate's in the place of what it does not get; nil without
+	errs    *os.File      // to where its content goes
 }
 
 // standFor returns the delegate with stand-ins for its standard files. The process is the one that
@@ -52,8 +56,7 @@ func (r *Runtime) standFor(d *delegate.Runtime, p *specs.Process, ids idmap.Map,
 			continue // it is closed
 		}
 		files[i] = file
-		// Without root, the owner can be one of the jail's users: it may be changed then.
-		keeps := d.Traits().KeepsStdio && !ids.HasHostUID(file.stat.Uid)
+		keeps := file.isKept(d.Traits(), ids)
 		if same := slices.IndexFunc(files[:i], file.isSame); same > 0 || same == 0 && files[0].reopened {
 			own.Stdio[i] = own.Stdio[same] // one order of what is written
 			continue
@@ -77,8 +80,8 @@ func (r *Runtime) standFor(d *delegate.Runtime, p *specs.Process, ids idmap.Map,
 			}
 		case file.kind == unix.S_IFIFO && known && !p.Terminal:
 			_ = f.Chown(int(uid), int(gid)) // a failure only costs the reopening
-		case !keeps:
-			s.owners = append(s.owners, file.restoreOwner)
+		case !keeps && !d.Traits().WithoutChown:
+			own.Stdio[i], err = s.inMemory(r.stdio()[2])
 		}
 		if err != nil {
 			s.close()
@@ -123,6 +126,9 @@ func newStandard(f *os.File) (out standard, err error) {
 func (s standard) isSame(o standard) bool {
 	return o.File != nil && s.stat.Dev == o.stat.Dev && s.stat.Ino == o.stat.Ino && s.flags&unix.O_ACCMODE == o.flags&unix.O_ACCMODE
 }
+
+// maxMessages bounds the messages of a delegate that are passed on from memory, in bytes.
+const maxMessages = 1 << 20
 
 // isAnonymous reports that a pipe has no name in a file system.
 func isAnonymous(f *os.File) bool {
@@ -169,12 +175,51 @@ func (s standard) reopen() (*os.File, error) {
 	return again, nil
 }
 
-// restoreOwner gives the file the owner that it had before. No program of the jail runs yet.
-func (s standard) restoreOwner() {
-	var now unix.Stat_t
-	if unix.Fstat(int(s.Fd()), &now) == nil && (now.Uid != s.stat.Uid || now.Gid != s.stat.Gid) {
-		_ = s.Chown(int(s.stat.Uid), int(s.stat.Gid))
+// isKept reports that the delegate does not change the file's owner. Without root, the owner can be
+// one of the jail's users: the owner may be changed then.
+func (s standard) isKept(t traits.Traits, ids idmap.Map) bool {
+	return t.KeepsStdio && !ids.HasHostUID(s.stat.Uid)
+}
+
+// beside returns the numbers of the standard files that standFor keeps from the delegate, and the
+// init step is to get.
+func (r *Runtime) beside(t traits.Traits, p *specs.Process, ids idmap.Map, stays bool) (out []uint32) {
+	if p.Terminal || t.WithoutChown {
+		return nil
 	}
+	for i, f := range r.stdio() {
+		s, err := newStandard(f)
+		switch {
+		case err != nil, s.isKept(t, ids), s.kind == unix.S_IFCHR, s.kind == unix.S_IFBLK, s.kind == unix.S_IFIFO:
+		case stays && (s.kind == unix.S_IFREG || s.kind == unix.S_IFSOCK):
+		default:
+			out = append(out, uint32(i))
+		}
+	}
+	return out
+}
+
+// duplicate returns another descriptor of a file.
+func duplicate(f *os.File) (*os.File, error) {
+	// Under 0 to 2, a write to a pipe that no process reads would end this process.
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// inMemory returns a file for the delegate alone, whose content goes to errs when it has ended.
+func (s *standIns) inMemory(errs *os.File) (*os.File, error) {
+	if s.memory == nil {
+		fd, err := unix.MemfdCreate("delegate", unix.MFD_CLOEXEC)
+		if err != nil {
+			return nil, fmt.Errorf("making a file in memory: %w", err)
+		}
+		s.memory, s.errs = os.NewFile(uintptr(fd), "delegate"), errs
+		s.theirs = append(s.theirs, s.memory)
+	}
+	return s.memory, nil
 }
 
 // pipe returns the end of a pipe that stands for standard file i: what comes from the other end
@@ -198,13 +243,11 @@ func (s *standIns) pipe(i int, f standard) (*os.File, error) {
 	if i == 0 {
 		return theirs, s.feedTo(f, own)
 	}
-	// Under another number, a write that no process reads is an error, and ends no process.
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	to, err := duplicate(f.File)
 	if err != nil {
 		own.Close()
 		return nil, err
 	}
-	to := os.NewFile(uintptr(fd), f.Name())
 	s.outputs.Go(func() { _, _ = io.Copy(to, own); own.Close(); to.Close() })
 	return theirs, nil
 }
@@ -306,18 +349,18 @@ func (s standard) take(text []byte) {
 	}
 }
 
-// started closes the ends that the delegate has passed on by now, and gives owners back.
+// started closes the ends that the delegate has passed on by now, and writes its messages.
 func (s *standIns) started() {
 	if s == nil {
 		return
 	}
-	for _, undo := range s.owners {
-		undo()
+	if s.memory != nil {
+		_, _ = io.Copy(s.errs, io.NewSectionReader(s.memory, 0, maxMessages))
 	}
 	for _, f := range s.theirs {
 		f.Close()
 	}
-	s.owners, s.theirs = nil, nil
+	s.memory, s.theirs = nil, nil
 }
 
 // close waits for the last output, when all writers have ended. The rest of the input stays the

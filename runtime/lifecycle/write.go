@@ -70,7 +70,7 @@ func (a *attempt) writeBundle() (err error) {
 	a.files, err = r.throughEnter(j, initStep{
 		process: &process, host: a.in.Facts.Host, filter: a.innerFilter, linux: spec.Linux,
 		synthetic: a.staged.SyntheticPaths(), loopback: a.mode.Terms(j.Network).OnlyLoopback,
-		places: a.staged.Places,
+		places: a.staged.Places, stays: a.stays(),
 	})
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ func standards(t *testing.T, dir string) (out []standard) {
 		out = append(out, standard{kind, name, f})
 	}
 	open := func(name string) *os.File {
-		return env.Get(t, func() (*os.File, error) { return os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0) })
+		return env.Get(t, func() (*os.File, error) { return os.OpenFile(name, os.O_RDWR|os.O_APPEND|unix.O_NOCTTY, 0) })
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
 	env.Check(t, os.WriteFile(at("file"), []byte("line\n"), 0o640))
@@ -82,7 +82,7 @@ func (s standard) state(t *testing.T) string {
 // TestStandardFilesKeepTheirOwners: no file that a delegate gets as descriptor 0 to 2 changes its owner, mode or, where it is a device, its times, not
 // even for a moment, by any way of starting, whatever the jail's program does to its descriptors.
 func TestStandardFilesKeepTheirOwners(t *testing.T) {
-	const change = `for f in 0 1 2; do touch /proc/self/fd/$f; chmod 777 /proc/self/fd/$f; chown 1 /proc/self/fd/$f; done 2>/dev/null; true`
+	const change = `for f in 0 1 2; do touch /proc/self/fd/$f; chmod 777 /proc/self/fd/$f; chown 1 /proc/self/fd/$f; done 2>/dev/null; echo reached`
 	for _, s := range subjects(t) {
 		t.Run(s.name, func(t *testing.T) {
 			base := engine.TempDir(t, "/var/tmp", "agentjail-traits-")
@@ -105,7 +105,7 @@ func TestStandardFilesKeepTheirOwners(t *testing.T) {
 							switch {
 							case std.kind == "pipe": // the engine's: it becomes the jail's user's
 								return
-							case std.kind == "file" && !s.KeepsStdio: // crun's gets its owner back, and gVisor changes it to what it is
+							case std.kind == "file" && s.WithoutChown: // gVisor changes its owner to what it is
 								changes = func() int { return 0 }
 							}
 						}
@@ -119,11 +119,14 @@ func TestStandardFilesKeepTheirOwners(t *testing.T) {
 					quiet := func(args ...string) { _, _, _ = b.Call(t, c, args...) }
 					id := b.ID()
 					call("run", "--bundle", b.Dir, id)
-					b.Spec.Process.Args = []string{"sleep", "1000"}
+					b.Spec.Process.Args = []string{"sh", "-c", "echo reached; exec sleep 1000"}
 					call("create", "--bundle", b.Dir, id)
 					quiet("start", id)
 					call("exec", id, "sh", "-c", change)
 					call("exec", "--detach", "--pid-file", filepath.Join(b.Dir, "pid"), id, "sh", "-c", change)
+					if std.kind == "file" {
+						env.Eventually(t, "what the programs write", func() bool { return strings.Count(string(env.Read(t, std.name)), "reached\n") == 4 })
+					}
 					quiet("delete", "--force", id)
 					call("run", "--detach", "--bundle", b.Dir, id)
 					quiet("delete", "--force", id)

@@ -110,6 +110,18 @@ func orders() (*jailinit.Orders, error) {
 	if o.Init.Stays && unix.Fstat(jailinit.LifeFD, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
 		unix.CloseOnExec(jailinit.LifeFD)
 	}
+	from := jailinit.LifeFD
+	if o.Init.Stays {
+		from++
+	}
+	for i, to := range o.Standard {
+		if err := unix.Dup3(from+i, int(to), 0); err != nil {
+			return nil, err
+		}
+		if err := unix.Close(from + i); err != nil {
+			return nil, err
+		}
+	}
 	return o, nil
 }
 
