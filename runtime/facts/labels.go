@@ -65,8 +65,8 @@ func (p *Gathered) readLabels(id string) (err error) {
 		}
 	case s.Annotations[crioLabels] != "":
 		err = json.Unmarshal([]byte(s.Annotations[crioLabels]), &p.labels)
-	case p.conmon.Events != "":
-		p.labels, err = enginerecord.PodmanLabels(p.conmon.Events, id)
+	default:
+		p.labels, err = p.conmon.Labels(id)
 	}
 	if err != nil {
 		return refusal.New(refusal.Annotation, "the engine's record of the container cannot be read, and a label in it may request a tighter jail: %v", err).

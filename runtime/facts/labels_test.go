@@ -72,24 +72,6 @@ func TestReadLabels(t *testing.T) {
 	}
 }
 
-// TestPodmanLabels: labels in Podman's file of events count.
-func TestPodmanLabels(t *testing.T) {
-	events := filepath.Join(t.TempDir(), "events.log")
-	if err := os.WriteFile(events, []byte(`{"ID":"abc","Status":"create","Attributes":{"dev.agentjail.workspace":"review"}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := &Gathered{Bundle: &bundle.Bundle{Dir: "/run/abc/userdata", Spec: &specs.Spec{}}, conmon: enginerecord.Conmon{Name: "n", Events: events}}
-	if err := errors.Join(p.readLabels("abc"), p.followLabels("abc")); err != nil || p.Bundle.Spec.Annotations["dev.agentjail.workspace"] != "review" {
-		t.Errorf("%v, %q", err, p.Bundle.Spec.Annotations)
-	}
-	if err := os.Chmod(events, 0o622); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.readLabels("abc"); err == nil {
-		t.Error("a file that others can write is read")
-	}
-}
-
 // TestFollowLabels: labels tighten beside annotations, and those of the image widen nothing.
 func TestFollowLabels(t *testing.T) {
 	const publish, pids = "dev.agentjail.network.publish", "dev.agentjail.limits.pids"

@@ -127,16 +127,13 @@ type podmanSettings struct {
 		Driver string `toml:"log_driver"`
 		Size   int64  `toml:"log_size_max"`
 	} `toml:"containers"`
-	Engine struct {
-		Events string `toml:"events_logger"`
-	} `toml:"engine"`
 }
 
 // podmanSettings reads them, with Podman's choices for what is not set.
 func (e *env) podmanSettings() (c podmanSettings, err error) {
-	c.Containers.Driver, c.Engine.Events = "k8s-file", "file"
+	c.Containers.Driver = "k8s-file"
 	if _, err := os.Stat(filepath.Join(e.run, "systemd/journal")); err == nil {
-		c.Containers.Driver, c.Engine.Events = "journald", "journald"
+		c.Containers.Driver = "journald"
 	}
 	for _, path := range e.containersConf() {
 		data, err := readBounded(path)

@@ -48,9 +48,6 @@ func registered(e *env) answer {
 			if engine == install.Docker && e.dockerAddsInterfaces() {
 				found = append(found, "this Docker makes an interface for each container, which a jail without a network takes down: docker run --network=none saves that")
 			}
-			if c, err := e.podmanSettings(); engine == install.Podman && (err != nil || c.Engine.Events != "file") {
-				found = append(found, "labels of Podman's containers do not count, since its events are in no file: podman run --annotation does")
-			}
 		}
 	}
 	switch {

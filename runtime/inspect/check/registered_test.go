@@ -42,28 +42,6 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// TestPodmanLabels: it is reported where Podman's labels do not count.
-func TestPodmanLabels(t *testing.T) {
-	for settings, want := range map[string]bool{"": true, "[engine]\nevents_logger = \"file\"\n": false, "[engine]\nevents_logger = \"none\"\n": true} {
-		top := t.TempDir()
-		for _, dir := range []string{"containers/containers.conf.d", "systemd/journal"} {
-			if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		const dropIn = "# Written by `agentjail install podman`.\n[engine.runtimes]\nagentjail = [\"/opt/aj/agentjail\"]\n"
-		for file, text := range map[string]string{"containers.conf": settings, "containers.conf.d/agentjail.conf": dropIn} {
-			if err := os.WriteFile(filepath.Join(top, "containers", file), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		a := registered(&env{etc: top, run: top, opts: Options{Programs: "/opt/aj"}})
-		if !a.ok || !strings.Contains(a.detail, "Podman as agentjail") || strings.Contains(a.detail, "--annotation") != want {
-			t.Errorf("%q: %+v", settings, a)
-		}
-	}
-}
-
 // TestDockerInterfaces: it is reported of the releases that connect each container.
 func TestDockerInterfaces(t *testing.T) {
 	defer func(d time.Duration) { versionWait = d }(versionWait)

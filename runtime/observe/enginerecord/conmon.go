@@ -20,6 +20,9 @@ type Conmon struct {
 	// conmon's exit files. Podman removes the exit file before it has the runtime delete the
 	// container (libpod, cleanupRuntime).
 	Events string
+	// Podman's own directories, with which it calls itself at the container's end; "" where another
+	// engine started conmon.
+	root, runroot, tmpdir string
 }
 
 // ReadConmon reads the command line of the process pid, if it is the conmon of the container id.
@@ -69,6 +72,19 @@ func conmonOf(args []string, id string) (c Conmon) {
 	c.Name = option(args, "-n", "--name")
 	if dir := option(args, "--exit-dir"); filepath.IsAbs(dir) {
 		c.Events = filepath.Join(filepath.Dir(dir), "events", "events.log")
+	}
+	for i := 0; i+3 < len(args); i++ { // (libpod/oci_conmon_common.go, and pkg/specgenutil)
+		if args[i] != "--exit-command-arg" || args[i+2] != args[i] {
+			continue
+		}
+		switch args[i+1] {
+		case "--root":
+			c.root = args[i+3]
+		case "--runroot":
+			c.runroot = args[i+3]
+		case "--tmpdir":
+			c.tmpdir = args[i+3]
+		}
 	}
 	return c
 }

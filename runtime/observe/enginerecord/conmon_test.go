@@ -17,7 +17,7 @@ func TestConmon(t *testing.T) {
 		{
 			"Podman's",
 			[]string{"/usr/bin/conmon", "--api-version", "1", "-c", "abc", "-u", "abc", "-n", "busy", "--exit-dir", "/run/libpod/exits", ""},
-			Conmon{"busy", "/run/libpod/events/events.log"},
+			Conmon{Name: "busy", Events: "/run/libpod/events/events.log"},
 		},
 		{"another container's", []string{"conmon", "-c", "abcd", "-n", "busy", "--exit-dir", "/run"}, Conmon{}},
 		{"long options", []string{"conmon", "--cid", "abc", "--name", "busy"}, Conmon{Name: "busy"}},
@@ -78,37 +78,6 @@ func TestPodmanStatus(t *testing.T) {
 		if got, known := PodmanStatus(path, "abc", time.Unix(10, 0)); known {
 			t.Errorf("%q: %d", path, got)
 		}
-	}
-}
-
-// TestPodmanLabels: a container's labels are those of its own events; a file that others can write
-// is an error, and none has no labels.
-func TestPodmanLabels(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "events.log")
-	event := func(id, status, labels string) string {
-		return `{"ID":"` + id + `","Name":"abc","Status":"` + status + `","Type":"container","Attributes":` + labels + "}\n"
-	}
-	for _, c := range []struct{ what, events, want string }{
-		{"its making", event("def", "create", `{"a":"x"}`) + event("abc", "create", `{"a":"b"}`) + event("abcd", "create", `{"a":"x"}`), "b"},
-		{"a later one", event("abc", "init", `{"a":"b"}`) + event("abc", "exec_died", "null"), "b"},
-		{"another's label with its id", event("def", "create", `{"a":"abc"}`), ""},
-		{"beyond what is read", event("abc", "create", `{"a":"x"}`) + strings.Repeat("\n", maxEvents-200) + event("def", "create", `{"a":"x"}`) + event("abc", "start", `{"a":"b"}`), "b"},
-		{"without labels", event("abc", "create", "null"), ""},
-		{"nothing", "", ""},
-	} {
-		put(t, file, c.events)
-		if got, err := PodmanLabels(file, "abc"); err != nil || got["a"] != c.want {
-			t.Errorf("%s: %q, %v", c.what, got, err)
-		}
-	}
-	if got, err := PodmanLabels(file+".none", "abc"); got != nil || err != nil {
-		t.Errorf("no file: %q, %v", got, err)
-	}
-	if err := os.Chmod(file, 0o622); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := PodmanLabels(file, "abc"); err == nil {
-		t.Error("a file that others can write is read")
 	}
 }
 

@@ -3,16 +3,11 @@ package enginerecord
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"iter"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 )
@@ -65,68 +60,34 @@ type podmanEvent struct {
 	ID, Status        string
 	Time              time.Time
 	ContainerExitCode *uint8
-	Attributes        map[string]string // the container's labels, with those of its image
-}
-
-// podmanEvents returns the events of the container id in Podman's file, the last one first. Of a
-// file longer than maxEvents, which Podman before release 4 writes, it reads the end.
-func podmanEvents(path, id string) iter.Seq2[podmanEvent, error] {
-	return func(yield func(podmanEvent, error) bool) {
-		f, err := openOwn(path)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-			return
-		}
-		if err != nil {
-			yield(podmanEvent{}, err)
-			return
-		}
-		defer f.Close()
-		size, err := f.Seek(0, io.SeekEnd)
-		if err != nil {
-			yield(podmanEvent{}, err)
-			return
-		}
-		data := make([]byte, min(size, maxEvents))
-		if _, err := f.ReadAt(data, size-int64(len(data))); err != nil {
-			yield(podmanEvent{}, err)
-			return
-		}
-		for at := bytes.LastIndex(data, []byte(id)); at > 0; at = bytes.LastIndex(data, []byte(id)) {
-			start := bytes.LastIndexByte(data[:at], '\n') + 1
-			line, _, _ := bytes.Cut(data[start:], []byte("\n"))
-			data = data[:max(0, start-1)]
-			var e podmanEvent
-			if json.Unmarshal(line, &e) == nil && e.ID == id && !yield(e, nil) {
-				return
-			}
-		}
-	}
-}
-
-// PodmanLabels returns the labels of the container id, with those of its image, from Podman's file
-// of events, in which each event of a container has them, its making before the runtime's create;
-// nil where none is there. `podman inspect` has none during a create, since Podman holds the
-// container's lock meanwhile.
-func PodmanLabels(events, id string) (map[string]string, error) {
-	for e, err := range podmanEvents(events, id) {
-		if err != nil || e.Attributes != nil {
-			return e.Attributes, err
-		}
-	}
-	return nil, nil
 }
 
 // PodmanStatus reads the exit status of the container id, which was made at a time, from Podman's
-// file of events. Podman records it before it calls the runtime's delete.
+// file of events. Podman records it before it calls the runtime's delete. Of a file longer than
+// maxEvents, which Podman before release 4 writes, it reads the end.
 func PodmanStatus(events, id string, made time.Time) (status uint32, known bool) {
 	if events == "" {
 		return 0, false
 	}
-	for e, err := range podmanEvents(events, id) {
-		if err != nil {
-			return 0, false
-		}
-		if e.Status == "died" {
+	f, err := openOwn(events)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, false
+	}
+	data := make([]byte, min(size, maxEvents))
+	if _, err := f.ReadAt(data, size-int64(len(data))); err != nil {
+		return 0, false
+	}
+	for at := bytes.LastIndex(data, []byte(id)); at > 0; at = bytes.LastIndex(data, []byte(id)) {
+		start := bytes.LastIndexByte(data[:at], '\n') + 1
+		line, _, _ := bytes.Cut(data[start:], []byte("\n"))
+		data = data[:max(0, start-1)]
+		var e podmanEvent
+		if json.Unmarshal(line, &e) == nil && e.ID == id && e.Status == "died" {
 			if e.ContainerExitCode == nil || e.Time.Before(made) {
 				return 0, false
 			}
