@@ -49,6 +49,13 @@ func newApp() *cli.App {
 					return fmt.Errorf("--config: %w", err)
 				}
 			}
+			for _, name := range []string{"root", "criu"} { // the delegate writes there, or executes it
+				if c.String(name) != "" {
+					if err := invoker.RootsOwn("--" + name); err != nil {
+						return err
+					}
+				}
+			}
 			return caller.Open(c)
 		},
 		Commands: slices.Concat(own, runtimeCommands(), []*cli.Command{specCommand()}),

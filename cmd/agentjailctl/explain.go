@@ -8,6 +8,7 @@ import (
 
 	"agentjail.dev/runtime/facts"
 	"agentjail.dev/runtime/inspect"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/plan"
@@ -25,7 +26,11 @@ func explainCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			x, refused := facts.Gatherer{Store: r.Store, Root: r.Globals.Root, Policy: r.Policy}.Explain(c.Args().First())
+			g := facts.Gatherer{Store: r.Store, Root: r.Globals.Root, Policy: r.Policy}
+			if g.Invoker, err = invoker.UID(); err != nil {
+				return err
+			}
+			x, refused := g.Explain(c.Args().First())
 			if c.Bool("json") {
 				return explainJSON(c, x, refused)
 			}

@@ -45,10 +45,10 @@ func exportBundle(c *cli.Context) error {
 	if original, err := bundle.Load(j.Bundle); err == nil { // a sandbox has none
 		in.Original = original.Spec
 		if r := in.Original.Root; r != nil && in.Root == "" {
-			in.Root = inBundle(j.Bundle, r.Path)
+			in.Root = bundle.Path(j.Bundle, r.Path)
 		}
 		for i, m := range in.Original.Mounts {
-			in.Original.Mounts[i].Source = inBundle(j.Bundle, m.Source)
+			in.Original.Mounts[i].Source = bundle.Path(j.Bundle, m.Source)
 		}
 	}
 	s, lacks, err := exported.Bundle(in)
@@ -75,12 +75,4 @@ func exportBundle(c *cli.Context) error {
 		fmt.Fprintf(os.Stderr, "agentjail: not in the bundle: %s\n", printable.Line(l, 0))
 	}
 	return nil
-}
-
-// inBundle is a path of a bundle's, which may be relative to it (runtime-spec, config.md).
-func inBundle(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }

@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/observe/receipt"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 func receiptCommand() *cli.Command {
@@ -102,6 +103,11 @@ func sign(c *cli.Context, r *receipt.Receipt) error {
 	}
 	if os.Geteuid() != 0 || rootless.Inside() {
 		return errors.New("only root on the host can sign receipts: only root can read the key")
+	}
+	if c.String("config") != policy.DefaultPath { // the key is made there
+		if err := invoker.RootsOwn("the key beside another policy file"); err != nil {
+			return err
+		}
 	}
 	key, err := receipt.Key(keyDir(c))
 	if err != nil {

@@ -168,12 +168,8 @@ func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create life
 	}
 	defer keeper.end()
 	create.ID, create.Spec, create.Run, create.PlainRoot, create.Parts = o.ID, spec, true, true, o.Parts()
-	by, err := invoker.Here()
-	if err != nil {
+	if create.Invoker, err = invoker.UID(); err != nil {
 		return err
-	}
-	if by != nil {
-		create.Invoker = by.UID
 	}
 	return r.Create(c.Context, create)
 }

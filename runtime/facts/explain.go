@@ -7,6 +7,7 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/bundle"
@@ -27,7 +28,11 @@ type Explained struct {
 // is mounted or loaded. The error reports why the bundle would be refused; what
 // was found out until then comes with it.
 func (g Gatherer) Explain(dir string) (*Explained, error) {
-	b, err := bundle.Load(dir)
+	var b *bundle.Bundle
+	err := invoker.Do(func() (err error) { b, err = bundle.Load(dir); return err })
+	if err == nil && b.Spec.Root != nil {
+		err = invoker.MayRead(bundle.Path(b.Dir, b.Spec.Root.Path))
+	}
 	if err != nil {
 		return &Explained{}, err
 	}

@@ -188,13 +188,10 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 		if !harden.IsBind(m) || m.Source == "" { // hardening refuses the latter
 			continue
 		}
-		from := m.Source
-		if !filepath.IsAbs(from) {
-			from = filepath.Join(p.Bundle.Dir, from) // OCI: relative to the bundle
-		}
+		from := bundle.Path(p.Bundle.Dir, m.Source)
 		if g.Image != nil && m.Destination == g.Image.At {
 			p.Sources[i], err = g.Image.Source()
-		} else {
+		} else if err = g.mayRead(from); err == nil {
 			p.Sources[i], err = bindsource.Open(from, p.Engine)
 		}
 		if err != nil {
@@ -222,6 +219,14 @@ func (p *Gathered) openSources(g Gatherer, setID string) (err error) {
 		p.Facts.Sources[i] = &p.Sources[i].Fact
 	}
 	return nil
+}
+
+// mayRead refuses a path that the invoker cannot read: what is there is not the invoker's to learn.
+func (g Gatherer) mayRead(path string) error {
+	if g.Invoker == 0 || slices.Contains(g.Parts, path) {
+		return nil
+	}
+	return invoker.MayRead(path)
 }
 
 // checkInvoker refuses a directory of another user than the one on whose behalf root makes the

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/user"
@@ -84,6 +85,23 @@ func TestSudoRule(t *testing.T) {
 		if r.Code == 0 || strings.Contains(r.Stdout+r.Stderr, "private\n") || strings.Contains(r.Stdout+r.Stderr, "root-secret") {
 			t.Errorf("%s: %s", name, r)
 		}
+	}
+	// Commands that the rule does not permit, with root's own rule.
+	policy, bundle := filepath.Join(mine, "policy.toml"), filepath.Join(mine, "bundle")
+	const spec = `{"ociVersion": "1.0.2", "process": {"args": ["true"], "cwd": "/"}, "root": {"path": "/"}, "mounts": [{"destination": "/x", "type": "bind", "source": %q}]}`
+	env.Check(t, errors.Join(os.WriteFile(policy, nil, 0o644), os.Mkdir(bundle, 0o755),
+		os.WriteFile(filepath.Join(bundle, "config.json"), fmt.Appendf(nil, spec, filepath.Join(roots, "nothing")), 0o644)))
+	for want, args := range map[string][]string{
+		"another policy file is root's": {"--config", policy, "receipt", "--sign", own},
+		"permission denied":             {"explain", bundle},
+	} {
+		r := engine.Run(t, "env", append([]string{"SUDO_UID=" + by.Uid, "SUDO_GID=" + by.Gid, bin}, args...)...)
+		if r.Code == 0 || !strings.Contains(r.Stderr, want) {
+			t.Errorf("%s: %s", args, r)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(mine, "receipt.key")); err == nil {
+		t.Error("a key was made in another's directory")
 	}
 	if _, err := os.Lstat(filepath.Join(roots, "page")); err == nil {
 		t.Error("a page was written where root alone may")

@@ -22,6 +22,7 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/programs"
 	"agentjail.dev/runtime/kernel/rootless"
@@ -99,6 +100,9 @@ func read(dir string) (text []byte, err error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if err := invoker.Owns(st.Uid, dir); err != nil {
 		return nil, err
 	}
 	err = thread.AsOwner(st.Uid, st.Gid, func() error {

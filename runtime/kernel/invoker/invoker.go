@@ -98,6 +98,15 @@ func groupsOf(u *user.User, first uint32) []uint32 {
 // Here is Of for this process's environment.
 func Here() (*User, error) { return Of(os.Getenv) }
 
+// UID returns the invoker's id; 0 is root itself.
+func UID() (uint32, error) {
+	u, err := Here()
+	if u == nil {
+		return 0, err
+	}
+	return u.UID, err
+}
+
 // Do runs f with the invoker's rights, on a thread of its own, which f must not leave. Without an
 // invoker it only runs f.
 func Do(f func() error) error {
@@ -165,6 +174,15 @@ func MayRead(path string) error {
 		}
 		return nil
 	})
+}
+
+// RootsOwn refuses what only root itself may do, which what names.
+func RootsOwn(what string) error {
+	u, err := Here()
+	if err != nil || u == nil {
+		return err
+	}
+	return fmt.Errorf("%s is root's, and the call is on behalf of uid %d (remedy: %s)", what, u.UID, Remedy)
 }
 
 // Owns refuses what belongs to another user than the invoker, by its owner. what names it.

@@ -55,6 +55,14 @@ func Load(dir string) (*Bundle, error) {
 	return b, nil
 }
 
+// Path returns a path of the bundle in dir, which may be relative to it (runtime-spec, config.md).
+func Path(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
 // Decode reads one JSON document into v, which is a pointer to a struct, and
 // returns the fields that v's type does not have.
 func Decode(data []byte, v any) ([]string, error) {
