@@ -2,6 +2,7 @@ package protect
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,5 +176,42 @@ func BenchmarkArrived(b *testing.B) {
 	defer root.Close()
 	for b.Loop() {
 		Arrived(root, dir, time.Now())
+	}
+}
+
+// TestArrivedSocket: a socket that a process of the host began to listen at since then shows, and none that was there, and none without a process.
+func TestArrivedSocket(t *testing.T) {
+	dir := t.TempDir()
+	listen := func(name string) net.Listener {
+		l, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	if err := os.Mkdir(filepath.Join(dir, "node_modules"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listen("before")
+	since := filetime.Moment(dir)
+	for !filetime.Moment(dir).After(since) { // the next tick of the kernel's clock
+	}
+	gone := listen("gone").(*net.UnixListener)
+	gone.SetUnlinkOnClose(false)
+	gone.Close()
+	listen("new")
+	listen("node_modules/new")
+	root, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	var got []string
+	for _, a := range Arrived(root, dir, since).List {
+		got = append(got, string(a.Kind)+" "+a.Rel)
+	}
+	if want := []string{"socket new", "socket node_modules/new"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -436,3 +436,41 @@ func TestLostToAnotherJail(t *testing.T) {
 		t.Errorf("left: %q", got)
 	}
 }
+
+// TestSocketStartedAnew: where a server of the host's makes its socket anew, the lost cover is an alert at once, and the new socket is among what
+// came, as one is that was not there.
+func TestSocketStartedAnew(t *testing.T) {
+	dir := engine.Workspace(t, nil)
+	listen := &engine.Endpoints{Dir: dir}
+	sock, other := filepath.Join(dir, "stream"), filepath.Join(dir, "other")
+	listen.Listen(t, sock, 1)
+	policy, journal := journaled(t, "")
+	h := hold(t, policy, dir)
+	if a := alerts(journal()); len(a) != 0 {
+		t.Errorf("before: %s", a)
+	}
+	env.Check(t, os.Remove(sock))
+	listen.Listen(t, sock, 1)
+	listen.Listen(t, other, 1)
+	env.Eventually(t, "the alert", func() bool {
+		a := alerts(journal())
+		return len(a) == 1 && strings.Contains(a[0], sock)
+	})
+	env.Check(t, h.End())
+	for _, at := range []string{"stream", "other"} {
+		if !strings.Contains(arrived(journal()), `"`+at+`"`) && !strings.Contains(arrived(journal()), "/"+at) {
+			t.Errorf("%s is not among what came: %s", at, arrived(journal()))
+		}
+	}
+}
+
+// arrived are the lines of a journal about what came to mounted directories.
+func arrived(journal string) string {
+	var out strings.Builder
+	for line := range strings.Lines(journal) {
+		if strings.Contains(line, `"jail.arrived"`) {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}

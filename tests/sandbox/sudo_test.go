@@ -88,7 +88,7 @@ func TestSudoRule(t *testing.T) {
 	}
 	// Commands that the rule does not permit, with root's own rule.
 	policy, bundle := filepath.Join(mine, "policy.toml"), filepath.Join(mine, "bundle")
-	const spec = `{"ociVersion": "1.0.2", "process": {"args": ["true"], "cwd": "/"}, "root": {"path": "/"}, "mounts": [{"destination": "/x", "type": "bind", "source": %q}]}`
+	const spec = `{"ociVersion": "1.0.2", "process": {"args": ["true"], "cwd": "/"}, "root": {"path": "."}, "mounts": [{"destination": "/x", "type": "bind", "source": %q}]}`
 	env.Check(t, errors.Join(os.WriteFile(policy, nil, 0o644), os.Mkdir(bundle, 0o755),
 		os.WriteFile(filepath.Join(bundle, "config.json"), fmt.Appendf(nil, spec, filepath.Join(roots, "nothing")), 0o644)))
 	for want, args := range map[string][]string{
