@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/programs"
+	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/observe/enginerecord"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/bundle"
 	"agentjail.dev/runtime/spec/policy"
 )
 
@@ -26,8 +29,39 @@ const dockerNamespace = "moby"
 // (pkg/annotations).
 const (
 	sandboxAnnotation = "io.kubernetes.cri.sandbox-id"
+	crioSandbox       = "io.kubernetes.cri-o.SandboxID"
 	crioLabels        = "io.kubernetes.cri-o.Labels"
 )
+
+// crioPodLabels returns the labels of a pod of CRI-O's from the bundle of the pod's own container,
+// which lies beside those of the others, also where no process runs for it.
+func crioPodLabels(dir, pod string) (labels map[string]string, err error) {
+	if filepath.Base(pod) != pod {
+		return nil, fmt.Errorf("%q is no container's id", pod)
+	}
+	var b struct{ Annotations map[string]string }
+	text, err := trusted.Read(filepath.Join(filepath.Dir(filepath.Dir(dir)), pod, filepath.Base(dir), bundle.ConfigName), bundle.MaxConfig)
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(b.Annotations[crioLabels]), &labels)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the labels of pod %s: %w", pod, err)
+	}
+	return labels, nil
+}
+
+// withPods returns a container's labels over those of its pod.
+func withPods(pods, own map[string]string) map[string]string {
+	out := maps.Clone(pods)
+	if out == nil {
+		return own
+	}
+	maps.Copy(out, own)
+	return out
+}
 
 // readLabels reads the container's labels from its engine's record. A label can request a tighter
 // jail: without the record there is no start.
@@ -59,12 +93,15 @@ func (p *Gathered) readLabels(id string) (err error) {
 		if pod := s.Annotations[sandboxAnnotation]; err == nil && pod != "" && pod != id {
 			var ofPod map[string]string
 			ofPod, err = ContainerdLabels(address, namespace, pod)
-			ofPod = maps.Clone(ofPod)
-			maps.Copy(ofPod, p.labels)
-			p.labels = ofPod
+			p.labels = withPods(ofPod, p.labels)
 		}
 	case s.Annotations[crioLabels] != "":
 		err = json.Unmarshal([]byte(s.Annotations[crioLabels]), &p.labels)
+		if pod := s.Annotations[crioSandbox]; err == nil && pod != "" && pod != id {
+			var ofPod map[string]string
+			ofPod, err = crioPodLabels(p.Bundle.Dir, pod)
+			p.labels = withPods(ofPod, p.labels)
+		}
 	default:
 		p.labels, err = p.conmon.Labels(id)
 	}

@@ -72,6 +72,44 @@ func TestReadLabels(t *testing.T) {
 	}
 }
 
+// TestCRIOLabels: the labels of a pod of CRI-O's count for its containers, whose own replace them, and a pod's that cannot be read refuse the start.
+func TestCRIOLabels(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root's files are believed")
+	}
+	top, err := os.MkdirTemp("/var/tmp", "agentjail-crio-") // below a directory that root owns
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(top) })
+	of := func(id string) string { return filepath.Join(top, "overlay-containers", id, "userdata") }
+	if err := os.MkdirAll(of("pod"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(of("pod"), bundle.ConfigName)
+	p := &Gathered{Bundle: &bundle.Bundle{Dir: of("abc"), Spec: &specs.Spec{Annotations: map[string]string{
+		"io.kubernetes.cri-o.SandboxID": "pod", "io.kubernetes.cri-o.Labels": `{"a": "own", "b": "own"}`,
+	}}}}
+	for text, want := range map[string]string{
+		`{"annotations": {"io.kubernetes.cri-o.Labels": "{\"a\": \"pod\", \"c\": \"pod\"}"}}`: "map[a:own b:own c:pod]",
+		`{"annotations": {}}`: "the labels of pod pod",
+		`{`:                   "the labels of pod pod",
+	} {
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := p.readLabels("abc"); err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprint(p.labels)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
 // TestFollowLabels: labels tighten beside annotations, and those of the image widen nothing.
 func TestFollowLabels(t *testing.T) {
 	const publish, pids = "dev.agentjail.network.publish", "dev.agentjail.limits.pids"
