@@ -40,7 +40,8 @@ func crioPodLabels(dir, pod string) (labels map[string]string, err error) {
 		return nil, fmt.Errorf("%q is no container's id", pod)
 	}
 	var b struct{ Annotations map[string]string }
-	text, err := trusted.Read(filepath.Join(filepath.Dir(filepath.Dir(dir)), pod, filepath.Base(dir), bundle.ConfigName), bundle.MaxConfig)
+	of := filepath.Join(filepath.Dir(filepath.Dir(dir)), pod, filepath.Base(dir))
+	text, err := trusted.Read(filepath.Join(of, bundle.ConfigName), bundle.MaxConfig)
 	if err == nil {
 		err = json.Unmarshal(text, &b)
 	}

@@ -185,7 +185,8 @@ func (e *execution) writeProcess() error {
 	if err != nil {
 		return fmt.Errorf("the jail's inner filter: %w", err)
 	}
-	if e.files, err = e.rt.throughEnter(e.j, initStep{process: e.process, host: e.host, filter: second, stays: !e.o.Detach}); err != nil {
+	step := initStep{process: e.process, host: e.host, filter: second, stays: !e.o.Detach}
+	if e.files, err = e.rt.throughEnter(e.j, step); err != nil {
 		return err
 	}
 	data, err := json.Marshal(e.process)
