@@ -113,8 +113,10 @@ type Orders struct {
 	// Standard are numbers of standard descriptors whose files come behind those above, in this
 	// order: a delegate may change the owners of what it has as its own.
 	Standard []uint32
-	// OwnEnv are variables for the step itself, which it does not pass on.
+	// OwnEnv are variables for the step itself, among the program's, in forms before numberedForm.
 	OwnEnv []string
+	// Form is the form that Decode has read.
+	Form int
 	// Without names checks that are left out, since a test has removed what they check.
 	Without []string
 	// Guest reports that a kernel of the jail's own runs the step, behind a sandbox. The
@@ -220,7 +222,7 @@ func Decode(data []byte) (*Orders, error) {
 		return nil, ErrForm
 	}
 	d := &decoder{buf: rest}
-	o := new(Orders)
+	o := &Orders{Form: n}
 	o.fields(d, n)
 	if d.bad || len(d.buf) != 0 {
 		return nil, ErrForm
@@ -262,10 +264,12 @@ func (o *Orders) fields(c codec, n int) {
 	c.u32(&o.LeaveFilters)
 	c.flag(&o.Init.Stays)
 	c.flag(&o.Init.Leads)
-	if n >= 9 {
+	if n >= 10 {
 		list(c, &o.Standard, c.u32)
 	}
-	list(c, &o.OwnEnv, c.text)
+	if n < numberedForm {
+		list(c, &o.OwnEnv, c.text)
+	}
 	list(c, &o.Without, c.text)
 	c.flag(&o.Guest)
 	list(c, &o.Places, c.text)

@@ -25,8 +25,8 @@ func sample() *Orders {
 		Rlimits: []Rlimit{{6, 7, 8}, {9, 10, 11}}, OOMScore: 900,
 		Umask: 0o77, CPUs: 12, Seed: 13,
 		Landlock:         Landlock{Want: true, Required: true, Scoped: true, NoTCP: true, NoSockets: true, Devices: []string{"/dev/null"}},
-		DenyWriteExecute: true, Filter: []byte{0, 1, 2, 255}, LeaveFilters: 14, Init: Init{Stays: true, Leads: true}, Standard: []uint32{0, 2}, OwnEnv: []string{"A=1"}, Without: []string{"status"},
-		Guest: true, Places: []string{"/tmp"},
+		DenyWriteExecute: true, Filter: []byte{0, 1, 2, 255}, LeaveFilters: 14, Init: Init{Stays: true, Leads: true}, OwnEnv: []string{"A=1"}, Without: []string{"status"},
+		Guest: true, Places: []string{"/tmp"}, Form: form.Number, Standard: []uint32{0, 2},
 	}
 }
 
@@ -39,6 +39,7 @@ func TestEveryFieldTravels(t *testing.T) {
 			}
 		}
 	}
+	o.OwnEnv = nil // of earlier forms
 	got, err := Decode(o.Encode())
 	if err != nil {
 		t.Fatal(err)

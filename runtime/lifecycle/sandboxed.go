@@ -44,7 +44,7 @@ func throughStepFile(s state.Store, j *state.Jail, step initStep, o *jailinit.Or
 	// are the delegate's to set: a guest kernel may refuse some of them to the step.
 	*o = jailinit.Orders{
 		UID: o.UID, GID: o.GID, Groups: o.Groups, Loopback: o.Loopback, Umask: o.Umask, CPUs: o.CPUs, Seed: o.Seed,
-		Filter: o.Filter, LeaveFilters: o.LeaveFilters, Init: o.Init, OwnEnv: o.OwnEnv, Without: o.Without,
+		Filter: o.Filter, LeaveFilters: o.LeaveFilters, Init: o.Init, Without: o.Without,
 		Guest: true, Places: step.places,
 	}
 	dir := filepath.Join(s.Dir(j.Key), stepDir)

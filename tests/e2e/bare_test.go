@@ -49,6 +49,31 @@ func TestOwnName(t *testing.T) {
 	}
 }
 
+// TestVariables: variables that steer Go's runtime, a C library or a delegate change no program of agentjail's in the jail. All of the
+// container's reach its program as they are, duplicates and their order too, at run and exec.
+func TestVariables(t *testing.T) {
+	const id = "e2e-variables"
+	b, c := bare(t, id)
+	own := append(b.Spec.Process.Env,
+		"GODEBUG=inittrace=1,gctrace=1,schedtrace=1", "GOTRACEBACK=crash", "GOGC=1", "GOMEMLIMIT=none", "GOMAXPROCS=3", "GOCOVERDIR=/", "A=1", "LD_PRELOAD=/none.so",
+		"LD_DEBUG=all", "A=2", "_LIBCONTAINER_LOGLEVEL=5", "GOGC=2", "HOME=", "NOTIFY_SOCKET=/x", "LONG="+strings.Repeat("x", 100<<10), "TAR_OPTIONS=", "ASAN_OPTIONS=", "LSAN_OPTIONS=")
+	b.Spec.Process.Env = own
+	b.Spec.Process.Args = []string{"cat", "/proc/self/environ"}
+	want := strings.Join(own, "\x00") + "\x00"
+	out, errOut, err := b.Call(t, c, "run", "--bundle", b.Dir, id)
+	if err != nil || strings.Count(errOut, "\n") != strings.Count(errOut, "agentjail: ") || out != want {
+		t.Errorf("run: %v: %s%.400q", err, errOut, out)
+	}
+	b.Spec.Process.Args = []string{"sleep", "3600"}
+	if _, errOut, err := b.Call(t, c, "run", "--detach", "--bundle", b.Dir, id); err != nil {
+		t.Fatal(err, errOut)
+	}
+	out, errOut, err = b.Call(t, c, "exec", id, "cat", "/proc/self/environ")
+	if err != nil || errOut != "" || out != want {
+		t.Errorf("exec: %v: %s%.400q", err, errOut, out)
+	}
+}
+
 // TestUmask: the mask of config.json holds for the first process and, where exec names none, for a further one
 // (moby, TestContainerExecWithUmask and TestHealthCheckUmask).
 func TestUmask(t *testing.T) {

@@ -10,7 +10,6 @@ package guest
 import (
 	"os"
 	"runtime"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -52,26 +51,17 @@ func Main() {
 		failIf("reporting", err)
 		os.Exit(0)
 	}
-	path, status, why := lookup(program[0])
+	env := o.Variables(os.Environ())
+	path, status, why := lookup(program[0], env)
 	if status != 0 {
 		fail(status, why)
 	}
-	last, err := newFinal(o, path, program, withoutOwn(os.Environ(), o.OwnEnv))
+	last, err := newFinal(o, path, program, env)
 	failIf("refusing to start", err)
 	if o.Init.Stays {
 		last.stay(o.Init.Leads, !o.Guest)
 	}
 	last.become()
-}
-
-// withoutOwn is the environment, which it changes, without one entry for each of the step's own.
-func withoutOwn(env, own []string) []string {
-	for _, o := range own {
-		if i := slices.Index(env, o); i >= 0 {
-			env = slices.Delete(env, i, i+1)
-		}
-	}
-	return env
 }
 
 // failIf ends the process where there is an error.

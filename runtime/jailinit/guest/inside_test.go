@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,12 @@ func TestMain(m *testing.M) {
 // run starts the step with orders as a delegate does. stray is left open.
 func run(t *testing.T, orders []byte, dir string, stray *os.File, args ...string) (string, int) {
 	t.Helper()
+	return runWith(t, jailinit.Numbered(os.Environ()), orders, dir, stray, args...)
+}
+
+// runWith is run with this environment of the step.
+func runWith(t *testing.T, environ []string, orders []byte, dir string, stray *os.File, args ...string) (string, int) {
+	t.Helper()
 	prog, err := os.Open(program)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +64,7 @@ func run(t *testing.T, orders []byte, dir string, stray *os.File, args ...string
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, environ
 	cmd.ExtraFiles = []*os.File{prog, f}
 	if stray != nil {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, stray)
@@ -139,16 +146,37 @@ func TestBecomes(t *testing.T) {
 	}
 }
 
-// TestOwnEnv: what the step was given for itself does not go on; a variable of the same name does.
-func TestOwnEnv(t *testing.T) {
-	t.Setenv("OWN", "1")
-	o := jailinit.Orders{Without: all, OwnEnv: []string{"OWN=1", "NONE=1"}}
-	if out, code := run(t, o.Encode(), "", nil, "sh", "-c", `echo "${OWN-none} ${HOME:+home}"`); out != "none home" || code != 0 {
-		t.Errorf("status %d and %q", code, out)
+// TestVariables: of the step's environment, the program's numbered variables go on, and the
+// delegate's HOME where the program has none.
+func TestVariables(t *testing.T) {
+	long := "LONG=" + strings.Repeat("x", 128<<10-len("LONG=")-1) // the kernel's most
+	for _, c := range []struct{ given, want []string }{
+		{[]string{"OWN=1", "A=1", "0=PATH=/usr/bin:/bin", "1=GODEBUG=inittrace=1", "2=A=b=c", "4==x", "3=A=2", "HOME=/h", "5=GOMEMLIMIT=none", "10=NONE"},
+			[]string{"PATH=/usr/bin:/bin", "GODEBUG=inittrace=1", "A=b=c", "A=2", "=x", "GOMEMLIMIT=none", "NONE", "HOME=/h"}},
+		{[]string{"HOME=/h", "0=HOME=", "1=PATH=/bin"}, []string{"HOME=", "PATH=/bin"}},
+		{jailinit.Numbered([]string{"PATH=/bin", long, "A=1"}), []string{"PATH=/bin", long, "A=1"}},
+	} {
+		o := jailinit.Orders{Without: all}
+		out, code := runWith(t, c.given, o.Encode(), "", nil, "cat", "/proc/self/environ")
+		if want := strings.Join(c.want, "\x00") + "\x00"; out != want || code != 0 {
+			t.Errorf("status %d, %.300q of %d, want %.300q of %d", code, out, len(out), want, len(want))
+		}
 	}
-	t.Setenv("OWN", "2")
-	if out, code := run(t, o.Encode(), "", nil, "sh", "-c", `echo "$OWN"`); out != "2" || code != 0 {
-		t.Errorf("status %d and %q", code, out)
+}
+
+// TestVariablesOfBefore: orders of earlier forms come with the program's own variables, and those of
+// the step among them.
+func TestVariablesOfBefore(t *testing.T) {
+	text, err := os.ReadFile("../testdata/orders-9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := jailinit.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := o.Variables([]string{"A=1", "0=B", "B=2"}); !slices.Equal(got, []string{"0=B", "B=2"}) {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -241,7 +269,7 @@ func TestOpenFilesLimit(t *testing.T) {
 	if err := os.WriteFile(file, o.Encode(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, code := run(t, o.Encode(), "", nil, "sh", "-c", `ulimit -Sn 77; exec 3<"$0" 4<"$1"; exec /proc/self/fd/3 sh -c "ulimit -Sn"`, program, file)
+	out, code := run(t, o.Encode(), "", nil, "sh", "-c", `ulimit -Sn 77; exec 3<"$0" 4<"$1"; exec env -i "0=PATH=$PATH" /proc/self/fd/3 sh -c "ulimit -Sn"`, program, file)
 	if out != "77" || code != 0 {
 		t.Errorf("status %d and %q, want 0 and 77", code, out)
 	}
@@ -280,7 +308,7 @@ func setRlimitsIn(t *testing.T, first, second []jailinit.Rlimit) string {
 		t.Fatal(err)
 	}
 	o.Rlimits = first
-	args := []string{"sh", "-c", `exec 3<"$0" 4<"$1"; exec /proc/self/fd/3 true`, program, file}
+	args := []string{"sh", "-c", `exec 3<"$0" 4<"$1"; exec env -i "0=PATH=$PATH" /proc/self/fd/3 true`, program, file}
 	if os.Geteuid() == 0 {
 		args = append([]string{"setpriv", "--bounding-set", "-sys_resource"}, args...)
 	}

@@ -2,7 +2,6 @@ package guest
 
 import (
 	"errors"
-	"os"
 	"strconv"
 	"strings"
 
@@ -13,7 +12,7 @@ import (
 
 // lookup finds the program as runc does. Engines look for these messages: Docker exits with 127 for
 // a program that is missing, and with 126 for a program that cannot be run.
-func lookup(name string) (path string, status int, why string) {
+func lookup(name string, env []string) (path string, status int, why string) {
 	if strings.ContainsRune(name, '/') {
 		switch err := executable(name); {
 		case err == nil:
@@ -28,7 +27,7 @@ func lookup(name string) (path string, status int, why string) {
 		return "", jailinit.ExitNotFound, notInPath(name)
 	}
 	denied := false
-	for dir := range strings.SplitSeq(os.Getenv("PATH"), ":") {
+	for dir := range strings.SplitSeq(pathOf(env), ":") {
 		if !strings.HasPrefix(dir, "/") {
 			continue // a program of the working directory is not meant
 		}
@@ -44,6 +43,16 @@ func lookup(name string) (path string, status int, why string) {
 		return "", jailinit.ExitNotExecutable, "exec: " + strconv.Quote(name) + ": permission denied"
 	}
 	return "", jailinit.ExitNotFound, notInPath(name)
+}
+
+// pathOf returns the program's PATH. The first of a name counts (getenv(3)).
+func pathOf(env []string) string {
+	for _, e := range env {
+		if path, ok := strings.CutPrefix(e, "PATH="); ok {
+			return path
+		}
+	}
+	return ""
 }
 
 func notInPath(name string) string {

@@ -12,8 +12,8 @@ import (
 )
 
 // number and oldest are Number and Oldest as text, so that a test can build another release
-// (go build -ldflags "-X agentjail.dev/runtime/version/form.number=10").
-var number, oldest = "9", "8"
+// (go build -ldflags "-X agentjail.dev/runtime/version/form.number=11").
+var number, oldest = "10", "8"
 
 // Number is the form that this build writes. It rises with each change that an older reader must
 // not overlook: in the orders with each field.
