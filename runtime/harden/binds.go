@@ -169,7 +169,9 @@ func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 	if b.ReadOnly {
 		opts = lists.Union(opts, "ro")
 	}
-	opts = lists.Union(opts, "nosuid", "nodev")
+	if opts = lists.Union(opts, "nosuid", "nodev"); f.Node != "" {
+		opts = lists.Union(without(opts, "nodev"), "noexec")
+	}
 	if !has(opts, "bind", "rbind") {
 		opts = lists.Union(opts, "bind")
 	}
@@ -232,8 +234,8 @@ func owner(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, known bool) pl
 		return engineOwner(p)
 	case f.Role == bindsource.EngineImage && !p.f.Host.Rootless:
 		return engineOwner(p)
-	case f.Role == bindsource.Injected, f.Role == bindsource.EngineImage, f.System, known:
-		// Files of root's that every user of the host can read, and no others.
+	case f.Node != "", f.Role == bindsource.Injected, f.Role == bindsource.EngineImage, f.System, known:
+		// Files of root's that every user of the host can read, no others; devices of all jails.
 		return plan.OwnerNone
 	case bindsource.Allowed(*f, p.pol.Binds):
 		// The host's owner answers for it.

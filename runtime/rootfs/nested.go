@@ -191,6 +191,9 @@ func (n *nester) mountOne(i int) error {
 		}
 	}
 	attr := attributes(m.Options)
+	if n.binds[i] != nil && n.Sources[i].Node != "" {
+		attr.Attr_set &^= unix.MOUNT_ATTR_NODEV
+	}
 	tree, err := cloneTree(unix.AT_FDCWD, from, true, &attr)
 	if err != nil {
 		return err

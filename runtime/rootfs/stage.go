@@ -283,6 +283,10 @@ func (s *stager) attachBinds() error {
 		if b.Copy {
 			continue
 		}
+		if node := s.Sources[b.Index].Node; node != "" {
+			s.Spec.Mounts[b.Index].Source = node // makeDevices mounts the jail's own there
+			continue
+		}
 		at := filepath.Join(s.layer, "m", strconv.Itoa(b.Index))
 		var err error
 		if s.Sources[b.Index].Kind == bindsource.Dir {

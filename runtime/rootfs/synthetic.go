@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/rootfs/procfiles"
+	"agentjail.dev/runtime/spec/plan"
 )
 
 // syntheticDir is the tmpfs in the layer's directory that the jail's synthetic files are in. It
@@ -199,14 +200,6 @@ func (v *syntheticMaker) writeSys() error {
 	return nil
 }
 
-// standardNodes are the device nodes that delegates bind from the host's /dev
-// into a user namespace, and masked files are bound from (OCI runtime-spec,
-// config-linux.md, Default Devices).
-var standardNodes = []struct {
-	name         string
-	major, minor uint32
-}{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
-
 // makeDevices mounts nodes of the jail's own over those in /dev, in this thread's mount
 // namespace, from which the delegate takes them. The host's nodes are on a devtmpfs; its size,
 // half of the host's memory, would show in the jail's mount table with every mount of a node.
@@ -215,13 +208,14 @@ func (v *syntheticMaker) makeDevices() error {
 	if v.Rootless || v.Spec.Linux != nil && v.Spec.Linux.MountLabel != "" { // a user cannot make nodes (mknod(2))
 		return nil
 	}
-	for _, n := range standardNodes {
-		over := "/dev/" + n.name
+	for _, d := range plan.StandardDevices() {
+		over := plan.OwnNode(uint32(d.Major), uint32(d.Minor))
 		var st unix.Stat_t
-		if err := unix.Lstat(over, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(n.major, n.minor) {
+		if over == "" || unix.Lstat(over, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR ||
+			st.Rdev != unix.Mkdev(uint32(d.Major), uint32(d.Minor)) {
 			continue // the delegate reports the error
 		}
-		name := "dev." + n.name
+		name := "dev." + filepath.Base(over)
 		if err := unix.Mknodat(int(v.dir.Fd()), name, unix.S_IFCHR|0o666, int(st.Rdev)); err != nil {
 			return fmt.Errorf("%s: %w", over, err)
 		}

@@ -311,3 +311,17 @@ func TestAgent(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDeviceSources: a user hides a file by the null device, and mounts the other devices that every jail has.
+func TestDeviceSources(t *testing.T) {
+	needs(t)
+	for _, u := range []user{low, high} {
+		work := u.workspace(t)
+		at := filepath.Join(work, ".env")
+		env.Put(t, at, "KEY=1\n", 0o644, u.uid)
+		out := u.sandbox(t, "--workspace", work, "--volume", "/dev/null:"+at, "--volume", "/dev/zero:/etc/hostname:ro", "--", "sh", "-c",
+			"test -c .env && cat .env && echo x >.env && head -c 3 /etc/hostname | wc -c")
+		env.Equal(t, "output", strings.TrimSpace(out), "3")
+		env.Equal(t, "the host's file", string(env.Read(t, at)), "KEY=1\n")
+	}
+}

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +51,7 @@ func mounts(o *jailinit.Orders) string {
 		if inDir(m.Point, "/dev") || holdsNothing(m) {
 			continue
 		}
-		if (!m.Has("nosuid") || !m.Has("nodev")) && !ofNull(m) {
+		if (!m.Has("nosuid") || !m.Has("nodev")) && !ofNull(m) && !isOwnNode(m.Point) {
 			return "the mount at " + m.Point + " lacks nosuid or nodev"
 		}
 	}
@@ -109,7 +110,25 @@ func missing(path string) bool {
 }
 
 // isNull reports whether path is the null device.
-func isNull(path string) bool {
+func isNull(path string) bool { return deviceAt(path) == unix.Mkdev(1, 3) }
+
+// isOwnNode reports whether path is a device of every jail without state of the host's, which a
+// bundle may mount anywhere: null, zero, full, random, urandom or tty.
+func isOwnNode(path string) bool {
+	switch d := deviceAt(path); unix.Major(d) {
+	case 1:
+		return slices.Contains([]uint32{3, 5, 7, 8, 9}, unix.Minor(d))
+	case 5:
+		return unix.Minor(d) == 0
+	}
+	return false
+}
+
+// deviceAt returns the number of the character device at a path, 0 where there is none.
+func deviceAt(path string) uint64 {
 	var st unix.Stat_t
-	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+	if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
+		return 0
+	}
+	return st.Rdev
 }

@@ -103,6 +103,10 @@ const (
 // ofStorage is the remedy for an engine's storage. It opens none of it.
 const ofStorage = "a volume by its name, an image by type=image, or a directory outside the storage"
 
+// ofDevice is the remedy for a device that not every jail has.
+const ofDevice = "to hide a file, /dev/null or an empty file as the source; for the device itself the engine's --device " +
+	"instead, and policy: devices.allow, which opens all functions of its driver"
+
 // engineSockets are the names of sockets of container engines and virtual machines: a client can
 // start programs as root.
 var engineSockets = []string{
@@ -120,16 +124,17 @@ func socketOpens(path string) string {
 
 // Refusal reports why a source may not be mounted; nil when it may.
 func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
-	if Allowed(f, b) || (f.Kind == Socket || f.Kind == Pipe) && f.Link == "" && protect.IsReachable(b.Sockets, f.Path) {
+	switch notFile := refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind); {
+	case f.Node != "":
 		return nil
-	}
-	switch f.Kind {
-	case Dir, File:
-	case Socket:
+	case f.Kind == Device: // it works in no bind mount
+		return notFile.WithRemedy("%s", ofDevice)
+	case Allowed(f, b) || (f.Kind == Socket || f.Kind == Pipe) && f.Link == "" && protect.IsReachable(b.Sockets, f.Path):
+		return nil
+	case f.Kind == Socket:
 		return refusal.New(refusal.BindSocket, "a Unix socket lets the container act through a host program").WithRemedy("%s", allows(socketOpens(f.Path)))
-	default:
-		return refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind).WithRemedy("%s",
-			allows("all functions of its driver or its other end"))
+	case f.Kind != Dir && f.Kind != File:
+		return notFile.WithRemedy("%s", allows("all that is done at its other end"))
 	}
 	if f.IsPublic() && elsewhereRefusal(f, true) == nil {
 		return nil // a copy, or read-only: it is never mounted writable

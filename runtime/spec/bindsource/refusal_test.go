@@ -118,6 +118,7 @@ func TestRefusalOfKinds(t *testing.T) {
 		{"directory", Fact{Path: "/srv/x", Kind: Dir}, ""},
 		{"file", Fact{Path: "/srv/x", Kind: File}, ""},
 		{"socket", Fact{Path: "/srv/x", Kind: Socket}, "a Unix socket lets the container act through a host program"},
+		{"a device of every jail", Fact{Path: "/dev/null", Kind: Device, Node: "/dev/null"}, ""},
 		{"device", Fact{Path: "/srv/x", Kind: Device}, "a device is not a file or directory"},
 		{"pipe", Fact{Path: "/srv/x", Kind: Pipe}, "a pipe is not a file or directory"},
 		{"nothing known", Fact{Path: "/srv/x"}, "is not a file or directory"},

@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/users"
 	"agentjail.dev/runtime/spec/lists"
+	"agentjail.dev/runtime/spec/plan"
 )
 
 // Kind is a source's file type.
@@ -51,6 +52,8 @@ type Fact struct {
 	Role Role   `json:"role,omitempty"`
 	UID  uint32 `json:"uid"`
 	GID  uint32 `json:"gid"`
+	// Node is the path of the device of every jail that it is, by its numbers; "" for others.
+	Node string `json:"node,omitempty"`
 	// Disk is the block device below the file system; 0:0 for others.
 	DiskMajor uint32 `json:"diskMajor,omitempty"`
 	DiskMinor uint32 `json:"diskMinor,omitempty"`
@@ -183,6 +186,9 @@ func (s *Source) look(e Engine) error {
 		s.Kind = Pipe
 	default:
 		s.Kind = Device
+		if st.Mode&unix.S_IFMT == unix.S_IFCHR {
+			s.Node = plan.OwnNode(unix.Major(st.Rdev), unix.Minor(st.Rdev))
+		}
 	}
 	s.UID, s.GID = st.Uid, st.Gid
 	s.DiskMajor, s.DiskMinor = DiskOf(st.Dev)

@@ -26,6 +26,17 @@ var standardDevices = []StandardDevice{
 // StandardDevices are the character devices of every jail.
 func StandardDevices() []StandardDevice { return slices.Clone(standardDevices) }
 
+// OwnNode returns the path of the standard device with these numbers, where its node has no state
+// of the host's; else "". The console and the terminals have such state.
+func OwnNode(major, minor uint32) string {
+	for _, d := range standardDevices {
+		if d.Major == int64(major) && d.Minor == int64(minor) && (d.Major == 1 || d.Path == "/dev/tty") {
+			return d.Path
+		}
+	}
+	return ""
+}
+
 // IsStandardDevice reports whether every jail may have the character device; a minor
 // number of -1 means all of the major's.
 func IsStandardDevice(major, minor int64) bool {
