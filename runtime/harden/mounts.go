@@ -9,6 +9,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/plan"
@@ -96,7 +97,11 @@ func mounts(p *pass) {
 			p.change(rings.Access, report.Dropped, mountField(m), "id mapping", "", "owners are mapped by policy")
 			m.UIDMappings, m.GIDMappings = nil, nil
 		}
-		if IsBind(*m) {
+		isBelow := func(o specs.Mount) bool { return pathname.Below(path.Clean(o.Destination), "/sys") }
+		if path.Clean(m.Destination) == "/sys" && slices.ContainsFunc(ms[:i], isBelow) {
+			p.addRefusal(refusal.New(refusal.MountPlace, "it would cover the jail's own /sys").About("mount at %s", m.Destination).
+				WithRemedy("leave it out"))
+		} else if IsBind(*m) {
 			bind(p, i, m)
 		} else {
 			filesystem(p, m)

@@ -353,7 +353,10 @@ func TestSys(t *testing.T) {
 			t.Errorf("%q: %v", m.Options, rep.Of(report.Denied))
 		}
 	}
-	s := mount(specs.Mount{Destination: "/sys/devices/system/cpu/", Type: "bind", Source: "/sys/devices/system/./cpu", Options: []string{"rbind", "ro"}})
+	s := mount(specs.Mount{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"ro"}})
+	s.Mounts = append(s.Mounts, specs.Mount{Destination: "/sys", Type: "tmpfs", Source: "tmpfs"})
+	contain(t, "a tmpfs over it", refused(t, s, policy.Default(), testFacts(s)), "mount at /sys: refused: it would cover the jail's own /sys (remedy: leave it out)")
+	s = mount(specs.Mount{Destination: "/sys/devices/system/cpu/", Type: "bind", Source: "/sys/devices/system/./cpu", Options: []string{"rbind", "ro"}})
 	f := testFacts(s)
 	f.Sources = []*bindsource.Fact{2: {Path: "/sys/devices/system/cpu", Kind: bindsource.Dir}}
 	contain(t, "the host's processors", refused(t, s, policy.Default(), f), "only the jail's own kernel file system")

@@ -23,6 +23,8 @@ func process(p *pass) {
 	checkIDs(p, "process.user.uid", p.f.IDs.UIDs, pr.User.UID)
 	checkIDs(p, "process.user.gid", p.f.IDs.GIDs, pr.User.GID)
 	checkIDs(p, "process.user.additionalGids", p.f.IDs.GIDs, pr.User.AdditionalGids...)
+	// runc takes an additional group for a name first, where the image has a group of that name.
+	pr.User.AdditionalGids = slices.DeleteFunc(pr.User.AdditionalGids, func(g uint32) bool { return g == pr.User.GID })
 	checkCwd(p, pr.Cwd)
 	if !pr.NoNewPrivileges {
 		pr.NoNewPrivileges = true

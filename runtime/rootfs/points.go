@@ -22,6 +22,7 @@ import (
 type covered struct {
 	at   string
 	tree *os.File
+	file bool // a single file, in which no place is
 }
 
 // checkPoints follows every mount's destination through the symbolic links of the image and of
@@ -35,7 +36,7 @@ func (s *stager) checkPoints() error {
 		return err
 	}
 	defer root.Close()
-	over := []covered{{"/", root}}
+	over := []covered{{at: "/", tree: root}}
 	for i, m := range s.Spec.Mounts {
 		dest := filepath.Clean(m.Destination)
 		at, link, err := follow(over, dest)
@@ -46,9 +47,14 @@ func (s *stager) checkPoints() error {
 			return refusal.New(refusal.MountPlace, "the image's symbolic link %s leads it to %s", link, at).About("mount at %s", dest)
 		}
 		s.places = append(s.places, at)
-		c := covered{at: at}
+		c := covered{at: at, file: s.bind(i) != nil && s.Sources[i].Kind != bindsource.Dir}
+		if s.bind(i) != nil || m.Type != "bind" { // and not agentjail's own
+			if err := checkKind(over, at, c.file).About("mount of %s at %s", m.Source, dest); err != nil {
+				return err
+			}
+		}
 		if s.binds[i] != nil {
-			if s.Sources[i].Kind == bindsource.Dir {
+			if !c.file {
 				c.tree = s.Sources[i].File
 			}
 		} else if m.Type == "tmpfs" && slices.Contains(m.Options, "tmpcopyup") {
@@ -57,6 +63,49 @@ func (s *stager) checkPoints() error {
 		over = append(over, c)
 	}
 	return nil
+}
+
+// checkKind refuses a file over a directory, the reverse, and a place below a file. The delegate
+// would fail with the names of agentjail's own mounts.
+func checkKind(over []covered, at string, file bool) *refusal.Error {
+	const whether = "not a directory: " // by which Docker recognises it (moby, daemon/errors.go)
+	kinds := map[bool]string{true: "file", false: "directory"}
+	isFile, err := isFileAt(over, at)
+	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return refusal.New(refusal.MountPlace, whether+"a file is on the way").WithRemedy("another place")
+	case err == nil && isFile != file:
+		return refusal.New(refusal.MountPlace, whether+"a %s would cover a %s", kinds[file], kinds[isFile]).
+			WithRemedy("a %s as the source, or another place", kinds[isFile])
+	}
+	return nil // the delegate makes it, or reports the error
+}
+
+// isFileAt reports whether anything but a directory is at a path without links. It returns
+// unix.ENOTDIR for a path below a file, and another error where nothing is there yet.
+func isFileAt(over []covered, path string) (bool, error) {
+	for _, c := range slices.Backward(over) {
+		switch rel, in := pathname.Rel(path, c.at); {
+		case !in:
+			continue
+		case rel == "." || rel == "":
+			return c.file, nil
+		case c.file:
+			return false, unix.ENOTDIR
+		case c.tree == nil:
+			return false, unix.ENOENT
+		default:
+			fd, err := openat.Open(int(c.tree.Fd()), rel, openat.Beneath, unix.O_PATH|unix.O_NOFOLLOW)
+			if err != nil {
+				return false, err
+			}
+			defer unix.Close(fd)
+			var st unix.Stat_t
+			err = unix.Fstat(fd, &st)
+			return st.Mode&unix.S_IFMT != unix.S_IFDIR, err
+		}
+	}
+	return false, unix.ENOENT
 }
 
 // follow resolves a path of the jail's file tree. link is the first symbolic link on the way. A

@@ -15,7 +15,7 @@ var perDelegate = []func(*testing.T){
 	TestRun, TestRunStderr, TestRunTerminal, TestExec, TestExecAtOnce, TestExecTerminal, TestExitCodes,
 	TestExitCodeOfSignals, TestExitStatusIsRuncs, TestPathsFromCallersDirectory, TestInspectHolds, TestLoadedFilters,
 	TestLimitsByDefault, TestMountedDir, TestMountTable, TestNothingOfTheHost, TestJoinJail, TestNetworks,
-	TestRestart, TestPause, TestCopyIn, TestPassthrough, TestStandardFilesKeepTheirOwners, TestAttachToEntering, TestVariables, TestDeviceSources,
+	TestRestart, TestPause, TestCopyIn, TestPassthrough, TestStandardFilesKeepTheirOwners, TestAttachToEntering, TestVariables, TestDeviceSources, TestWrongKinds, TestNumberedGroups,
 }
 
 // perEngine are the tests that show what a Docker does by itself, with its own way to call agentjail and to keep images.

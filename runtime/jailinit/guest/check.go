@@ -144,7 +144,8 @@ func status(o *jailinit.Orders) string {
 	have, _ := statusOf("Groups")
 	for g := range strings.FieldsSeq(have) {
 		if g != gid && !slices.Contains(words, g) {
-			bad = append(bad, "the process is in group "+g)
+			bad = append(bad, "the process is in group "+g+", which it is not to be in: runc takes the number of an additional group "+
+				"for the name of one, where the image's etc/group has that name (remedy: the number of a group without such a name)")
 		}
 	}
 	return strings.Join(bad, ", ")
