@@ -51,7 +51,7 @@ type publicPlace struct {
 }
 
 // publicPlaces are commonly mounted parts of the host's configuration that do not identify the
-// host. machine-id(5) and the host's name are not among them: they identify it.
+// host. machine-id(5), also below /var/lib/dbus, and the host's name are not among them.
 var publicPlaces = []publicPlace{
 	{path: "/etc/localtime", as: PublicFile},         // localtime(5)
 	{path: "/etc/timezone", as: PublicFile},          // Debian's name of the time zone

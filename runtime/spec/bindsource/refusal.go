@@ -41,6 +41,7 @@ var places = []place{
 	{"/var/lib/buildkit", true, false, "an engine keeps its layers in it"},
 	{"/var/lib/cloud", true, false, "the host's first start is steered from it"},
 	{"/var/lib/cni", true, false, "the node's network plugins keep their state in it"},
+	{"/var/lib/dbus", true, false, "it holds the machine's id"},
 	{"/var/lib/dkms", true, false, "the host's kernel modules are made in it"},
 	{"/var/lib/etcd", true, false, "it holds a cluster's state and secrets"},
 	{"/var/lib/k0s/etcd", true, false, "it holds a cluster's state and secrets"},

@@ -49,6 +49,7 @@ func TestRefusal(t *testing.T) {
 		{"/var/spool/cron", "", "jobs"},
 		{"/var/mail/x", "", "mail"},
 		{"/var/lib/systemd/x", "", "state"},
+		{"/var/lib/dbus/machine-id", "", "the machine's id"},
 		{"/var/lib/private", "", "state"},
 		{"/var/crash/x", "", "memory images"},
 		{"/var/lib/myapp", "rw", ""},
