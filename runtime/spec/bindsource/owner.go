@@ -50,6 +50,10 @@ func rootRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if readOnly || !f.Roots() || b.Root == policy.RootNobody || b.Root == policy.RootAllow {
 		return nil
 	}
+	if f.Missing {
+		return refusal.New(refusal.BindRoots, "it is empty and the host's root's, as an engine makes a directory that is missing").
+			WithRemedy("%s", "the right path, if this one was mistyped; else "+rootRemedy)
+	}
 	return refusal.New(refusal.BindRoots, "it belongs to the host's root, and files that a jail writes there would be root's").WithRemedy("%s", rootRemedy)
 }
 

@@ -100,6 +100,8 @@ type Fact struct {
 	// New reports that it is the top of an engine's volume in which nothing is yet, with
 	// the mode that engines make it with (NewVolume).
 	New bool `json:"new,omitempty"`
+	// Missing reports that it is as an engine makes a directory that was named and missing.
+	Missing bool `json:"missing,omitempty"`
 	// Secret reports a secret or a configuration, whose owner and mode the engine set on request.
 	Secret bool `json:"secret,omitempty"`
 	// ImageRoot is where the engine mounted an image, and Inside the source's path in it.
@@ -210,6 +212,7 @@ func (s *Source) look(e Engine) error {
 	s.Rootless = e.Rootless
 	s.HostPath = e.CRI && s.Role == Plain
 	s.New = s.Role == Volume && s.Kind == Dir && path.Base(s.Path) == volumeData && NewVolume(fd, &st)
+	s.Missing = s.Role == Plain && s.UID == 0 && NewVolume(fd, &st)
 	if s.Users = e.Users; s.Users == nil {
 		s.Users = users.New()
 	}
