@@ -55,7 +55,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		readOnly = engineFile(p, m, f, &b, readOnly)
 	}
 	if p.network.Resolver != "" && path.Clean(m.Destination) == plan.ResolverFile && f.Kind == bindsource.File {
-		b.Copy, readOnly = true, true // agentjail's own text replaces the file's content
+		b.Copy, b.Current, readOnly = true, false, true // agentjail's own text replaces the file's content
 	}
 	isPublic := f.IsPublic() && !bindsource.Allowed(*f, p.pol.Binds)
 	if isPublic {
@@ -95,7 +95,8 @@ func engineFile(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readO
 	case !readOnly:
 		p.change(rings.Access, report.Set, mountField(m), "the engine's own file", "a copy", "a jail writes to nothing of the engine's")
 	}
-	b.Copy, b.Current = network || !readOnly, follows
+	b.Copy = network || !readOnly
+	b.Current, b.OwnName = b.Copy, at == "/etc/hosts" && p.network.CopyNames
 	return readOnly
 }
 

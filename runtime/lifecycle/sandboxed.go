@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/jailinit/host"
 	"agentjail.dev/runtime/kernel/cgroups"
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/lifecycle/firstproc"
 	"agentjail.dev/runtime/observe/lostpaths"
@@ -153,36 +154,39 @@ func (a *attempt) checkSandbox(pid int) error {
 	if why := a.sandboxFault(pid); why != "" {
 		return refusal.New(refusal.Delegate, "the sandbox's process: %s", why)
 	}
-	return a.findHolder(pid)
+	if len(a.j.Protected) == 0 {
+		return nil
+	}
+	holder, err := findHolder(pid, "every protected path", func(mounts []mountinfo.Mount) bool {
+		return len(lostpaths.In(a.j.Protected, mounts)) == 0
+	})
+	if err != nil {
+		return err
+	}
+	return a.rt.Store.Holder(&a.j.Brief, holder)
 }
 
 // holderPatience bounds the wait for the sandbox's process that has the jail's mounts.
 const holderPatience = 10 * time.Second
 
-// findHolder records the process of the sandbox that has the jail's mounts, every protected path
-// among them, and refuses a sandbox without such a process. gVisor's create can return before its
-// gofer has entered the jail's root: until then the mounts are below another path. No event reports
-// a chroot(2).
-func (a *attempt) findHolder(pid int) error {
-	if len(a.j.Protected) == 0 {
-		return nil
-	}
+// findHolder returns the process of the sandbox that has the jail's mounts, what among them by has,
+// and refuses a sandbox without such a process. gVisor's create can return before its gofer has
+// entered the jail's root: until then the mounts are below another path. No event reports a
+// chroot(2).
+func findHolder(pid int, what string, has func([]mountinfo.Mount) bool) (int, error) {
 	for deadline := time.Now().Add(holderPatience); ; time.Sleep(5 * time.Millisecond) {
-		holder, err := a.holder(pid)
-		if err != nil {
-			return err
-		}
-		if holder != 0 {
-			return a.rt.Store.Holder(&a.j.Brief, holder)
+		holder, err := holderOf(pid, has)
+		if err != nil || holder != 0 {
+			return holder, err
 		}
 		if ended, _ := firstproc.State(pid); ended || time.Now().After(deadline) {
-			return refusal.New(refusal.Delegate, "no process of the sandbox has the protected paths, %s is one", a.j.Protected[0])
+			return 0, refusal.New(refusal.Delegate, "no process of the sandbox has %s", what)
 		}
 	}
 }
 
-// holder is the process of the sandbox's control groups whose mounts are the jail's, or 0.
-func (a *attempt) holder(pid int) (int, error) {
+// holderOf is the process of the sandbox's control groups that has certain mounts, or 0.
+func holderOf(pid int, has func([]mountinfo.Mount) bool) (int, error) {
 	groups, err := cgroups.Of(strconv.Itoa(pid))
 	if err != nil {
 		return 0, err
@@ -194,7 +198,7 @@ func (a *attempt) holder(pid int) (int, error) {
 		for _, root := range g.Mounts(cgroups.Root) {
 			members, _ := cgroups.Procs(filepath.Join(root, g.Path))
 			for _, member := range members {
-				if mounts, err := firstproc.Mounts(member); err == nil && len(lostpaths.In(a.j.Protected, mounts)) == 0 {
+				if mounts, err := firstproc.Mounts(member); err == nil && has(mounts) {
 					return member, nil
 				}
 			}

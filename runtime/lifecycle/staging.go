@@ -14,7 +14,6 @@ import (
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
-	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/workspace"
 )
 
@@ -40,13 +39,13 @@ func (a *attempt) stageRoot() error {
 	j.Born = own.Born.Unix()
 	a.noteReviews()
 	// Staging takes mounts that lie in others out of the spec: the plan's indexes are true before.
-	j.Mounted, j.Copies = a.writableMounts(), a.currentCopies()
+	j.Mounted = a.writableMounts()
 	workspaces := workspace.Of(r.Store)
 	workspaces.Bounds = workspace.Bounds{Layers: j.Policy.Disk.Layers, Free: int64(j.Policy.Disk.Free)}
 	st, err := rootfs.Stage(rootfs.Request{
 		Dir: r.Store.Dir(j.Key), Spec: spec, Plan: a.res.Plan, Sources: in.Sources, Rootfs: in.Root, Mounts: in.Engine.Mounts,
-		Rootless: in.Facts.Host.Rootless,
-		Needed:   r.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || in.Facts.Host.SELinux,
+		Rootless: in.Facts.Host.Rootless, Sandboxed: sandboxOf(&j.Brief) != "",
+		Needed: r.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || in.Facts.Host.SELinux,
 		Single: procfiles.Single(own, machine), Sys: procfiles.Sys(own, machine), UserNS: a.userns.made(), Ledger: r.Store.Ledger(),
 		Key:        j.Key,
 		Workspaces: workspaces, Jail: j.ID, Reviewed: a.o.View, Journal: j.Journal,
@@ -61,7 +60,7 @@ func (a *attempt) stageRoot() error {
 			return err
 		}
 	}
-	j.SyntheticDev, j.Reviews = st.SyntheticDev, st.Reviews
+	j.SyntheticDev, j.Reviews, j.Copies, j.CopiesDev = st.SyntheticDev, st.Reviews, st.Copies, st.CopiesDev
 	for _, n := range st.Notes {
 		a.rep.Add(report.Change{Ring: rings.Resources, Kind: report.Set, Field: "root", Why: n})
 	}
@@ -72,16 +71,6 @@ func (a *attempt) stageRoot() error {
 		j.EngineRoot, j.EngineRootDev = in.Bundle.Spec.Root.Path, st.Dev
 	}
 	return nil
-}
-
-// currentCopies are the copies that the start brings up to date.
-func (a *attempt) currentCopies() (out []state.Copy) {
-	for _, b := range a.res.Plan.Binds {
-		if b.Current {
-			out = append(out, state.Copy{Source: b.Source, At: a.spec.Mounts[b.Index].Destination})
-		}
-	}
-	return out
 }
 
 // needed lists the paths that are passed to the delegate, and those that this process uses from the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -16,6 +17,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle/jailnet"
@@ -68,7 +70,7 @@ func (r *Runtime) startCreated(j *state.Brief) error {
 	r.chownCopied(j)
 	if !j.Started {
 		if j.InitAlive() {
-			if err := rootfs.UpdateCopies(j.InitPid, j.Copies); err != nil {
+			if err := updateCopies(j); err != nil {
 				return err
 			}
 		}
@@ -81,6 +83,24 @@ func (r *Runtime) startCreated(j *state.Brief) error {
 		go r.watchStarted(j.Key)
 	}
 	return r.startInit(j)
+}
+
+// updateCopies copies the engine's files again that changed since create.
+func updateCopies(j *state.Brief) error {
+	stale, err := rootfs.StaleCopies(j.Copies)
+	if err != nil || len(stale) == 0 {
+		return err
+	}
+	pid := j.MountsPid()
+	if sandboxOf(j) != "" && j.HolderPid == 0 {
+		at := stale[0].Path
+		if pid, err = findHolder(j.InitPid, "the mount at "+at, func(mounts []mountinfo.Mount) bool {
+			return slices.ContainsFunc(mounts, func(m mountinfo.Mount) bool { return m.Point == at })
+		}); err != nil {
+			return err
+		}
+	}
+	return rootfs.RewriteSynthetic(j.CopiesDev, stale, func(f func() error) error { return namespace.InRoot(pid, f) })
 }
 
 // Update changes a running jail's limits, within policy. Nil changes none.

@@ -1,8 +1,9 @@
 package rootfs
 
 import (
-	"errors"
+	"crypto/sha256"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/lists"
 	"agentjail.dev/runtime/spec/plan"
@@ -38,10 +40,15 @@ func (v *syntheticMaker) copyFiles() error {
 		if err != nil {
 			return fmt.Errorf("copying %s: %w", b.Source, err)
 		}
-		if filepath.Clean(m.Destination) == "/etc/hosts" && !b.Current {
-			text = nameItself(text, v.Spec.Hostname, plan.Domainname(v.Spec))
+		names := ""
+		if b.OwnName {
+			names = namesOf(v.Spec.Hostname, plan.Domainname(v.Spec))
+			text = nameItself(text, names)
 		}
-		if err := v.writeFor("file"+strconv.Itoa(b.Index), text, m, !b.ReadOnly); err != nil {
+		if b.Current {
+			v.current = append(v.current, state.Copy{Source: b.Source, At: v.places[b.Index], Sum: sum(text), Names: names})
+		}
+		if err := v.writeFor("file"+strconv.Itoa(b.Index), text, m, !b.ReadOnly || b.Current); err != nil {
 			return err
 		}
 	}
@@ -55,7 +62,8 @@ func (v *syntheticMaker) copyFiles() error {
 	return nil
 }
 
-// writeFor writes a file of container root's, and has a bind mount show it.
+// writeFor writes a file of container root's, and has a bind mount show it. writable reports that
+// the jail, or its start, may write to it.
 func (v *syntheticMaker) writeFor(name, text string, m *specs.Mount, writable bool) error {
 	dir, at := v.dir, v.at
 	if writable {
@@ -82,7 +90,8 @@ func (v *syntheticMaker) writeFor(name, text string, m *specs.Mount, writable bo
 	return nil
 }
 
-// writableDir is the tmpfs, below the layer's directory, of the copies that the jail may write to.
+// writableDir is the tmpfs, below the layer's directory, of the copies that the jail, or its start,
+// may write to.
 // It has a size of its own: a full one leaves other mounts their room.
 const writableDir = "writable"
 
@@ -92,7 +101,7 @@ const (
 	copiesFiles = 16
 )
 
-// openCopies mounts the file system of the copies that the jail may write to, the first time.
+// openCopies mounts that file system, the first time.
 func (v *syntheticMaker) openCopies() (err error) {
 	if v.copies != nil {
 		return nil
@@ -150,76 +159,80 @@ func readSource(src *bindsource.Source) (string, error) {
 	return string(text), err
 }
 
-// UpdateCopies writes the current text of the engine's files into a jail's copies of them, before
-// its program is started: Docker 28 and later write hosts when the jail is made.
-func UpdateCopies(pid int, copies []state.Copy) error {
-	if len(copies) == 0 {
-		return nil
-	}
-	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
+// StaleCopies returns the files of a jail, with their text, that the engine has written since they
+// were copied. Podman 5 writes hosts and resolv.conf after the runtime's create, and Docker 28 and
+// later hosts; so does a hook of nerdctl's.
+func StaleCopies(copies []state.Copy) (stale []procfiles.File, err error) {
 	for _, c := range copies {
-		if err := updateCopy(root, c); err != nil {
-			return fmt.Errorf("copying %s to %s: %w", c.Source, c.At, err)
+		text, err := readCurrent(c)
+		if err != nil {
+			return nil, fmt.Errorf("copying %s to %s: %w", c.Source, c.At, err)
+		}
+		if sum(text) != c.Sum {
+			stale = append(stale, procfiles.File{Path: c.At, Text: text})
 		}
 	}
-	return nil
+	return stale, nil
 }
 
-func updateCopy(root *os.File, c state.Copy) error {
-	src, err := openat.Regular(unix.AT_FDCWD, c.Source, openat.NoLinks)
+// readCurrent returns the text that a copy is to have.
+func readCurrent(c state.Copy) (string, error) {
+	f, err := openat.Regular(unix.AT_FDCWD, c.Source, openat.NoLinks)
 	if err != nil {
-		return err
-	}
-	defer src.Close()
-	text, err := atomicfile.ReadAll(src, maxCopy)
-	if err != nil {
-		return err
-	}
-	f, err := openat.File(int(root.Fd()), c.At, openat.InRoot, unix.O_WRONLY)
-	if err != nil {
-		return err
+		return "", err
 	}
 	defer f.Close()
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
-		return err
-	}
-	if int64(fs.Type) != unix.TMPFS_MAGIC {
-		return errors.New("the jail's file is no copy")
-	}
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return err
+	text, err := atomicfile.ReadAll(f, maxCopy)
+	return nameItself(string(text), c.Names), err
 }
 
-// nameItself makes sure that the jail finds an address for its own name, which
-// programs look up (Java's InetAddress.getLocalHost), and by it the name with its domain, as
-// Docker writes both. Docker 28 and later add them, with an address that no jail has, after the
-// jail was made.
-func nameItself(hosts, name, domain string) string {
-	if name == "" {
-		return hosts
-	}
-	for line := range strings.Lines(hosts) {
-		line, _, _ = strings.Cut(line, "#")
-		if f := strings.Fields(line); len(f) > 1 && slices.Contains(f[1:], name) {
-			return hosts
-		}
-	}
-	if hosts != "" && !strings.HasSuffix(hosts, "\n") {
-		hosts += "\n"
-	}
-	if domain != "" {
+// sum identifies a text.
+func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
+// namesOf are a jail's own names as hosts(5) lists them, as Docker does: the name with its domain,
+// then without.
+func namesOf(name, domain string) string {
+	if name != "" && domain != "" {
 		name += "." + domain
 	}
 	if short, _, ok := strings.Cut(name, "."); ok {
 		name += " " + short
 	}
-	return hosts + "127.0.0.1\t" + name + "\n"
+	return name
 }
+
+// nameItself makes sure that the jail finds its own names, which programs look up (Java's
+// InetAddress.getLocalHost), at an address of lo. Engines write the address of an interface, which
+// such a jail lacks.
+func nameItself(hosts, names string) string {
+	if names == "" {
+		return hosts
+	}
+	var out strings.Builder
+	found := false
+	for line := range strings.Lines(hosts) {
+		text, _, _ := strings.Cut(line, "#")
+		f := strings.Fields(text)
+		if len(f) > 1 && slices.ContainsFunc(strings.Fields(names), func(own string) bool { return slices.Contains(f[1:], own) }) {
+			found = true
+			if at, err := netip.ParseAddr(f[0]); err == nil && !at.IsLoopback() {
+				f[0] = loopback
+				if at.Is6() {
+					f[0] = netip.IPv6Loopback().String()
+				}
+				line = strings.Join(f, "\t") + "\n"
+			}
+		}
+		out.WriteString(line)
+	}
+	if !found {
+		if out.Len() > 0 && !strings.HasSuffix(hosts, "\n") {
+			out.WriteByte('\n')
+		}
+		out.WriteString(loopback + "\t" + names + "\n")
+	}
+	return out.String()
+}
+
+// loopback is the address of lo.
+const loopback = "127.0.0.1"

@@ -34,6 +34,7 @@ type nester struct {
 	trusts    []trust
 	enclosing map[int]int // by mount index, the mount that it lies in and is mounted with
 	made      []Nested
+	late      []string // Staged.Late
 }
 
 // findNested finds for each mount that is made here the mount that immediately encloses it, and
@@ -193,6 +194,10 @@ func (n *nester) mountOne(i int) error {
 	attr := attributes(m.Options)
 	if n.binds[i] != nil && n.Sources[i].Node != "" {
 		attr.Attr_set &^= unix.MOUNT_ATTR_NODEV
+	}
+	if b := n.bind(i); b != nil && b.Current && b.ReadOnly && !n.Sandboxed {
+		attr.Attr_set &^= unix.MOUNT_ATTR_RDONLY
+		n.late = append(n.late, n.places[i])
 	}
 	tree, err := cloneTree(unix.AT_FDCWD, from, true, &attr)
 	if err != nil {

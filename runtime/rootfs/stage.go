@@ -65,6 +65,8 @@ type Request struct {
 	Journal string
 	// Rootless reports that all of this happens in a user's own user namespace.
 	Rootless bool
+	// Sandboxed reports that the mounts are a sandbox's process's.
+	Sandboxed bool
 	// UserNS is the jail's, with the maps of Spec; nil where it is made later.
 	UserNS *os.File
 	Single []procfiles.File // synthetic files in place of the kernel's
@@ -84,12 +86,19 @@ type Staged struct {
 	Places []string
 	// Nested are the mounts in bind mounts, which the delegate binds with those.
 	Nested []Nested
+	// Late are those of Nested that become read-only in the jail, so that its start can write to
+	// them: what is read-only when a user namespace takes it over stays so (mount_namespaces(7)).
+	Late []string
 	// Notes are deviations from the usual set-up, with reasons.
 	Notes []string
 	// Synthetic are files to be attached when the delegate has made the jail's mounts.
 	Synthetic []Synthetic
 	// SyntheticDev is the device number of the file system that they are on.
 	SyntheticDev uint64
+	// Copies are the engine's files that the start copies again where they have changed, and
+	// CopiesDev is the device number of the copies' file system.
+	Copies    []state.Copy
+	CopiesDev uint64
 	// Protected are the protected paths of each directory that was searched; AttachProtected
 	// mounts their protection.
 	Protected []Protected
@@ -188,9 +197,10 @@ func Stage(r Request) (_ *Staged, err error) {
 	}
 	r.Spec.Root.Path = s.root
 	return &Staged{
-		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested.made, Notes: s.notes, Synthetic: s.synthetic,
-		SyntheticDev: s.syntheticDev,
-		Protected:    s.protected, Reviews: s.reviews, attach: s.attach, outer: s.outer,
+		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested.made, Late: s.nested.late, Notes: s.notes,
+		Synthetic:    s.synthetic,
+		SyntheticDev: s.syntheticDev, Copies: s.copies, CopiesDev: s.copiesDev,
+		Protected: s.protected, Reviews: s.reviews, attach: s.attach, outer: s.outer,
 	}, nil
 }
 
@@ -217,6 +227,8 @@ type stager struct {
 	inside       bool
 	synthetic    []Synthetic
 	syntheticDev uint64
+	copies       []state.Copy
+	copiesDev    uint64
 	protected    []Protected
 	reviews      []state.Review
 	attach       []attachment

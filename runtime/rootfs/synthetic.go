@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/state"
 )
 
 // syntheticDir is the tmpfs in the layer's directory that the jail's synthetic files are in. It
@@ -41,8 +42,11 @@ type syntheticMaker struct {
 	// trusts and inside are what addTrust and addInside have mounted.
 	trusts []trust
 	inside bool
-	// copies is the file system of the copies that the jail may write to; nil for none.
-	copies *os.File
+	// copies is the file system of the copies that the jail, or its start, writes to; nil for none.
+	// current are those of the start, and places are the destinations of mounts.
+	copies  *os.File
+	current []state.Copy
+	places  []string
 	// pending are the files to attach one by one; bind mounts of the spec show the others.
 	pending []pending
 }
@@ -50,7 +54,9 @@ type syntheticMaker struct {
 // makeSynthetic writes the jail's synthetic files, and adds mounts for them to the spec where a
 // spec can mount them.
 func (s *stager) makeSynthetic() (err error) {
-	v := &syntheticMaker{Request: s.Request, at: filepath.Join(s.layer, syntheticDir), trusts: s.trusts, inside: s.inside}
+	v := &syntheticMaker{
+		Request: s.Request, at: filepath.Join(s.layer, syntheticDir), trusts: s.trusts, inside: s.inside, places: s.places,
+	}
 	// The thread has its own mask since it has its own mount namespace.
 	defer unix.Umask(unix.Umask(0))
 	if err := unix.Mkdir(v.at, 0o755); err != nil {
@@ -74,6 +80,13 @@ func (s *stager) makeSynthetic() (err error) {
 		if err := step(); err != nil {
 			return err
 		}
+	}
+	s.copies = v.current
+	if v.copies != nil {
+		if err := unix.Fstat(int(v.copies.Fd()), &st); err != nil {
+			return err
+		}
+		s.copiesDev = st.Dev
 	}
 	s.synthetic, err = v.clone()
 	return err

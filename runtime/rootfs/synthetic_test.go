@@ -12,6 +12,7 @@ import (
 
 	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/state"
 )
 
 // threadMounts is the mount table of the test's own thread.
@@ -105,7 +106,7 @@ func TestNoHostInMounts(t *testing.T) {
 		from := filepath.Join(t.TempDir(), "hosts")
 		must(t, os.WriteFile(from, []byte("127.0.0.1 localhost\n"), 0o600))
 		r := request(t, merged, bindMount(from, "/etc/hosts", "ro", "none"))
-		r.Plan.Binds[0].Copy = true
+		r.Plan.Binds[0].Copy, r.Plan.Binds[0].OwnName = true, true
 		r.Spec.Hostname = "jail"
 		s := &stager{rootMaker: newRootMaker(r)}
 		defer s.close()
@@ -154,14 +155,40 @@ func TestNameItself(t *testing.T) {
 		{"127.0.0.1 localhost", "j", "", "127.0.0.1 localhost\n127.0.0.1\tj\n"},
 		{"", "j", "d.test", "127.0.0.1\tj.d.test j\n"},
 		{"", "j.d.test", "", "127.0.0.1\tj.d.test j\n"},
-		{"172.17.0.2\tj\n", "j", "d", "172.17.0.2\tj\n"},
-		{"172.17.0.2 a j # x\n", "j", "", "172.17.0.2 a j # x\n"},
+		{"127.0.1.1 a j # x\n", "j", "", "127.0.1.1 a j # x\n"},
+		{"::1 localhost\n172.17.0.2\tj c # x\n10.0.0.1 b\n", "j", "d", "::1 localhost\n127.0.0.1\tj\tc\n10.0.0.1 b\n"},
+		{"fd00::2 j\n", "j", "", "::1\tj\n"},
 		{"172.17.0.2 jj # j\n", "j", "", "172.17.0.2 jj # j\n127.0.0.1\tj\n"},
 		{"j\n", "j", "", "j\n127.0.0.1\tj\n"},
 	} {
-		if got := nameItself(c[0], c[1], c[2]); got != c[3] {
+		if got := nameItself(c[0], namesOf(c[1], c[2])); got != c[3] {
 			t.Errorf("%q, %q of %q: %q, not %q", c[1], c[2], c[0], got, c[3])
 		}
+	}
+}
+
+// TestStaleCopies: what the engine has written since is copied again, with the jail's own name, and what a link leads to is not.
+func TestStaleCopies(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "hosts")
+	must(t, os.WriteFile(at, nil, 0o644))
+	c := state.Copy{Source: at, At: "/etc/hosts", Names: "j", Sum: sum(nameItself("", "j"))}
+	stale := func() []procfiles.File {
+		t.Helper()
+		files, err := StaleCopies([]state.Copy{c})
+		must(t, err)
+		return files
+	}
+	if got := stale(); len(got) != 0 {
+		t.Errorf("unchanged: %v", got)
+	}
+	must(t, os.WriteFile(at, []byte("10.88.0.2 j c\n"), 0o644))
+	if got := stale(); len(got) != 1 || got[0] != (procfiles.File{Path: "/etc/hosts", Text: "127.0.0.1\tj\tc\n"}) {
+		t.Errorf("changed: %v", got)
+	}
+	must(t, os.Rename(at, at+".real"))
+	must(t, os.Symlink(at+".real", at))
+	if got, err := StaleCopies([]state.Copy{c}); err == nil {
+		t.Errorf("a link's file is copied: %v", got)
 	}
 }
 

@@ -153,7 +153,9 @@ type Brief struct {
 	Mounted      []Mounted `json:"mounted,omitempty"`
 	MountedSince int64     `json:"mountedSince,omitempty"`
 	// Copies are the copies of the engine's files that the start brings up to date.
-	Copies []Copy `json:"copies,omitempty"`
+	// CopiesDev is the device number of their file system.
+	Copies    []Copy `json:"copies,omitempty"`
+	CopiesDev uint64 `json:"copiesDev,omitempty"`
 	// Reviews are the jail's views of mounted directories.
 	Reviews []Review `json:"reviews,omitempty"`
 	// Removed are those of CgroupDirs that the holder of this record has removed.
@@ -169,6 +171,10 @@ type Brief struct {
 type Copy struct {
 	Source string `json:"source"` // on the host
 	At     string `json:"at"`     // in the jail
+	// Sum is of the text that the jail has. Names are the jail's own, to which the copy gives an
+	// address of lo; "" for none.
+	Sum   string `json:"sum"`
+	Names string `json:"names,omitempty"`
 }
 
 // A Review is a mounted directory that is a view (runtime/workspace).

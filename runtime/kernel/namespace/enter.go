@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -17,6 +18,21 @@ func InMount(pid int, f func() error) error {
 		}
 		return unix.Setns(ns, unix.CLONE_NEWNS)
 	}, f)
+}
+
+// InRoot is InMount with the root directory of pid, which can be another than the namespace's.
+func InRoot(pid int, f func() error) error {
+	root, err := os.Open(fmt.Sprintf("/proc/%d/root", pid))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return InMount(pid, func() error {
+		if err := errors.Join(unix.Fchdir(int(root.Fd())), unix.Chroot(".")); err != nil {
+			return fmt.Errorf("entering the root directory of process %d: %w", pid, err)
+		}
+		return f()
+	})
 }
 
 // InUTS runs f in the UTS namespace of pid, on a thread that ends with it.

@@ -59,7 +59,7 @@ func SettleMounts(pid int, spec *specs.Spec, staged *rootfs.Staged) ([]mountinfo
 // addMounts works in the waiting jail's mount namespace. It caps each tmpfs that the delegate
 // mounted without a size, and attaches the jail's synthetic files.
 func addMounts(pid int, mounts []mountinfo.Mount, st *rootfs.Staged) error {
-	tighten := looseMounts(mounts)
+	tighten := looseMounts(mounts, st.Late)
 	if len(tighten) == 0 && len(st.Synthetic) == 0 && !st.Attaches() {
 		return nil
 	}
@@ -99,7 +99,9 @@ type looseMount struct {
 // The second kind has lost the flags that the bundle requests, with crun 1.8: the read-only paths
 // of /proc, which it binds, and a pod's mqueue, which it cannot mount in a user namespace that it
 // joined.
-func looseMounts(mounts []mountinfo.Mount) []looseMount {
+//
+// The third kind are those at late, which staging leaves so.
+func looseMounts(mounts []mountinfo.Mount, late []string) []looseMount {
 	var out []looseMount
 	for i := range mounts {
 		m := &mounts[i]
@@ -111,6 +113,8 @@ func looseMounts(mounts []mountinfo.Mount) []looseMount {
 		case m.FS == "tmpfs" && (m.Point == cgroups.Root || below && m.Root == "/" && !m.Has("ro")):
 			out = append(out, looseMount{at: m.Point})
 		case m.FS == "proc" && below && len(m.Lacks("nosuid", "nodev", "noexec", "ro")) > 0:
+			out = append(out, looseMount{at: m.Point})
+		case slices.Contains(late, m.Point):
 			out = append(out, looseMount{at: m.Point})
 		case m.FS == "mqueue" && len(m.Lacks("nosuid", "nodev", "noexec")) > 0:
 			out = append(out, looseMount{at: m.Point, writable: true})

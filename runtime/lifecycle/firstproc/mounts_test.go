@@ -26,13 +26,15 @@ func TestLoose(t *testing.T) {
 `
 	for name, c := range map[string]struct {
 		text string
+		late []string
 		want []looseMount
 	}{
-		"runc, version 1": {runc, []looseMount{{at: "/sys/fs/cgroup"}}},
-		"crun, version 2": {crun, []looseMount{{at: "/proc/sys"}, {at: "/proc/sys/dev"}, {at: "/dev/mqueue", writable: true}}},
-		"nothing":         {"", nil},
+		"runc, version 1": {runc, nil, []looseMount{{at: "/sys/fs/cgroup"}}},
+		"crun, version 2": {crun, nil, []looseMount{{at: "/proc/sys"}, {at: "/proc/sys/dev"}, {at: "/dev/mqueue", writable: true}}},
+		"nothing":         {"", nil, nil},
+		"a late one":      {runc, []string{"/tmp"}, []looseMount{{at: "/sys/fs/cgroup"}, {at: "/tmp"}}},
 	} {
-		if got := looseMounts(parsed(t, c.text)); !slices.Equal(got, c.want) {
+		if got := looseMounts(parsed(t, c.text), c.late); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

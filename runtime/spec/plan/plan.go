@@ -67,7 +67,9 @@ type Bind struct {
 	// table then does not show the file's place on the host.
 	Copy bool `json:"copy,omitempty"`
 	// Current has the start bring the copy up to date: the engine may write the file until then.
+	// OwnName has the jail's own name lead to an address of lo, the only interface.
 	Current bool   `json:"current,omitempty"`
+	OwnName bool   `json:"ownName,omitempty"`
 	Owner   Owner  `json:"owner"`
 	Source  string `json:"source"`
 	// HandOver makes the source's top the first process's user's, if it still is as
