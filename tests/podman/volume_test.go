@@ -2,6 +2,7 @@ package podman
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -114,4 +115,31 @@ func TestSecrets(t *testing.T) {
 	}
 	env.Equal(t, "secret", mustRunJail(p, "-u", "1000:1000", "--secret", "s", engine.Busybox, "sh", "-c", show), "0:0 444\nhunter2")
 	mustRunJail(p, "--tz=local", engine.Busybox, "true")
+}
+
+// TestSubpath: a part of a volume is the volume's (Podman 5.4 and later), a file too, and one of a directory of the host's is that directory's.
+func TestSubpath(t *testing.T) {
+	p := root(t)
+	if r := p.Podman("create", "--mount=type=volume,src=none,dst=/s,subpath=s", engine.Busybox); r.Code != 0 {
+		t.Skip("this Podman mounts no part of a volume:", r.Stderr)
+	} else {
+		t.Cleanup(func() { p.Must("rm", "-v", engine.LastLine(r.Stdout)); p.Must("volume", "rm", "-f", "none") })
+	}
+	dir := newVolume(p, "parts")
+	env.Check(t, os.MkdirAll(filepath.Join(dir, "s/deep"), 0o755))
+	env.Put(t, filepath.Join(dir, "s/deep/f"), "text\n", 0o644, 1000)
+	env.Check(t, os.Chown(filepath.Join(dir, "s"), 1000, 1000))
+	env.Check(t, os.Symlink("/etc", filepath.Join(dir, "out")))
+	env.Check(t, os.Symlink("s", filepath.Join(dir, "in")))
+	mount := func(volume, sub string) string { return "--mount=type=volume,src=" + volume + ",dst=/s,subpath=" + sub }
+	env.Equal(t, "a directory", mustRunJail(p, "-u", "1000", mount("parts", "s"), engine.Busybox, "sh", "-c", "touch /s/new && ls /s && stat -c %u /s/new"), "deep\nnew\n1000")
+	env.Equal(t, "its directory, by a link", mustRunJail(p, mount("parts", "in/deep"), engine.Busybox, "ls", "/s"), "f")
+	env.Equal(t, "a file", mustRunJail(p, mount("parts", "s/deep/f"), engine.Busybox, "cat", "/s"), "text")
+	p.Must("volume", "create", "--opt=type=none", "--opt=o=bind", "--opt=device=/etc", "hosts-etc")
+	t.Cleanup(func() { p.Must("volume", "rm", "-f", "hosts-etc") })
+	for what, m := range map[string]string{"a link out": mount("parts", "out"), "a part of /etc": mount("hosts-etc", "ssl")} {
+		if r := p.Podman("run", "--rm", "--network=none", m, engine.Busybox, "ls", "/s"); r.Code == 0 {
+			t.Errorf("%s: %s", what, r)
+		}
+	}
 }

@@ -11,17 +11,25 @@ import (
 )
 
 // isSubpath recognises DOCKER/tmp/safe-mountN, where Docker 26 and later mount a part of a volume,
-// and Docker 28 and later a part of an image (moby, volume/safepath).
+// and Docker 28 and later a part of an image (moby, volume/safepath); and ID/userdata/subpathN in
+// the storage of Podman 5.4 and later (libpod, safeMountSubPath).
 func isSubpath(path string, e Engine) bool {
 	dir, name := filepath.Split(path)
+	if strings.HasPrefix(name, "subpath") && role(dir+podmanMark, e) == Injected {
+		return true
+	}
 	return strings.HasPrefix(name, "safe-mount") && slices.ContainsFunc(e.Storage, func(s string) bool { return dir == s+"/tmp/" })
 }
 
-// setSubpath makes a part of a volume a volume's. What Docker has mounted from elsewhere in its
-// storage stays refused.
+// podmanMark is a file that Podman makes for each container, beside which it mounts subpaths.
+const podmanMark = ".containerenv"
+
+// setSubpath makes a part of a volume a volume's, also where the storage is mounted from elsewhere.
+// Other parts of an engine's storage stay refused.
 func (s *Source) setSubpath(e Engine) {
+	ofVolume := func(at string) bool { return role(at, e) == Volume && (at == s.Also || sameVolume(at, s.Also)) }
 	switch {
-	case role(s.Also, e) == Volume:
+	case ofVolume(s.Also), slices.ContainsFunc(s.Shown.Names, ofVolume):
 		s.Role, s.Also = Volume, ""
 	case storageAt(s.Also, e) == "":
 		s.Role = Volume // a directory that was made one is judged where it is

@@ -19,3 +19,35 @@ func TestPodImage(t *testing.T) {
 		}
 	}
 }
+
+// TestSubpath: a mount that an engine makes of a part of a volume is the volume's, by its real place; one of something else is not.
+func TestSubpath(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	e := Engine{IDs: []string{id}, Storage: []string{"/data/engine"}}
+	const volume = "/data/engine/volumes/v/_data/s"
+	podman := "/run/containers/storage/overlay-containers/" + id + "/userdata/"
+	for _, c := range []struct {
+		path, also string
+		names      []string
+		want       Role
+	}{
+		{podman + "subpath123", volume, nil, Volume},
+		{podman + "subpath123", "/srv/lib/volumes/v/_data/s", []string{volume}, Volume},
+		{podman + "subpath123", "/data/engine/overlay/x/diff", nil, Plain},
+		{podman + "subpath123", "/data/engine/overlay/x/diff", []string{volume}, Plain},
+		{podman + "subpath123/below", volume, nil, Plain},
+		{podman + "other123", volume, nil, Plain},
+		{strings.Replace(podman, id, strings.Repeat("f", 64), 1) + "subpath123", volume, nil, Plain},
+		{"/srv/" + id + "/userdata/subpath123", volume, nil, Plain},
+		{"/data/engine/tmp/safe-mount1", volume, nil, Volume},
+		{"/srv/tmp/safe-mount1", volume, nil, Plain},
+	} {
+		s := &Source{Fact: Fact{Path: c.path, Also: c.also, Shown: Shown{Names: c.names}}}
+		if isSubpath(s.Path, e) {
+			s.setSubpath(e)
+		}
+		if s.Role != c.want || c.want == Volume && !s.EnginesVolume() {
+			t.Errorf("%s of %s: %q", c.path, c.also, s.Role)
+		}
+	}
+}
