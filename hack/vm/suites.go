@@ -230,7 +230,7 @@ var suites = []suite{
 			},
 			{
 				name: "tests-podman", pkg: "tests/podman", limit: 15 * time.Minute,
-				only: []string{"TestRun", "TestEnginesFilesAtStart", "TestSubpath", "TestPod", "TestUserns", "TestStats", "TestQuadlet", "TestRootlessRun", "TestRootlessGrants", "TestRootlessProfile"},
+				only: []string{"TestRun", "TestEnginesFilesAtStart", "TestSubpath", "TestDeniedOptions", "TestPod", "TestUserns", "TestStats", "TestQuadlet", "TestRootlessRun", "TestRootlessGrants", "TestRootlessProfile"},
 				left: "they depend little on Podman's release, and run on the machine itself (make test-e2e)",
 			},
 		},

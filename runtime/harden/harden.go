@@ -58,6 +58,8 @@ type Facts struct {
 	ParentQuota CPUQuota
 	// Unknown lists fields of config.json that this version does not know.
 	Unknown []string
+	// Denied are options of the runtime that the caller requested and no jail gets.
+	Denied []string
 	// Owner is the user named as the owner of mounted files.
 	Owner NamedOwner
 	// FromImage are labels by which the image would widen its jail.
@@ -195,6 +197,9 @@ func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, err
 			continue
 		}
 		p.deny(rings.Access, field, i.Value, "", i.Why)
+	}
+	for _, option := range f.Denied {
+		p.deny(rings.Access, option, "requested", "", "it would share more of the host with the container")
 	}
 	for _, s := range steps {
 		s.run(p)

@@ -247,7 +247,7 @@ func effectiveOf(m specs.Mount) effective {
 			e.travels = false
 		case slices.Contains([]string{
 			"bind", "rbind", "nosymfollow", "rnosymfollow", "noatime", "rnoatime", "nodiratime", "rnodiratime", "relatime", "rrelatime",
-			"strictatime", "rstrictatime", "sync", "dirsync", "newinstance", "noswap", "tmpcopyup",
+			"strictatime", "rstrictatime", "sync", "dirsync", "newinstance", "tmpcopyup",
 		}, o):
 		default:
 			k, v, ok := strings.Cut(o, "=")

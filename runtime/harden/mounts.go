@@ -61,7 +61,7 @@ var fsRules = map[string]fsRule{
 		}, harden: capPty,
 	},
 	"mqueue": {at: "/dev/mqueue", flags: []string{"nosuid", "noexec", "nodev"}},
-	"tmpfs": {flags: []string{"nosuid"}, keep: []string{"noswap", "tmpcopyup"}, data: map[string]dataRule{
+	"tmpfs": {flags: []string{"nosuid"}, keep: []string{"tmpcopyup"}, data: map[string]dataRule{
 		// A set-id bit on a directory would pass a group on.
 		"mode": octal(0o1777), "uid": ownUID, "gid": ownGID,
 		"size": anyValue, "nr_blocks": anyValue, "nr_inodes": anyValue,
@@ -146,10 +146,13 @@ func filesystem(p *pass, m *specs.Mount) {
 // typeRefusal refuses a mount of a file system that is not for jails.
 func typeRefusal(kind string) *refusal.Error {
 	err := refusal.New(refusal.MountType, "file system type %q is not for jails", kind)
-	if kind == "overlay" { // Podman's :O with an upperdir of a person's
+	switch kind {
+	case "overlay": // Podman's :O with an upperdir of a person's
 		return err.WithRemedy("mount the directory itself or a volume, or :O without upperdir")
+	case "ramfs": // it has no size
+		return err.WithRemedy("type=tmpfs, which is in memory too, and whose size is bounded")
 	}
-	return err
+	return err.WithRemedy("mount it on the host, and that directory into the container")
 }
 
 // reportWritable reports a writable mount that will be read-only.
@@ -184,12 +187,26 @@ func maxTmpfs(p *pass) int64 {
 // capTmpfs limits the size and the number of files of a tmpfs (tmpfs(5)). By default a tmpfs may
 // use half of the host's memory, and in a jail's user namespace any amount.
 func capTmpfs(p *pass, m *specs.Mount, opts []string) []string {
+	if has(m.Options, "noswap") {
+		noSwap(p, m)
+	}
 	size, inodes := tmpfsSizeFor(p, m, opts), tmpfsInodesFor(p, m, opts)
 	opts = without(opts, "size", "nr_blocks", "nr_inodes")
 	if path.Clean(m.Destination) != "/dev" {
 		opts = lists.Union(opts, "nodev") // before the sizes, as on the next time
 	}
 	return append(opts, "size="+strconv.FormatInt(size, 10), "nr_inodes="+strconv.FormatInt(inodes, 10))
+}
+
+// noSwap reports that a tmpfs has no option noswap, which the kernel refuses in each user namespace
+// (shmem_parse_one in mm/shmem.c). A jail whose memory may not be swapped out has its effect.
+func noSwap(p *pass, m *specs.Mount) {
+	if p.pol.Limits.Swap == 0 && p.f.Host.Cgroup.Swap && memoryCap(p) > 0 {
+		p.change(rings.Resources, report.Dropped, mountField(m), "noswap", "", "limits.swap: no memory of the jail's is swapped out")
+		return
+	}
+	p.missing(rings.Resources, mountField(m), "noswap: its files can be swapped out, since no user namespace has the option "+
+		"(remedy: limits.swap = 0, where the host accounts swap)")
 }
 
 // tmpfsSizeFor is the requested size within the largest, or policy's own.

@@ -60,7 +60,7 @@ func TestMountTypes(t *testing.T) {
 		{"/dev/mqueue", "mqueue", "", "nosuid noexec nodev", ""},
 		{"/x", "mqueue", "", "", "mqueue belongs at /dev/mqueue"},
 		{"/x", "tmpfs", "", "nosuid nodev size=268435456 nr_inodes=16384", ""},
-		{"/x", "tmpfs", "size=3m exec mode=1777 nr_inodes=5 noswap", "mode=1777 noswap nosuid nodev size=3145728 nr_inodes=5", ""},
+		{"/x", "tmpfs", "size=3m exec mode=1777 nr_inodes=5 noswap", "mode=1777 nosuid nodev size=3145728 nr_inodes=5", ""},
 		{"/x", "tmpfs", "size=99g nr_inodes=0 huge=always mpol=bind:0", "nosuid nodev size=4294967296 nr_inodes=16384", ""},
 		{"/x", "tmpfs", "size=2g nr_inodes=1k", "nosuid nodev size=2147483648 nr_inodes=1024", ""},
 		{"/x", "tmpfs", "size=0", "nosuid nodev size=4294967296 nr_inodes=16384", ""},

@@ -46,6 +46,8 @@ type CreateOptions struct {
 	PidFile       string
 	ConsoleSocket string
 	PidfdSocket   string
+	// Denied are requested options of the runtime that no jail gets.
+	Denied []string
 	// PlainRoot keeps the host owners of the root's files: for the host's own file tree, in which
 	// root's private files must stay unreadable.
 	PlainRoot bool

@@ -83,6 +83,7 @@ func (a *attempt) hardenSpec() error {
 		}
 		in.Facts.Authority, in.Facts.HostKey = a.keys.Authority, a.keys.HostKey
 	}
+	in.Facts.Denied = a.o.Denied
 	a.res, a.rep, err = policy.Harden(in.Bundle.Spec, in.Facts)
 	r.logUnmet(a.rep)
 	if err != nil {

@@ -386,7 +386,7 @@ func (n *nester) tmpfsData(m specs.Mount) (string, error) {
 			} else {
 				gid = uint32(id)
 			}
-		case ok, o == "noswap":
+		case ok:
 			data = append(data, o)
 		}
 	}

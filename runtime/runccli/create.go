@@ -29,13 +29,13 @@ func create(name, usage string, run bool) Verb {
 		if err != nil {
 			return err
 		}
-		c.notGranted("", "no-pivot", "no-new-keyring", "preserve-fds", "keep")
 		at, err := c.paths("bundle", "pid-file", "console-socket", "pidfd-socket")
 		if err != nil {
 			return err
 		}
 		return r.Create(c.Ctx, lifecycle.CreateOptions{
 			ID: c.Args[0], Bundle: at["bundle"], Run: run, Detach: c.Bool("detach"),
+			Denied:  c.denied("no-pivot", "no-new-keyring", "preserve-fds", "keep"),
 			PidFile: at["pid-file"], ConsoleSocket: at["console-socket"], PidfdSocket: at["pidfd-socket"],
 		})
 	}}

@@ -56,7 +56,9 @@ func runExec(c *Call) error {
 	if err != nil {
 		return err
 	}
-	c.notGranted("exec ", "process-label", "apparmor", "cap", "preserve-fds")
+	for _, option := range c.denied("process-label", "apparmor", "cap", "preserve-fds") {
+		c.Log.Warnf("agentjail: denied: exec %s", option)
+	}
 	at, err := c.paths("process", "pid-file", "console-socket", "pidfd-socket")
 	if err != nil {
 		return err

@@ -164,13 +164,15 @@ func (c *Call) jail() (*lifecycle.Runtime, string, error) {
 	return r, c.Args[0], err
 }
 
-// notGranted reports which of the requested options a jail does not get.
-func (c *Call) notGranted(prefix string, names ...string) {
+// denied returns those of some options that are requested, as a user writes them: options that no
+// jail gets.
+func (c *Call) denied(names ...string) (out []string) {
 	for _, n := range names {
 		if c.IsSet(n) && !(n == "preserve-fds" && c.String(n) == "0") {
-			c.Log.Warnf("agentjail: denied: %s--%s", prefix, n)
+			out = append(out, "--"+n)
 		}
 	}
+	return out
 }
 
 // pass returns a verb that the delegate executes. Its flags are parsed, so that an unknown one is

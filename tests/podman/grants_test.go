@@ -131,3 +131,33 @@ func TestNetworks(t *testing.T) {
 		})
 	}
 }
+
+// TestDeniedOptions: what a jail has in another way, or not, is reported or refused, with the remedy. The remedies work.
+func TestDeniedOptions(t *testing.T) {
+	if !engine.UnderTestIsAgentjail() {
+		t.Skip("the runtime under test is not agentjail")
+	}
+	p := root(t)
+	// The kernel refuses noswap in a user namespace; the jail has no swap.
+	if r := p.Podman("run", "--rm", "--network=none", "--tmpfs=/t:noswap", engine.Busybox, "touch", "/t/x"); r.Code != 0 && !strings.Contains(r.Stderr, "unknown mount option") {
+		t.Errorf("noswap: %s", r)
+	}
+	for option, want := range map[string][2]string{
+		"--mount=type=ramfs,dst=/t": {"type=tmpfs", "--mount=type=tmpfs,dst=/t"},
+		"--uidmap=0:1000:10000":     {"0:100000:65536", "--uidmap=0:100000:65536"},
+	} {
+		r := p.Podman("run", "--rm", "--network=none", option, engine.Busybox, "true")
+		if strings.Contains(r.Stderr, "invalid filesystem type") {
+			continue // of Podman 4.3
+		}
+		if r.Code == 0 || !strings.Contains(r.Stderr, "(remedy: ") || !strings.Contains(r.Stderr, want[0]) {
+			t.Errorf("%s: %s", option, r)
+		}
+		mustRunJail(p, want[1], engine.Busybox, "true")
+	}
+	const name = "preserved"
+	p.Run(nil, "sh", "-c", "exec podman run -d --name="+name+" --network=none --preserve-fds=1 "+engine.Busybox+" sleep 3600 3</dev/null").Must(t)
+	t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", name) })
+	r := p.Run(nil, filepath.Join(filepath.Dir(under), "agentjailctl"), "denied", name)
+	env.Contain(t, "agentjail denied", r.Stdout, "privilege.denied --preserve-fds")
+}

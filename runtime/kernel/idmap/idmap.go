@@ -67,19 +67,22 @@ func Host(ms []specs.LinuxIDMapping) bool {
 // maxExtents is the kernel's bound (user_namespaces(7)).
 const maxExtents = 340
 
+// ownRange is the remedy for an engine's range of host ids.
+const ownRange = "no map of your own, so that the jail gets ids that no other has, or a range outside, as 0:100000:65536"
+
 func checkEngines(pool Pool, ms []specs.LinuxIDMapping) error {
 	if err := checkShape(ms); err != nil {
 		return err
 	}
 	for _, e := range ms {
 		if e.HostID < RangeSize && !(e.HostID == Overflow && e.Size == 1) {
-			return fmt.Errorf("reaches host ids below %d", RangeSize)
+			return fmt.Errorf("reaches host ids below %d, of the host's users (remedy: %s)", RangeSize, ownRange)
 		}
 		if overlap(e.HostID, e.Size, pool.First, pool.Count) {
-			return errors.New("reaches into agentjail's own pool (policy: userns.pool)")
+			return fmt.Errorf("reaches into agentjail's own pool, userns.pool (remedy: %s)", ownRange)
 		}
 		if overlap(e.HostID, e.Size, ReservedFirst, reservedSize) {
-			return errors.New("reaches into ids that no process may have")
+			return fmt.Errorf("reaches into ids that no process may have (remedy: %s)", ownRange)
 		}
 	}
 	return nil
