@@ -26,7 +26,7 @@ func readList(path string) (list, error) {
 }
 
 func parseList(text string) (list, error) {
-	l := list{}
+	l, above := list{}, ""
 	for n, line := range strings.Split(text, "\n") {
 		cells, ok := row(line)
 		if !ok || len(cells) != 3 || cells[0] == "file" || strings.Trim(cells[0], "-: ") == "" {
@@ -39,7 +39,11 @@ func parseList(text string) (list, error) {
 		if cells[2] == "" {
 			return nil, fmt.Errorf("line %d: %s has no reason", n+1, t)
 		}
-		l[t] = cells[2]
+		if rest, as := strings.CutPrefix(cells[2], "as above"); as {
+			cells[2] = above + rest
+		}
+		above = cells[2]
+		l[t] = above
 	}
 	return l, nil
 }

@@ -4,7 +4,7 @@
 // reason (tests/conformance).
 //
 // Usage: conformance [-suite NAME] [-delegate PATH] [-from DIR] [-out DIR] [-subjects LIST] [-only
-// PATTERN] [-tests PATTERN] [-reuse] [-draft]
+// PATTERN] [-tests PATTERN] [-reuse] [-draft] [-causes]
 //
 // The suites are not part of agentjail. runc's comes from its Go module, at the delegate's version,
 // and moby's from the one that Docker 29 is built of (hack/tools); the others from directories
@@ -40,6 +40,7 @@ type options struct {
 	rounds   int
 	draft    bool
 	reuse    bool
+	causes   bool
 }
 
 // The subjects, in the order in which they are run.
@@ -61,6 +62,7 @@ func main() {
 	flag.StringVar(&o.tests, "tests", "", "of moby's suite and critest, run the tests that match `PATTERN`")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often a difference has to be seen to count")
 	flag.BoolVar(&o.reuse, "reuse", false, "run only what an earlier call with the same -out has not")
+	flag.BoolVar(&o.causes, "causes", false, "run the tests of the reviewed list again in jails without the cause that their reason names, and nothing else")
 	flag.BoolVar(&o.draft, "draft", false, "print lines for the reviewed list where one is missing")
 	flag.Parse()
 	o.only = regexp.MustCompile(*only)
@@ -110,7 +112,11 @@ func run(ctx context.Context, o *options) (failed bool, err error) {
 		if i < 0 {
 			return true, fmt.Errorf("no suite is called %q", name)
 		}
-		bad, err := compare(ctx, o, suites[i], version, paths)
+		do := compare
+		if o.causes {
+			do = switched
+		}
+		bad, err := do(ctx, o, suites[i], version, paths)
 		if err != nil {
 			return true, fmt.Errorf("%s: %w", name, err)
 		}

@@ -73,10 +73,15 @@ func podmanSuite(ctx context.Context, o *options, _ string) ([]unit, error) {
 		}
 		units = append(units, unit{name: name, wait: podmanWait, run: func(ctx context.Context, path, log string) error {
 			return onPodman(ctx, path, log, dir, args, images)
-		}, read: func(log string) (results, error) { return readTAPFile(log, name, nil) }})
+		}, read: func(log string) (results, error) { return readTAPFile(log, name, withoutNumber) }})
 	}
 	return units, nil
 }
+
+// withoutNumber takes the file's number off a test's name, which Podman 5 has there: "[030] ".
+func withoutNumber(name string) string { return fileNumber.ReplaceAllString(name, "") }
+
+var fileNumber = regexp.MustCompile(`^\[\d+\] `)
 
 // onPodman runs a command in a Podman's place of its own whose runtime is the one at path.
 func onPodman(ctx context.Context, path, log, dir string, args []string, images *registry) (err error) {

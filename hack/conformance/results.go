@@ -17,6 +17,8 @@ type suite struct {
 	name string
 	// prepare gets the suite ready for a delegate of that version and returns its parts.
 	prepare func(ctx context.Context, o *options, version string) ([]unit, error)
+	// pattern is what options.tests is for the tests of rows; nil for a suite without.
+	pattern func(names []string) string
 }
 
 // A unit is a part of a suite that can be run by itself.

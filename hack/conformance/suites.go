@@ -16,12 +16,12 @@ import (
 )
 
 var suites = []suite{
-	{"runc", runcSuite},
-	{"runtime-tools", toolsSuite},
-	{"shimtest", shimSuite},
-	{"moby", mobySuite},
-	{"critest", critestSuite},
-	{"podman", podmanSuite},
+	{"runc", runcSuite, nil},
+	{"runtime-tools", toolsSuite, nil},
+	{"shimtest", shimSuite, nil},
+	{"moby", mobySuite, goPattern},
+	{"critest", critestSuite, namePattern},
+	{"podman", podmanSuite, namePattern},
 }
 
 // versionOf is a delegate's name and version, as "runc-1.1.5".
