@@ -162,7 +162,8 @@ test-docker: testlane ## what depends on the engine, over Docker 29, by path and
 		$(call tests,docker-$$d,test-docker) -packages ./tests/e2e -args -per-engine $(ROOT) env AGENTJAIL_TEST_DOCKER=$$d CGO_ENABLED=0 \
 			hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh runc-new $(GO) test -v -count=1 -timeout 20m || status=$$?; \
 	done; \
-	$(MAKE) conformance SUITE=moby CONFORMANCE='-subjects jails -only ^integration/volume$$$$' || status=$$?; exit $$status
+	$(MAKE) conformance SUITE=moby CONFORMANCE='-subjects jails -only ^integration/volume$$$$' || status=$$?; \
+	$(MAKE) conformance SUITE=moby CONFORMANCE='-causes -only ^integration/container$$$$' || status=$$?; exit $$status
 
 conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools, shimtest, moby, critest, podman or all, CONFORMANCE_DELEGATE=PATH
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/conformance.bin ./hack/conformance

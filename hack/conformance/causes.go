@@ -17,14 +17,52 @@ type cause struct {
 	// policy are lines of a policy by which the cause is gone: the tests then come out as on the
 	// delegate.
 	policy string
-	// design names tests of this module, as package.Name, that show a cause which no policy removes.
+	// design names a test of this module, as package.Name, that shows a cause which no policy
+	// removes.
 	design string
 }
 
 // causes are those of the lists in tests/conformance.
 var causes = []cause{
 	{reason: "a writable mount of what is root's", policy: `binds.root = "allow"`},
+	{reason: "files that only root may read stay root's", policy: `binds.root = "allow"`},
 	{reason: "no network but lo", policy: `network.mode = "engine"`},
+	{reason: "the policy's limit](../../docs/host-limits.md) where none is requested", policy: "limits.pids = 0\nlimits.cpus = 0.0\nlimits.memory = \"0B\""},
+	{reason: "the policy's limit](../../docs/host-limits.md): five processors", policy: "limits.cpus = 0.0"},
+	{reason: "`limits.swap`", policy: `limits.swap = "1GiB"`},
+	{reason: "three variables are set", policy: "process.environment = false"},
+
+	{reason: "`ping`", design: "tests/e2e.TestEveryDocumentedDifference"},
+	{reason: "[mounts do not propagate]", design: "runtime/harden.TestBinds"},
+	{reason: "a step of the classic builder", design: "tests/e2e.TestDefaultRuntimeBuild"},
+	{reason: "a step of an image's build", design: "tests/podman.TestBuild"},
+	{reason: "the root file system is", design: "tests/e2e.TestRestartForgets"},
+	{reason: "commit` sees nothing of a jail", design: "tests/e2e.TestCommitIsImage"},
+	{reason: "a jail has namespaces of its own", design: "tests/e2e.TestLooseningOptionsStartPlainJail"},
+	{reason: "a user namespace of its own", design: "tests/e2e.TestLooseningOptionsStartPlainJail"},
+	{reason: "[the device nodes in /dev]", design: "tests/e2e.TestRefusedMounts"},
+	{reason: "[mounts](../../docs/mounts.md) of the host's root", design: "tests/e2e.TestRefusedMounts"},
+	{reason: "is so with all that is below it", design: "tests/e2e.TestMountReadOnly"},
+	{reason: "control groups are read-only", design: "tests/e2e.TestKernelFiles"},
+	{reason: "[sysctls and /sys]", design: "tests/e2e.TestKernelFiles"},
+	{reason: "[the standard devices", design: "tests/e2e.TestLooseningOptionsStartPlainJail"},
+	{reason: "[no capabilities]", design: "tests/e2e.TestLooseningOptionsStartPlainJail"},
+	{reason: "[no_new_privs always]", design: "tests/e2e.TestLooseningOptionsStartPlainJail"},
+	{reason: "no system calls for namespaces", design: "tests/e2e.TestLoadedFilters"},
+	{reason: "[the jail's filter]", design: "tests/e2e.TestLoadedFilters"},
+	{reason: "the range of groups that may ping", design: "tests/e2e.TestKeptOptions"},
+	{reason: "hostname and resolv.conf are copies", design: "tests/e2e.TestNamesWritable"},
+	{reason: "a path of control groups with `..`", design: "runtime/harden.TestOnlyTighter"},
+	{reason: "[a jail needs to start]", design: "tests/e2e.TestLeastPids"},
+	{reason: "[a jail dies first]", design: "tests/e2e.TestJailIsKilledBeforeTheHost"},
+	{reason: "[a jail ends before the host's own programs]", design: "tests/e2e.TestJailIsKilledBeforeTheHost"},
+	{reason: "it hands files of the host's in", design: "tests/podman.TestDeniedOptions"},
+	{reason: "no CAP_DAC_OVERRIDE may write", design: "tests/podman.TestRootfs"},
+	{reason: "a tmpfs has the jail's ids", design: "tests/podman.TestCopy"},
+	{reason: "crun's annotations are dropped", design: "tests/podman.TestJailsByCrun"},
+	{reason: "[a hostPath is read-only]", design: "tests/cri.TestHostPath"},
+	{reason: "[no owner of it]", design: "tests/cri.TestHostPath"},
+	{reason: "reaches ids of the host below 65536", design: "tests/podman.TestDeniedOptions"},
 }
 
 // causeOf returns the cause of a reason, nil where there is none or more than one.
@@ -64,7 +102,9 @@ func switched(ctx context.Context, o *options, s suite, version string, paths ma
 		for in, names := range rows {
 			slices.Sort(names)
 			some := *o
-			some.tests = s.pattern(names)
+			if s.pattern != nil {
+				some.tests = s.pattern(names)
+			}
 			units, err := s.prepare(ctx, &some, version)
 			if err != nil {
 				return true, err
