@@ -27,8 +27,9 @@ var causes = []cause{
 	{reason: "a writable mount of what is root's", policy: `binds.root = "allow"`},
 	{reason: "files that only root may read stay root's", policy: `binds.root = "allow"`},
 	{reason: "no network but lo", policy: `network.mode = "engine"`},
+	{reason: "[a published port]", policy: "binds.root = \"allow\"\nnetwork.mode = \"engine\""},
 	{reason: "the policy's limit](../../docs/host-limits.md) where none is requested", policy: "limits.pids = 0\nlimits.cpus = 0.0\nlimits.memory = \"0B\""},
-	{reason: "the policy's limit](../../docs/host-limits.md): five processors", policy: "limits.cpus = 0.0"},
+	{reason: "the policy's limit](../../docs/host-limits.md): five processors", policy: "limits.cpus = 0.0\nlimits.swap = \"2GiB\""},
 	{reason: "`limits.swap`", policy: `limits.swap = "1GiB"`},
 	{reason: "three variables are set", policy: "process.environment = false"},
 
