@@ -76,10 +76,7 @@ func emptyRoot() (root string, shown []string, err error) {
 			if err = os.Mkdir(at, 0o755); errors.Is(err, os.ErrExist) {
 				err = nil
 			}
-			switch {
-			case sandbox.Hides(from): // runc has a tmpfs take the mode of its place
-				err = errors.Join(err, sameMode(e, at))
-			case !sandbox.Mounts(from):
+			if !sandbox.Hides(from) && !sandbox.Mounts(from) {
 				shown = append(shown, from)
 			}
 		}
@@ -185,15 +182,6 @@ func made(store state.Store, id string) bool {
 		}
 	}
 	return err != nil
-}
-
-// sameMode has a directory take the mode of another one.
-func sameMode(like os.DirEntry, at string) error {
-	fi, err := like.Info()
-	if err != nil {
-		return err
-	}
-	return os.Chmod(at, fi.Mode()&(os.ModePerm|os.ModeSticky))
 }
 
 // sameLink makes a symbolic link like another one.

@@ -57,6 +57,17 @@ func TestGitMark(t *testing.T) {
 	}
 }
 
+// TestEmptyDirectories: the directories that are empty in a sandbox can be written as on any machine, whatever the machine's own are.
+func TestEmptyDirectories(t *testing.T) {
+	needs(t)
+	out := low.sandbox(t, "--", "sh", "-c", "mktemp; mktemp -p /var/tmp; mktemp -p /dev/shm; mktemp -d; stat -c '%a %n' /tmp /var/tmp /dev/shm /run /home /root /mnt /media /boot")
+	for _, want := range []string{"1777 /tmp", "1777 /var/tmp", "1777 /dev/shm", "755 /run", "755 /home", "700 /root", "755 /mnt", "755 /media", "755 /boot"} {
+		if !strings.Contains(out, "\n"+want+"\n") {
+			t.Errorf("no %s:\n%s", want, out)
+		}
+	}
+}
+
 // TestStandardFilesStayTheUsers: files that a user redirects a sandbox's input and output to keep owner and mode.
 func TestStandardFilesStayTheUsers(t *testing.T) {
 	needs(t)
