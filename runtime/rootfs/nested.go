@@ -118,13 +118,18 @@ func (n *nester) inner(i int) int {
 // No other file system is placed below a bind mount.
 func (n *nester) canNest(i int) bool {
 	m := n.Spec.Mounts[i]
-	return n.binds[i] != nil || n.copied(i) || m.Type == "tmpfs" && !slices.Contains(m.Options, "tmpcopyup")
+	return n.binds[i] != nil || n.copied(i) || n.trusted(i) || m.Type == "tmpfs" && !slices.Contains(m.Options, "tmpcopyup")
 }
 
 // copied reports whether mount i mounts a copy of a file.
 func (n *nester) copied(i int) bool {
 	b := n.bind(i)
 	return b != nil && b.Copy
+}
+
+// trusted reports whether mount i mounts a file of trusts.
+func (n *nester) trusted(i int) bool {
+	return slices.ContainsFunc(n.trusts, func(t trust) bool { return t.path == n.Spec.Mounts[i].Destination })
 }
 
 // bind returns the plan of mount i, nil where that is no bind mount.
@@ -187,8 +192,7 @@ func (n *nester) readOnly(i int) bool {
 }
 
 func (n *nester) isFile(i int) bool {
-	trusted := func(t trust) bool { return t.path == n.Spec.Mounts[i].Destination }
-	return n.copied(i) || slices.ContainsFunc(n.trusts, trusted) || n.binds[i] != nil && n.Sources[i].Kind != bindsource.Dir
+	return n.copied(i) || n.trusted(i) || n.binds[i] != nil && n.Sources[i].Kind != bindsource.Dir
 }
 
 // mountNested mounts the mounts that lie in bind mounts, and removes them from the spec: the

@@ -159,6 +159,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		do   func() error
 	}{
 		{"preparing the image's layers", s.cloneLayers},
+		{"reading the hosts file", s.copyHosts},
 		{"preparing bind mounts", s.cloneBinds},
 		{"preparing the root's layer on disk", s.makeDisk},
 		{"looking for protected paths", s.findProtected},
@@ -169,6 +170,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"adjusting the image's programs", s.adjustPrograms},
 		{"adding the resolver's file", s.addResolver},
 		{"adding the jail's certificate authority", s.addTrust},
+		{"adding the jail's own name", s.addOwnName},
 		{"adding the file of refusals", s.addInside},
 		{"looking at mount points", s.checkPoints},
 		{"making mount points", s.findNested},

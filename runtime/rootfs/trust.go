@@ -23,8 +23,8 @@ import (
 // The synthetic files' file system has room for all.
 const maxBundle = 1 << 20
 
-// A trust is a file to which the jail's own certificate authority, or its known ssh hosts, are
-// added.
+// A trust is a file to which the jail's own certificate authority, its known ssh hosts or its own
+// name are added.
 type trust struct {
 	path, text string
 	link       string // the path is a link to this one where the jail's layer can have it

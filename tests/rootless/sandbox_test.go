@@ -68,6 +68,15 @@ func TestEmptyDirectories(t *testing.T) {
 	}
 }
 
+// TestOwnName: a sandbox finds its own name, in each network mode.
+func TestOwnName(t *testing.T) {
+	needs(t)
+	for _, with := range [][]string{nil, {"--allow", "example.org"}} {
+		out := low.sandbox(t, append(with, "--", "python3", "-c", "import socket; print(socket.gethostbyname(socket.gethostname()))")...)
+		env.Equal(t, strings.Join(with, " "), out, "127.0.0.1\n")
+	}
+}
+
 // TestStandardFilesStayTheUsers: files that a user redirects a sandbox's input and output to keep owner and mode.
 func TestStandardFilesStayTheUsers(t *testing.T) {
 	needs(t)

@@ -111,6 +111,18 @@ func TestHostStaysOut(t *testing.T) {
 	}
 }
 
+// TestOwnName: a sandbox finds its own name, in each network mode, also with a hosts file of the caller's.
+func TestOwnName(t *testing.T) {
+	hosts := filepath.Join(engine.TempDir(t, "/var/tmp", "agentjail-hosts-"), "hosts")
+	env.Check(t, os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"), 0o644))
+	for _, with := range [][]string{nil, {"--allow", "example.org"}, {"--volume", hosts + ":/etc/hosts:ro"}} {
+		code, out, errs := sandbox(t, append(with, "--", "python3", "-c", "import socket; print(socket.gethostbyname(socket.gethostname()))")...)
+		if code != 0 || out != "127.0.0.1\n" {
+			t.Errorf("%v: %d, %q, %s", with, code, out, errs)
+		}
+	}
+}
+
 func TestNoVariableIsPassedOn(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
 	t.Setenv("WANTED", "yes")
