@@ -119,7 +119,7 @@ func runGit(c *cli.Context) error {
 	if err := inViewOf(c.String("view"), &o); err != nil {
 		return err
 	}
-	o.Directories = programDirs()
+	o.Directories, _ = mounted()
 	r, err := caller.Runtime()
 	if err != nil {
 		return err

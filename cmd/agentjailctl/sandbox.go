@@ -243,6 +243,9 @@ func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 		return o, err
 	}
 	o.Term = os.Getenv("TERM")
+	if err := leaveInput(); err != nil {
+		return o, err
+	}
 	o.Terminal = !c.Bool("no-tty") && isTerminal(os.Stdin) && isTerminal(os.Stdout)
 	o.ReadOnly = c.Bool("read-only")
 
@@ -288,10 +291,13 @@ func sandboxOptions(c *cli.Context, agent *agentRun) (sandbox.Options, error) {
 		return o, err
 	}
 	followProjects(o.Tighten, workspaces)
-	if o.Directories = programDirs(); rootless.Inside() {
-		err = asUser(&o)
+	if rootless.Inside() {
+		return o, asUser(&o)
 	}
-	return o, err
+	var left []string
+	o.Directories, left = mounted()
+	announceLeft(o, left)
+	return o, nil
 }
 
 // command sets the command, a shell by default.

@@ -155,7 +155,8 @@ func shown(path string, o sandbox.Options) bool {
 	if sandbox.Hides(path) {
 		return false
 	}
-	for _, dir := range programDirs() {
+	dirs, _ := mounted()
+	for _, dir := range dirs {
 		if pathname.Below(path, dir) {
 			return true
 		}

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/containerd/console"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/runccli"
 	"agentjail.dev/runtime/spec/sandbox"
@@ -56,24 +59,49 @@ func lookPath(name string, o sandbox.Options) (string, error) {
 	return "", &lifecycle.ExitError{Code: 127}
 }
 
-// programDirs returns the directories with programs that are file systems of their own: in the root
-// file system alone they are empty.
-func programDirs() []string {
-	var root unix.Stat_t
-	if unix.Stat("/", &root) != nil {
-		return nil
+// mounted returns the file systems below / that a sandbox of root's shows, and those that it does not.
+func mounted() (shown, left []string) {
+	all, err := mountinfo.Read(mountinfo.Own)
+	if err != nil {
+		return nil, nil
 	}
-	var out []string
-	for _, d := range []string{"/usr", "/usr/local", "/opt", "/nix"} {
-		var st unix.Stat_t
-		if unix.Lstat(d, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Dev != root.Dev {
-			out = append(out, d)
-		}
+	shown, left = sandbox.Mounted(all)
+	return slices.DeleteFunc(shown, func(at string) bool {
+		fi, err := os.Lstat(at)
+		return err != nil || !fi.IsDir() && !fi.Mode().IsRegular() // a socket, or a place that was removed
+	}), left
+}
+
+// announceLeft names in one line the file systems that a sandbox leaves out.
+func announceLeft(o sandbox.Options, left []string) {
+	left = slices.DeleteFunc(left, func(at string) bool {
+		has := func(dir string) bool { return dir != "" && (pathname.Within(at, dir) || pathname.Within(dir, at)) }
+		return has(o.Workspace) || slices.ContainsFunc(o.Further, has) ||
+			slices.ContainsFunc(o.Volumes, func(v sandbox.Volume) bool { return has(v.Source) })
+	})
+	if len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "agentjail: not in the jail: %s (remedy: --volume %[2]s:%[2]s:ro)\n", runccli.OneLine(strings.Join(left, ", ")),
+			runccli.OneLine(left[0]))
 	}
-	return out
 }
 
 func isTerminal(f *os.File) bool {
 	_, err := console.ConsoleFromFile(f)
 	return err == nil
+}
+
+// leaveInput replaces the standard input by /dev/null in the background of a terminal, as shells do
+// without job control (sh(1), asynchronous lists): the jail, in a session of its own, would read
+// what is typed for the shell, and a terminal that is set raw from there stops this process.
+func leaveInput() error {
+	group, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
+	if err != nil || group == unix.Getpgrp() {
+		return nil //nolint:nilerr // not this session's terminal
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	return unix.Dup3(int(null.Fd()), int(os.Stdin.Fd()), 0)
 }

@@ -31,7 +31,7 @@ func (s *stager) copyHosts() error {
 		}
 		src := s.Sources[b.Index]
 		var st unix.Stat_t
-		if src == nil || src.Role == bindsource.Injected || src.Kind != bindsource.File ||
+		if src == nil || src.Role == bindsource.Injected && !src.Part || src.Kind != bindsource.File ||
 			unix.Fstat(int(src.File.Fd()), &st) != nil || st.Mode&0o004 == 0 {
 			continue
 		}

@@ -361,6 +361,37 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// TestInBackground: a job in the background of a terminal runs to its end, and reads nothing of what is typed for the shell.
+func TestInBackground(t *testing.T) {
+	for _, form := range []string{"%s sandbox -- %s &", "%s sandbox --no-tty -- %s &", "%s sandbox -- %s | cat &"} {
+		t.Run(form, func(t *testing.T) {
+			term := engine.OnTerminal(t, 24, 200, exec.Command("bash", "--norc", "-i"))
+			term.Type(fmt.Sprintf(form, bin, `sh -c 'cat; echo end""ed; exit 0'`) + "\n")
+			term.Expect("ended")
+			term.Type("wait %1; echo status $?\n")
+			term.Expect("status 0")
+			term.Type("exit\n")
+			term.Wait()
+		})
+	}
+}
+
+// TestMountedFileSystems: what is mounted below / is there, read-only; what is empty in a sandbox is at no other place, and the first line names it.
+func TestMountedFileSystems(t *testing.T) {
+	tool, secret, etc := engine.TempDir(t, "/opt", "agentjail-tool-"), engine.TempDir(t, "/opt", "agentjail-secret-"), engine.TempDir(t, "/etc", "agentjail-")
+	r := engine.Run(t, "unshare", "--mount", "--propagation", "private", "sh", "-ec", `
+		mount -t tmpfs -o mode=755 t "$1"; printf '#!/bin/sh\necho tool\n' >"$1/tool"; chmod 755 "$1/tool"
+		mount -t tmpfs -o mode=755 t "$2"; echo mounted >"$2/file"
+		chmod 755 "$3"; mount --bind /root "$3"
+		"$0" sandbox -- "$1/tool"
+		exec "$0" sandbox -- sh -c 'cat "$2/file"; ls "$3"; touch "$1/x" 2>/dev/null || echo read-only' sh "$1" "$2" "$3"`, bin, tool, etc, secret)
+	r.Must(t)
+	env.Equal(t, "in the jail", r.Stdout, "tool\nmounted\nread-only\n")
+	if strings.Count(r.Stderr, "agentjail: not in the jail: "+secret+" (remedy: --volume "+secret+":"+secret+":ro)\n") != 2 || strings.Count(r.Stderr, "\n") != 2 {
+		t.Errorf("the first line: %q", r.Stderr)
+	}
+}
+
 // TestNothingIsLeft: of jails that have ended nothing is left. Others may come and go meanwhile: what is theirs is gone soon, or has processes.
 func TestNothingIsLeft(t *testing.T) {
 	before := traces(t)

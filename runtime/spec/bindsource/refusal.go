@@ -227,6 +227,18 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	return refusal.New(code, "%s", why).WithRemedy("%s", remedy)
 }
 
+// Withheld lists the directories of which no jail may have a part, but for /etc, whose files a
+// sandbox shows as their modes allow: of the host's kernel, services and engines.
+func Withheld() []string {
+	out := slices.Clone(storage)
+	for _, p := range places {
+		if p.tree && !p.writable && p.path != "/etc" {
+			out = append(out, p.path)
+		}
+	}
+	return out
+}
+
 // forbidden returns the reason why no jail may have a path of the host; "" for none.
 func forbidden(path string, readOnly bool) string {
 	for _, p := range places {

@@ -34,8 +34,7 @@ type Options struct {
 	Term      string   // $TERM
 	Env       []string // further variables
 	Tighten   map[string]string
-	// Directories are file systems of their own on this machine that hold programs,
-	// such as a separate /usr.
+	// Directories are file systems of their own on this machine, such as a separate /usr.
 	Directories []string
 	// Root is the root file system, "/" by default. Without root of the machine it is a directory
 	// with empty ones, for Directories.
