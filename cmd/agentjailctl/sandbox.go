@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/facts"
+	"agentjail.dev/runtime/jailinit"
 	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/printable"
@@ -130,6 +131,9 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	}
 	announceLess()
 	err = launch(c, r, o, create)
+	if status, ok := errors.AsType[*lifecycle.StatusError](err); ok && status.Code == jailinit.ExitNotFound {
+		err = notInJail(o.Args[0]) // the host has it
+	}
 	agent.ended(c, o)
 	if failed := files.end(c, o); failed != nil && err == nil {
 		err = failed

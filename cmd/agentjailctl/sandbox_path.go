@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/containerd/console"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/jailinit"
 	"agentjail.dev/runtime/kernel/mountinfo"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/lifecycle"
@@ -22,8 +24,14 @@ func lookPath(name string, o sandbox.Options) (string, error) {
 	try := []string{name}
 	switch {
 	case filepath.IsAbs(name):
+	case strings.Contains(name, "/") && o.Workspace == "":
+		path, err := filepath.Abs(name)
+		if err != nil {
+			return "", err
+		}
+		try[0] = path
 	case strings.Contains(name, "/"):
-		try = []string{filepath.Join(o.Workspace, name)}
+		try[0] = filepath.Join(o.Workspace, name)
 	default:
 		path := sandbox.Path
 		for _, e := range o.Env {
@@ -36,27 +44,59 @@ func lookPath(name string, o sandbox.Options) (string, error) {
 			try = append(try, filepath.Join(d, name))
 		}
 	}
-	found := ""
+	found, absent := "", ""
 	for _, p := range try {
 		fi, err := os.Stat(o.OnHost(p))
-		if err != nil || fi.IsDir() {
-			continue
-		}
-		if fi.Mode()&0o111 != 0 {
+		switch {
+		case err != nil, fi.IsDir() && p != name:
+		case !present(p, o):
+			absent = cmp.Or(absent, p)
+		case fi.Mode()&0o111 != 0 && !fi.IsDir():
 			return p, nil
+		default:
+			found = p
 		}
-		found = p
 	}
 	if found != "" {
 		fmt.Fprintf(os.Stderr, "agentjail: %s: permission denied\n", found)
-		return "", &lifecycle.ExitError{Code: 126}
+		return "", &lifecycle.ExitError{Code: jailinit.ExitNotExecutable}
+	}
+	if absent != "" {
+		return "", notInJail(absent)
 	}
 	shown := runccli.OneLine(name)
 	if strings.TrimSpace(name) == "" {
 		shown = fmt.Sprintf("%q", name)
 	}
 	fmt.Fprintf(os.Stderr, "agentjail: %s: command not found\n", shown)
-	return "", &lifecycle.ExitError{Code: 127}
+	return "", &lifecycle.ExitError{Code: jailinit.ExitNotFound}
+}
+
+// present reports whether a file of the host's is outside of the directories that are empty in a
+// sandbox, links followed, or mounted.
+func present(path string, o sandbox.Options) bool {
+	real, err := filepath.EvalSymlinks(path)
+	for _, p := range []string{path, real} {
+		mounted := func(dir string) bool { return dir != "" && pathname.Within(p, dir) }
+		if slices.ContainsFunc(o.Volumes, func(v sandbox.Volume) bool { return mounted(v.Destination) }) {
+			return true
+		}
+		if err != nil || sandbox.Hides(p) && !mounted(o.Workspace) && !slices.ContainsFunc(o.Further, mounted) {
+			return false
+		}
+	}
+	return true
+}
+
+// notInJail is the error for a program that only the host has.
+func notInJail(path string) error {
+	real := path
+	if to, err := filepath.EvalSymlinks(path); err == nil && !sandbox.Hides(path) {
+		real = to
+	}
+	return &lifecycle.StatusError{Code: jailinit.ExitNotFound, Err: fmt.Errorf(
+		"%s: not in the jail, where /home, /root, /tmp, /run, /mnt, /media and network file systems are not (remedy: --volume %[2]s:%[2]s:ro)",
+		runccli.OneLine(path), runccli.OneLine(real))}
 }
 
 // mounted returns the file systems below / that a sandbox of root's shows, and those that it does not.

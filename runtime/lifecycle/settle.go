@@ -1,9 +1,12 @@
 package lifecycle
 
 import (
+	"errors"
 	"fmt"
+	"os"
 
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/jailinit"
 	"agentjail.dev/runtime/kernel/atomicfile"
 	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/lifecycle/firstproc"
@@ -58,7 +61,14 @@ func (a *attempt) checkJail(pid int) error {
 	if err := a.registerEBPF(pid, mounts); err != nil {
 		return err
 	}
-	return firstproc.CheckProgram(pid, a.j.Process)
+	err = firstproc.CheckProgram(pid, a.j.Process)
+	switch {
+	case err == nil || !a.o.PlainRoot:
+		return err
+	case errors.Is(err, os.ErrPermission):
+		return &StatusError{Code: jailinit.ExitNotExecutable, Err: err}
+	}
+	return &StatusError{Code: jailinit.ExitNotFound, Err: err}
 }
 
 // writePidFile writes the first process's number for the caller.

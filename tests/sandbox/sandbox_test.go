@@ -50,11 +50,41 @@ func TestExitStatus(t *testing.T) {
 		{[]string{"sh", "-c", "exit 7"}, 7},
 		{[]string{"no-such-command"}, 127},
 		{[]string{"/etc/passwd"}, 126},
+		{[]string{"/etc"}, 126},
 		{[]string{"sh", "-c", "sh -c 'kill -TERM $$'"}, 143},
 	} {
 		if code, out, errs := sandbox(t, append([]string{"--"}, c.args...)...); code != c.code {
 			t.Errorf("%v: status %d, want %d\n%s%s", c.args, code, c.code, out, errs)
 		}
+	}
+}
+
+// TestProgramOfTheHostAlone: a program that only the host has is not found, with the reason; one of the jail's behind it in PATH is.
+func TestProgramOfTheHostAlone(t *testing.T) {
+	dir := engine.TempDir(t, "/tmp", "agentjail-program-")
+	program, link := filepath.Join(dir, "true"), filepath.Join(engine.TempDir(t, "/opt", "agentjail-program-"), "link")
+	env.Check(t, os.WriteFile(program, []byte("#!/bin/sh\nexit 9\n"), 0o755))
+	env.Check(t, os.Symlink(program, link))
+	env.Check(t, os.Chmod(dir, 0o755))
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"--", program}, 127},
+		{[]string{"--", link}, 127},
+		{[]string{"--env", "PATH=" + dir, "--", "true"}, 127},
+		{[]string{"--env", "PATH=" + dir + ":/usr/bin:/bin", "--", "true"}, 0},
+		{[]string{"--volume", program + ":" + program + ":ro", "--", program}, 9},
+		{[]string{"--volume", dir + ":/x:ro", "--", "/x/true"}, 9},
+	} {
+		code, _, errs := sandbox(t, c.args...)
+		if code != c.code || code == 127 && !strings.Contains(errs, "(remedy: --volume "+program+":"+program+":ro)") {
+			t.Errorf("%v: status %d, want %d: %s", c.args, code, c.code, errs)
+		}
+	}
+	r := engine.Run(t, "unshare", "--mount", "--propagation", "private", "sh", "-ec", `mount --bind "$1" "$2"; exec "$0" sandbox -- "$2/true"`, bin, dir, filepath.Dir(link))
+	if r.Code != 127 || !strings.Contains(r.Stderr, "/true: not in the jail, where ") {
+		t.Errorf("in a mount that is left out: %v", r)
 	}
 }
 
