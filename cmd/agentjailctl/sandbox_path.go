@@ -99,7 +99,8 @@ func notInJail(path string) error {
 		runccli.OneLine(path), runccli.OneLine(real))}
 }
 
-// mounted returns the file systems below / that a sandbox of root's shows, and those that it does not.
+// mounted returns the file systems below / that a sandbox of root's shows, and those that it leaves
+// out.
 func mounted() (shown, left []string) {
 	all, err := mountinfo.Read(mountinfo.Own)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 const maxMounted = 64
 
 // Mounted returns the places below / of the file systems that a sandbox shows, read-only, as the
-// root: of this machine's disks and memory. left are those whose files a person mounted, and that a
-// sandbox does not show: of a network, or with files of a directory that is empty in a sandbox, or
-// that no jail may mount. What lies in such a directory is in neither.
+// root: of this machine's disks and memory. left are those that a person mounted and a sandbox does
+// not show: a network's, and those with files of a directory that is empty in a sandbox or that no
+// jail may mount. Places in such a directory are in neither.
 func Mounted(all []mountinfo.Mount) (shown, left []string) {
 	var visible []mountinfo.Mount
 	for _, m := range all { // the last one covers those at and below its place
