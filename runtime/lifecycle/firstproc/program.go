@@ -18,6 +18,7 @@ import (
 // there is none: from them engines derive whether a container's status is 127 or 126 (moby
 // daemon/errors.go, translateContainerdStartErr). The delegate cannot do this, as it starts the
 // init step. Only the message depends on the result: the step looks again, as the jail's own user.
+// A server that cannot do its work is refused.
 func CheckProgram(pid int, p *specs.Process) error {
 	if p == nil || len(p.Args) == 0 {
 		return nil
@@ -27,7 +28,21 @@ func CheckProgram(pid int, p *specs.Process) error {
 		return nil //nolint:nilerr // not running: the delegate reports it in its own words
 	}
 	defer unix.Close(dir)
-	name := p.Args[0]
+	path, err := find(dir, p, p.Args[0])
+	if err != nil {
+		return err
+	}
+	args := p.Args
+	if strings.Contains(filepath.Base(path), "entrypoint") && len(args) > 1 { // an image's, which executes its arguments
+		if at, err := find(dir, p, args[1]); err == nil {
+			path, args = at, args[1:]
+		}
+	}
+	return checkServer(path, args, p)
+}
+
+// find returns the path of a program as a process of the jail finds it.
+func find(dir int, p *specs.Process, name string) (path string, err error) {
 	if strings.ContainsRune(name, '/') {
 		path := name
 		if !filepath.IsAbs(path) {
@@ -35,11 +50,11 @@ func CheckProgram(pid int, p *specs.Process) error {
 		}
 		switch err := runnable(dir, path); {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-			return fmt.Errorf("exec: %q: stat %s: %w", name, name, err)
+			return "", fmt.Errorf("exec: %q: stat %s: %w", name, name, err)
 		case err != nil:
-			return fmt.Errorf("exec: %q: %w", name, err)
+			return "", fmt.Errorf("exec: %q: %w", name, err)
 		}
-		return nil
+		return path, nil
 	}
 	var denied error
 	for d := range strings.SplitSeq(pathOf(p.Env), ":") {
@@ -48,16 +63,44 @@ func CheckProgram(pid int, p *specs.Process) error {
 		}
 		err := runnable(dir, d+"/"+name)
 		if err == nil {
-			return nil
+			return d + "/" + name, nil
 		}
 		if errors.Is(err, os.ErrPermission) {
 			denied = err
 		}
 	}
 	if denied != nil {
-		return fmt.Errorf("exec: %q: %w", name, denied)
+		return "", fmt.Errorf("exec: %q: %w", name, denied)
 	}
-	return fmt.Errorf("exec: %q: executable file not found in $PATH", name)
+	return "", fmt.Errorf("exec: %q: executable file not found in $PATH", name)
+}
+
+// servers are programs of the system's that do all of their work as other users, root's own work
+// too. As root without CAP_SETGID they start, and then fail in silence or in a loop: the workers of
+// php-fpm, each job of cron, each connection of sshd, which also needs chroot(2).
+var servers = map[string]string{ // with remedies
+	"php-fpm": "-u www-data, or --runtime=agentjail-service",
+	"cron":    "--runtime=agentjail-service", "crond": "--runtime=agentjail-service",
+	"sshd": "docker exec in its place",
+}
+
+// checkServer refuses a process of root's that is one of servers, of any version.
+func checkServer(path string, args []string, p *specs.Process) error {
+	dir, name := filepath.Split(filepath.Clean(path))
+	remedy := servers[strings.TrimRight(name, ".0123456789")]
+	if remedy == "" || filepath.Base(dir) != "sbin" && dir != "/usr/bin/" && dir != "/bin/" || p.User.UID != 0 ||
+		p.Capabilities != nil && slices.Contains(p.Capabilities.Permitted, "CAP_SETGID") || slices.ContainsFunc(args[1:], reports) {
+		return nil
+	}
+	return fmt.Errorf("exec: %q: %w: it works as other users, which root of a jail cannot become (remedy: %s)", args[0], unix.EPERM, remedy)
+}
+
+// reports reports whether a server ends after a report for this option.
+func reports(option string) bool {
+	if long, ok := strings.CutPrefix(option, "--"); ok {
+		return slices.Contains([]string{"help", "version", "info", "modules", "test"}, long)
+	}
+	return len(option) > 1 && option[0] == '-' && strings.Contains("hvVitTmG?", option[1:2])
 }
 
 // pathOf returns the environment's PATH. The last one counts.
