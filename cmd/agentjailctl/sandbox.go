@@ -39,23 +39,25 @@ func sandboxCommand() *cli.Command {
 	return &cli.Command{
 		Name: "sandbox", Usage: "run a command in a jail over this machine's own file tree", ArgsUsage: "[--] COMMAND [ARG...]",
 		Description: `Runs COMMAND in the same jail as a container's, without an engine or an image:
-this machine's root file system read-only under an ephemeral layer, no network
-but lo, no capability, the system call filter, the limits of the policy. Files
-that only root can read stay unreadable; /home, /root, /tmp and /run are empty.
+this machine's file systems read-only, the root under an ephemeral layer, no
+network but lo, no capability, the system call filter, the limits of the policy.
+Files that only root can read stay unreadable; /home, /root, /tmp and /run are
+empty.
 
 With --workspace DIR that directory can be written, at the same path: what the
 command makes there belongs to the directory's owner. The command runs as that
 owner's name, with nothing of the owner's power elsewhere. A linked work tree of
 git's brings its repository's git directory along. Environment variables are not
 passed on, other than by --env; the command is looked for in a PATH set by it.
+Nor are descriptors beyond 2: <(...) is not there.
 
 With --allow NAME the command reaches that name, by any resolver and without a
 proxy, and nothing else. With --publish 8080:80 the command's port 80 is
 connected to at port 8080 of 127.0.0.1.
 
 The jail ends with this call, however that ends. The status is the command's own,
-128 + n where signal n ended it, 124 after --timeout, or 125 for a failure of
-agentjail's.
+128 + n where signal n ended it, 124 after --timeout, 127 where the jail does not
+have the command, or 125 for a failure of agentjail's.
 
    agentjail sandbox --workspace . -- make test
    agentjail sandbox --allow @pypi --allow example.org -- pip download six
