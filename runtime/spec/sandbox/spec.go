@@ -95,7 +95,7 @@ func (o Options) OnHost(path string) string {
 }
 
 // hidden are directories of the host that are empty in a sandbox, with their modes: they hold
-// private data of services and users.
+// private data of services and users, or policy. In the last one are files of the jail's own.
 var hidden = []struct {
 	path, mode string
 }{
@@ -107,6 +107,7 @@ var hidden = []struct {
 	{"/mnt", "0755"},
 	{"/media", "0755"},
 	{"/boot", "0755"},
+	{"/etc/agentjail", "0755"},
 }
 
 // Hides reports whether a path of the host lies in a directory that is empty in a sandbox.
