@@ -72,20 +72,12 @@ func lookPath(name string, o sandbox.Options) (string, error) {
 	return "", &lifecycle.ExitError{Code: jailinit.ExitNotFound}
 }
 
-// present reports whether a file of the host's is outside of the directories that are empty in a
-// sandbox, links followed, or mounted.
+// present reports whether a path is outside of the directories that are empty in a sandbox, or
+// mounted.
 func present(path string, o sandbox.Options) bool {
-	real, err := filepath.EvalSymlinks(path)
-	for _, p := range []string{path, real} {
-		mounted := func(dir string) bool { return dir != "" && pathname.Within(p, dir) }
-		if slices.ContainsFunc(o.Volumes, func(v sandbox.Volume) bool { return mounted(v.Destination) }) {
-			return true
-		}
-		if err != nil || sandbox.Hides(p) && !mounted(o.Workspace) && !slices.ContainsFunc(o.Further, mounted) {
-			return false
-		}
-	}
-	return true
+	mounted := func(dir string) bool { return dir != "" && pathname.Within(path, dir) }
+	return !sandbox.Hides(path) || mounted(o.Workspace) || slices.ContainsFunc(o.Further, mounted) ||
+		slices.ContainsFunc(o.Volumes, func(v sandbox.Volume) bool { return mounted(v.Destination) })
 }
 
 // notInJail is the error for a program that only the host has.

@@ -70,38 +70,27 @@ func (n *nester) setModes() error {
 	}
 	defer root.Close()
 	for i, m := range n.Spec.Mounts {
-		if m.Type != "tmpfs" || n.inner(i) >= 0 {
-			continue
-		}
 		for _, o := range m.Options {
 			text, ok := strings.CutPrefix(o, "mode=")
-			if !ok {
+			mode, err := strconv.ParseUint(text, 8, 32)
+			if m.Type != "tmpfs" || !ok || err != nil || n.inner(i) >= 0 {
 				continue
 			}
-			mode, err := strconv.ParseUint(text, 8, 32)
-			if err == nil {
-				err = setMode(root, strings.TrimPrefix(n.places[i], "/"), uint32(mode))
+			dir := openBeneath(int(root.Fd()), strings.TrimPrefix(n.places[i], "/"))
+			if dir == nil {
+				continue
 			}
+			var st unix.Stat_t
+			if err = unix.Fstat(int(dir.Fd()), &st); err == nil && st.Mode&0o7777 != uint32(mode) {
+				err = unix.Chmod(openat.Proc(int(dir.Fd())), uint32(mode))
+			}
+			dir.Close()
 			if err != nil { // a directory of no id that the jail has
 				n.notes = append(n.notes, fmt.Sprintf("the tmpfs at %s may have the mode of its directory: %v", m.Destination, err))
 			}
 		}
 	}
 	return nil
-}
-
-// setMode sets the mode of a directory of the root that has another one; it may be missing.
-func setMode(root *os.File, name string, mode uint32) error {
-	dir := openBeneath(int(root.Fd()), name)
-	if dir == nil {
-		return nil
-	}
-	defer dir.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil || st.Mode&0o7777 == mode {
-		return err
-	}
-	return unix.Chmod(openat.Proc(int(dir.Fd())), mode)
 }
 
 // inner is the mount that covers the place of mount i when that is made, or -1.

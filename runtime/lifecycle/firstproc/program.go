@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
+	"agentjail.dev/runtime/spec/lazyregexp"
 )
 
 // CheckProgram looks for a process's program in the running jail, and fails in the words of runc if
@@ -84,23 +85,19 @@ var servers = map[string]string{ // with remedies
 	"sshd": "docker exec in its place",
 }
 
+// reports matches an option with which a server ends after a report.
+var reports = lazyregexp.New(`^-([hvVitTmG?]|-(help|version|info|modules|test)$)`)
+
 // checkServer refuses a process of root's that is one of servers, of any version.
 func checkServer(path string, args []string, p *specs.Process) error {
 	dir, name := filepath.Split(filepath.Clean(path))
 	remedy := servers[strings.TrimRight(name, ".0123456789")]
-	if remedy == "" || filepath.Base(dir) != "sbin" && dir != "/usr/bin/" && dir != "/bin/" || p.User.UID != 0 ||
-		p.Capabilities != nil && slices.Contains(p.Capabilities.Permitted, "CAP_SETGID") || slices.ContainsFunc(args[1:], reports) {
+	systems := filepath.Base(dir) == "sbin" || dir == "/usr/bin/" || dir == "/bin/"
+	able := p.User.UID != 0 || p.Capabilities != nil && slices.Contains(p.Capabilities.Permitted, "CAP_SETGID")
+	if remedy == "" || !systems || able || slices.ContainsFunc(args[1:], reports().MatchString) {
 		return nil
 	}
 	return fmt.Errorf("exec: %q: %w: it works as other users, which root of a jail cannot become (remedy: %s)", args[0], unix.EPERM, remedy)
-}
-
-// reports reports whether a server ends after a report for this option.
-func reports(option string) bool {
-	if long, ok := strings.CutPrefix(option, "--"); ok {
-		return slices.Contains([]string{"help", "version", "info", "modules", "test"}, long)
-	}
-	return len(option) > 1 && option[0] == '-' && strings.Contains("hvVitTmG?", option[1:2])
 }
 
 // pathOf returns the environment's PATH. The last one counts.
