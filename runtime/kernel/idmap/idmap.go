@@ -173,21 +173,7 @@ func (m Map) spare() uint32 { return first(m.UIDs)&^(RangeSize-1) + spare }
 
 // without leaves a host id out.
 func without(ms []specs.LinuxIDMapping, id uint32) []specs.LinuxIDMapping {
-	var out []specs.LinuxIDMapping
-	for _, e := range ms {
-		if !overlap(e.HostID, e.Size, id, 1) {
-			out = append(out, e)
-			continue
-		}
-		before := id - e.HostID
-		if before > 0 {
-			out = append(out, specs.LinuxIDMapping{ContainerID: e.ContainerID, HostID: e.HostID, Size: before})
-		}
-		if after := e.Size - before - 1; after > 0 {
-			out = append(out, specs.LinuxIDMapping{ContainerID: e.ContainerID + before + 1, HostID: id + 1, Size: after})
-		}
-	}
-	return out
+	return cut(ms, true, id, 1)
 }
 
 // Spare is the host id that WithoutSpare has left out, as user and group. A mapping of the engine's

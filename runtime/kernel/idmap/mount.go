@@ -70,6 +70,62 @@ func reservedHigh(jail []specs.LinuxIDMapping, e specs.LinuxIDMapping, cuts map[
 	return out
 }
 
+// othersFirst is where WithOthers has the ids below ReservedFirst: no tool allocates those from
+// 2147483648 on (UIDS-GIDS.md), and the first of them are the helpers'.
+const othersFirst = 1<<31 + 4096
+
+// maxText is how much of a mapping the kernel reads (user_namespaces(7)), in bytes.
+const maxText = 4096
+
+// WithOthers adds the other ids on the disk to a mapping of ForMount, each by a host id that the
+// jail does not have. So the owner of a directory may remove and rename what others own in it: the
+// kernel refuses that for a file without an id (EOVERFLOW from may_delete in fs/namei.c), and also
+// all writing to the file (inode_permission), which then is up to the file's mode. The jail's user
+// namespace must not have these ids: a capability in it extends to a file only where it has both
+// (privileged_wrt_inode_uidgid in kernel/capability.c). Reserved ids of other jails' users, and the
+// few ids for which there is no room, stay without.
+func WithOthers(ms, jail []specs.LinuxIDMapping) []specs.LinuxIDMapping {
+	others := []specs.LinuxIDMapping{
+		{ContainerID: 0, HostID: othersFirst, Size: ReservedFirst},
+		{ContainerID: 1<<31 + RangeSize, HostID: RangeSize, Size: 1<<31 - RangeSize - 1},
+	}
+	for _, e := range ms {
+		others = cut(others, false, e.ContainerID, e.Size)
+		others = cut(others, true, e.HostID, e.Size)
+	}
+	for _, e := range jail {
+		others = cut(others, true, e.HostID, e.Size)
+	}
+	all := append(slices.Clone(ms), others...)
+	if len(all) > maxExtents || len(Text(all)) >= maxText {
+		return ms
+	}
+	slices.SortFunc(all, func(a, b specs.LinuxIDMapping) int { return cmp.Compare(a.ContainerID, b.ContainerID) })
+	return all
+}
+
+// cut leaves a range of ids out of mappings: of the host's, or else of those on the disk.
+func cut(ms []specs.LinuxIDMapping, ofHost bool, first, size uint32) (out []specs.LinuxIDMapping) {
+	for _, e := range ms {
+		at := e.ContainerID
+		if ofHost {
+			at = e.HostID
+		}
+		if !overlap(at, e.Size, first, size) {
+			out = append(out, e)
+			continue
+		}
+		if first > at {
+			out = append(out, specs.LinuxIDMapping{ContainerID: e.ContainerID, HostID: e.HostID, Size: first - at})
+		}
+		if skip := uint64(first) + uint64(size) - uint64(at); skip < uint64(e.Size) {
+			n := uint32(skip)
+			out = append(out, specs.LinuxIDMapping{ContainerID: e.ContainerID + n, HostID: e.HostID + n, Size: e.Size - n})
+		}
+	}
+	return out
+}
+
 // Unused is a mapping of an idmapped mount that no file of its has: the kernel needs one that maps
 // something.
 func Unused() []specs.LinuxIDMapping {
