@@ -418,6 +418,9 @@ func (w *worker) removeAll(dir int, at string) error {
 	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
 		return &os.PathError{Op: "remove", Path: at, Err: err}
 	}
+	if unix.Unlinkat(dir, at, unix.AT_REMOVEDIR) == nil { // also another owner's
+		return nil
+	}
 	if err := w.chmod(dir, at, 0o700); err != nil {
 		return &os.PathError{Op: "chmod", Path: at, Err: err}
 	}
