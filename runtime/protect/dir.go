@@ -218,7 +218,7 @@ func list(fd int, buf []byte, most int, wanted func(name []byte, typ byte) bool)
 				continue
 			}
 			out.read++
-			if typ == unix.DT_UNKNOWN || wanted(name, typ) {
+			if wanted(name, typ) || typ == unix.DT_UNKNOWN {
 				text := string(name)
 				out.names = append(out.names, dirent{text, known(fd, text, typ)})
 			}

@@ -38,6 +38,8 @@ type attachment struct {
 	dev, ino uint64
 	// endpoint reports that the file may be gone, or be another socket or pipe.
 	endpoint bool
+	// other reports a cover of another owner's file, which may be gone, or be another.
+	other bool
 }
 
 // The files that protect paths of a jail are on a separate tmpfs, which the jail has at ownPlace:
@@ -219,6 +221,7 @@ func pathLimits() protect.Limits {
 func (s *stager) protectPaths() error {
 	g := &protector{stager: s, dir: filepath.Join(s.layer, ownDir)}
 	defer func() { _ = g.own.Close() }() // an error where there is none
+	s.attachCovers()
 	for i := range s.protected {
 		p := &s.protected[i]
 		p.Place = s.places[p.Mount]
@@ -366,7 +369,7 @@ func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 	if err != nil {
 		return err
 	}
-	g.attach = append(g.attach, attachment{to, tree, st.Dev, st.Ino, p.Treatment == protect.Covered})
+	g.attach = append(g.attach, attachment{to, tree, st.Dev, st.Ino, p.Treatment == protect.Covered, false})
 	return nil
 }
 
@@ -479,7 +482,7 @@ func (g *protector) mountPins(view *os.File, o protect.Options, pins []string) e
 			return fmt.Errorf("detaching the pins: %w", err)
 		}
 	}
-	g.attach = append(g.attach, attachment{path.Join(ownPlace, name), pinned, st.Dev, st.Ino, false})
+	g.attach = append(g.attach, attachment{path.Join(ownPlace, name), pinned, st.Dev, st.Ino, false, false})
 	return nil
 }
 
@@ -518,7 +521,9 @@ func (s *Staged) attachProtected(root int) error {
 func (s *Staged) ProtectedPaths() []string {
 	var out []string
 	for _, a := range s.attach {
-		out = append(out, a.path)
+		if !a.other {
+			out = append(out, a.path)
+		}
 	}
 	return out
 }
@@ -528,7 +533,7 @@ func (s *Staged) Attaches() bool { return len(s.attach) > 0 }
 
 func (a attachment) mount(root int) error {
 	at, err := openat.Open(root, a.path, openat.InRootNoLinks, unix.O_PATH|unix.O_NOFOLLOW)
-	if a.endpoint && protect.Gone(err) {
+	if (a.endpoint || a.other) && protect.Gone(err) {
 		return nil
 	}
 	if err != nil {
@@ -547,6 +552,9 @@ func (a attachment) mount(root int) error {
 		a.dev, a.ino = st.Dev, st.Ino // a server that was started anew
 	}
 	if st.Dev != a.dev || st.Ino != a.ino {
+		if a.other {
+			return nil
+		}
 		return errChanged
 	}
 	return unix.MoveMount(int(a.tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/pathname"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/refusal"
@@ -31,10 +32,11 @@ func (s *stager) makeReview(b plan.Bind, src *bindsource.Source) (*os.File, erro
 		return nil, errors.New("a view's owner is mapped")
 	}
 	var lower *os.File
+	// Other owners' files can be removed. The layer has no ids for them, and takes no copy.
 	err := s.idmapped(func(a *unix.MountAttr) (err error) {
 		lower, err = cloneTree(int(src.File.Fd()), "", false, a)
 		return err
-	}, uids, gids, unix.MOUNT_ATTR_RDONLY)
+	}, idmap.WithOthers(uids, s.Plan.IDs.UIDs), idmap.WithOthers(gids, s.Plan.IDs.GIDs), unix.MOUNT_ATTR_RDONLY)
 	if err != nil {
 		return nil, fmt.Errorf("the directory: %w", err)
 	}

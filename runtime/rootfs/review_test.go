@@ -48,7 +48,7 @@ func TestReview(t *testing.T) {
 		st := staged(t, r)
 		at := r.Spec.Mounts[0].Source
 		want(t, "the view", owner(at), jailed(1000))
-		want(t, "another's file", owner(at+"/others"), "65534:65534")
+		want(t, "another's file", owner(at+"/others"), theirs(2000))
 		as(t, base+1000, base+1000, func() {
 			must(t, os.WriteFile(at+"/new", []byte("new"), 0o644))
 			must(t, os.WriteFile(at+"/old", []byte("changed"), 0o644))

@@ -234,6 +234,7 @@ type stager struct {
 	protected    []Protected
 	reviews      []state.Review
 	attach       []attachment
+	covers       []cover
 	outer        []outerMount
 	engineImages map[int]engineImage // by mount index
 }
@@ -242,6 +243,9 @@ func (s *stager) close() {
 	s.rootMaker.close()
 	for _, f := range s.binds {
 		f.Close()
+	}
+	for _, c := range s.covers {
+		c.tree.Close()
 	}
 }
 
@@ -402,6 +406,9 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 	}
 	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 {
 		return nil, fmt.Errorf("the %s file system cannot map owners on this kernel (mount_setattr(2)): remedy: move the directory to ext4, xfs, btrfs or tmpfs, use a volume of the engine's, or mount it read-only, which shows what everybody on the host may read", FSName(src.File))
+	}
+	if err == nil && ok && b.Owner == plan.OwnerDir && !b.ReadOnly && src.Kind == bindsource.Dir {
+		tree = s.cloneOthers(b, src, attr, tree, idmap.Map{UIDs: uids, GIDs: gids})
 	}
 	return tree, err
 }
