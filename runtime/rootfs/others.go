@@ -6,7 +6,6 @@ import (
 	"os"
 	"path"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/idmap"
@@ -16,54 +15,69 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// cloneOthers returns a clone with other owners' ids in its mapping, where the directory has files
-// of theirs, so that its owner may remove and rename them. The jail could then write to those that
-// every user may write to: these are mounted over themselves, with the mapping as it was. Without
-// others, or where not all is found, it returns the clone that there is.
-func (s *stager) cloneOthers(b plan.Bind, src *bindsource.Source, attr unix.MountAttr, tree *os.File, own idmap.Map) *os.File {
-	others, err := protect.FindOthers(src.File, own)
-	if !others.Any {
-		return tree
-	}
-	if err == nil {
-		err = s.coverOthers(b.Index, src, attr, others.Open)
-	}
-	var all *os.File
-	if err == nil {
-		jail := s.Plan.IDs
-		all, err = s.cloneWithIDs(src, attr, idmap.WithOthers(own.UIDs, jail.UIDs), idmap.WithOthers(own.GIDs, jail.GIDs))
-	}
-	if err != nil {
-		s.notes = append(s.notes, fmt.Sprintf("files of other owners in %s can be neither removed nor renamed: %v", b.Source, err))
-		return tree
-	}
-	tree.Close()
-	return all
+// others are the files of other owners in a directory that is mounted with its owner mapped.
+type others struct {
+	b     plan.Bind
+	src   *bindsource.Source
+	attr  unix.MountAttr
+	own   idmap.Map // of the mount, from ids on the disk
+	ready chan struct{}
+	found protect.Others
+	err   error
 }
 
-// cloneWithIDs clones a directory with a mapping. Nothing is mounted below it.
-func (s *stager) cloneWithIDs(src *bindsource.Source, attr unix.MountAttr, uids, gids []specs.LinuxIDMapping) (*os.File, error) {
-	ns, err := s.namespace(uids, gids)
-	if err != nil {
-		return nil, err
-	}
-	attr.Userns_fd = uint64(ns.Fd())
-	return cloneTree(int(src.File.Fd()), "", false, &attr)
+// findOthers looks for files of other owners while other steps go on.
+func (s *stager) findOthers(o *others) {
+	s.others = append(s.others, o)
+	go func() {
+		defer close(o.ready)
+		o.found, o.err = protect.FindOthers(o.src.File, o.own)
+	}()
 }
 
-// coverOthers clones files of a mount with its attributes, to be attached over themselves.
-func (s *stager) coverOthers(mount int, src *bindsource.Source, attr unix.MountAttr, files []protect.OpenFile) error {
-	for _, f := range files {
-		tree, err := cloneFile(src.File, f, &attr)
+// mapOthers exchanges the clone of each directory with files of other owners for one that maps
+// them, so that the directory's owner may remove and rename them. The jail could then write to
+// those that every user may write to: they are mounted over themselves, with the mapping as it was.
+func (s *stager) mapOthers() error {
+	for _, o := range s.others {
+		<-o.ready
+		if !o.found.Any {
+			continue
+		}
+		tree, err := s.cloneOthers(o)
+		if err != nil {
+			s.notes = append(s.notes, fmt.Sprintf("files of other owners in %s can be neither removed nor renamed: %v", o.b.Source, err))
+			continue
+		}
+		s.binds[o.b.Index].Close()
+		s.binds[o.b.Index] = tree
+	}
+	return nil
+}
+
+// cloneOthers clones a directory, below which nothing is mounted, and the files to cover.
+func (s *stager) cloneOthers(o *others) (*os.File, error) {
+	if o.err != nil {
+		return nil, o.err
+	}
+	for _, f := range o.found.Open {
+		tree, err := cloneFile(o.src.File, f, &o.attr)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", f.Rel, err)
+			return nil, fmt.Errorf("%s: %w", f.Rel, err)
 		}
-		s.covers = append(s.covers, cover{mount, attachment{path: f.Rel, tree: tree, dev: f.Dev, ino: f.Ino, other: true}})
+		s.covers = append(s.covers, cover{o.b.Index, attachment{path: f.Rel, tree: tree, dev: f.Dev, ino: f.Ino, other: true}})
 	}
-	return nil
+	jail := s.Plan.IDs
+	ns, err := s.namespace(idmap.WithOthers(o.own.UIDs, jail.UIDs), idmap.WithOthers(o.own.GIDs, jail.GIDs))
+	if err != nil {
+		return nil, err
+	}
+	attr := o.attr
+	attr.Userns_fd = uint64(ns.Fd())
+	return cloneTree(int(o.src.File.Fd()), "", false, &attr)
 }
 
 // A cover is the attachment of another owner's file, with a path below that of a mount.

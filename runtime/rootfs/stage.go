@@ -163,6 +163,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"preparing bind mounts", s.cloneBinds},
 		{"preparing the root's layer on disk", s.makeDisk},
 		{"looking for protected paths", s.findProtected},
+		{"mapping other owners", s.mapOthers},
 		{"entering a mount namespace", isolate},
 		{"leaving out other containers' mounts", s.keepNeeded},
 		{"preparing the ephemeral layer", s.makeLayer},
@@ -234,6 +235,7 @@ type stager struct {
 	protected    []Protected
 	reviews      []state.Review
 	attach       []attachment
+	others       []*others
 	covers       []cover
 	outer        []outerMount
 	engineImages map[int]engineImage // by mount index
@@ -243,6 +245,9 @@ func (s *stager) close() {
 	s.rootMaker.close()
 	for _, f := range s.binds {
 		f.Close()
+	}
+	for _, o := range s.others {
+		<-o.ready
 	}
 	for _, c := range s.covers {
 		c.tree.Close()
@@ -408,7 +413,7 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 		return nil, fmt.Errorf("the %s file system cannot map owners on this kernel (mount_setattr(2)): remedy: move the directory to ext4, xfs, btrfs or tmpfs, use a volume of the engine's, or mount it read-only, which shows what everybody on the host may read", FSName(src.File))
 	}
 	if err == nil && ok && b.Owner == plan.OwnerDir && !b.ReadOnly && src.Kind == bindsource.Dir {
-		tree = s.cloneOthers(b, src, attr, tree, idmap.Map{UIDs: uids, GIDs: gids})
+		s.findOthers(&others{b: b, src: src, attr: attr, own: idmap.Map{UIDs: uids, GIDs: gids}, ready: make(chan struct{})})
 	}
 	return tree, err
 }

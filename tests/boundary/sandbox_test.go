@@ -689,3 +689,14 @@ func TestNothingLeftAfterKill(t *testing.T) {
 		env.Eventually(t, "nothing is left", func() bool { return len(left(id)) == 0 })
 	})
 }
+
+// TestOthersFilesBehindSandbox: the files of other owners in a mounted directory are as far from the jail as from one of the host's kernel.
+func TestOthersFilesBehindSandbox(t *testing.T) {
+	dir := engine.Workspace(t, nil)
+	engine.Others(t, dir)
+	r := sandbox(t, "--workspace", dir, "--", "sh", "-c", engine.OthersScript)
+	if r.Code != 0 {
+		t.Fatal(r)
+	}
+	engine.CheckOthers(t, r.Stdout, "gvisor")
+}

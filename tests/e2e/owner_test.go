@@ -47,6 +47,18 @@ func TestRootsDirectory(t *testing.T) {
 	env.Equal(t, "a file of root's", got, "0:0")
 }
 
+// TestOthersFiles: the files of other owners in a person's directory, by owner, group and mode.
+func TestOthersFiles(t *testing.T) {
+	d := d(t)
+	dir := directory(t, 1000)
+	engine.Others(t, dir)
+	r := runJail(d, "-u", "1000:1000", "-v", dir+":/w", "-w", "/w", engine.Busybox, "sh", "-c", engine.OthersScript)
+	if r.Code != 0 {
+		t.Fatal(r)
+	}
+	engine.CheckOthers(t, r.Stdout, "direct")
+}
+
 // TestPlacesWithKeysAreRefused: what holds a user's keys, units or start-up files is refused, and so is what holds that.
 func TestPlacesWithKeysAreRefused(t *testing.T) {
 	d := d(t)

@@ -26,7 +26,7 @@ func TestOthersFiles(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("status %d: %s", code, errs)
 			}
-			engine.CheckOthers(t, out, view)
+			engine.CheckOthers(t, out, name)
 			if view {
 				if code, out := agentjail(t, "workspace", "apply", args[len(args)-1]); code != 0 {
 					t.Fatalf("apply: %s", out)
