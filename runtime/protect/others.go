@@ -29,7 +29,7 @@ type OpenFile struct {
 
 // The bounds of FindOthers. In the first glance names something of others' has to be met.
 const (
-	glance  = 20_000
+	glance  = 10_000
 	maxOpen = 500
 	aclAttr = "system.posix_acl_access"
 )

@@ -36,6 +36,9 @@ func TestOthersFiles(t *testing.T) {
 			env.Check(t, err)
 			for _, path := range left {
 				name := filepath.Base(path)
+				if strings.Contains(out, name+" remove") {
+					t.Errorf("%s is still there", name)
+				}
 				if fi, err := os.Stat(path); err != nil || fi.IsDir() {
 					continue
 				}
@@ -43,9 +46,6 @@ func TestOthersFiles(t *testing.T) {
 				env.Check(t, err)
 				if mine := strings.Contains(out, name+" replace"); string(text) != map[bool]string{true: "mine\n", false: "theirs\n"}[mine] {
 					t.Errorf("%s: %q", name, text)
-				}
-				if strings.Contains(out, name+" remove") {
-					t.Errorf("%s is still there", name)
 				}
 			}
 		})

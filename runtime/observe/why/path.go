@@ -150,6 +150,9 @@ func (p *Path) rights() string {
 	case p.GID == p.User.GID || slices.Contains(p.User.Groups, p.GID):
 		bits = p.Mode >> 3 & 7
 	}
+	if p.OneOwner && p.UID == 65534 { // another owner's, whatever the mode
+		bits &^= 2
+	}
 	out := ""
 	for i, c := range "rwx" {
 		if bits>>(2-i)&1 == 1 {

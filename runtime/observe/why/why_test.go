@@ -331,6 +331,7 @@ func TestPaths(t *testing.T) {
 		"masked":     {func(p *Path) { p.Masked = "/proc/kcore" }, Refused, "masked paths"},
 		"other user": {func(p *Path) { p.User.UID, p.Owner = 1000, 0 }, Depends, "owner and mode"},
 		"no rights":  {func(p *Path) { p.User.UID, p.Mode = 1000, 0o100600 }, Refused, "owner and mode"},
+		"another's":  {func(p *Path) { p.UID, p.GID, p.Mode = 65534, 65534, 0o100666 }, Depends, "owner and mode"},
 		"group":      {func(p *Path) { p.UID, p.GID, p.Mode, p.User.Groups = 5, 7, 0o100060, []uint32{7} }, Passes, ""},
 		"device":     {func(p *Path) { p.Name, p.Exists, p.Above = "/dev/kvm", false, "/dev" }, Refused, "nothing is there"},
 	} {
