@@ -6,11 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/traits"
 )
 
 // DefaultName is the profile that every jail gets unless its policy names another one.
-const DefaultName = "agentjail-default"
+const DefaultName = policy.DefaultAppArmor
 
 // Params is what can be chosen about a profile.
 type Params struct {

@@ -8,16 +8,19 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/spec/policy"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/*.profile")
 
 func TestRenderGolden(t *testing.T) {
 	for name, p := range map[string]Params{
-		"abi4":   {Name: DefaultName, ABI: "4.0"},
-		"abi3":   {Name: DefaultName, ABI: "3.0"},
-		"no-abi": {Name: DefaultName},
-		"peers":  {Name: "agentjail-strict", ABI: "4.0", Peers: []string{"snap.docker.dockerd", "/usr/bin/conmon", "runc"}},
+		"abi4":    {Name: DefaultName, ABI: "4.0"},
+		"abi3":    {Name: DefaultName, ABI: "3.0"},
+		"no-abi":  {Name: DefaultName},
+		"service": {Name: policy.ServiceAppArmor, ABI: "4.0"},
+		"peers":   {Name: "agentjail-strict", ABI: "4.0", Peers: []string{"snap.docker.dockerd", "/usr/bin/conmon", "runc"}},
 	} {
 		got, err := Render(p)
 		if err != nil {

@@ -1,5 +1,11 @@
 package apparmor
 
+import (
+	"strings"
+
+	"agentjail.dev/runtime/spec/policy"
+)
+
 // The profile as data. Everything that no rule allows is denied and logged; a "deny" rule wins over
 // every allowing one and is not logged, so it also keeps the log free of what is refused all the
 // time (apparmor.d(5)).
@@ -71,7 +77,7 @@ func sections(p Params) []section {
 	}
 	return []section{
 		{title: "Files: the jail's root is its own; what the kernel shows in it is not.", rules: files},
-		{title: "No capability, not even over the jail's own user namespace.", rules: []rule{{"deny capability", ""}}},
+		capabilities(p.Name),
 		{title: "The mounts are those the jail was started with.", rules: []rule{
 			{"deny mount", ""},
 			{"deny remount", ""},
@@ -99,4 +105,15 @@ func sections(p Params) []section {
 			{"mqueue", ""},
 		}},
 	}
+}
+
+// capabilities are the rules for the jail's own root. "deny capability" would win over every
+// allowing rule.
+func capabilities(profile string) section {
+	if profile != policy.ServiceAppArmor {
+		return section{title: "No capability, not even over the jail's own user namespace.", rules: []rule{{"deny capability", ""}}}
+	}
+	return section{title: "Capabilities over the jail's own ids.", rules: []rule{
+		{"capability " + strings.ToLower(strings.Join(policy.Grantable(), " ")), ""},
+	}}
 }

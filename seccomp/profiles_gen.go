@@ -121,6 +121,16 @@ var profiles = [...]profile{
 		},
 	},
 	{
+		name: "service", about: "The default profile and what servers' entry points need on top: System V shared memory, sendfile, older calls that change ids.", extends: "default", budget: 192,
+		allow: []group{
+			{names: []string{"setreuid", "setregid"}, why: "perl's change of ids: postgresql-common, cron, suexec"},
+			{names: []string{"shmget"}, rule: "shmget", why: "postgres' start-up interlock"},
+			{names: []string{"shmat", "shmdt", "shmctl"}, why: "postgres' start-up interlock"},
+			{names: []string{"sendfile"}, why: "nginx serves files with it by default and gives up on EINVAL"},
+			{names: []string{"preadv"}, why: "vectored I/O: postgres"},
+		},
+	},
+	{
 		name: "strict", about: "One known kind of work: static binaries, a shell with coreutils, python with its tests. No sockets, no links, no timers, no databases; random numbers from /dev/urandom.", extends: "", budget: 80,
 		allow: []group{
 			{names: []string{"read", "write", "close", "fstat", "lseek", "pread64"}, why: "file and pipe I/O of every program"},

@@ -62,6 +62,9 @@ func (t *tree) write(path string, text []byte, mode fs.FileMode) error {
 	return os.WriteFile(to, text, mode)
 }
 
+// policyNames are names by which agentjail is called for a built-in policy.
+var policyNames = []string{"agentjail-net", "agentjail-service"}
+
 // stage makes the tree for one architecture in dir.
 func (r *release) stage(ctx context.Context, arch, dir string) (*tree, error) {
 	t := &tree{arch: arch, dir: dir}
@@ -72,8 +75,10 @@ func (r *release) stage(ctx context.Context, arch, dir string) (*tree, error) {
 	for _, name := range r.mains {
 		t.entries = append(t.entries, entry{path: binDir + name, mode: 0o755})
 	}
-	// The built-in profile that Kubernetes' second handler, and -p of Docker, need.
-	t.entries = append(t.entries, entry{path: binDir + "agentjail-net", link: "agentjail"})
+	// The built-in policies that engines have runtimes of.
+	for _, name := range policyNames {
+		t.entries = append(t.entries, entry{path: binDir + name, link: "agentjail"})
+	}
 	for _, step := range []func(*tree) error{r.addManuals, r.addCompletions, r.addPolicy, r.addModules, r.addUnits, r.addDocs} {
 		if err := step(t); err != nil {
 			return nil, err
@@ -107,7 +112,7 @@ func (r *release) addManuals(t *tree) error {
 	if err := t.add(config, compressed(configManual(r.version, r.time))); err != nil {
 		return err
 	}
-	for _, alias := range []string{"agentjailctl", "agentjail-net"} {
+	for _, alias := range append([]string{"agentjailctl"}, policyNames...) {
 		t.entries = append(t.entries, entry{path: manDir + alias + "." + section + ".gz", link: "agentjail." + section + ".gz"})
 	}
 	return nil

@@ -53,8 +53,16 @@ func (g Gatherer) joinedNamespaces(s *specs.Spec) (out map[specs.LinuxNamespaceT
 		}
 	}
 	for kind, userns := range in {
-		j := out[kind]
-		j.Jail, j.UserNS = named[userns].ID, fmt.Sprintf("/proc/%d/ns/user", named[userns].InitPid)
+		j, jail := out[kind], named[userns]
+		all, err := g.Store.InNamespace(g.Root, "user", userns)
+		if err != nil {
+			return nil, nil, err
+		}
+		j.Capabilities = jail.Capabilities
+		for _, x := range all {
+			j.Most = append(j.Most, x.Capabilities...)
+		}
+		j.Jail, j.UserNS = jail.ID, fmt.Sprintf("/proc/%d/ns/user", jail.InitPid)
 		out[kind] = j
 	}
 	slices.Sort(members)

@@ -27,7 +27,9 @@ var variables = []variable{
 	{
 		// As root, GNU tar sets each file's owner as in the archive (tar(1)).
 		name: "TAR_OPTIONS", value: "--no-same-owner", why: "chown to another owner fails",
-		applies: func(_ *pass, pr *specs.Process) bool { return pr.User.UID == 0 },
+		applies: func(_ *pass, pr *specs.Process) bool {
+			return pr.User.UID == 0 && !slices.Contains(pr.Capabilities.Effective, "CAP_CHOWN")
+		},
 	},
 	{
 		// A program that is built with -fsanitize=address looks for leaks when it ends,

@@ -22,7 +22,7 @@ func Process(in *specs.Process, pol policy.Policy, f Facts) (*specs.Process, *re
 	if len(in.Args) == 0 {
 		p.refuse(refusal.Arguments, "the process has no args")
 	}
-	for _, run := range []func(*pass){process, environment, placeholders, capabilities, lsm} {
+	for _, run := range []func(*pass){process, capabilities, environment, placeholders, lsm} {
 		run(p)
 	}
 	if err := refusal.Join(p.refused); err != nil {

@@ -53,6 +53,9 @@ func (g gen) policy() policy.Policy {
 	p := policy.Default()
 	p.Binds.SetID = g.one(policy.SetIDReport, policy.SetIDRefuse)
 	p.Process.Environment = !g.maybe(4)
+	if g.maybe(3) {
+		p.Process.Capabilities = policy.Grantable()[g.IntN(3):]
+	}
 	p.Binds.Root = g.one(policy.RootRefuse, policy.RootNobody, policy.RootAllow)
 	if g.maybe(2) {
 		p.Limits.Pids = []int64{0, 1, 100, 1 << 22}[g.IntN(4)]
@@ -118,7 +121,7 @@ func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 	if s.Linux != nil {
 		for _, n := range s.Linux.Namespaces {
 			if strings.HasPrefix(n.Path, "/proc/7/") {
-				f.Joins[n.Type] = Join{Jail: "seven", UserNS: "/proc/7/ns/user", Mode: policy.NetworkNone}
+				f.Joins[n.Type] = Join{Jail: "seven", UserNS: "/proc/7/ns/user", Mode: policy.NetworkNone, Capabilities: policy.Grantable()[:g.IntN(3)]}
 			} else if strings.HasPrefix(n.Path, "/proc/8/") {
 				f.Joins[n.Type] = Join{Jail: "eight", UserNS: "/proc/8/ns/user", Mode: g.one(policy.NetworkModes...)}
 			} else if strings.HasPrefix(n.Path, "/run/netns/") && n.Type == "network" {

@@ -117,6 +117,9 @@ type Join struct {
 	// Mode and Pinned are about a network namespace, as in network.Found.
 	Mode   string
 	Pinned bool
+	// Capabilities are the jail's (state.Brief), and Most those of all jails in the user namespace
+	// together.
+	Capabilities, Most []string
 }
 
 // Result is a hardened spec with its plan.
@@ -157,9 +160,9 @@ var steps = []step{
 	{"hostname", hostname},
 	{"ids", ids},
 	{"process", process},
+	{"capabilities", capabilities},
 	{"environment", environment},
 	{"credentials", credentials},
-	{"capabilities", capabilities},
 	{"lsm", lsm},
 	{"landlock", landlock},
 	{"seccomp", filter},

@@ -141,8 +141,25 @@ func (j *judge) user() {
 
 func (j *judge) privileges() {
 	p := j.out.Process
-	if c := p.Capabilities; c == nil || len(c.Bounding)+len(c.Effective)+len(c.Permitted)+len(c.Inheritable)+len(c.Ambient) > 0 {
+	c := p.Capabilities
+	if c == nil || len(c.Inheritable)+len(c.Ambient) > 0 {
 		j.say("capabilities %v", c)
+		return
+	}
+	for _, name := range slices.Concat(c.Bounding, c.Effective, c.Permitted) {
+		in, bare := j.in.Process.Capabilities, strings.TrimPrefix(name, "CAP_")
+		six := slices.Contains([]string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"}, name)
+		if !six || p.User.UID != 0 || in == nil || !slices.Contains(in.Bounding, name) || !slices.Contains(j.pol.Process.Capabilities, bare) || j.f.IDs.Given || j.f.Host.Rootless {
+			j.say("capability %s", name)
+		}
+		for _, n := range j.out.Linux.Namespaces {
+			if join := j.f.Joins[n.Type]; n.Path != "" && join.Jail != "" && !slices.Contains(join.Capabilities, bare) {
+				j.say("capability %s, which jail %s has not", name, join.Jail)
+			}
+		}
+	}
+	if len(j.pol.Process.Capabilities) > 0 && !j.plan.OwnerAlone {
+		j.say("other ids than the owner's in a person's directory")
 	}
 	if !p.NoNewPrivileges {
 		j.say("new privileges")

@@ -13,6 +13,7 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
 )
@@ -167,25 +168,61 @@ var defaultCaps = []string{
 	"CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
 }
 
-// capabilities empties all five sets (capabilities(7)). An absent object would
-// leave the delegate's own.
+// capabilities empties all five sets (capabilities(7)), but for what policy leaves to a process of
+// the jail's root (process.capabilities). An absent object would leave the delegate's own.
 func capabilities(p *pass) {
 	pr := p.spec.Process
+	var all, bounding, kept []string
 	if c := pr.Capabilities; c != nil {
-		all := slices.Concat(c.Bounding, c.Effective, c.Permitted, c.Inheritable, c.Ambient)
+		all = slices.Concat(c.Bounding, c.Effective, c.Permitted, c.Inheritable, c.Ambient)
 		slices.Sort(all)
 		all = slices.Compact(all)
-		extra := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(defaultCaps, s) })
-		if len(extra) > 0 {
-			p.deny(rings.Access, "process.capabilities", list(extra), "none", "a jail has no capability at all")
-		} else if len(all) > 0 {
-			p.change(rings.Access, report.Lowered, "process.capabilities", fmt.Sprintf("%d default ones", len(all)), "none",
-				"a jail has no capability at all")
-		}
-	} else {
-		p.change(rings.Access, report.Set, "process.capabilities", "", "none", "a jail has no capability at all")
+		// execve(2) gives root this set, without no_new_privs. Docker names no other one for an exec
+		// as root where the container has another user.
+		bounding = c.Bounding
 	}
-	pr.Capabilities = &specs.LinuxCapabilities{}
+	p.plan.Capabilities = commonCapabilities(p, bounding)
+	if pr.User.UID == 0 {
+		for _, c := range p.plan.Capabilities {
+			kept = append(kept, "CAP_"+c)
+		}
+	}
+	now, why := "none", "a jail has no capability at all"
+	if len(p.pol.Process.Capabilities) > 0 {
+		why = "policy: process.capabilities, for the jail's root, as far as the bundle has them"
+	}
+	if len(kept) > 0 {
+		now = strings.Join(kept, ", ")
+	}
+	extra := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(defaultCaps, s) })
+	switch {
+	case pr.Capabilities == nil:
+		p.change(rings.Access, report.Set, "process.capabilities", "", now, why)
+	case len(extra) > 0:
+		p.deny(rings.Access, "process.capabilities", list(extra), now, why)
+	case len(all) > len(kept):
+		p.change(rings.Access, report.Lowered, "process.capabilities", fmt.Sprintf("%d default ones", len(all)), now, why)
+	}
+	pr.Capabilities = &specs.LinuxCapabilities{Bounding: kept, Permitted: kept, Effective: kept}
+}
+
+// commonCapabilities are those that policy, the bundle and a jail whose namespaces are joined have
+// in common. They reach no further than ids that the jail does not share.
+func commonCapabilities(p *pass, bounding []string) []string {
+	lists := [][]string{p.pol.Process.Capabilities, bounding}
+	shared, _ := Shared(p.spec.Linux, p.f.Joins, p.pol.Network)
+	if shared.Jail != "" {
+		lists = append(lists, shared.Capabilities)
+		if policy.CapabilityMask(shared.Most)&^policy.CapabilityMask(p.pol.Process.Capabilities) != 0 {
+			p.addRefusal(refusal.New(refusal.Namespace, "jails in these namespaces have %s over this one's ids, and its policy has not",
+				strings.Join(shared.Most, ", ")).About("jail %s", shared.Jail).WithRemedy("start both with one policy"))
+		}
+	}
+	if len(p.pol.Process.Capabilities) > 0 && (p.f.Host.Rootless || p.f.IDs.Given || p.pol.Userns.Map == policy.MapNobody) {
+		p.addRefusal(refusal.New(refusal.Privilege, "others than the jail may have files of its ids").
+			About("process.capabilities").WithRemedy("a root engine without user namespaces of its own, or process.capabilities = []"))
+	}
+	return policy.CommonCapabilities(lists...)
 }
 
 // list is a short enumeration.

@@ -216,7 +216,7 @@ func TestEngineNetwork(t *testing.T) {
 			}
 		})
 		f := testFacts(s)
-		if c.join != (Join{}) {
+		if c.join.Jail != "" || c.join.Mode != "" || c.join.Pinned {
 			f.Joins = map[specs.LinuxNamespaceType]Join{"network": c.join}
 		}
 		pol := policy.Default()

@@ -158,10 +158,14 @@ func guestStatus(g *guestReport, want string, bad func(map[string]string) string
 	return holdsUnless(want, out, "%s, of %s", want, printable.Count(len(g.processes), "process"))
 }
 
-func guestCapabilities(_ *demands, g *guestReport) outcome {
-	return guestStatus(g, "all five sets are empty", func(status map[string]string) string {
+func guestCapabilities(d *demands, g *guestReport) outcome {
+	most, all := policy.CapabilityMask(d.jail.Capabilities), "all five sets are empty"
+	if most != 0 {
+		all = "no other than " + strings.Join(d.jail.Capabilities, ", ")
+	}
+	return guestStatus(g, all, func(status map[string]string) string {
 		for _, set := range capSets {
-			if strings.Trim(status[set], "0") != "" || status[set] == "" {
+			if have, err := strconv.ParseUint(status[set], 16, 64); err != nil || have&^most != 0 || set == "CapAmb" && have != 0 {
 				return "has " + set + " " + printable.Line(status[set], 40)
 			}
 		}

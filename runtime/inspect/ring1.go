@@ -12,6 +12,7 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 func userIDs(d *demands, s *seen) outcome  { return idMap("user", s.uidMap, d.jail.IDs.UIDs, d) }
@@ -110,18 +111,23 @@ func idsInUse(d *demands, s *seen) outcome {
 // capSets are the five sets of capabilities(7), by their names in status.
 var capSets = []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}
 
-func capabilities(_ *demands, s *seen) outcome {
+func capabilities(d *demands, s *seen) outcome {
 	var bad []string
+	most := policy.CapabilityMask(d.jail.Capabilities)
 	for _, p := range s.processes {
 		var sets []string
 		for _, c := range capSets {
-			if p.caps[c] != 0 {
+			if p.caps[c]&^most != 0 || c == "CapAmb" && p.caps[c] != 0 {
 				sets = append(sets, fmt.Sprintf("%s=%x", c, p.caps[c]))
 			}
 		}
 		if len(sets) > 0 {
 			bad = append(bad, p.who()+" has "+strings.Join(sets, " "))
 		}
+	}
+	if most != 0 {
+		return holdsUnless("at most "+strings.Join(d.jail.Capabilities, ", "), bad, "no other in the sets of %s",
+			printable.Count(len(s.processes), "process"))
 	}
 	return holdsUnless("none, in all five sets", bad, "none in Inh, Prm, Eff, Bnd, Amb of %s",
 		printable.Count(len(s.processes), "process"))

@@ -77,6 +77,9 @@ type Orders struct {
 	// UID, GID and Groups are the process's, as the jail sees them.
 	UID, GID uint32
 	Groups   []uint32
+	// Capabilities are the permitted, effective and bounding sets, as masks (linux/capability.h).
+	// The inheritable and the ambient set are empty.
+	Capabilities uint64
 	// Label is what LabelFile must hold: the security module's name for the
 	// process's domain.
 	LabelFile, Label string
@@ -239,6 +242,9 @@ func (o *Orders) fields(c codec, n int) {
 	c.u32(&o.UID)
 	c.u32(&o.GID)
 	list(c, &o.Groups, c.u32)
+	if n >= 10 {
+		c.u64(&o.Capabilities)
+	}
 	c.text(&o.LabelFile)
 	c.text(&o.Label)
 	c.flag(&o.Loopback)

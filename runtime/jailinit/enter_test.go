@@ -18,7 +18,7 @@ func sample() *Orders {
 	return &Orders{
 		UIDMap: "0 2013265920 65536\n", GIDMap: "0 2013265920 65536\n",
 		Namespaces: []Namespace{{"pid", 1}, {"mnt", 1 << 40}},
-		UID:        1, GID: 2, Groups: []uint32{3, 4},
+		UID:        1, GID: 2, Groups: []uint32{3, 4}, Capabilities: 1 << 40,
 		LabelFile: "/proc/self/attr/current", Label: "agentjail-default (enforce)",
 		Loopback: true, Masked: []string{"/proc/kcore"}, ReadOnly: []string{"/proc/sys", ""},
 		Limits:  []Limit{{[]string{"a", "b"}, 5}},

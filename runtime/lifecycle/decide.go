@@ -139,7 +139,7 @@ func (a *attempt) recordDecisions() error {
 	var allGroups bool
 	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, a.o.ID, j.SystemdCgroup, a.d.Traits())
 	j.Direct = allGroups && canSkipDelegate(spec) && sandboxOf(&j.Brief) == ""
-	j.Policy = a.res.Policy
+	j.Policy, j.Capabilities = a.res.Policy, a.res.Plan.Capabilities
 	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
 	return nil
 }

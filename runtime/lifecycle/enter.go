@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/kernel/namespace"
 	"agentjail.dev/runtime/lifecycle/firstproc"
 	"agentjail.dev/runtime/rootfs/procfiles"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp"
@@ -45,11 +46,12 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 	o := &jailinit.Orders{
 		UIDMap: idmap.Text(j.IDs.UIDs), GIDMap: idmap.Text(j.IDs.GIDs),
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
-		Namespaces: hostNamespaces(f),
-		Loopback:   step.loopback,
-		Limits:     groupLimits(j, f),
-		OOMScore:   uint32(firstproc.OOMScore(p)),
-		Umask:      umaskOf(p, j.Process),
+		Capabilities: policy.CapabilityMask(p.Capabilities.Permitted),
+		Namespaces:   hostNamespaces(f),
+		Loopback:     step.loopback,
+		Limits:       groupLimits(j, f),
+		OOMScore:     uint32(firstproc.OOMScore(p)),
+		Umask:        umaskOf(p, j.Process),
 		Landlock: jailinit.Landlock{
 			Want: true, Required: j.Policy.NeedsLandlock(), Scoped: linux != nil,
 			NoTCP: !seccomp.Connects(j.Policy.Seccomp.Profile),

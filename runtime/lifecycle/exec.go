@@ -159,7 +159,9 @@ func (e *execution) hardenProcess() error {
 			known.Host.AppArmor, known.NoAppArmor = false, "the jail itself had to do without agentjail's profile"
 		}
 	}
-	h, rep, err := harden.Process(&p, j.Policy, known)
+	allowed := j.Policy
+	allowed.Process.Capabilities = j.Capabilities // never more than the jail was made with
+	h, rep, err := harden.Process(&p, allowed, known)
 	r.logUnmet(rep)
 	if err != nil {
 		return err

@@ -44,7 +44,8 @@ func throughStepFile(s state.Store, j *state.Jail, step initStep, o *jailinit.Or
 	// Nothing of the host's is in the orders, which the jail's programs can read. Resource limits
 	// are the delegate's to set: a guest kernel may refuse some of them to the step.
 	*o = jailinit.Orders{
-		UID: o.UID, GID: o.GID, Groups: o.Groups, Loopback: o.Loopback, Umask: o.Umask, CPUs: o.CPUs, Seed: o.Seed,
+		UID: o.UID, GID: o.GID, Groups: o.Groups, Capabilities: o.Capabilities,
+		Loopback: o.Loopback, Umask: o.Umask, CPUs: o.CPUs, Seed: o.Seed,
 		Filter: o.Filter, LeaveFilters: o.LeaveFilters, Init: o.Init, Without: o.Without,
 		Guest: true, Places: step.places,
 	}

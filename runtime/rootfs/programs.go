@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -95,13 +96,16 @@ func (m *rootMaker) noteSwitchers(root int) {
 	if m.Spec.Process == nil || m.Spec.Process.User.UID != 0 {
 		return
 	}
+	if c := m.Spec.Process.Capabilities; c != nil && slices.Contains(c.Permitted, "CAP_SETUID") {
+		return
+	}
 	for _, name := range switchers {
 		fd, err := openat.Open(root, name, openat.InRoot, unix.O_PATH)
 		if err != nil {
 			continue
 		}
 		unix.Close(fd)
-		m.notes = append(m.notes, fmt.Sprintf("the image has /%s: an entry point that changes its user with it ends with \"operation not permitted\" (remedy: start the container as that user, -u USER)", name))
+		m.notes = append(m.notes, fmt.Sprintf("the image has /%s: an entry point that changes its user with it ends with \"operation not permitted\" (remedy: start the container as that user, -u USER, or with --runtime=agentjail-service)", name))
 		return
 	}
 }

@@ -429,12 +429,14 @@ func (s *stager) ownerMaps(o plan.Owner, f bindsource.Fact) (uids, gids []specs.
 		if !ok {
 			return nil, nil, false
 		}
+		uids = s.alone(uids, f.UID)
 		group := idmap.Pair{Disk: f.GID, Jail: s.Plan.User.GID}
 		roots := f.GID == 0 && f.UID != 0
 		if roots {
 			group.Disk = idmap.Overflow
 		}
 		gids, ok = idmap.ForMount(s.Plan.IDs.GIDs, group)
+		gids = s.alone(gids, group.Disk)
 		if ok && roots {
 			// Root's group may read and write more than the owner: it is mapped to an id that no
 			// process has. (A file with an unmapped id cannot be written to.)
@@ -443,6 +445,15 @@ func (s *stager) ownerMaps(o plan.Owner, f bindsource.Fact) (uids, gids []specs.
 		return uids, gids, ok
 	}
 	return nil, nil, false
+}
+
+// alone is the part of an owner's mapping that a jail has where no other of its ids may be on the
+// disk (plan.Plan, OwnerAlone).
+func (s *stager) alone(ms []specs.LinuxIDMapping, disk uint32) []specs.LinuxIDMapping {
+	if !s.Plan.OwnerAlone {
+		return ms
+	}
+	return slices.DeleteFunc(ms, func(m specs.LinuxIDMapping) bool { return m.ContainerID != disk })
 }
 
 // makeNodes makes the device nodes that policy allows on the layer's tmpfs, with the owners of

@@ -12,6 +12,7 @@ import (
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/seccomp"
 )
 
@@ -27,7 +28,7 @@ func readFeatures(r *lifecycle.Runtime) (*features.Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	return jailFeatures(r.Policy.Seccomp.Profile, caps)
+	return jailFeatures(r.Policy, caps)
 }
 
 func printFeatures(c *Call) error {
@@ -46,15 +47,20 @@ func printFeatures(c *Call) error {
 
 // jailFeatures returns agentjail's own features: those that do not depend on the delegate
 // (namespaces, idmapped mounts), and the parts of a bundle's filter that agentjail reads in place
-// of the delegate. Capabilities and hooks are absent: a jail has none.
-func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error) {
-	filter, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: runtime.GOARCH})
+// of the delegate. Hooks are absent: a jail has none. Capabilities are those that policy leaves to
+// the jail's root.
+func jailFeatures(pol policy.Policy, caps delegate.Caps) (*features.Features, error) {
+	filter, err := seccomp.OCI(seccomp.Options{Profile: pol.Seccomp.Profile, Arch: runtime.GOARCH})
 	if err != nil {
 		return nil, err
 	}
 	var archs []string
 	for _, a := range filter.Architectures {
 		archs = append(archs, string(a))
+	}
+	var capabilities []string
+	for _, c := range pol.Process.Capabilities {
+		capabilities = append(capabilities, "CAP_"+c)
 	}
 	h := hostfacts.Read()
 	yes, no := true, false
@@ -63,8 +69,8 @@ func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error
 		OCIVersionMax: cmp.Or(caps.OCIMax, "1.0.2"),
 		MountOptions:  plan.MountOptions(),
 		Linux: &features.Linux{
-			Namespaces: namespacesOf(h),
-			Cgroup:     &features.Cgroup{V1: new(!h.Cgroup.V2), V2: new(h.Cgroup.V2), Systemd: &yes, SystemdUser: &no, Rdma: &no},
+			Namespaces: namespacesOf(h), Capabilities: capabilities,
+			Cgroup: &features.Cgroup{V1: new(!h.Cgroup.V2), V2: new(h.Cgroup.V2), Systemd: &yes, SystemdUser: &no, Rdma: &no},
 			Seccomp: &features.Seccomp{
 				Enabled: &yes, Actions: seccomp.Actions(), Archs: archs, Operators: seccomp.Operators(),
 			},

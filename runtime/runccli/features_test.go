@@ -6,14 +6,22 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // TestFeatures: engines decide by this answer whether they pass an option on (moby, bind-recursive=readonly;
 // containerd, RecursiveReadOnlyMounts).
 func TestFeatures(t *testing.T) {
-	f, err := jailFeatures("default", delegate.Caps{OCIMax: "1.2.0"})
+	f, err := jailFeatures(policy.Default(), delegate.Caps{OCIMax: "1.2.0"})
 	if err != nil {
 		t.Fatal(err)
+	}
+	service, err := policy.Parse(nil, "f", "service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := jailFeatures(service, delegate.Caps{}); err != nil || f.Linux.Capabilities != nil || !slices.Equal(s.Linux.Capabilities, []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"}) {
+		t.Errorf("capabilities %v, of service %v (%v)", f.Linux.Capabilities, s.Linux.Capabilities, err)
 	}
 	for _, o := range []string{"ro", "rro", "noatime", "nodiratime", "relatime", "strictatime", "nosymfollow", "rnosuid", "rnodev", "rnoexec", "rprivate", "tmpcopyup"} {
 		if !slices.Contains(f.MountOptions, o) {

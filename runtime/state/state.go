@@ -156,6 +156,9 @@ type Brief struct {
 	// CopiesDev is the device number of their file system.
 	Copies    []Copy `json:"copies,omitempty"`
 	CopiesDev uint64 `json:"copiesDev,omitempty"`
+	// Capabilities are the most that a process of the jail's root has, over the jail's own ids:
+	// policy's, the bundle's bounding set and a joined jail's in common (policy.Grantable).
+	Capabilities []string `json:"capabilities,omitempty"`
 	// Reviews are the jail's views of mounted directories.
 	Reviews []Review `json:"reviews,omitempty"`
 	// Removed are those of CgroupDirs that the holder of this record has removed.

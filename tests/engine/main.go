@@ -38,6 +38,9 @@ var Policies = map[string]string{
 	"agentjail-small":       "[root]\nsize = \"8MiB\"\ninodes = 200\n[limits]\npids = 20\nmemory = \"64MiB\"\n[process]\ndeny_write_execute = true\n",
 }
 
+// Builtins are runtimes of built-in policies: agentjail by these names, without a policy file.
+var Builtins = []string{"agentjail-service"}
+
 // Runtimes are further runtimes to register beside the one under test, by name.
 var Runtimes = map[string]Runtime{}
 
@@ -106,6 +109,13 @@ func startForTests(opts Options) (*Engine, error) {
 				return nil, err
 			}
 			runtimes[name] = Runtime{Path: under, Args: []string{"--config", file}}
+		}
+		for _, name := range Builtins {
+			path := filepath.Join(dir, name)
+			if err := os.Symlink(under, path); err != nil && !errors.Is(err, os.ErrExist) {
+				return nil, err
+			}
+			runtimes[name] = Runtime{Path: path, Args: []string{"--config", os.DevNull}}
 		}
 		if runtimes[Passthrough], err = passthrough(dir, under); err != nil {
 			return nil, err

@@ -111,7 +111,7 @@ func statusFields(text string) map[string]string {
 	return fields
 }
 
-// status: the process is who it should be and has no privilege at all.
+// status: the process is who it should be and has no privilege beyond its orders.
 func status(o *jailinit.Orders) string {
 	groups := slices.Clone(o.Groups)
 	slices.Sort(groups)
@@ -121,14 +121,16 @@ func status(o *jailinit.Orders) string {
 	}
 	uid, gid := itoa(uint64(o.UID)), itoa(uint64(o.GID))
 	const none = "0000000000000000"
+	kept := strconv.FormatUint(o.Capabilities, 16)
+	kept = none[:len(none)-len(kept)] + kept
 	var bad []string
 	for _, w := range [][2]string{
 		{"Uid", strings.Join([]string{uid, uid, uid, uid}, " ")},
 		{"Gid", strings.Join([]string{gid, gid, gid, gid}, " ")},
 		{"CapInh", none},
-		{"CapPrm", none},
-		{"CapEff", none},
-		{"CapBnd", none},
+		{"CapPrm", kept},
+		{"CapEff", kept},
+		{"CapBnd", kept},
 		{"CapAmb", none},
 		{"NoNewPrivs", "1"},
 	} {

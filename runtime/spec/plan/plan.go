@@ -18,6 +18,11 @@ type Plan struct {
 	Binds []Bind    `json:"binds,omitempty"`
 	// User is the user of the jail that owns the files that OwnerDir maps.
 	User User `json:"user"`
+	// Capabilities are the most that a process of the jail's root has (policy.Grantable).
+	Capabilities []string `json:"capabilities,omitempty"`
+	// OwnerAlone maps no other user of the jail in what OwnerDir maps. Where policy lets the
+	// jail's root give files away, no other of its ids has a place in a person's directory.
+	OwnerAlone bool `json:"ownerAlone,omitempty"`
 	// Dropped are mounts of the incoming spec, by index, that the hardened spec does not have.
 	// The facts about later sources move up by one for each.
 	Dropped []int `json:"dropped,omitempty"`

@@ -112,7 +112,7 @@ var Keys = []Key{
 	{"devices.allow", "devices beyond null, zero, full, random, urandom, tty, console and ptmx", nil, fewerEntries},
 
 	{
-		"seccomp.profile", "or \"debug\": also ptrace; \"server\": also SysV shared memory, filters of its own; \"tools\": no sockets; \"strict\": the shortest list (seccomp.md)",
+		"seccomp.profile", "or \"debug\": also ptrace; \"server\": also SysV shared memory, filters of its own; \"service\": also SysV shared memory; \"tools\": no sockets; \"strict\": the shortest list (seccomp.md)",
 		seccomp.Profiles(), onlyStrict,
 	},
 	{Name: "seccomp.only", About: "a file with a list of calls that narrows the profile (learn.md#lists)"},
@@ -125,6 +125,10 @@ var Keys = []Key{
 	{
 		"process.environment", "variables that a process's environment lacks: TAR_OPTIONS, ASAN_OPTIONS, LSAN_OPTIONS (differences.md)",
 		nil, always,
+	},
+	{
+		"process.capabilities", "the most that the jail's root keeps of its bundle's, over the jail's own ids: CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID (compatibility.md#users)",
+		nil, fewerEntries,
 	},
 
 	{

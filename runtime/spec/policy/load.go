@@ -159,6 +159,7 @@ func (f *file) policy(name string) (Policy, map[string]setting, error) {
 	if name == netPolicy && from["network.mode"].policy != netPolicy {
 		p.Network.listed()
 	}
+	p.matchAppArmor()
 	for _, fault := range p.faults() {
 		problems = append(problems, f.locate(fault, from))
 	}

@@ -48,6 +48,7 @@ var narrowings = map[string]struct {
 	"landlock.required":          {`true`, []string{`true`}, []string{`false`}},
 	"process.deny_write_execute": {`true`, []string{`true`}, []string{`false`}},
 	"process.environment":        {`true`, []string{`false`}, nil},
+	"process.capabilities":       {`["KILL", "CHOWN"]`, []string{`["CHOWN"]`, `[]`}, []string{`["SETUID"]`, `["KILL", "FOWNER"]`}},
 	"network.mode":               {`"names"`, []string{`"names"`, `"none"`}, []string{`"engine"`}},
 	"network.allow":              {`["*.example.org:443", "a.example.net"]`, []string{`["a.example.net:80"]`, `["x.example.org:443"]`, `[]`}, []string{`["b.example.net"]`, `["x.example.org:22"]`, `["a..b"]`}},
 	"network.approval":           {`"prompt"`, []string{`"off"`}, []string{`"maybe"`}},

@@ -294,6 +294,9 @@ type Process struct {
 	// Environment sets missing variables of a process that keep programs from using features that
 	// no jail has: TAR_OPTIONS, ASAN_OPTIONS, LSAN_OPTIONS.
 	Environment bool `toml:"environment" json:"environment"`
+	// Capabilities are those over the jail's own user namespace that a process of the jail's root
+	// keeps where its bundle has them, too: entries of Grantable, without CAP_. Default is none.
+	Capabilities []string `toml:"capabilities" json:"capabilities,omitempty"`
 }
 
 // The content of a jail's network namespace.
@@ -425,7 +428,7 @@ func Default() Policy {
 		},
 		Binds:     Binds{Root: RootRefuse, Owner: OwnerProcess, SetID: SetIDReport, Protect: true, Lost: LostReport},
 		Seccomp:   Seccomp{Profile: "default", OnViolation: "errno"},
-		AppArmor:  AppArmor{Profile: "agentjail-default"},
+		AppArmor:  AppArmor{Profile: DefaultAppArmor},
 		Process:   Process{Environment: true},
 		Network:   Network{Mode: NetworkNone, Filter: "required", Approval: ApprovalOff},
 		Journal:   Journal{Enabled: true, Size: 4 << 20, Keep: 1000, KeepSize: 256 << 20, Receipt: ReceiptBrief, Inside: InsideOff},
@@ -439,6 +442,10 @@ func Default() Policy {
 var builtins = map[string]func(*Policy){
 	netPolicy: func(*Policy) {}, // Network.listed
 	"debug":   func(p *Policy) { p.Seccomp.Profile = "debug" },
+	"service": func(p *Policy) {
+		p.Seccomp.Profile = "service"
+		p.Process.Capabilities = Grantable() // and matchAppArmor
+	},
 }
 
 // init adds a named policy for each boundary.

@@ -95,6 +95,7 @@ var checks = map[string]func(Policy) error{
 		}
 		return nil
 	},
+	"process.capabilities": func(p Policy) error { return p.checkCapabilities() },
 	"network.allow": func(p Policy) error {
 		if len(p.Network.Allow)+len(p.Network.Deny) == 0 {
 			return nil
