@@ -177,8 +177,8 @@ func capabilities(p *pass) {
 		all = slices.Concat(c.Bounding, c.Effective, c.Permitted, c.Inheritable, c.Ambient)
 		slices.Sort(all)
 		all = slices.Compact(all)
-		// execve(2) gives root this set, without no_new_privs. Docker names no other one for an exec
-		// as root where the container has another user.
+		// execve(2) gives root this set, without no_new_privs. Docker names no other one for an
+		// exec as root where the container has another user.
 		bounding = c.Bounding
 	}
 	p.plan.Capabilities = commonCapabilities(p, bounding)

@@ -31,6 +31,7 @@ var engines = []struct {
 }{
 	{"command line", commandLine},
 	{"docker", docker("")},
+	{"docker, policy service", service},
 	{"docker 29", docker("29")},
 	{"docker 29 of overlay2", docker("29-overlay2")},
 	{"docker 29 by the shim", docker("29-shim")},

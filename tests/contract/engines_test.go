@@ -16,17 +16,29 @@ import (
 
 // docker is an edition of Docker with agentjail in runc's place.
 func docker(edition string) func(*testing.T) *promise.Engine {
-	return func(t *testing.T) *promise.Engine { return overDocker(t, engine.Editions[edition]) }
+	return func(t *testing.T) *promise.Engine { return overDocker(t, engine.Editions[edition], engine.Name) }
 }
 
-func overDocker(t *testing.T, edition engine.Edition) *promise.Engine {
+// service is Docker with the built-in policy whose jails' root keeps capabilities.
+func service(t *testing.T) *promise.Engine {
+	e := overDocker(t, engine.Editions[""], engine.Name+"-service")
+	e.Keeps, e.Lacks = 0xeb, promise.Service
+	return e
+}
+
+func overDocker(t *testing.T, edition engine.Edition, name string) *promise.Engine {
 	if _, err := exec.LookPath("dockerd"); err != nil {
 		t.Skip("no Docker (hack/deps.sh installs it):", err)
 	}
 	under := env.Get(t, engine.UnderTest)
 	edition.Needs(t)
-	e := engine.StartFor(t, engine.Options{Edition: &edition, Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}})
-	const runtime = "--runtime=" + engine.Name
+	path := under
+	if name != engine.Name { // a built-in policy, chosen by the name that agentjail is called by
+		path = filepath.Join(t.TempDir(), name)
+		env.Check(t, os.Symlink(under, path))
+	}
+	e := engine.StartFor(t, engine.Options{Edition: &edition, Runtimes: map[string]engine.Runtime{name: {Path: path}}})
+	runtime := "--runtime=" + name
 	return &promise.Engine{
 		Start: func(t testing.TB, command ...string) *promise.Jail {
 			d := e.For(t)

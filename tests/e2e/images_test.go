@@ -104,7 +104,7 @@ func TestEntryPoints(t *testing.T) {
 	for _, e := range entryPoints {
 		t.Run(strings.ReplaceAll(e.image, " ", ""), func(t *testing.T) {
 			d := d(t)
-			e.serves(d, "runc", nil, nil)
+			e.sameAsRunc(d)
 			name := engine.Name
 			if e.profile != "" {
 				name = e.profile
@@ -152,6 +152,37 @@ func (e entryPoint) serves(d *engine.T, runtime string, options, volume []string
 	if e.data != "" {
 		d.Must("stop", "-t", "20", id) // in order, for what is to be read again
 	} else {
+		d.Remove(id)
+	}
+}
+
+// sameAsRunc tests that the image as it is serves in a jail of policy service as over runc: by the same users, with the same end,
+// and each finds on a volume what the other wrote.
+func (e entryPoint) sameAsRunc(d *engine.T) {
+	d.Helper()
+	const users = `for p in /proc/[0-9]*; do [ $p = /proc/$$ ] || echo "$(cat $p/comm) $(stat -c %U $p)"; done 2>/dev/null | grep -v '^ \|^sh \|^cat \|^sleep \|^stat \|^grep \|^sort ' | sort -u`
+	var volume []string
+	if e.data != "" {
+		vol := "e2e-service-" + strings.ReplaceAll(e.image, " ", "")
+		d.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
+		volume = []string{"-v", vol + ":" + e.data}
+	}
+	var first string
+	for _, runtime := range []string{"runc", "agentjail-service", "runc"}[:2+len(volume)/2] {
+		id := e.start(d, runtime, volume)
+		r := d.Docker("exec", id, "sh", "-c", `until out=$(sh -c "$1" 2>/dev/null); [ "$out" = "$2" ]; do sleep 0.1; done; `+users, "sh", e.ask, e.answer)
+		if r.Code != 0 {
+			d.Fatalf("%s over %s has ended: %s\n%s", e.image, runtime, r, d.Docker("logs", id))
+		}
+		d.Must("stop", "-t", map[bool]string{true: "20", false: "2"}[e.data != ""], id)
+		got := strings.ReplaceAll(r.Stdout, "\n", ", ") + "exit " + inspect(d, id, "{{.State.ExitCode}}")
+		d.Logf("%s over %s: %s", e.image, runtime, got)
+		if first == "" {
+			first = got
+		}
+		if got != first {
+			d.Errorf("%s over %s: %s, not %s", e.image, runtime, got, first)
+		}
 		d.Remove(id)
 	}
 }

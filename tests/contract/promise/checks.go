@@ -81,6 +81,33 @@ func privileged(s *Subject) error {
 	return errors.Join(wrong...)
 }
 
+// onlyPolicys looks at the sets of processes as an engine starts them: the first, an exec, and both with every privilege requested.
+func onlyPolicys(s *Subject) error {
+	results := []engine.Result{s.Run(s.TB, false, "probe", "identity"), s.Run(s.TB, true, "probe", "identity"), s.Jail.Exec("probe", "identity")}
+	if s.Jail.Privileged != nil {
+		results = append(results, s.Jail.Privileged("probe", "identity"))
+	}
+	for _, r := range results {
+		w, err := answer[engine.Who](r)
+		if err != nil {
+			return err
+		}
+		for set, text := range w.Caps {
+			most := s.Keeps
+			if set == "inheritable" || set == "ambient" {
+				most = 0
+			}
+			if have, err := strconv.ParseUint(text, 16, 64); err != nil || have&^most != 0 {
+				return fmt.Errorf("%s capabilities %q, and policy leaves %x", set, text, s.Keeps)
+			}
+		}
+		if len(w.Caps) != 5 {
+			return fmt.Errorf("%w, five sets: %v", ErrNoAnswer, w.Caps)
+		}
+	}
+	return nil
+}
+
 func attempts(s *Subject) error {
 	all, err := answer[map[string]engine.Outcome](s.Jail.Exec("probe", "attempts"))
 	if err != nil {

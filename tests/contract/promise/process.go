@@ -183,6 +183,9 @@ func Identity(t testing.TB, answer string) engine.Who {
 	return w
 }
 
+// Service are the promises that a jail of policy service does not give as others do, with what stands in their place.
+var Service = map[string]string{capabilities: "policy leaves six to the jail's root"}
+
 // Rootless are the promises that a jail of an ordinary user's podman cannot give, with the reasons.
 var Rootless = map[string]string{
 	hostIDs:      "all jails of an ordinary user share the user's ids",

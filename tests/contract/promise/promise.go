@@ -29,6 +29,8 @@ type Engine struct {
 	Query func(t testing.TB, args ...string) engine.Result
 	// Places are patterns (filepath.Glob) of what the host keeps of one container; %s stands for its id.
 	Places []string
+	// Keeps is what its policy leaves to a jail's root, as a mask of capabilities.
+	Keeps uint64
 	// Lacks are reasons why a promise, by its name, is not given here.
 	Lacks map[string]string
 }
@@ -125,6 +127,7 @@ const (
 
 // All are the promises, in the order in which they are tried: the last ones end the jail.
 var All = append(ofProcesses(), []Promise{
+	{Name: "no capability but those of policy, and none that is inherited", Wrong: onlyPolicys},
 	{Name: "an exec is under the same protections", Wrong: execs},
 	{Name: "an exec is in the first process's world", Wrong: sameWorld, Plain: "any container's exec joins the container"},
 	{Name: "a privileged request still gives a jail", Wrong: privileged},
