@@ -22,7 +22,7 @@ func docker(edition string) func(*testing.T) *promise.Engine {
 // service is Docker with the built-in policy whose jails' root keeps capabilities.
 func service(t *testing.T) *promise.Engine {
 	e := overDocker(t, engine.Editions[""], engine.Name+"-service")
-	e.Keeps, e.Lacks = 0xeb, promise.Service
+	e.Keeps, e.Permits, e.Lacks = 0xeb, []string{"chown_other", "setuid_other"}, promise.Service
 	return e
 }
 

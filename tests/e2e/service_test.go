@@ -1,8 +1,15 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/contract/promise"
+	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/env"
 )
 
 // service is the runtime of the built-in policy whose jails' root keeps capabilities.
@@ -48,5 +55,133 @@ func TestServiceMasks(t *testing.T) {
 	r := d.Docker("run", "--rm", "--runtime=agentjail", "--label", "dev.agentjail.process.capabilities=CHOWN", "busybox", "true")
 	if r.Code == 0 || !strings.Contains(r.Stderr, "only the policy file sets this key") {
 		t.Errorf("a label: %s", r)
+	}
+}
+
+// onFiles is what a jail's root tries with files of others. Each line is an attempt, and nothing that it prints may differ from a default
+// jail's: "no" or the content.
+const onFiles = `
+t() { name=$1; shift; if out=$("$@" 2>/dev/null); then echo "$name yes $out"; else echo "$name no"; fi; }
+as() { setpriv --reuid=$1 --regid=$1 --clear-groups "${@:2}"; }
+for d in /w /ro /root-ro; do
+	for f in $d/stranger-secret $d/root-secret $d/strangers/inside $d/mixed $d/mixed-group; do
+		t "read $f" cat $f; t "list $f" ls $f
+		t "write $f" sh -c "echo x >>$f"; t "chmod $f" chmod 777 $f; t "remove $f" rm -f $f; t "move $f" mv $f $f.x; t "link $f" ln $f $d/linked
+		t "touch $f" touch -d 2001-01-01 $f
+	done
+	t "list $d/strangers" ls $d/strangers
+	t "make in $d/strangers" mkdir $d/strangers/new
+	t "protected $d" sh -c "echo x >>$d/.git/hooks/pre-commit"; t "protected config $d" sh -c "echo x >>$d/.git/config"
+	t "unprotect $d" mv $d/.git $d/git; t "remove $d/.git" rm -rf $d/.git/hooks
+	t "set-id $d" chmod u+s $d/own; t "set-group $d" chmod g+s $d/own; t "set-group dir $d" chmod g+s $d
+done
+`
+
+// onOwn is what only a root with capabilities could do with the person's own files.
+const onOwn = `
+for u in 1 33 999 1000 1234 65534; do
+	chown $u:$u /w/own /w/open; chown -h $u /w/own; chown -R $u:$u /w; chgrp $u /w/own
+	setpriv --reuid=$u --regid=$u --clear-groups sh -c 'echo x >/w/open/of-'$u'; mkdir /w/open/d-'$u'; cp /w/own /w/open/c-'$u
+	setpriv --reuid=$u --regid=$u --groups=0,$u,1000,1234 sh -c 'cat /w/stranger-secret /w/root-secret; echo x >/w/open/g-'$u
+	chown $u /tmp; echo x >/tmp/f; chown $u:$u /tmp/f; mv /tmp/f /w/moved-$u; cp -a /tmp/f /w/copied-$u; install -o $u -g $u /etc/passwd /w/installed-$u
+	chown $u:$u /etc/hostname; tar -C / -cf - etc/hostname | tar -C /w -xpf -
+done
+rm -rf /w/moved-* /w/copied-* /w/installed-* /w/etc
+true`
+
+// TestServiceFiles: all six capabilities reach no file of others in a person's directory, and each file there keeps owner, group and
+// bits; so in a read-only mount, one of root's, and a view.
+func TestServiceFiles(t *testing.T) {
+	needAgentjail(t)
+	env.Check(t, docker.ImportWork())
+	d := d(t)
+	make := func() (dir, roots string) {
+		dir, roots = directory(t, 1000), directory(t, 0)
+		for _, at := range []string{dir, roots} {
+			top := at == dir
+			put := func(name string, mode os.FileMode, uid, gid int) {
+				path := filepath.Join(at, name)
+				env.Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				env.Check(t, os.WriteFile(path, []byte(name+"\n"), 0o600))
+				env.Check(t, os.Lchown(path, uid, gid))
+				env.Check(t, os.Chmod(path, mode))
+			}
+			own := 0
+			if top {
+				own = 1000
+			}
+			put("own", 0o640, own, own)
+			put("stranger-secret", 0o600, 1234, 1234)
+			put("root-secret", 0o600, 0, 0)
+			put("mixed", 0o060, 1234, own)
+			put("mixed-group", 0o600, own, 1234)
+			put("strangers/inside", 0o644, 1234, 1234)
+			put(".git/HEAD", 0o644, own, own)
+			put(".git/config", 0o644, own, own)
+			put(".git/hooks/pre-commit", 0o755, own, own)
+			env.Check(t, os.Mkdir(filepath.Join(at, "open"), 0o755))
+			env.Check(t, os.Chmod(filepath.Join(at, "open"), 0o777))
+			for name, mode := range map[string]os.FileMode{"strangers": 0o700, ".git": 0o755, ".git/hooks": 0o755, "open": 0o777} {
+				uid := own
+				if name == "strangers" {
+					uid = 1234
+				}
+				env.Check(t, os.Lchown(filepath.Join(at, name), uid, uid))
+				env.Check(t, os.Chmod(filepath.Join(at, name), mode))
+			}
+		}
+		return dir, roots
+	}
+	// A walk: what there is, whose, and with which bits.
+	walk := func(dir string) (out []string) {
+		env.Check(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			who, mode := owner(t, path)
+			out = append(out, strings.TrimPrefix(path, dir)+" "+who+" "+mode.String())
+			return err
+		}))
+		return out
+	}
+	tried := map[string]string{}
+	for _, runtime := range []string{jail, service} {
+		dir, roots := make()
+		before := walk(dir)
+		r := d.Docker("run", "--rm", runtime, "--privileged", "--network", "none", "-v", dir+":/w", "-v", dir+":/ro:ro", "-v", roots+":/root-ro:ro", engine.Work, "bash", "-c", onFiles)
+		if r.Code != 0 {
+			t.Fatal(r)
+		}
+		tried[runtime] = r.Stdout
+		if after := walk(dir); !slices.Equal(before, after) {
+			t.Errorf("%s: the directory was\n%s\nand is\n%s", runtime, strings.Join(before, "\n"), strings.Join(after, "\n"))
+		}
+	}
+	if tried[service] != tried[jail] || strings.Count(tried[jail], "\n") < 100 {
+		t.Errorf("by the jail's root with capabilities\n%s\nand without\n%s", tried[service], tried[jail])
+	}
+	for _, view := range []bool{false, true} {
+		dir, _ := make()
+		before := walk(dir)
+		args := []string{"run", "--rm", service, "--privileged", "--network", "none", "-v", dir + ":/w"}
+		if view {
+			args = append(args, "--label", promise.ViewAnnotations[0], "--label", promise.ViewAnnotations[1])
+		}
+		d.Must(append(args, engine.Work, "bash", "-c", onOwn)...)
+		if after := walk(dir); !slices.Equal(before, after) {
+			t.Errorf("view %v: the directory was\n%s\nand is\n%s", view, strings.Join(before, "\n"), strings.Join(after, "\n"))
+		}
+		if !view {
+			continue
+		}
+		views, _ := ownVerb(t, "workspace", "list", "--json")
+		var id string
+		for _, v := range env.Decode[struct{ Views []struct{ ID, Directory string } }](d, views).Views {
+			if v.Directory == dir {
+				id = v.ID
+			}
+		}
+		t.Cleanup(func() { ownVerb(t, "workspace", "discard", id) })
+		out, code := ownVerb(t, "workspace", "apply", id)
+		if after := walk(dir); code != 0 || !slices.Equal(before, after) {
+			t.Errorf("apply ends with %d: %s\nthe directory was\n%s\nand is\n%s", code, out, strings.Join(before, "\n"), strings.Join(after, "\n"))
+		}
 	}
 }

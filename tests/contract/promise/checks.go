@@ -118,7 +118,7 @@ func attempts(s *Subject) error {
 	}
 	var through []string
 	for name, o := range all {
-		if !engine.Refused(name, o) {
+		if !engine.Refused(name, o) && !slices.Contains(s.Permits, name) {
 			through = append(through, strings.TrimSpace(name+" "+o.Errno))
 		}
 	}

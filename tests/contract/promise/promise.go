@@ -31,6 +31,8 @@ type Engine struct {
 	Places []string
 	// Keeps is what its policy leaves to a jail's root, as a mask of capabilities.
 	Keeps uint64
+	// Permits are those of the probe's attempts that these capabilities are for.
+	Permits []string
 	// Lacks are reasons why a promise, by its name, is not given here.
 	Lacks map[string]string
 }
