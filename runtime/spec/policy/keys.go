@@ -50,7 +50,7 @@ var Keys = []Key{
 	{"on_loosen", "a grant beyond policy: \"strip\" it and start, or \"refuse\" to start", []string{LoosenStrip, LoosenRefuse}, later},
 
 	{"userns.map", "container root is the first id of the jail's own range; \"" + MapNobody + "\": host 65534", []string{MapRange, MapNobody}, never},
-	{Name: "userns.pool", About: "FIRST:COUNT, the host ids that ranges of 65536 are taken from"},
+	{Name: "userns.pool", About: "FIRST:COUNT, host ids for ranges of 65536"},
 	{Name: "userns.ids", About: "more ids from 65536 on, for `exec` (differences.md)"},
 
 	{
@@ -62,9 +62,9 @@ var Keys = []Key{
 	{"root.disk", "the layer, on disk", nil, lowerValue},
 	{"root.inodes", "files in it", nil, lowerBound},
 	{"root.engine_links", "false: the engine follows no symbolic link in its view of the root (engines.md)", nil, onlyFalse},
-	{"tmpfs.size", "every other tmpfs, each, without a size of its own (--shm-size, --tmpfs size=)", nil, lowerBound},
+	{"tmpfs.size", "every other tmpfs without a size of its own (--shm-size, --tmpfs size=)", nil, lowerBound},
 	{
-		Name: "tmpfs.max", About: "the largest such size; 0B: limits.memory, to which it counts. Without a memory control group: " +
+		Name: "tmpfs.max", About: "the largest such size; 0B: limits.memory. Without a memory control group: " +
 			"tmpfs.size",
 	},
 	{"tmpfs.inodes", "files in each", nil, lowerBound},
@@ -112,7 +112,7 @@ var Keys = []Key{
 	{"devices.allow", "devices beyond null, zero, full, random, urandom, tty, console and ptmx", nil, fewerEntries},
 
 	{
-		"seccomp.profile", "or \"debug\": also ptrace; \"server\": also SysV shared memory, filters of its own; \"service\": also SysV shared memory; \"tools\": no sockets; \"strict\": the shortest list (seccomp.md)",
+		"seccomp.profile", "or \"debug\": also ptrace; \"server\": also SysV shared memory, filters of its own; \"service\": both less filters; \"tools\": no sockets; \"strict\": the shortest list (seccomp.md)",
 		seccomp.Profiles(), onlyStrict,
 	},
 	{Name: "seccomp.only", About: "a file with a list of calls that narrows the profile (learn.md#lists)"},
@@ -123,16 +123,16 @@ var Keys = []Key{
 	{"landlock.required", "true: no jail on a kernel without Landlock (Linux 5.19)", nil, onlyTrue},
 	{"process.deny_write_execute", "true: no memory that was writable becomes executable; ends node, java and browsers", nil, onlyTrue},
 	{
-		"process.environment", "variables that a process's environment lacks: TAR_OPTIONS, ASAN_OPTIONS, LSAN_OPTIONS (differences.md)",
+		"process.environment", "sets TAR_OPTIONS, ASAN_OPTIONS, LSAN_OPTIONS where missing (differences.md)",
 		nil, always,
 	},
 	{
-		"process.capabilities", "the most that the jail's root keeps of its bundle's, over the jail's own ids: CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID (compatibility.md#users)",
+		"process.capabilities", "of the jail's root: CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID (compatibility.md#users)",
 		nil, fewerEntries,
 	},
 
 	{
-		"network.mode", "nothing but lo; \"engine\": the engine's network, all other protections stay; \"names\": what network.allow names " +
+		"network.mode", "nothing but lo; \"engine\": the engine's network; \"names\": what network.allow names " +
 			"(network.md)", NetworkModes, onlyNone,
 	},
 	{"network.allow", "mode \"names\": what may be connected to, as NAME[:PORT,...]", nil, narrowerRules},
@@ -141,7 +141,7 @@ var Keys = []Key{
 	{
 		"network.approval", "mode \"names\": \"prompt\": names without an entry wait for a decision (approval.md)", approvalModes, later,
 	},
-	{Name: "network.approval_command", About: "decides on them for `agentjail watch --command`: a program's path and arguments (approval.md)"},
+	{Name: "network.approval_command", About: "for `agentjail watch --command`: a program's path and arguments (approval.md)"},
 	{
 		"network.publish", "mode \"names\": what jails may publish, as [ADDRESS:]PORT[-PORT]; 127.0.0.1 without ADDRESS; or " +
 			"engine[:PORT[-PORT]], as docker -p", nil, fewerEntries,
