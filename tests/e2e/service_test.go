@@ -173,7 +173,9 @@ func TestServiceFiles(t *testing.T) {
 		}
 		views, _ := ownVerb(t, "workspace", "list", "--json")
 		var id string
-		for _, v := range env.Decode[struct{ Views []struct{ ID, Directory string } }](d, views).Views {
+		for _, v := range env.Decode[struct {
+			Views []struct{ ID, Directory string }
+		}](d, views).Views {
 			if v.Directory == dir {
 				id = v.ID
 			}
@@ -183,5 +185,34 @@ func TestServiceFiles(t *testing.T) {
 		if after := walk(dir); code != 0 || !slices.Equal(before, after) {
 			t.Errorf("apply ends with %d: %s\nthe directory was\n%s\nand is\n%s", code, out, strings.Join(before, "\n"), strings.Join(after, "\n"))
 		}
+	}
+}
+
+// TestServiceJoins: jails of different policies do not meet in one user namespace; one that joins a jail with fewer has as few.
+func TestServiceJoins(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	const status = "grep CapBnd /proc/self/status | tr -s '\\t' ' '"
+	plain := d.Detached(jail, "--network", "none", "busybox", "sleep", "3600")
+	serves := d.Detached(service, "--network", "none", "--ipc", "shareable", "busybox", "sleep", "3600")
+	less := d.Detached(service, "--network", "none", "--cap-drop=ALL", "--cap-add=KILL", "busybox", "sleep", "3600")
+	for _, c := range []struct{ runtime, joins, says string }{
+		{service, plain, "CapBnd: 0000000000000000"},
+		{service, serves, "CapBnd: 00000000000000eb"},
+		{service, less, "CapBnd: 0000000000000020"},
+		{jail, plain, "CapBnd: 0000000000000000"},
+		{jail, serves, "its policy has not"},
+		{jail, less, "its policy has not"},
+	} {
+		for _, option := range []string{"--pid=container:", "--network=container:"} {
+			r := d.Docker("run", "--rm", c.runtime, option+c.joins, "busybox", "sh", "-c", status)
+			if got := r.Stdout + r.Stderr; !strings.Contains(got, c.says) {
+				t.Errorf("%s %s: %s, not %s", c.runtime, option, r, c.says)
+			}
+		}
+	}
+	r := d.Docker("run", "--rm", jail, "--ipc=container:"+serves, "busybox", "true")
+	if r.Code == 0 || !strings.Contains(r.Stderr, "its policy has not") {
+		t.Errorf("--ipc: %s", r)
 	}
 }
