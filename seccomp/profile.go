@@ -110,9 +110,26 @@ func allows(profile, call string) bool {
 	return err == nil && slices.ContainsFunc(p.allow, func(g group) bool { return slices.Contains(g.names, call) })
 }
 
+// SetGID ends the name of a profile's variant in which set-group-ID bits pass in modes. Policy
+// cannot name one: it is for a jail with nothing of the host's behind a mount.
+const SetGID = "+set-gid"
+
 // load finds an embedded profile and adds what it extends, but for the calls
 // that it lists itself.
 func load(name string) (*profile, error) {
+	if base, variant := strings.CutSuffix(name, SetGID); variant {
+		p, err := load(base)
+		if err != nil {
+			return nil, err
+		}
+		p.name, p.allow = name, slices.Clone(p.allow)
+		for i, g := range p.allow {
+			if _, ok := ruleOf(g.rule + SetGID); ok {
+				p.allow[i].rule += SetGID
+			}
+		}
+		return p, nil
+	}
 	if name == "" {
 		name = "default"
 	}

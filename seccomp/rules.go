@@ -2,6 +2,7 @@ package seccomp
 
 import (
 	"math"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,7 +53,8 @@ func null(arg uint) cond { return cond{arg, math.MaxUint64, 0} }
 // __O_TMPFILE's own bit are equal on both) and are written out since the
 // filter for one architecture may be rendered on another.
 const (
-	setID = 0o6000 // S_ISUID | S_ISGID
+	setID  = 0o6000 // S_ISUID | S_ISGID
+	setUID = 0o4000
 
 	openCreates = 0o100 | 0o20000000 // O_CREAT | __O_TMPFILE: only these make the kernel read mode
 
@@ -114,19 +116,10 @@ func softly(errno uint) []verdict { return []verdict{{errno: errno, soft: true}}
 // ruleOf returns the named argument rule. It is a function and not a map so that a program that
 // never calls it pays nothing at start.
 func ruleOf(name string) (argRule, bool) {
+	if r, ok := modeRuleOf(name); ok {
+		return r, true
+	}
 	switch name {
-	case "open":
-		return openRule(1, 2), true
-	case "openat":
-		return openRule(2, 3), true
-	case "creat", "chmod", "fchmod":
-		return modeRule(1), true
-	case "fchmodat":
-		return modeRule(2), true
-	case "mknod":
-		return nodRule(1), true
-	case "mknodat":
-		return nodRule(2), true
 	case "clone":
 		return argRule{
 			text:   "no CLONE_NEW* flag",
@@ -172,18 +165,49 @@ func ruleOf(name string) (argRule, bool) {
 	return resourceRuleOf(name)
 }
 
+// modeRuleOf returns the argument rules about modes of files. With SetGID at the end of the name,
+// only the set-user-ID bit is refused.
+func modeRuleOf(name string) (argRule, bool) {
+	name, variant := strings.CutSuffix(name, SetGID)
+	bits := refusedBits{setID, "set-id bits"}
+	if variant {
+		bits = refusedBits{setUID, "set-user-ID bit"}
+	}
+	switch name {
+	case "open":
+		return bits.openRule(1, 2), true
+	case "openat":
+		return bits.openRule(2, 3), true
+	case "creat", "chmod", "fchmod":
+		return bits.modeRule(1), true
+	case "fchmodat":
+		return bits.modeRule(2), true
+	case "mknod":
+		return bits.nodRule(1), true
+	case "mknodat":
+		return bits.nodRule(2), true
+	}
+	return argRule{}, false
+}
+
+// refusedBits are the bits of a mode that never pass, and their name.
+type refusedBits struct {
+	mask uint32
+	name string
+}
+
 // setIDWhy is what modes are looked at for.
 const setIDWhy = "on the host a mounted set-id file runs as its owner"
 
 // openRule refuses set-id bits in the mode of a file that open creates.
 // Without O_CREAT or O_TMPFILE the kernel ignores mode, and callers that use
 // the raw syscall (sanitizers, jemalloc) leave a random register there.
-func openRule(flags, mode uint) argRule {
+func (b refusedBits) openRule(flags, mode uint) argRule {
 	return argRule{
-		text: "no set-id bits in mode",
+		text: "no " + b.name + " in mode",
 		why:  setIDWhy,
 		allow: [][]cond{
-			{field(mode, setID, 0)},
+			{field(mode, b.mask, 0)},
 			{field(flags, openCreates, 0)},
 		},
 		refuse: otherwise(ePERM),
@@ -192,26 +216,26 @@ func openRule(flags, mode uint) argRule {
 
 // modeRule refuses set-id bits: a set-id file left in a mounted directory would
 // run with the directory owner's ids on the host.
-func modeRule(mode uint) argRule {
+func (b refusedBits) modeRule(mode uint) argRule {
 	return argRule{
-		text:   "no set-id bits in mode",
+		text:   "no " + b.name + " in mode",
 		why:    setIDWhy,
-		allow:  [][]cond{{field(mode, setID, 0)}},
+		allow:  [][]cond{{field(mode, b.mask, 0)}},
 		refuse: otherwise(ePERM),
 	}
 }
 
 // nodRule leaves regular files, fifos and sockets; devices and overlay
 // white-outs (character device 0:0, which needs no capability) go.
-func nodRule(mode uint) argRule {
+func (b refusedBits) nodRule(mode uint) argRule {
 	const sIFMT, sIFIFO, sIFREG, sIFSOCK = 0o170000, 0o010000, 0o100000, 0o140000
 	return argRule{
-		text: "regular files, fifos, sockets; no set-id bits",
+		text: "regular files, fifos, sockets; no " + b.name,
 		why:  "devices and white-outs of overlays; " + setIDWhy,
 		allow: [][]cond{
-			{field(mode, sIFMT&^sIFREG|setID, 0)}, // S_IFREG, or 0 which means the same
-			{field(mode, sIFMT|setID, sIFIFO)},
-			{field(mode, sIFMT|setID, sIFSOCK)},
+			{field(mode, sIFMT&^sIFREG|b.mask, 0)}, // S_IFREG, or 0 which means the same
+			{field(mode, sIFMT|b.mask, sIFIFO)},
+			{field(mode, sIFMT|b.mask, sIFSOCK)},
 		},
 		refuse: otherwise(ePERM),
 	}

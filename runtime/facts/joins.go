@@ -60,7 +60,7 @@ func (g Gatherer) joinedNamespaces(s *specs.Spec) (out map[specs.LinuxNamespaceT
 		}
 		j.Capabilities = jail.Capabilities
 		for _, x := range all {
-			j.Most = append(j.Most, x.Capabilities...)
+			j.Most, j.SetGID = append(j.Most, x.Capabilities...), j.SetGID || x.SetGID
 		}
 		j.Jail, j.UserNS = jail.ID, fmt.Sprintf("/proc/%d/ns/user", jail.InitPid)
 		out[kind] = j

@@ -120,6 +120,8 @@ type Join struct {
 	// Capabilities are the jail's (state.Brief), and Most those of all jails in the user namespace
 	// together.
 	Capabilities, Most []string
+	// SetGID reports that one of these may set set-group-ID bits (seccomp.SetGID).
+	SetGID bool
 }
 
 // Result is a hardened spec with its plan.

@@ -64,7 +64,7 @@ func given(t *testing.T, in *specs.Spec, pol policy.Policy, f Facts, res *Result
 	t.Helper()
 	before := jsonOf(t, in)
 	e := Tighten(in, pol)
-	f.Filter = meetFilters(e.Filter(in, f.Host.Arch))
+	f.Filter = meetFilters(e.Filter(in, f))
 	again, _, err := e.Harden(in, f)
 	if err != nil {
 		t.Fatalf("refused with the filter made before: %v", err)

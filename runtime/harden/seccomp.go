@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
 	"agentjail.dev/seccomp"
@@ -13,8 +14,12 @@ import (
 
 // Filter returns the parts of the jail's system call filter: policy's profile for the host's
 // architecture, and the bundle's section, or nil.
-func (e Effective) Filter(in *specs.Spec, arch string) (seccomp.Options, *specs.LinuxSeccomp) {
-	o := seccomp.Options{Profile: e.Seccomp.Profile, Arch: arch, Kill: e.Seccomp.OnViolation == "kill", Only: e.Seccomp.List}
+func (e Effective) Filter(in *specs.Spec, f Facts) (seccomp.Options, *specs.LinuxSeccomp) {
+	profile := e.Seccomp.Profile
+	if profile == "service" && !f.sharesFiles(in) {
+		profile += seccomp.SetGID
+	}
+	o := seccomp.Options{Profile: profile, Arch: f.Host.Arch, Kill: e.Seccomp.OnViolation == "kill", Only: e.Seccomp.List}
 	if in.Linux == nil {
 		return o, nil
 	}
@@ -26,11 +31,51 @@ func (e Effective) Filter(in *specs.Spec, arch string) (seccomp.Options, *specs.
 	return o, nil
 }
 
+// sharesFiles reports whether a jail may get at a file outside of its own layer: by a mount of the
+// host's, also a read-only one with a socket in it that passes descriptors, or from a jail whose
+// namespaces it joins. A set-id bit must not get onto such a file. Of the engine's own files a jail
+// has copies, or cannot write to them.
+func (f Facts) sharesFiles(s *specs.Spec) bool {
+	for i, m := range s.Mounts {
+		if !IsBind(m) {
+			continue
+		}
+		if i >= len(f.Sources) || f.Sources[i] == nil {
+			return true
+		}
+		if f.Sources[i].Role != bindsource.Injected || f.Sources[i].Kind != bindsource.File {
+			return true
+		}
+	}
+	for _, j := range f.Joins {
+		if j.Jail != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// joinsSetGID refuses files of the host's in the namespaces of a jail that may set set-group-ID
+// bits: descriptors pass between them.
+func joinsSetGID(p *pass) {
+	for _, j := range p.f.Joins {
+		g := p.f
+		g.Joins = nil
+		if j.SetGID && g.sharesFiles(p.spec) {
+			p.addRefusal(refusal.New(refusal.Namespace, "jail %s may set set-group-ID bits, and this one mounts files of the host's", j.Jail).
+				About("linux.namespaces").WithRemedy("mount a volume into that jail, too, which then may not"))
+			return
+		}
+	}
+}
+
 // filter sets the system call filter: the intersection of ours and the
 // incoming one.
 func filter(p *pass) {
 	l := p.spec.Linux
-	o, incoming := Effective{Policy: p.pol}.Filter(p.spec, p.f.Host.Arch)
+	o, incoming := Effective{Policy: p.pol}.Filter(p.spec, p.f)
+	p.pol.Seccomp.Profile = o.Profile
+	joinsSetGID(p)
 	if incoming != nil {
 		if err := seccomp.Check(incoming); err != nil {
 			p.refuse(refusal.Filter, "%v", err)

@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/spec/rings"
+	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/cache"
 )
 
@@ -70,7 +71,7 @@ func (a *attempt) hardenSpec() error {
 	}
 	policy := harden.Tighten(in.Bundle.Spec, r.Policy)
 	var err error
-	a.filter, err = cache.Store{Dir: filepath.Join(r.Store.Root, "filters")}.Get(policy.Filter(in.Bundle.Spec, in.Facts.Host.Arch))
+	a.filter, err = cache.Store{Dir: filepath.Join(r.Store.Root, "filters")}.Get(policy.Filter(in.Bundle.Spec, in.Facts))
 	if err != nil {
 		in.Facts.Filter = &harden.Filter{Err: err}
 	} else {
@@ -140,6 +141,7 @@ func (a *attempt) recordDecisions() error {
 	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, a.o.ID, j.SystemdCgroup, a.d.Traits())
 	j.Direct = allGroups && canSkipDelegate(spec) && sandboxOf(&j.Brief) == ""
 	j.Policy, j.Capabilities = a.res.Policy, a.res.Plan.Capabilities
+	j.SetGID = strings.HasSuffix(j.Policy.Seccomp.Profile, seccomp.SetGID)
 	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
 	return nil
 }

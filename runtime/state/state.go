@@ -159,6 +159,8 @@ type Brief struct {
 	// Capabilities are the most that a process of the jail's root has, over the jail's own ids:
 	// policy's, the bundle's bounding set and a joined jail's in common (policy.Grantable).
 	Capabilities []string `json:"capabilities,omitempty"`
+	// SetGID reports that its filter lets set-group-ID bits pass.
+	SetGID bool `json:"setGID,omitempty"`
 	// Reviews are the jail's views of mounted directories.
 	Reviews []Review `json:"reviews,omitempty"`
 	// Removed are those of CgroupDirs that the holder of this record has removed.

@@ -52,7 +52,7 @@ func Prove(profile, arch string) ([]verify.Result, error) {
 			if first, err = Compile(entry, entry.Architectures[0], tree); err != nil {
 				return nil, fmt.Errorf("profile %s for %s: %w", profile, arch, err)
 			}
-			if res, err = verify.First([][]bpf.Insn{first}, arch); err != nil {
+			if res, err = verify.First([][]bpf.Insn{first}, profile, arch); err != nil {
 				return nil, err
 			}
 			wide = verify.Merge(wide, res)

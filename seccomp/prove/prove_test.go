@@ -16,7 +16,7 @@ import (
 )
 
 func TestProve(t *testing.T) {
-	for _, profile := range seccomp.Profiles() {
+	for _, profile := range append(seccomp.Profiles(), "service"+seccomp.SetGID) {
 		for _, arch := range []string{"amd64", "arm64"} {
 			res, err := Prove(profile, arch)
 			if err != nil {

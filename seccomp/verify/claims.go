@@ -39,7 +39,7 @@ type Result struct {
 // kernel would not have loaded. A claim that does not hold is no error but a
 // result.
 func Profile(progs [][]bpf.Insn, profile, arch string) ([]Result, error) {
-	p, err := newStack(progs, arch)
+	p, err := newStack(progs, profile, arch)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func Profile(progs [][]bpf.Insn, profile, arch string) ([]Result, error) {
 // First checks what must hold of the outer filter by itself, while the init step runs under it:
 // what Profile does, but for the checks of the inner filter alone: of the limits that the step
 // sets, and of the arguments of calls of every moment. Errors as for Profile.
-func First(progs [][]bpf.Insn, arch string) ([]Result, error) {
-	p, err := newStack(progs, arch)
+func First(progs [][]bpf.Insn, profile, arch string) ([]Result, error) {
+	p, err := newStack(progs, profile, arch)
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +96,16 @@ type stack struct {
 	progs [][]bpf.Insn
 	arch  string
 	audit uint32
+	// setGID reports that set-group-ID bits may pass (seccomp.SetGID).
+	setGID bool
 }
 
-func newStack(progs [][]bpf.Insn, arch string) (*stack, error) {
+func newStack(progs [][]bpf.Insn, profile, arch string) (*stack, error) {
 	audit := bpf.AuditArch(arch)
 	if audit == 0 {
 		return nil, fmt.Errorf("architecture %q is not one of amd64 and arm64", arch)
 	}
-	return &stack{progs, arch, audit}, nil
+	return &stack{progs, arch, audit, strings.HasSuffix(profile, seccomp.SetGID)}, nil
 }
 
 // A check looks for what speaks against one claim. After an error it looks for nothing more.

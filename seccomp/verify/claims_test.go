@@ -33,7 +33,7 @@ func compile(t *testing.T, s *specs.LinuxSeccomp) []bpf.Insn {
 
 // What a jail's program meets, on both architectures.
 func TestProfiles(t *testing.T) {
-	for _, profile := range seccomp.Profiles() {
+	for _, profile := range append(seccomp.Profiles(), "service"+seccomp.SetGID) {
 		for _, arch := range []string{"amd64", "arm64"} {
 			for _, kill := range []bool{false, true} {
 				prog, err := compiler.Program(profile, arch, kill)
@@ -128,7 +128,7 @@ func TestClaimsFail(t *testing.T) {
 			return slices.Contains(s.Names, c.call) && s.Action == specs.ActErrno
 		})
 		f.Syscalls = append(f.Syscalls, add)
-		p, err := newStack([][]bpf.Insn{compile(t, f)}, "amd64")
+		p, err := newStack([][]bpf.Insn{compile(t, f)}, "", "amd64")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,6 +258,37 @@ func TestKernelCTF(t *testing.T) {
 	} {
 		if n := open(f); n != want {
 			t.Errorf("%d open, want %d", n, want)
+		}
+	}
+}
+
+// TestSetGID: set-group-ID bits pass in the variant alone, and set-user-ID bits nowhere. No policy can name the variant.
+func TestSetGID(t *testing.T) {
+	const variant = "service" + seccomp.SetGID
+	if slices.Contains(seccomp.Profiles(), variant) {
+		t.Errorf("policy can name %s", variant)
+	}
+	for _, profile := range append(seccomp.Profiles(), variant) {
+		prog, err := compiler.Program(profile, "amd64", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := newStack([][]bpf.Insn{prog}, profile, "amd64")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, arg := range map[string]int{"chmod": 1, "fchmod": 1, "creat": 1, "fchmodat": 2, "mknod": 1, "mknodat": 2, "open": 2, "openat": 3} {
+			for mode, want := range map[uint64]bool{0o2775: profile == variant, 0o4755: false, 0o6755: false} {
+				call, _ := p.call(name)
+				call = call.With(arg, low, mode)
+				if strings.HasPrefix(name, "open") {
+					call = call.With(arg-1, low, 0o101)
+				}
+				got, err := p.passes(call)
+				if err != nil || got != want && (want || profile != "strict") {
+					t.Errorf("%s: %s with mode %o passes: %v (%v)", profile, name, mode, got, err)
+				}
+			}
 		}
 	}
 }

@@ -86,9 +86,14 @@ func (c *check) raw() string {
 	return "no raw sockets, no IP protocol but TCP and UDP (so no MPTCP, no SCTP), of netlink only ROUTE"
 }
 
-// setID: a set-id bit in a mode passes nowhere that it would be used.
+// setID: a set-id bit in a mode passes nowhere that it would be used; the set-group-ID bit only in
+// the variant for it.
 func (c *check) setID() string {
-	for _, bit := range []uint64{0o4000, 0o2000} {
+	bits, claim := []uint64{0o4000, 0o2000}, "no set-id bit passes in a mode, no device node"
+	if c.setGID {
+		bits, claim = bits[:1], "no set-user-ID bit passes in a mode, no device node"
+	}
+	for _, bit := range bits {
 		c.never([]string{"chmod", "fchmod", "creat", "mknod"}, known{1, bit, bit})
 		c.never([]string{"fchmodat", "fchmodat2", "mknodat"}, known{2, bit, bit})
 		// The kernel looks at open's mode with O_CREAT or __O_TMPFILE.
@@ -101,7 +106,7 @@ func (c *check) setID() string {
 		c.never([]string{"mknod"}, known{1, 0o170000, kind})
 		c.never([]string{"mknodat"}, known{2, 0o170000, kind})
 	}
-	return "no set-id bit passes in a mode, no device node"
+	return claim
 }
 
 // terminal: ioctl requests that type into or take over terminals, change line

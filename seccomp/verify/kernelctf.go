@@ -48,7 +48,7 @@ func kernelCTF() ([]Entry, error) {
 // OpenEntries lists the entry points that a process's filters leave open; arch
 // is a GOARCH.
 func OpenEntries(progs [][]bpf.Insn, arch string) ([]Entry, error) {
-	p, err := newStack(progs, arch)
+	p, err := newStack(progs, "", arch)
 	if err != nil {
 		return nil, err
 	}

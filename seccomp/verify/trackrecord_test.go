@@ -59,7 +59,7 @@ type cve struct {
 // openIn lists by name the entry points of a record that a process's filters
 // leave open, and those that no filter closes; arch is a GOARCH.
 func (r *record) openIn(progs [][]bpf.Insn, arch string) (map[string]bool, error) {
-	p, err := newStack(progs, arch)
+	p, err := newStack(progs, "", arch)
 	if err != nil {
 		return nil, err
 	}

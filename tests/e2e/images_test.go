@@ -175,7 +175,10 @@ func (e entryPoint) sameAsRunc(d *engine.T) {
 			d.Fatalf("%s over %s has ended: %s\n%s", e.image, runtime, r, d.Docker("logs", id))
 		}
 		d.Must("stop", "-t", map[bool]string{true: "20", false: "2"}[e.data != ""], id)
-		got := strings.ReplaceAll(r.Stdout, "\n", ", ") + "exit " + inspect(d, id, "{{.State.ExitCode}}")
+		got := strings.ReplaceAll(r.Stdout, "\n", ", ")
+		if code := inspect(d, id, "{{.State.ExitCode}}"); e.data != "" || e.user != "" || e.profile != "" {
+			got += "exit " + code // the others end by a signal
+		}
 		d.Logf("%s over %s: %s", e.image, runtime, got)
 		if first == "" {
 			first = got

@@ -216,3 +216,54 @@ func TestServiceJoins(t *testing.T) {
 		t.Errorf("--ipc: %s", r)
 	}
 }
+
+// TestServiceSetGID: set-group-ID bits pass where nothing of the host's is behind a mount, and set-user-ID bits nowhere. A jail that
+// mounts something does not join one where they pass.
+func TestServiceSetGID(t *testing.T) {
+	needAgentjail(t)
+	env.Check(t, docker.ImportWork())
+	d := d(t)
+	const script = `mkdir /tmp/d; touch /tmp/f
+for c in "chmod g+s /tmp/d" "chmod g+s /tmp/f" "install -m 2775 -d /tmp/e" "chmod u+s /tmp/f" "chmod 6755 /tmp/f" "install -m 4755 /bin/true /tmp/g"; do
+	$c 2>/dev/null && echo yes || echo no
+done`
+	const passes, refuses = "yes yes yes no no no", "no no no no no no"
+	dir := directory(t, 1000)
+	d.Cleanup(func() { d.Docker("volume", "rm", "-f", "e2e-service-setgid") })
+	alone := d.Detached(service, "--network", "none", engine.Work, "sleep", "3600")
+	for name, c := range map[string]struct {
+		options []string
+		want    string
+	}{
+		"nothing":            {[]string{"--tmpfs", "/x"}, passes},
+		"a directory":        {[]string{"-v", dir + ":/w"}, refuses},
+		"one read-only":      {[]string{"-v", dir + ":/w:ro"}, refuses},
+		"a file":             {[]string{"-v", dir + "/hello:/hello"}, refuses},
+		"a volume":           {[]string{"-v", "e2e-service-setgid:/v"}, refuses},
+		"an unnamed volume":  {[]string{"-v", "/v"}, refuses},
+		"memory of others":   {[]string{"--ipc", "shareable"}, refuses},
+		"joined":             {[]string{"--network", "container:" + alone}, refuses},
+		"the default policy": {[]string{"--runtime=agentjail"}, refuses},
+		"privileged":         {[]string{"--privileged", "--security-opt", "seccomp=unconfined", "-v", dir + ":/w"}, refuses},
+	} {
+		r := d.Docker(append(append([]string{"run", "--rm", service}, c.options...), engine.Work, "sh", "-c", script)...)
+		if got := strings.Join(strings.Fields(r.Stdout), " "); got != c.want {
+			t.Errorf("%s: %s, not %s", name, r, c.want)
+		}
+	}
+	if got := strings.Join(strings.Fields(d.Must("exec", "--privileged", alone, "sh", "-c", script)), " "); got != passes {
+		t.Errorf("an exec: %s", got)
+	}
+	for _, option := range []string{"--network", "--pid"} {
+		r := d.Docker("run", "--rm", service, option, "container:"+alone, "-v", dir+":/w", engine.Work, "true")
+		if r.Code == 0 || !strings.Contains(r.Stderr, "may set set-group-ID bits") {
+			t.Errorf("%s: a jail with a directory joins one where they pass: %s", option, r)
+		}
+	}
+	if out, code := ownVerb(t, "inspect", alone); code != 0 || strings.Contains(out, "BROKEN") {
+		t.Errorf("inspect: %d\n%s", code, out)
+	}
+	if out, code := ownVerb(t, "seccomp", "prove", "--jail", alone); code != 0 || !strings.Contains(out, "no set-user-ID bit passes") {
+		t.Errorf("prove: %d\n%s", code, out)
+	}
+}
