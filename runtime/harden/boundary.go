@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/plan"
 )
 
 // boundary refuses what a sandbox cannot hold, where policy requires it, and what would be beside
@@ -32,5 +33,23 @@ func boundary(p *pass) {
 	if p.pol.Process.DenyWriteExecute {
 		p.addRefusal(refusal.New(refusal.Boundary, "the kernel of a %s sandbox lets written memory become executable", name).
 			About("process.deny_write_execute").WithRemedy("process.deny_write_execute = false, or %s", other))
+	}
+}
+
+// guestOwners refuses capabilities of a guest's root beside a writable mount in which not every id of
+// the jail has a place. The guest kernel lets them pass, the host does not, and gVisor drops the
+// host's error: chown(2) and chmod(2) would return success and change nothing
+// (pkg/sentry/fsimpl/gofer, setStat with InteropModeShared).
+func guestOwners(p *pass) {
+	if p.f.Sandbox == "" || len(p.plan.Capabilities) == 0 {
+		return
+	}
+	for _, b := range p.plan.Binds {
+		shm := p.spec.Mounts[b.Index].Destination == "/dev/shm" // every jail has one, empty
+		if !b.ReadOnly && !b.Copy && !shm && b.Owner != plan.OwnerSame {
+			p.addRefusal(refusal.New(refusal.Boundary, "in a %s sandbox, chown there would return success and change nothing for a root with capabilities", p.f.Sandbox).
+				About("mount of %s", b.Source).WithRemedy("a volume, a read-only mount, or another delegate than one with a %s sandbox", p.f.Sandbox))
+			return
+		}
 	}
 }

@@ -111,3 +111,30 @@ func TestServiceRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestGuestOwners: over a sandbox, whose kernel would answer chown with success, no root with capabilities has a writable directory of a
+// person's; a volume and a read-only mount stay.
+func TestGuestOwners(t *testing.T) {
+	all := &specs.LinuxCapabilities{Bounding: defaultCaps}
+	for source, c := range map[string]struct {
+		options string
+		caps    *specs.LinuxCapabilities
+		refused bool
+	}{
+		"/home/dev/project":                     {"rw", all, true},
+		"/home/dev/other":                       {"ro", all, false},
+		"/home/dev/without":                     {"rw", nil, false},
+		"/var/lib/docker/volumes/engines/_data": {"rw", all, false},
+	} {
+		s := with(func(s *specs.Spec) {
+			s.Process.Capabilities = c.caps
+			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/w", Type: "bind", Source: source, Options: []string{"rbind", c.options}})
+		})
+		f := testFacts(s)
+		f.Sandbox = "gvisor"
+		_, _, err := Harden(s, service(t), f)
+		if got := err != nil && strings.Contains(err.Error(), "chown there would return success"); got != c.refused || err != nil && !got {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+}

@@ -26,6 +26,7 @@ func mountOwner(p *pass) {
 	u := p.spec.Process.User
 	p.plan.User = plan.User{UID: u.UID, GID: u.GID}
 	p.plan.OwnerAlone = len(p.pol.Process.Capabilities) > 0
+	guestOwners(p)
 	if !slices.ContainsFunc(p.plan.Binds, func(b plan.Bind) bool { return b.Owner == plan.OwnerDir }) {
 		return
 	}
