@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
 )
@@ -105,6 +106,9 @@ func TestEntryPoints(t *testing.T) {
 		t.Run(strings.ReplaceAll(e.image, " ", ""), func(t *testing.T) {
 			d := d(t)
 			e.sameAsRunc(d)
+			if promise.Sandbox() != "" {
+				return // a guest's default jail is not tried here
+			}
 			name := engine.Name
 			if e.profile != "" {
 				name = e.profile

@@ -32,6 +32,22 @@ func TestProfile(t *testing.T) {
 	})
 }
 
+// TestServiceProfile: a jail whose root keeps capabilities has a profile that permits these and no others, and no other jail has it.
+func TestServiceProfile(t *testing.T) {
+	need(t, "apparmor")
+	const service = "--runtime=agentjail-service"
+	id := detached(t, service, "--privileged")
+	env.Equal(t, "first process", docker(t, "exec", id, "cat", "/proc/1/attr/current"), "agentjail-service (enforce)")
+	env.Equal(t, "exec", docker(t, "exec", "--privileged", "-u", "0", id, "cat", "/proc/self/attr/current"), "agentjail-service (enforce)")
+	env.Equal(t, "another owner", docker(t, "exec", id, "sh", "-c", "touch /f && chown 33:33 /f && stat -c %u:%g /f"), "33:33")
+	for _, refused := range []string{"mount -t tmpfs none /mnt", "chroot / true", "mknod /dev/x b 8 0"} {
+		if r := run(t, "docker", "exec", "--privileged", id, "sh", "-c", refused); r.Code == 0 {
+			t.Errorf("%s: %s", refused, r)
+		}
+	}
+	env.Equal(t, "another jail", docker(t, "run", "--rm", "--runtime=agentjail", image, "cat", "/proc/self/attr/current"), profile+" (enforce)")
+}
+
 // TestProfileStacks: a profile made for this container stays in force beside agentjail's.
 func TestProfileStacks(t *testing.T) {
 	need(t, "apparmor")
