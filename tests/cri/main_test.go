@@ -217,6 +217,7 @@ func criConfig(c *engine.Containerd, byName, byNetName, refuse, refusals, namesK
 		// The shim by its own name, which options of another kind reach.
 		{"shim", "io.containerd.agentjail.v2", "ConfigPath", ""},
 		{"shim-net", "io.containerd.agentjail.v2", "ConfigPath", "net"},
+		{"shim-service", "io.containerd.agentjail.v2", "ConfigPath", "service"},
 		{"refuse", "io.containerd.agentjail.v2", "ConfigPath", refuse},
 		{"refusals", "io.containerd.agentjail.v2", "ConfigPath", refusals},
 		{"names", "io.containerd.agentjail.v2", namesKey, names},
