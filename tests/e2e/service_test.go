@@ -279,3 +279,47 @@ done`
 		t.Errorf("prove: %d\n%s", code, out)
 	}
 }
+
+// countsByUser has users that a jail's root becomes, one after the other, take what the kernel counts by user, and hold it. It prints how
+// many of each the first user got, and all together.
+const countsByUser = `
+import ctypes, fcntl, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def most(take):
+    n = 0
+    while n < 100000 and take(): n += 1
+    return n
+def pipe():
+    r, w = os.pipe()
+    try: fcntl.fcntl(w, 1031, 1 << 20)
+    except OSError: os.close(r); os.close(w); return False
+    return True
+kinds = [lambda: libc.inotify_init() >= 0, pipe]
+first, every = None, [0, 0]
+for uid in range(1000, 1040):
+    r, w = os.pipe()
+    if os.fork() == 0:
+        os.setgroups([]); os.setgid(uid); os.setuid(uid)
+        os.write(w, " ".join(str(most(k)) for k in kinds).encode()); libc.pause()
+    got = [int(n) for n in os.read(r, 99).split()]
+    first = first or got
+    every = [a + b for a, b in zip(every, got)]
+print(*first, *every)
+`
+
+// TestServiceCounts: 40 users of a jail have as many inotify instances as one. Of pipes' sizes, which the kernel counts by user of the host
+// alone, each has as much; the memory behind them is the jail's (docs/host-limits.md).
+func TestServiceCounts(t *testing.T) {
+	needAgentjail(t)
+	if promise.Sandbox() != "" {
+		t.Skip("the guest kernel counts")
+	}
+	env.Check(t, docker.ImportWork())
+	d := d(t)
+	out := d.Must("run", "--rm", service, engine.Work, "python3", "-c", countsByUser)
+	t.Logf("inotify and large pipes of one user, and of 40: %s", out)
+	n := strings.Fields(out)
+	if len(n) != 4 || n[0] != n[2] || n[1] == n[3] {
+		t.Errorf("of one user and of 40: %s", out)
+	}
+}

@@ -25,4 +25,6 @@ func TestMain(m *testing.M) {
 const (
 	jail  = "--runtime=" + engine.Name
 	plain = "--runtime=runc"
+	// service is the policy by which a jail has as many users as its root makes.
+	service = "--runtime=agentjail-service"
 )

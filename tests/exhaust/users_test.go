@@ -37,7 +37,7 @@ func TestPendingSignals(t *testing.T) {
 	for _, c := range []struct {
 		name, runtime string
 		want          []int
-	}{{"control", plain, []int{most, most, most}}, {"jail", jail, []int{most, 0, 0}}} {
+	}{{"control", plain, []int{most, most, most}}, {"jail", jail, []int{most, 0, 0}}, {"service", service, []int{most, 0, 0}}} {
 		t.Run(c.name, func(t *testing.T) {
 			got := byUsers[map[string]struct{ Taken int }](t, []string{c.runtime, "--ulimit", "sigpending=" + strconv.Itoa(most)}, "counts")
 			for i, user := range got {
@@ -57,7 +57,7 @@ func TestDescriptorsInFlight(t *testing.T) {
 	for _, c := range []struct {
 		name, runtime string
 		bounded       bool
-	}{{"control", plain, false}, {"jail", jail, true}} {
+	}{{"control", plain, false}, {"jail", jail, true}, {"service", service, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, user := range byUsers[taken](t, []string{c.runtime, "--ulimit", "nofile=20000:20000"}, "in-flight", strconv.Itoa(attempt)) {
 				if bounded := user.Got <= most; bounded != c.bounded || user.Errno != "ETOOMANYREFS" {
