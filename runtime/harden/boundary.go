@@ -36,8 +36,8 @@ func boundary(p *pass) {
 	}
 }
 
-// guestOwners refuses capabilities of a guest's root beside a writable mount in which not every id of
-// the jail has a place. The guest kernel lets them pass, the host does not, and gVisor drops the
+// guestOwners refuses capabilities of a guest's root beside a writable mount in which not every id
+// of the jail has a place. The guest kernel lets them pass, the host does not, and gVisor drops the
 // host's error: chown(2) and chmod(2) would return success and change nothing
 // (pkg/sentry/fsimpl/gofer, setStat with InteropModeShared).
 func guestOwners(p *pass) {

@@ -55,7 +55,7 @@ var flaws = []flaw{
 	},
 	{
 		cve: "CVE-2022-27650", what: "processes inherit capabilities", in: "crun", fixed: []string{"1.4.4"},
-		held: "jails have no capability to inherit",
+		held: "a jail's inheritable capabilities are empty",
 	},
 }
 
