@@ -298,7 +298,7 @@ func socketRule() argRule {
 func setsockoptRule() argRule {
 	r := argRule{
 		text: "ordinary options of SOL_SOCKET, TCP, IP and IPv6; sizes of buffers are accepted and not changed",
-		why:  "kernel TLS, multicast joins and socket filters; buffers are memory that version 1 of control groups does not count",
+		why:  "kernel TLS, multicast joins and socket filters; version 1 of control groups counts no buffers",
 		refuse: []verdict{
 			{conds: []cond{low(1, solSocket), low(2, soSndbuf)}, soft: true},
 			{conds: []cond{low(1, solSocket), low(2, soRcvbuf)}, soft: true},
@@ -462,7 +462,7 @@ func prctlRule(filters bool) argRule {
 func personalityRule() argRule {
 	return argRule{
 		text: "nothing: to look succeeds",
-		why:  "others switch address randomisation off, or report a 32-bit machine",
+		why:  "others switch address randomisation off",
 		refuse: []verdict{
 			{conds: []cond{low(0, math.MaxUint32)}, soft: true},
 			{conds: []cond{low(0, 0)}, soft: true},

@@ -47,6 +47,9 @@ var filesOf = map[string]string{
 	"sandbox --allow":     noFile,
 	"sandbox --publish":   noFile,
 	"sandbox --timeout":   noFile,
+	"sandbox --name":      noFile,
+	"sandbox --id-file":   "sandbox --id-file NEW -- true",
+	"sandbox --receipt":   "sandbox --receipt NEW -- true",
 
 	"learn COMMAND": noFile,
 	"learn --from":  noFile,
