@@ -271,6 +271,7 @@ func TestKeepMounted(t *testing.T) {
 		kept.on, kept.trees = false, nil
 	})
 	KeepMounted()
+	write(t, tree, "new")
 	tree.Close()
 	if err := s.End(r.Key); err != nil {
 		t.Fatal(err)
@@ -334,6 +335,7 @@ func TestRemovalCutOff(t *testing.T) {
 // TestDirectoryReplaced: a view is of the directory that it began over, and of nothing that has its path by now.
 func TestDirectoryReplaced(t *testing.T) {
 	s, r, _, tree := begun(t, "kept")
+	write(t, tree, "new")
 	tree.Close()
 	if err := s.End(r.Key); err != nil {
 		t.Fatal(err)
