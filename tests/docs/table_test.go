@@ -109,7 +109,6 @@ var plays = []play{
 	}},
 	{"sandbox", project, []row{
 		{"agentjail sandbox --workspace . -- make test", 0, "echo tested", ""},
-		{"agentjail sandbox -w . -- make test", 0, "echo tested", ""},
 		{"agentjail sandbox --boundary gvisor -- make test", 0, "echo tested", "agentjail sandbox --boundary gvisor --workspace . -- make test"},
 		{"agentjail sandbox --allow @pypi --allow files.example.org -- pip download six", 0, "files.example.org", "agentjail sandbox --allow @pypi --allow files.example.org -- getent hosts files.example.org"},
 		{"agentjail sandbox --publish 8080:8000 -- python3 -m http.server 8000", 0, "Directory listing", "unshare --net sh -c 'ip link set lo up; % & curl -sS --retry 60 --retry-delay 1 --retry-connrefused http://127.0.0.1:8080/; status=$?; kill $!; wait; exit $status'"},
@@ -207,6 +206,7 @@ var elsewhere = map[string]struct{ file, text string }{
 	"git clone git@git.example.test:team/project.git":                                 {"tests/names/gitssh_test.go", ""},
 	"agentjail sandbox --agent files --home empty --read-only --workspace DIR -- DIR": {"tests/agents/pages_test.go", ""},
 	"agentjail sandbox --agent claude --key /root/anthropic.key":                      {"tests/agents/pages_test.go", "docs/agents.md"},
+	"docker run --runtime=agentjail-service postgres":                                 {"tests/e2e/images_test.go", "agentjail-service"},
 	"apt install ./agentjail_*.deb":                                                   {"tests/packages/deb_test.go", ""},
 	"apt install ./dist/release/agentjail_*_amd64.deb":                                {"tests/packages/deb_test.go", ""},
 	"agentjail uninstall all":                                                         {"hack/release/files/prerm", ""},
