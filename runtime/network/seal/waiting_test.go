@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/env"
 )
 
 // A family of addresses on lo.
@@ -441,8 +443,9 @@ func TestConnectionsClosedAtOnceStopCounting(t *testing.T) {
 				for slices.ContainsFunc(s.elements(t, set), last) {
 					runtime.Gosched()
 				}
-				if n := s.counted(t, set); n > 0 {
-					t.Fatalf("%s: %d of %d connections that ended are in the set %s", f.name, n, pairs, set)
+				// A busy machine handles the others' last packets later.
+				if !env.Poll(env.AnswerWait, func() bool { return s.counted(t, set) == 0 }) {
+					t.Fatalf("%s: %d of %d connections that ended are in the set %s", f.name, s.counted(t, set), pairs, set)
 				}
 			}
 		}
