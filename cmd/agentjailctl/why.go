@@ -131,6 +131,11 @@ func factsOfEnded(c *cli.Context, j *journal.Jail, events []journal.Event, arch 
 	if s.Seccomp != "" {
 		p.Seccomp.Profile = s.Seccomp
 	}
+	if len(s.Allow) > 0 {
+		if err := p.OwnersNames(s.Allow); err != nil {
+			return nil, fmt.Errorf("%s: the names that its call listed: %w", j.ID, err)
+		}
+	}
 	f, err := inspect.PolicyWhy(&p, network.Decision{Mode: s.Network, Namespace: network.Own}, arch)
 	if err != nil {
 		return nil, err

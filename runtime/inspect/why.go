@@ -104,6 +104,7 @@ func PolicyWhy(p *policy.Policy, d network.Decision, arch string) (*why.Facts, e
 		Nothing: t.Reach == "" && t.Resolver == "", Approval: t.ByRules && p.Network.Approval == policy.ApprovalPrompt,
 	}
 	if t.ByRules {
+		f.Network.OfCall = p.Origin != nil && len(p.Origin.Allow) > 0
 		if f.Network.Rules, err = p.Network.Rules(); err != nil {
 			return nil, err
 		}

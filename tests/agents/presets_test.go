@@ -261,7 +261,12 @@ func TestRefusalsAreCountedOnce(t *testing.T) {
 			Refused int
 		}
 	}
-	var denied struct{ Denied []struct{ Count int } }
+	var denied struct {
+		Denied []struct {
+			Kind, What, Remedy string
+			Count              int
+		}
+	}
 	var receipt struct{ Denied, Limits []struct{ Count int } }
 	for what, into := range map[string]any{"ls --all": &list, "denied " + id: &denied, "receipt " + id: &receipt} {
 		args := strings.Fields(what)
@@ -286,6 +291,17 @@ func TestRefusalsAreCountedOnce(t *testing.T) {
 		if fmt.Sprint(n) != want {
 			t.Errorf("%s counts %d refusals, the line at the end %s", what, n, want)
 		}
+	}
+	for _, d := range denied.Denied {
+		if strings.HasPrefix(d.Kind, "name.") && d.Remedy != fmt.Sprintf("--allow %q", d.What) {
+			t.Errorf("the remedy of %s is %q: --allow has replaced policy's names", d.What, d.Remedy)
+		}
+	}
+	if r := engine.Run(t, bin, "why", id, "one.test:443"); r.Code != 1 || !strings.Contains(r.Stdout, "--allow one.test:443") || strings.Contains(r.Stdout, "network reload") {
+		t.Errorf("why: %v", r)
+	}
+	if r := engine.Run(t, bin, "why", id, "allowed.example.test:443"); r.Code != 0 {
+		t.Errorf("why of an allowed one: %v", r)
 	}
 	if len(got) != 3 || got["denied"] < 3 { // two names, and processes
 		t.Errorf("%v, want two names and processes in each", got)

@@ -32,7 +32,7 @@ func Identity(j *state.Jail, name, image, root string, rep *report.Report) journ
 		User: strconv.FormatUint(uint64(u.UID), 10) + ":" + strconv.FormatUint(uint64(u.GID), 10),
 	}
 	if j.Policy.Origin != nil {
-		out.PolicyName = j.Policy.Origin.Name
+		out.PolicyName, out.Allow = j.Policy.Origin.Name, j.Policy.Origin.Allow
 	}
 	for _, c := range rep.Changes {
 		if c.Kind == report.Set || c.Kind == report.Lowered {

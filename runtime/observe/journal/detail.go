@@ -32,6 +32,8 @@ type Created struct {
 	Version    string `json:"version,omitempty"`    // agentjail's
 	User       string `json:"user,omitempty"`       // UID:GID in the jail
 	Invoker    uint32 `json:"invoker,omitempty"`    // on whose behalf root made it; 0 is root itself
+	// Allow are the names that the call listed in place of the policy's (sandbox --allow, --agent).
+	Allow []string `json:"allow,omitempty"`
 	// Set is how many fields of the bundle hardening set or lowered, by ring.
 	Set [3]int `json:"set"`
 	// Writable are the places in the jail of the host's directories that it can write to.

@@ -33,6 +33,8 @@ type Network struct {
 	// ByRules reports that Rules are what is reached; Joined that they are those of another jail;
 	// Nothing that it is lo alone.
 	ByRules, Joined, Nothing bool
+	// OfCall reports that Rules are those of the call's --allow, in place of policy's.
+	OfCall bool
 	// Approval reports that a name without a rule can be decided on while the jail runs.
 	Approval bool
 	Rules    *netrules.Set
@@ -106,6 +108,9 @@ func (f *Facts) ofName(text, name string, port uint16) *Answer {
 			}}
 		} else if v.Remedy != "" {
 			a.Remedies = []Remedy{{Write: "network.allow: add \"" + entry + "\", then `agentjail network reload ID`", Where: f.where()}}
+			if f.Network.OfCall {
+				a.Remedies = []Remedy{{Write: "--allow " + entry, Where: TheCall}}
+			}
 			if v.Rule == nil && f.approvable(name) {
 				a.Remedies = slices.Insert(a.Remedies, 0, Remedy{
 					Write: fmt.Sprintf("agentjail network allow %s %s", f.ID, entry), Where: "this jail, until its end (--once, --for TIME)",

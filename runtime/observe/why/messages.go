@@ -51,6 +51,9 @@ type change struct {
 // ThePolicy, where a remedy goes, stands for the place where a jail's policy is written.
 const ThePolicy = "the policy, for jails that are made from then on"
 
+// TheCall is where a remedy goes that is an option of the call.
+const TheCall = "the call that starts the next jail, beside its other names (agentjail sandbox)"
+
 // places are the words of the table for where a remedy goes. Others stand for themselves.
 var places = map[string]string{"policy": ThePolicy, "command line": "the container's command line", "jail": "the jail"}
 

@@ -109,5 +109,7 @@ func (a *Answer) passedNot(last *journal.Event) {
 	a.Why = last.Reason
 	if entry, ok := strings.CutPrefix(last.Remedy, "network.allow = "); ok {
 		a.Remedies = append(a.Remedies, Remedy{Write: "network.allow = " + entry, Where: ThePolicy})
+	} else if strings.HasPrefix(last.Remedy, "--allow ") {
+		a.Remedies = append(a.Remedies, Remedy{Write: last.Remedy, Where: TheCall})
 	}
 }

@@ -5,6 +5,7 @@ package sources
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"agentjail.dev/runtime/observe/journal"
@@ -74,6 +75,10 @@ func (r *Reader) Events(j *journal.Jail) []journal.Event {
 
 // merged completes, cleans and sorts events. Those without a time come last.
 func merged(in []journal.Event, j *journal.Jail) []journal.Event {
+	listed := slices.ContainsFunc(in, func(e journal.Event) bool {
+		d, ok := e.Detail.(journal.Created)
+		return ok && len(d.Allow) > 0
+	})
 	out := in[:0]
 	for _, e := range in {
 		if e.Jail == "" {
@@ -83,6 +88,9 @@ func merged(in []journal.Event, j *journal.Jail) []journal.Event {
 			// A later release's kind, or a foreign line.
 			e = journal.Event{Kind: journal.SourceAbsent, Time: e.Time, Jail: j.ID, Key: j.Key, Reason: fmt.Sprint(err)}
 			_ = e.Complete()
+		}
+		if listed && e.Source == journal.SourceNetwork {
+			e.Remedy = ofCall(&e)
 		}
 		e.Clean()
 		out = append(out, e)
@@ -95,4 +103,17 @@ func merged(in []journal.Event, j *journal.Jail) []journal.Event {
 		return at.Compare(bt)
 	})
 	return out
+}
+
+// ofCall is the remedy of a refusal by names that the call listed: policy's list did not hold.
+func ofCall(e *journal.Event) string {
+	entry, ok := strings.CutPrefix(strings.TrimPrefix(e.Remedy, "policy: "), "network.allow")
+	if !ok {
+		return e.Remedy
+	}
+	entry = strings.TrimSuffix(strings.TrimPrefix(entry, ` = ["`), `"]`)
+	if entry == " in the policy" {
+		entry = e.Name
+	}
+	return fmt.Sprintf("--allow %q", entry)
 }
