@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -33,12 +34,15 @@ func (docker) reserved(name string) bool {
 	return name == "runc" || strings.HasPrefix(name, "io.containerd.")
 }
 
-func (docker) plan(p *Plan) error {
+func (e docker) plan(p *Plan) error {
 	f, err := p.file(p.options.Config)
 	if err != nil {
 		return err
 	}
 	p.live = &dockerd{}
+	if p.options.PIDFile == e.Defaults().PIDFile {
+		p.options.PIDFile = cmp.Or(pidFileOf(f.Before), p.options.PIDFile)
+	}
 	if !p.options.Undo {
 		if p.options.By, p.Note, err = wayOf(p.options); err != nil {
 			return err
@@ -105,7 +109,7 @@ func (d *dockerd) settle(ctx context.Context, p *Plan, r *Result) error {
 	}
 	switch {
 	case !r.Daemon.Running:
-		r.Messages = append(r.Messages, "Docker is not running: it will read the file when it starts")
+		r.Messages = append(r.Messages, "no running Docker is known by its pidfile (--pidfile FILE): it reads the file when it starts")
 	case r.Daemon.Confirmed:
 		r.Messages = append(r.Messages, "Docker knows of it")
 	case r.Daemon.Reloaded:

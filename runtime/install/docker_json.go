@@ -129,6 +129,19 @@ func (d *document) defaultRuntime() (string, error) {
 	return name, nil
 }
 
+// pidFileOf returns dockerd's own setting "pidfile" from its configuration, "" for none.
+func pidFileOf(config []byte) string {
+	d, err := parse(config)
+	if err != nil {
+		return "" // register reports it
+	}
+	var path string
+	if v := d.top().find("pidfile"); v == nil || json.Unmarshal(text(v), &path) != nil || !filepath.IsAbs(path) {
+		return ""
+	}
+	return path
+}
+
 // register returns the text with the entries added.
 func register(before []byte, o Options) ([]byte, error) {
 	d, err := parse(before)

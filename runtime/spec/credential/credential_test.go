@@ -197,7 +197,7 @@ func TestFetch(t *testing.T) {
 		{"a file", "file:" + at("a", good+"\n", 0o400), ""},
 		{"a line of another system", "file:" + at("b", good+"\r\n", 0o600), ""},
 		{"a command", "command:" + at("c", "#!/bin/sh\necho \"$1\"\n", 0o700) + " " + good, ""},
-		{"a file that others read", "file:" + at("d", good, 0o644), "chmod 600"},
+		{"a file that others read", "file:" + at("d", good, 0o644), "install -m 600"},
 		{"a file that others write", "file:" + at("e", good, 0o622), "chmod go-w"},
 		{"a file that is not there", "file:" + dir + "/none", "none"},
 		{"a short value", "file:" + at("f", "hunter", 0o600), "6 bytes"},

@@ -100,7 +100,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if fi.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("others than root can read it (remedy: chmod 600 %s)", path)
+		return nil, fmt.Errorf("others than root can read %s (remedy: install -m 600 %s /root/KEY, and that file)", path, path)
 	}
 	return io.ReadAll(io.LimitReader(f, maxValue+3))
 }
