@@ -208,6 +208,9 @@ func sandboxRuntime(c *cli.Context, tighten map[string]string, agent *agentRun) 
 	if _, ignored := r.Policy.Tighten(tighten); len(ignored) > 0 {
 		return nil, notFollowed(ignored)
 	}
+	if err := checkHeld(tighten); err != nil {
+		return nil, err
+	}
 	if names := agent.names(c.StringSlice("allow")); len(names) == 0 && agent != nil {
 		r.Policy.Network.Nothing()
 	} else if len(names) > 0 {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/state"
 )
@@ -206,4 +207,13 @@ func announceLess() {
 		return
 	}
 	fmt.Fprintln(os.Stderr, "agentjail: without root: "+rootless.Less)
+}
+
+// checkHeld refuses limits that nothing holds: without root there is no control group.
+func checkHeld(tighten map[string]string) error {
+	v, is := tighten[policy.AnnotationPrefix+"limits.memory"]
+	if !is || !rootless.Inside() {
+		return nil
+	}
+	return fmt.Errorf("--tighten limits.memory=%s: without root no control group holds it (remedy: sudo agentjail sandbox ..., or without this limit)", v)
 }

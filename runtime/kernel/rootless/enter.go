@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/fork"
+	"agentjail.dev/runtime/kernel/idmap"
 )
 
 // Enter executes this call again as root of a user namespace of its own, in which 0 is the calling
@@ -100,14 +101,15 @@ func Possible(proc, etc string) (users int, err error) {
 }
 
 // privileged reports whether a program has a privilege of its own: it is set-user-ID root, or has
-// capabilities (capabilities(7)).
+// capabilities (capabilities(7)). In a user namespace the host's root shows as Overflow.
 func privileged(path string) bool {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
 		return false
 	}
 	n, err := unix.Getxattr(path, "security.capability", nil)
-	return st.Uid == 0 && st.Mode&unix.S_ISUID != 0 || err == nil && n > 0
+	root := st.Uid == 0 || Inside() && st.Uid == idmap.Overflow
+	return root && st.Mode&unix.S_ISUID != 0 || err == nil && n > 0
 }
 
 // settings are those by which a machine keeps ordinary users from user namespaces, or from the
