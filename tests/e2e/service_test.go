@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"agentjail.dev/tests/contract/promise"
@@ -64,11 +66,16 @@ const onFiles = `
 t() { name=$1; shift; if out=$("$@" 2>/dev/null); then echo "$name yes $out"; else echo "$name no"; fi; }
 as() { setpriv --reuid=$1 --regid=$1 --clear-groups "${@:2}"; }
 for d in /w /ro /root-ro; do
-	for f in $d/stranger-secret $d/root-secret $d/strangers/inside $d/mixed $d/mixed-group; do
+	for f in $d/stranger-secret $d/root-secret $d/strangers/inside $d/mixed; do
 		t "read $f" cat $f; t "list $f" ls $f
-		t "write $f" sh -c "echo x >>$f"; t "chmod $f" chmod 777 $f; t "remove $f" rm -f $f; t "move $f" mv $f $f.x; t "link $f" ln $f $d/linked
-		t "touch $f" touch -d 2001-01-01 $f
+		t "write $f" sh -c "echo x >>$f"; t "link $f" ln $f $d/linked; t "touch $f" touch -d 2001-01-01 $f
+		t "chmod $f" chmod 777 $f
 	done
+	for f in $d/kept_* $d/acl_* $d/dir_* $d/dir_*/theirs $d/empty_*; do
+		t "chown $f" chown 0:0 $f; t "chgrp $f" chgrp 0 $f; t "chmod $f" chmod 666 $f; t "acl $f" setfacl -m u:0:rw $f; t "touch $f" touch -d 2001-01-01 $f
+		t "write $f" sh -c "echo x >>$f"; t "truncate $f" truncate -s 0 $f; t "link $f" ln $f $d/linked; t "make in $f" mkdir $f/new
+	done
+	t "remove in" sh -c "rm -rf $d/dir_*/*"; t "move in" mv $d/own $d/dir_0_0_0777
 	t "list $d/strangers" ls $d/strangers
 	t "make in $d/strangers" mkdir $d/strangers/new
 	t "protected $d" sh -c "echo x >>$d/.git/hooks/pre-commit"; t "protected config $d" sh -c "echo x >>$d/.git/config"
@@ -79,10 +86,11 @@ done
 
 // onOwn is what only a root with capabilities could do with the person's own files.
 const onOwn = `
-for u in 1 33 999 1000 1234 65534; do
+for u in 1 33 999 1000 1001 1234 65534; do
 	chown $u:$u /w/own /w/open; chown -h $u /w/own; chown -R $u:$u /w; chgrp $u /w/own
 	setpriv --reuid=$u --regid=$u --clear-groups sh -c 'echo x >/w/open/of-'$u'; mkdir /w/open/d-'$u'; cp /w/own /w/open/c-'$u
-	setpriv --reuid=$u --regid=$u --groups=0,$u,1000,1234 sh -c 'cat /w/stranger-secret /w/root-secret; echo x >/w/open/g-'$u
+	setpriv --reuid=$u --regid=$u --groups=0,$u,1000,1234 sh -c '
+		cat /w/stranger-secret /w/root-secret /w/kept_*0600 && echo REACHED; for d in /w/dir_*; do : >$d/x && echo REACHED; done; echo x >/w/open/g-'$u
 	chown $u /tmp; echo x >/tmp/f; chown $u:$u /tmp/f; mv /tmp/f /w/moved-$u; cp -a /tmp/f /w/copied-$u; install -o $u -g $u /etc/passwd /w/installed-$u
 	chown $u:$u /etc/hostname; tar -C / -cf - etc/hostname | tar -C /w -xpf -
 done
@@ -114,13 +122,15 @@ func TestServiceFiles(t *testing.T) {
 			put("stranger-secret", 0o600, 1234, 1234)
 			put("root-secret", 0o600, 0, 0)
 			put("mixed", 0o060, 1234, own)
-			put("mixed-group", 0o600, own, 1234)
 			put("strangers/inside", 0o644, 1234, 1234)
 			put(".git/HEAD", 0o644, own, own)
 			put(".git/config", 0o644, own, own)
 			put(".git/hooks/pre-commit", 0o755, own, own)
 			env.Check(t, os.Mkdir(filepath.Join(at, "open"), 0o755))
 			env.Check(t, os.Chmod(filepath.Join(at, "open"), 0o777))
+			if top {
+				engine.Others(t, at)
+			}
 			for name, mode := range map[string]os.FileMode{"strangers": 0o700, ".git": 0o755, ".git/hooks": 0o755, "open": 0o777} {
 				uid := own
 				if name == "strangers" {
@@ -132,11 +142,15 @@ func TestServiceFiles(t *testing.T) {
 		}
 		return dir, roots
 	}
-	// A walk: what there is, whose, and with which bits.
+	// A walk: what there is, whose, with which bits, how long and since when.
 	walk := func(dir string) (out []string) {
 		env.Check(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			who, mode := owner(t, path)
-			out = append(out, strings.TrimPrefix(path, dir)+" "+who+" "+mode.String())
+			line := strings.TrimPrefix(path, dir) + " " + who + " " + mode.String()
+			if info, _ := os.Lstat(path); mode.IsRegular() {
+				line += fmt.Sprint(" ", info.Size(), info.ModTime().UnixNano(), info.Sys().(*syscall.Stat_t).Nlink)
+			}
+			out = append(out, line)
 			return err
 		}))
 		return out
@@ -162,6 +176,8 @@ func TestServiceFiles(t *testing.T) {
 		if after := walk(dir); !slices.Equal(before, after) {
 			t.Errorf("%s: the directory was\n%s\nand is\n%s", runtime, strings.Join(before, "\n"), strings.Join(after, "\n"))
 		}
+		// What the directory's owner may do with them, and no more.
+		engine.CheckOthers(t, d.Must("run", "--rm", runtime, "--privileged", "--network", "none", "-v", dir+":/w", "-w", "/w", engine.Work, "sh", "-c", engine.OthersScript), "direct")
 	}
 	if tried[service] != tried[jail] || strings.Count(tried[jail], "\n") < 100 {
 		t.Errorf("by the jail's root with capabilities\n%s\nand without\n%s", tried[service], tried[jail])
@@ -173,7 +189,9 @@ func TestServiceFiles(t *testing.T) {
 		if view {
 			args = append(args, "--label", promise.ViewAnnotations[0], "--label", promise.ViewAnnotations[1])
 		}
-		d.Must(append(args, engine.Work, "bash", "-c", onOwn)...)
+		if out := d.Must(append(args, engine.Work, "bash", "-c", onOwn)...); out != "" {
+			t.Errorf("view %v: a user of the jail's: %s", view, out)
+		}
 		if after := walk(dir); !slices.Equal(before, after) {
 			t.Errorf("view %v: the directory was\n%s\nand is\n%s", view, strings.Join(before, "\n"), strings.Join(after, "\n"))
 		}
