@@ -302,6 +302,31 @@ func workTree() (string, error) {
 	})
 }
 
+// fetchDebs keeps the packages $3... and what they depend on in the file system of archive $2, in directory $1.
+const fetchDebs = `set -e
+root=$(mktemp -d "$1.XXXXXX"); trap 'rm -rf --one-file-system "$root"' EXIT
+out=$1; tar -C "$root" --numeric-owner -xpf "$2"; shift 2
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+chroot "$root" apt-get -q update
+chroot "$root" apt-get -qy --no-install-recommends --download-only install "$@"
+mv "$root/var/cache/apt/archives" "$out"`
+
+// Debs returns a directory with these Debian packages, and those that they depend on in the Stock image. It is kept beside that.
+func Debs(packages ...string) (string, error) {
+	tar, err := WorkTar()
+	if err != nil {
+		return "", err
+	}
+	return workFile(".debs-"+strings.Join(packages, "-"), func(out string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), workWait)
+		defer cancel()
+		if text, err := exec.CommandContext(ctx, "sh", append([]string{"-c", fetchDebs, "sh", out, tar + ".stock"}, packages...)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("fetching Debian packages: %w: %s", err, cut(string(text)))
+		}
+		return nil
+	})
+}
+
 // workFile returns the path of what the work image is made from, with this suffix, which is made if it is not there.
 func workFile(suffix string, build func(out string) error) (string, error) {
 	sum := sha256.Sum256(fmt.Appendf(workRecipe[:len(workRecipe):len(workRecipe)], "%q", workloads.Packages()))
