@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -295,6 +296,47 @@ done`
 	}
 	if out, code := ownVerb(t, "seccomp", "prove", "--jail", alone); code != 0 || !strings.Contains(out, "no set-user-ID bit passes") {
 		t.Errorf("prove: %d\n%s", code, out)
+	}
+}
+
+// installs has apt install what /debs holds, and the servers serve by their own scripts. It prints whose what it made is, with which bits.
+const installs = `set -e
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qy --no-install-recommends install /debs/*.deb >/tmp/log 2>&1 || { cat /tmp/log; exit 1; }
+find /etc /run /usr /var -newer /debs -printf '%p %U:%G %m %y\n' | grep -v '/__pycache__\|^/etc/ssl\|^/etc/apt/\|^/etc/g\?shadow\|^/var/lib/apt\|^/var/log/apt\|^/var/cache' | sort
+service redis-server start >/dev/null
+service postgresql start >/dev/null
+until redis-cli set a b; do sleep 0.1; done 2>/dev/null
+runuser -u postgres -- psql -Atc 'select 6*7'
+stat -c %U /proc/$(pidof redis-server) /proc/$(head -1 /var/lib/postgresql/15/main/postmaster.pid)`
+
+// TestServiceInstall: apt-get install of servers does in a jail without a directory of the host's what it does over runc, and they serve as
+// their own users. One bit differs: the kernel drops set-group-ID of a group that is not root's own, without an error (CAP_FSETID).
+func TestServiceInstall(t *testing.T) {
+	needAgentjail(t)
+	if promise.Sandbox() != "" {
+		t.Skip("set-group-ID bits are the guest kernel's")
+	}
+	debs, err := engine.Debs("redis-server", "postgresql")
+	env.Check(t, err)
+	env.Check(t, docker.ImportStock())
+	d := d(t)
+	setGID := regexp.MustCompile(` 2(\d{3} d\n)`)
+	var runc string
+	for _, runtime := range []string{"--runtime=runc", service} {
+		id := d.Created(runtime, "--network", "none", engine.Stock, "bash", "-c", installs)
+		d.Must("cp", debs, id+":/debs")
+		out := d.Must("start", "-a", id)
+		if !strings.HasSuffix(out, "OK\n42\nredis\npostgres") || setGID.MatchString(out) != (runc == "") {
+			t.Fatalf("%s: %s", runtime, out)
+		}
+		out = setGID.ReplaceAllString(out, " $1")
+		if runc == "" {
+			runc = out
+		}
+		if out != runc {
+			t.Errorf("over runc\n%s\nand in a jail\n%s", runc, out)
+		}
 	}
 }
 
