@@ -73,6 +73,61 @@ func TestCompose(t *testing.T) {
 	}
 }
 
+// servedFile has a web server, a database and a cache as their images are, which meet in one network namespace. A jail
+// with a volume is the one that others join: they could not where set-group-ID bits pass.
+const servedFile = `services:
+  web:
+    image: %[1]s
+    runtime: %[2]s
+    command: [nginx, -g, daemon off;]
+    network_mode: service:database
+  database:
+    image: %[1]s
+    runtime: %[2]s
+    command: entry-postgres
+    volumes: ["database:/var/lib/postgresql/data"]
+  cache:
+    image: %[1]s
+    runtime: %[2]s
+    command: entry-redis7
+    network_mode: service:database
+    volumes: ["cache:/data"]
+volumes:
+  database: {}
+  cache: {}
+`
+
+// TestComposeService: a project of services works over policy service as it does over runc: the web server reaches the others, each is its own
+// user, and the next start, over the other runtime, finds what they wrote.
+func TestComposeService(t *testing.T) {
+	needAgentjail(t)
+	if promise.Sandbox() != "" {
+		t.Skip("a sandbox joins no namespaces")
+	}
+	buildEntryImage(t)
+	d := d(t)
+	dir := directory(t, 1000)
+	compose := composeIn(t, d, dir, fmt.Sprintf("composeservice%d", os.Getpid()))
+	t.Cleanup(func() { compose("down", "-v", "-t", "0") })
+	const asks = `until curl -sf http://127.0.0.1/f && redis-cli ping && psql -h 127.0.0.1 -U postgres -Atc 'select 1'; do sleep 0.1; done >/dev/null 2>&1
+psql -qh 127.0.0.1 -U postgres -Atc 'create table if not exists t(n int)' -c 'insert into t values(1)' -c 'select count(*) from t' 2>/dev/null
+redis-cli incr n && redis-cli save`
+	for i, runtime := range []string{"runc", engine.Name + "-service", "runc"} {
+		env.Put(t, filepath.Join(dir, "docker-compose.yml"), fmt.Sprintf(servedFile, entryImage, runtime), 0o644, 1000)
+		compose("up", "-d")
+		env.Equal(t, runtime+": what the web server reaches", compose("exec", "-T", "web", "sh", "-c", asks), fmt.Sprintf("%d\n%d\nOK", i+1, i+1))
+		for service, users := range map[string]string{"web": "root\nwww-data", "database": "postgres", "cache": "redis"} {
+			const all = `for p in /proc/[0-9]*; do case $(cat $p/comm) in nginx|postgres|redis-server) stat -c %U $p; esac; done 2>/dev/null | sort -u`
+			env.Equal(t, runtime+": users of "+service, compose("exec", "-T", service, "sh", "-c", all), users)
+		}
+		compose("stop", "-t", "20")
+		for _, service := range []string{"database", "cache"} {
+			env.Equal(t, runtime+": end of "+service, inspect(d, compose("ps", "-a", "-q", service), "{{.State.ExitCode}}"), "0")
+		}
+		compose("down", "-t", "0")
+	}
+}
+
 // TestComposeView: by labels in the file a service writes into a view of its directory, and goes on in it when it is started again.
 func TestComposeView(t *testing.T) {
 	needAgentjail(t)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"agentjail.dev/tests/contract/promise"
@@ -88,19 +89,23 @@ var entryPoints = []entryPoint{
 	},
 }
 
-// buildEntryImage makes entryImage from the Work image, by a container of runc's whose layer is kept.
+// buildEntryImage makes entryImage from the Work image, once, by a container of runc's whose layer is kept.
 func buildEntryImage(t *testing.T) {
 	t.Helper()
-	env.Check(t, docker.ImportWork())
-	d := docker.For(t)
-	id := d.Created("--runtime=runc", "--network", "none", engine.Work, "sh", "/usr/local/bin/build.sh")
-	d.Must("cp", "testdata/entry/.", id+":/usr/local/bin")
-	debs, err := engine.Debs("rabbitmq-server")
-	env.Check(t, err)
-	d.Must("cp", debs, id+":/debs")
-	d.Must("start", "-a", id)
-	d.Must("commit", "--change", "CMD [\"/bin/bash\"]", id, entryImage)
+	entryImageOnce.Do(func() {
+		env.Check(t, docker.ImportWork())
+		debs, err := engine.Debs("rabbitmq-server")
+		env.Check(t, err)
+		d := docker.For(t)
+		id := d.Created("--runtime=runc", "--network", "none", engine.Work, "sh", "/usr/local/bin/build.sh")
+		d.Must("cp", "testdata/entry/.", id+":/usr/local/bin")
+		d.Must("cp", debs, id+":/debs")
+		d.Must("start", "-a", id)
+		d.Must("commit", "--change", "CMD [\"/bin/bash\"]", id, entryImage)
+	})
 }
+
+var entryImageOnce sync.Once
 
 // TestEntryPoints: the entry points of eleven much used images start under runc as they are, and in a jail as the table
 // states: as they are, or with the user that they would become. A volume and a directory of a person's serve as their data.
