@@ -72,7 +72,7 @@ for d in /w /ro /root-ro; do
 		t "write $f" sh -c "echo x >>$f"; t "link $f" ln $f $d/linked; t "touch $f" touch -d 2001-01-01 $f
 		t "chmod $f" chmod 777 $f
 	done
-	for f in $d/kept_* $d/acl_* $d/dir_* $d/dir_*/theirs $d/empty_*; do
+	for f in $d/kept_*_0600 $d/kept_*_0644 $d/kept_*_0666 $d/acl_* $d/dir_*_0700 $d/dir_*_0777 $d/dir_*_0777/theirs; do
 		t "chown $f" chown 0:0 $f; t "chgrp $f" chgrp 0 $f; t "chmod $f" chmod 666 $f; t "acl $f" setfacl -m u:0:rw $f; t "touch $f" touch -d 2001-01-01 $f
 		t "write $f" sh -c "echo x >>$f"; t "truncate $f" truncate -s 0 $f; t "link $f" ln $f $d/linked; t "make in $f" mkdir $f/new
 	done
