@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/env"
@@ -296,6 +298,30 @@ done`
 	}
 	if out, code := ownVerb(t, "seccomp", "prove", "--jail", alone); code != 0 || !strings.Contains(out, "no set-user-ID bit passes") {
 		t.Errorf("prove: %d\n%s", code, out)
+	}
+}
+
+// TestServiceReports: explain under the runtime's name, inspect and the receipt list what the jail's root keeps.
+func TestServiceReports(t *testing.T) {
+	needAgentjail(t)
+	under := env.Get(t, engine.UnderTest)
+	link := filepath.Join(t.TempDir(), "agentjail-service")
+	env.Check(t, os.Symlink(under, link))
+	b := engine.NewBundle(t, docker.Dir)
+	b.Spec.Process.Capabilities = &specs.LinuxCapabilities{Bounding: []string{"CAP_CHOWN", "CAP_SETUID", "CAP_SYS_ADMIN"}}
+	for program, keeps := range map[string]string{under: "none", link: "CAP_CHOWN, CAP_SETUID"} {
+		text, said, err := b.Call(t, engine.Caller{Path: program, Args: []string{"--root", filepath.Join(b.Dir, "state")}}, "explain", b.Dir)
+		env.Contain(t, "explain", text, "denied   process.capabilities: CAP_SYS_ADMIN -> "+keeps+" (")
+		if err != nil {
+			t.Error(err, said)
+		}
+	}
+	id := d(t).Detached(service, "--cap-drop=ALL", "--cap-add=CHOWN", "--cap-add=SETUID", "--cap-add=SYS_ADMIN", engine.Busybox, "sleep", "3600")
+	for verb, want := range map[string]string{"inspect": "CAP_CHOWN", "receipt": "capabilities          CHOWN, SETUID"} {
+		text, code := ownVerb(t, verb, id)
+		if code != 0 || !strings.Contains(text, want) {
+			t.Errorf("%s: %d\n%s", verb, code, text)
+		}
 	}
 }
 

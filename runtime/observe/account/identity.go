@@ -27,7 +27,7 @@ func Identity(j *state.Jail, name, image, root string, rep *report.Report) journ
 	u := j.Process.User
 	out := journal.Created{
 		Name: name, Image: image, Engine: engineOf(j.Bundle), Root: root, Bundle: j.Bundle, Seccomp: j.Policy.Seccomp.Profile,
-		Network:  j.Network.Mode,
+		Network: j.Network.Mode, Capabilities: j.Capabilities,
 		Delegate: j.Delegate, Version: version.Version, Invoker: j.Invoker,
 		User: strconv.FormatUint(uint64(u.UID), 10) + ":" + strconv.FormatUint(uint64(u.GID), 10),
 	}

@@ -38,6 +38,8 @@ type Created struct {
 	Set [3]int `json:"set"`
 	// Writable are the places in the jail of the host's directories that it can write to.
 	Writable []string `json:"writable,omitempty"`
+	// Capabilities are what the jail's root keeps.
+	Capabilities []string `json:"capabilities,omitempty"`
 }
 
 // Amounts are the most that a jail used of what control groups count; 0 is not known. The receipt

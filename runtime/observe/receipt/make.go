@@ -178,8 +178,8 @@ func (m *maker) created(e *journal.Event, d journal.Created) {
 	r.Identity = Identity{
 		ID: e.Jail, Policy: e.Policy, Command: e.Argv, Dir: e.Cwd, Config: e.Hash,
 		Name: d.Name, Image: d.Image, Engine: d.Engine, Root: d.Root, Bundle: d.Bundle, PolicyName: d.PolicyName, Filter: d.Seccomp,
-		Delegate: d.Delegate,
-		User:     d.User, Version: d.Version,
+		Delegate: d.Delegate, Capabilities: strings.Join(d.Capabilities, ", "),
+		User: d.User, Version: d.Version,
 	}
 	if d.Delegate != "" {
 		r.Identity.Boundary = traits.Of(d.Delegate).BoundaryName()

@@ -64,7 +64,10 @@ type Identity struct {
 	// PolicyName is the named policy's, "" for none.
 	PolicyName string `json:"policyName,omitempty" label:"policy"`
 	// Filter is the profile of system calls.
-	Filter   string `json:"seccomp,omitempty" label:"system calls"`
+	Filter string `json:"seccomp,omitempty" label:"system calls"`
+	// Capabilities are what the jail's root keeps, with commas between; "" for none.
+	Capabilities string `json:"capabilities,omitempty" label:"capabilities"`
+
 	Delegate string `json:"delegate,omitempty" label:"delegate"`
 	// Boundary names the kernel that answered the jail's system calls (docs/boundaries.md).
 	Boundary string   `json:"boundary,omitempty" label:"boundary"`
