@@ -291,7 +291,7 @@ func (j *judge) sysctls() {
 		own[n.Type] = n.Path == "" || n.Type == "network" && j.f.Joins[n.Type].Pinned
 	}
 	c := j.in.Process.Capabilities
-	low := own["network"] && j.plan.Network.Mode == policy.NetworkEngine && c != nil && slices.Contains(c.Bounding, "CAP_NET_BIND_SERVICE")
+	low := own["network"] && (j.plan.Network.Mode == policy.NetworkEngine || len(j.plan.Capabilities) > 0) && c != nil && slices.Contains(c.Bounding, "CAP_NET_BIND_SERVICE")
 	for k, v := range j.out.Linux.Sysctl {
 		dotted := strings.ReplaceAll(k, "/", ".")
 		ok := (j.inLinux().Sysctl[k] == v || low && k == "net.ipv4.ip_unprivileged_port_start" && v == "0") && !strings.Contains(dotted, "..")

@@ -131,7 +131,8 @@ func pingGroups(p *pass, key string) bool {
 func lowPorts(p *pass, own bool) {
 	const key = "net.ipv4.ip_unprivileged_port_start"
 	l := p.spec.Linux
-	if _, ok := l.Sysctl[key]; ok || !own || !p.network.LowPorts || !p.lowPorts || p.f.Sandbox != "" {
+	wanted := p.network.LowPorts || len(p.plan.Capabilities) > 0 // policy service's nginx over Podman
+	if _, ok := l.Sysctl[key]; ok || !own || !wanted || !p.lowPorts || p.f.Sandbox != "" {
 		return
 	}
 	if l.Sysctl == nil {
