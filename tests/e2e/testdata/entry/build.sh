@@ -3,7 +3,7 @@
 set -e
 printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
 chmod 755 /usr/sbin/policy-rc.d
-DEBIAN_FRONTEND=noninteractive apt-get -qy install /debs/*.deb >/dev/null
+DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends install /debs/*.deb >/dev/null
 rm -rf /debs /usr/sbin/policy-rc.d /var/lib/rabbitmq/mnesia /var/lib/rabbitmq/.erlang.cookie
 chmod 777 /var/lib/rabbitmq /var/log/rabbitmq
 install -d -o postgres -g postgres -m 1777 /var/lib/postgresql/data
