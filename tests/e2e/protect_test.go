@@ -15,6 +15,8 @@ import (
 func init() {
 	engine.Policies["agentjail-unprotected"] = "[binds]\nprotect = false\n"
 	engine.Policies["agentjail-hiding"] = "[binds]\nhide = [\".env\", \"*.pem\", \"id_*\"]\nunprotect = [\".vscode\"]\n"
+	engine.Policies["agentjail-hiding-service"] = engine.Policies["agentjail-hiding"] +
+		"[process]\ncapabilities = [\"CHOWN\", \"DAC_OVERRIDE\", \"FOWNER\", \"KILL\", \"SETGID\", \"SETUID\"]\n[seccomp]\nprofile = \"service\"\n"
 }
 
 // repository makes what git init does, as far as git looks at it, with uid 1000 as its owner.
@@ -206,14 +208,16 @@ func TestHiddenPaths(t *testing.T) {
 	for _, name := range []string{".env", "lib/key.pem", "id_rsa", "environment"} {
 		env.Put(t, filepath.Join(dir, name), "secret "+name+"\n", 0o644, 1000)
 	}
-	for _, mode := range []string{"", ":ro"} {
-		out := d.Must("run", "--rm", "--runtime=agentjail-hiding", "-v", dir+":/w"+mode, engine.Busybox, "sh", "-c",
-			"cd /w; cat .env lib/key.pem id_rsa environment; echo x >.env; echo y 2>/dev/null >.vscode/tasks.json && echo writable; true")
+	for _, c := range [][2]string{{"agentjail-hiding", ""}, {"agentjail-hiding", ":ro"}, {"agentjail-hiding-service", ""}, {"agentjail-hiding-service", ":ro"}} {
+		mode := c[1]
+		out := d.Must("run", "--rm", "--runtime="+c[0], "-v", dir+":/w"+mode, engine.Busybox, "sh", "-c",
+			`cd /w; for f in .env lib/key.pem id_rsa; do rm -f $f; mv $f $f.moved; umount $f; chmod 777 $f; chown 33 $f; done 2>/dev/null
+cat .env lib/key.pem id_rsa environment; echo x >.env; echo y 2>/dev/null >.vscode/tasks.json && echo writable; true`)
 		want := "secret environment"
 		if mode == "" {
 			want += "\nwritable"
 		}
-		env.Equal(t, "hidden"+mode, out, want)
+		env.Equal(t, c[0]+": hidden"+mode, out, want)
 	}
 	env.Contain(t, "the host's file", string(env.Read(t, filepath.Join(dir, ".env"))), "secret .env")
 }

@@ -25,6 +25,7 @@ func TestAttachToEntering(t *testing.T) {
 	}{
 		{"runc", 10, append([]string{"PTRACE_SEIZE"}, all...)},
 		{engine.Name, 20, all},
+		{"agentjail-service", 20, all},
 		{"agentjail-debug", entering, append([]string{"PTRACE_SEIZE"}, all...)},
 	} {
 		t.Run(c.runtime, func(t *testing.T) {
