@@ -16,9 +16,13 @@ import (
 // hostsFile has the addresses of names (hosts(5)).
 const hostsFile = "/etc/hosts"
 
-// ownName returns the text of a hosts file with the jail's own name.
+// ownName returns the text of a hosts file with the jail's own name. An address that the image or
+// the user gave it stays.
 func (r *Request) ownName(text string) string {
-	return nameItself(text, namesOf(r.Spec.Hostname, plan.Domainname(r.Spec)))
+	if named := nameItself(text, namesOf(r.Spec.Hostname, plan.Domainname(r.Spec))); strings.HasPrefix(named, text) {
+		return named
+	}
+	return text
 }
 
 // copyHosts has a hosts file that a user mounts be a copy where it lacks the jail's own name. It
@@ -36,8 +40,7 @@ func (s *stager) copyHosts() error {
 			continue
 		}
 		if text, err := readSource(src); err == nil {
-			named := s.ownName(text)
-			b.Copy = named != text && strings.HasPrefix(named, text) // an address of the user's stays
+			b.Copy = s.ownName(text) != text
 			b.OwnName = b.Copy
 		}
 	}
