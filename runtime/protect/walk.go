@@ -271,10 +271,11 @@ func below(dir, name string) string {
 	return dir + "/" + name
 }
 
-// onHost is a path of the tree as the host names it, or one outside of it.
+// onHost is a path of the tree as the host names it, or one outside of it. It is clean, as
+// CheckUnprotect requires of paths.
 func (s *search) onHost(rel string) string {
 	if path.IsAbs(rel) {
-		return rel
+		return path.Clean(rel)
 	}
 	return path.Join(s.o.Source, rel)
 }
