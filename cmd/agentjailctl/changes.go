@@ -73,7 +73,7 @@ func exportCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if out, ok := c.App.Writer.(*os.File); ok && isTerminal(out) {
+			if out, ok := c.App.Writer.(*os.File); ok && j.EngineRoot != "" && isTerminal(out) {
 				return errors.New("the archive is not written to a terminal (remedy: `agentjail export ID > FILE`)")
 			}
 			return changes.ExportJail(c.Context, c.App.Writer, j, func(path, why string) {
