@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { os.Exit(engine.MainBare(m, "it runs jails", &bin))
 //	policy TEXT  writes the policy; without it there is the default one
 //	aj ARGS      runs agentjail under that policy
 //	run EDIT     runs a container whose configuration s, a Python dictionary, was edited by the statements EDIT
+//	running ARGS has a sandbox with the options ARGS run until the script ends
 //	mount ARGS   are the fields of a bind mount in EDIT: source, place, further options
 const prelude = `set -eu
 umask 022
@@ -44,6 +45,15 @@ json.dump(s,open(d+"/config.json","w"))' "$B" "$1" "$D" "$W"
 	aj --root "$D/state" run --bundle "$B" "remedy-$$" </dev/null || status=$?
 	aj --root "$D/state" delete --force "remedy-$$" >/dev/null 2>&1 || true
 	return $status
+}
+running() {
+	mkfifo $D/never $D/began 2>/dev/null || true
+	exec 8<>$D/never 9<>$D/began
+	"$AGENTJAIL" --config "$D/policy.toml" sandbox "$@" -- sh -c 'echo began; cat' <$D/never >$D/began 2>&1 8>&- 9>&- &
+	trap 'exec 8>&- 9>&-; wait' EXIT
+	while read -r line <&9; do
+		[ "$line" != began ] || return 0
+	done
 }
 `
 
@@ -74,7 +84,7 @@ func TestRemedies(t *testing.T) {
 			env.Check(t, os.Symlink(b.Rootfs, filepath.Join(bundle, "rootfs")))
 			env.Check(t, os.WriteFile(filepath.Join(bundle, "template.json"), []byte(strings.ReplaceAll(string(text), `"path":"rootfs"`, `"path":"`+b.Rootfs+`"`)), 0o600))
 			script := func(text string) (string, int) {
-				cmd := exec.Command("/bin/sh", "-c", prelude+text)
+				cmd := exec.Command("timeout", "60", "/bin/sh", "-c", prelude+text)
 				cmd.Dir = d
 				cmd.Env = append(os.Environ(), "AGENTJAIL="+bin, "D="+d, "W="+w, "B="+bundle)
 				out := engine.RunPrepared(t, cmd)

@@ -1,7 +1,12 @@
 package remedies
 
+import "slices"
+
 // remedies are the refusals whose remedies are followed.
-var remedies = []remedy{
+var remedies = slices.Concat(refusals, ofPolicies, ofCommands, ofAnswers)
+
+// refusals are those of a container or a sandbox.
+var refusals = []remedy{
 	{
 		name: "a device", sites: []string{"runtime/spec/bindsource/refusal.go: ofDevice"},
 		fails: `mknod $W/fuse c 10 229; run "mount(W+'/fuse','/x')"`, says: "to hide a file, /dev/null or an empty file as the source; for the device itself the engine's --device instead, and policy: devices.allow",
@@ -109,6 +114,29 @@ limits.pids = 500'; run "s['linux']['resources']={'pids':{'limit':500}}; s['linu
 		works: []string{`run "mount(W,'/x'); sh('cat /x/f')"`},
 	},
 	{
+		name: "a file system of memory", sites: []string{"runtime/harden/mounts.go: type=tmpfs, which is in memory too"},
+		fails: `run "s['mounts'].append({'destination':'/x','type':'ramfs','source':'ramfs'})"`, says: "type=tmpfs, which is in memory too",
+		works: []string{`run "s['mounts'].append({'destination':'/x','type':'tmpfs','source':'tmpfs'}); sh('echo 1 >/x/f')"`},
+	},
+	{
+		name: "a file system of the caller's", sites: []string{"runtime/harden/mounts.go: mount it on the host, and that directory into the container"},
+		fails: `truncate -s 4M $D/image; mkfs.ext4 -q -E root_owner=1000:1000 $D/image; run "s['mounts'].append({'destination':'/x','type':'ext4','source':D+'/image'})"`, says: "mount it on the host, and that directory into the container",
+		works: []string{`mkdir $W/m; mount -o loop $D/image $W/m; trap "umount $W/m" EXIT; run "mount(W+'/m','/x'); sh('echo 1 >/x/f')"`},
+	},
+	{
+		name: "a server that becomes other users", sites: []string{"runtime/lifecycle/firstproc/program.go: %s"},
+		fails: `printf '#!/bin/sh\nid -u\n' >$W/p; chmod 755 $W/p; run "mount(W+'/p','/usr/sbin/php-fpm','ro'); p['args']=['/usr/sbin/php-fpm']"`, says: "-u www-data, or --runtime=agentjail-service",
+		works: []string{
+			`run "mount(W+'/p','/usr/sbin/php-fpm','ro'); p['args']=['/usr/sbin/php-fpm']; p['user']={'uid':33,'gid':33}"`,
+			`ln -s "$AGENTJAIL" $D/agentjail-service; AGENTJAIL=$D/agentjail-service; run "mount(W+'/p','/usr/sbin/php-fpm','ro'); p['args']=['/usr/sbin/php-fpm']"`,
+		},
+	},
+	{
+		name: "a range of host ids", sites: []string{"runtime/kernel/idmap/idmap.go: %s", "runtime/kernel/idmap/idmap.go: (2) %s", "runtime/kernel/idmap/idmap.go: (3) %s"},
+		fails: `for first in 1000 ${AGENTJAIL_POOL%:*} 2147418112; do ! run "s['linux']['namespaces'].append({'type':'user'}); s['linux']['uidMappings']=s['linux']['gidMappings']=[{'containerID':0,'hostID':$first,'size':65536}]" || exit 0; done; false`, says: "no map of your own",
+		works: []string{`run ""`, `run "s['linux']['namespaces'].append({'type':'user'}); s['linux']['uidMappings']=s['linux']['gidMappings']=[{'containerID':0,'hostID':100000,'size':65536}]"`},
+	},
+	{
 		name: "a view of a file", sites: []string{"runtime/harden/review.go: remedy"},
 		fails: `chown 1000:1000 $W/f; run "mount(W+'/f','/x'); s['annotations']={'dev.agentjail.workspace':'/x'}"`, says: "mount the directory that it is in, or mount it read-only",
 		works: []string{`run "mount(W,'/x'); s['annotations']={'dev.agentjail.workspace':'/x'}; sh('cat /x/f')"`, `run "mount(W+'/f','/x','ro'); s['annotations']={'dev.agentjail.workspace':'/x'}; sh('cat /x')"`},
@@ -206,7 +234,7 @@ limits.pids = 500'; run "s['linux']['resources']={'pids':{'limit':500}}; s['linu
 	{
 		name: "view without review", sites: []string{"cmd/agentjailctl/sandbox_review.go: --review --view NAME"},
 		fails: `aj sandbox --workspace $W --view remedy-view -- true`, says: "--review --view NAME",
-		works: []string{`aj sandbox --workspace $W --review --view remedy-view -- true`, `aj workspace discard remedy-view`},
+		works: []string{`aj sandbox --workspace $W --review --view remedy-view -- touch new`, `aj workspace discard remedy-view`},
 	},
 	{
 		name: "review without workspace", sites: []string{"cmd/agentjailctl/sandbox_review.go: --workspace DIR, without --read-only"},
