@@ -23,7 +23,7 @@ import (
 
 // patience is how long a view's reader may take, or the kernel to end the mount of a jail that has
 // ended; a variable for tests.
-var patience = 5 * time.Second
+var patience = 20 * time.Second
 
 // lockPath opens and locks a file or directory, and waits up to patience.
 func lockPath(path string, how int) (*os.File, error) {
