@@ -186,6 +186,12 @@ func Identity(t testing.TB, answer string) engine.Who {
 // Service are the promises that a jail of policy service does not give as others do, with what stands in their place.
 var Service = map[string]string{capabilities: "policy leaves six to the jail's root"}
 
+// ServiceInSandbox are those where a sandbox runs the jail.
+var ServiceInSandbox = map[string]string{
+	capabilities: Service[capabilities],
+	views:        "a person's writable directory is refused: chown in it would return success and change nothing",
+}
+
 // Rootless are the promises that a jail of an ordinary user's podman cannot give, with the reasons.
 var Rootless = map[string]string{
 	hostIDs:      "all jails of an ordinary user share the user's ids",

@@ -133,7 +133,7 @@ func guestAttempts(s *Subject) error {
 	}
 	var through []string
 	for name, o := range all {
-		if !engine.Refused(name, o) && name != "nice_negative" { // the guest's own scheduler
+		if !engine.Refused(name, o) && !slices.Contains(s.Permits, name) && name != "nice_negative" { // the guest's own scheduler
 			through = append(through, strings.TrimSpace(name+" "+o.Errno))
 		}
 	}
