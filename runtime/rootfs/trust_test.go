@@ -21,8 +21,10 @@ func TestTrust(t *testing.T) {
 		mounts  []string // of agentjail's, for what is not in the layer
 	}{
 		{
-			"Alpine", []string{"etc/ssl/certs/ca-certificates.crt:0:444", "usr/local/share/x"},
-			map[string]string{"etc/ssl/cert.pem": "certs/ca-certificates.crt"}, "",
+			"Alpine",
+			[]string{"etc/ssl/certs/ca-certificates.crt:0:444", "usr/local/share/x"},
+			map[string]string{"etc/ssl/cert.pem": "certs/ca-certificates.crt"},
+			"",
 			map[string]string{
 				"etc/ssl/certs/ca-certificates.crt": "etc/ssl/certs/ca-certificates.crt\n" + own, "etc/agentjail/bundle.pem": "etc/ssl/certs/ca-certificates.crt\n" + own,
 				"usr/local/share/ca-certificates/agentjail.crt": own, "etc/agentjail/authority.pem": own,
@@ -30,8 +32,10 @@ func TestTrust(t *testing.T) {
 			nil,
 		},
 		{
-			"Red Hat", []string{"etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "etc/pki/ca-trust/source/anchors/x", "etc/pki/tls/certs/x", "etc/ssh/ssh_known_hosts"},
-			map[string]string{"etc/pki/tls/certs/ca-bundle.crt": "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"}, "",
+			"Red Hat",
+			[]string{"etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "etc/pki/ca-trust/source/anchors/x", "etc/pki/tls/certs/x", "etc/ssh/ssh_known_hosts"},
+			map[string]string{"etc/pki/tls/certs/ca-bundle.crt": "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"},
+			"",
 			map[string]string{
 				"etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem": "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem\n" + own,
 				"etc/pki/ca-trust/source/anchors/agentjail.pem":    own, "etc/ssh/ssh_known_hosts": "etc/ssh/ssh_known_hosts\n" + hosts,

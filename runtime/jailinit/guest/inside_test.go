@@ -151,8 +151,10 @@ func TestBecomes(t *testing.T) {
 func TestVariables(t *testing.T) {
 	long := "LONG=" + strings.Repeat("x", 128<<10-len("LONG=")-1) // the kernel's most
 	for _, c := range []struct{ given, want []string }{
-		{[]string{"OWN=1", "A=1", "0=PATH=/usr/bin:/bin", "1=GODEBUG=inittrace=1", "2=A=b=c", "4==x", "3=A=2", "HOME=/h", "5=GOMEMLIMIT=none", "10=NONE"},
-			[]string{"PATH=/usr/bin:/bin", "GODEBUG=inittrace=1", "A=b=c", "A=2", "=x", "GOMEMLIMIT=none", "NONE", "HOME=/h"}},
+		{
+			[]string{"OWN=1", "A=1", "0=PATH=/usr/bin:/bin", "1=GODEBUG=inittrace=1", "2=A=b=c", "4==x", "3=A=2", "HOME=/h", "5=GOMEMLIMIT=none", "10=NONE"},
+			[]string{"PATH=/usr/bin:/bin", "GODEBUG=inittrace=1", "A=b=c", "A=2", "=x", "GOMEMLIMIT=none", "NONE", "HOME=/h"},
+		},
 		{[]string{"HOME=/h", "0=HOME=", "1=PATH=/bin"}, []string{"HOME=", "PATH=/bin"}},
 		{jailinit.Numbered([]string{"PATH=/bin", long, "A=1"}), []string{"PATH=/bin", long, "A=1"}},
 	} {

@@ -12,8 +12,10 @@ import (
 func TestMounted(t *testing.T) {
 	const root = "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:5 / /proc rw - proc proc rw\n"
 	for _, c := range []struct{ name, table, shown, left string }{
-		{"disks, memory, volumes", "3 1 8:2 / /opt rw - ext4 /dev/b rw\n4 3 0:7 / /opt/x rw - tmpfs none rw\n5 1 0:8 /@var /var rw - btrfs /dev/c rw\n6 1 0:9 / /etc ro - overlay overlay rw",
-			"/etc /opt /opt/x /var", ""},
+		{
+			"disks, memory, volumes", "3 1 8:2 / /opt rw - ext4 /dev/b rw\n4 3 0:7 / /opt/x rw - tmpfs none rw\n5 1 0:8 /@var /var rw - btrfs /dev/c rw\n6 1 0:9 / /etc ro - overlay overlay rw",
+			"/etc /opt /opt/x /var", "",
+		},
 		{"a network, a program", "3 1 0:7 / /srv rw - nfs4 host:/x rw\n4 1 0:8 / /data rw - fuse.sshfs u@h: rw\n5 1 8:3 / /win rw - fuseblk /dev/c rw\n6 1 0:9 / /share rw - cifs //h/s rw", "", "/srv /data /win /share"},
 		{"the kernel's own", "3 1 0:7 / /srv/pipefs rw - rpc_pipefs sunrpc rw\n4 1 0:8 / /net rw - autofs auto rw\n5 1 0:9 / /creds rw - ramfs none rw", "", ""},
 		{"empty directories, the kernel's, services'", "3 1 8:2 / /home rw - ext4 /dev/b rw\n4 1 0:7 / /run rw - tmpfs tmpfs rw\n5 1 8:3 / /boot/efi rw - vfat /dev/c rw\n6 1 8:4 / /mnt/usb rw - ext4 /dev/d rw\n" +
