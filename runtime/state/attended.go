@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,7 +22,7 @@ func (s Store) Attended() bool {
 	if err == nil {
 		f.Close()
 	}
-	return err == unix.EWOULDBLOCK
+	return errors.Is(err, unix.EWOULDBLOCK)
 }
 
 func (s Store) attend(how int) (*os.File, error) {

@@ -142,7 +142,7 @@ func (w *worker) remove(op *operation, parent int, name string) error {
 		}
 		err := w.rename(parent, name, w.staging, op.At, unix.RENAME_NOREPLACE)
 		// Another owner's empty directory can be removed, and not be moved: its ".." would change.
-		if (err == unix.EACCES || err == unix.EPERM) && unix.Unlinkat(parent, name, unix.AT_REMOVEDIR) == nil {
+		if (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) && unix.Unlinkat(parent, name, unix.AT_REMOVEDIR) == nil {
 			return nil
 		}
 		if err != nil {
