@@ -108,7 +108,7 @@ func TestRefusedPort(t *testing.T) {
 	if tried < 2 {
 		t.Errorf("%d programs were tried", tried)
 	}
-	if _, out, _ := agentjail(t, "denied", id); !strings.Contains(out, `network.allow = ["api.example.test:7777"]`) {
+	if _, out, _ := agentjail(t, "denied", id); !strings.Contains(out, `--allow "api.example.test:7777"`) {
 		t.Errorf("denied has not the entry: %s", out)
 	}
 }
