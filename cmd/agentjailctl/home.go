@@ -152,5 +152,5 @@ func noteHomes(out io.Writer) {
 	if err != nil || len(all) == 0 {
 		return
 	}
-	fmt.Fprintf(out, "agentjail: %s\n", homes.Sum(all))
+	fmt.Fprintf(out, "agentjail: %s\n", homes.Summarize(all))
 }

@@ -27,7 +27,7 @@ func views(e *env) answer {
 	if kept, err := homes.List(homes.DefaultDir); err != nil {
 		return warn("look at "+homes.DefaultDir, "%v", err)
 	} else if len(kept) > 0 {
-		held += "; " + homes.Sum(kept)
+		held += "; " + homes.Summarize(kept)
 		if n := len(homes.Expired(kept, time.Duration(e.policy.Workspace.KeepFor))); n > 0 {
 			return warn("agentjail home remove --expired", "%s; no jail had %d of the homes for workspace.keep_for", held, n)
 		}

@@ -54,15 +54,11 @@ func (h Home) Open(reset bool) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	// One call at a time opens, makes or replaces the homes of a directory.
-	lock, err := os.Open(dir)
+	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Close()
-	if err := flock.Wait(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return nil, fmt.Errorf("locking %s: %w", dir, err)
-	}
 	if err := sweep(dir); err != nil {
 		return nil, err
 	}
@@ -79,6 +75,20 @@ func (h Home) Open(reset bool) (*os.File, error) {
 	if err := h.describe(path); err != nil {
 		f.Close()
 		return nil, err
+	}
+	return f, nil
+}
+
+// lockDir locks a directory of homes: one call at a time opens, makes, looks at or removes them. A
+// home's own lock, which a look takes for a moment, would else be taken for a jail's.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock.Wait(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("locking %s: %w", dir, err)
 	}
 	return f, nil
 }

@@ -64,3 +64,55 @@ func TestOpen(t *testing.T) {
 		t.Error("a file outside of the home is made")
 	}
 }
+
+// TestListWhileOpened: a look at the homes keeps no jail from having one, and removes none.
+func TestListWhileOpened(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: a home is another user's")
+	}
+	if err := workspace.CheckHost(); err != nil {
+		t.Skip(err)
+	}
+	h := Home{Dir: t.TempDir(), Program: "tool", Project: "/p", UID: 1000, GID: 1000, Jail: "first", Size: 16 << 20}
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+				if _, err := List(h.Dir); err != nil {
+					stopped <- err
+					return
+				}
+			}
+		}
+	}()
+	for range 300 {
+		f, err := h.Open(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	all, err := List(h.Dir)
+	if err != nil || len(all) != 1 || all[0].Busy || all[0].Project != "/p" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	f, err := h.Open(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := all[0].Remove(); err == nil || !strings.Contains(err.Error(), "first has the home") {
+		t.Errorf("removing one that a jail has: %v", err)
+	}
+	f.Close()
+	if err := all[0].Remove(); err != nil {
+		t.Error(err)
+	}
+}

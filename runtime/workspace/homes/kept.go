@@ -34,27 +34,47 @@ type Kept struct {
 
 // List returns the homes below a directory, those that were used last first.
 func List(dir string) ([]Kept, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*", "*"+suffix))
+	owners, err := filepath.Glob(filepath.Join(dir, "*"))
 	var out []Kept
-	for _, path := range files {
-		k := Kept{Home: described(path), Path: path, ID: strings.TrimSuffix(filepath.Base(path), suffix)}
-		f, err := openat.File(unix.AT_FDCWD, path, openat.NoLinks, unix.O_RDONLY)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return out, err
-		}
-		var st unix.Stat_t
-		if err := unix.Fstat(int(f.Fd()), &st); err == nil {
-			k.Held, k.Used = st.Blocks*512, time.Unix(st.Mtim.Unix())
-		}
-		k.Busy = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK
-		f.Close()
-		out = append(out, k)
+	for _, dir := range owners {
+		err = errors.Join(err, eachIn(dir, func(k Kept) { out = append(out, k) }))
 	}
 	slices.SortFunc(out, func(a, b Kept) int { return b.Used.Compare(a.Used) })
 	return out, err
+}
+
+// eachIn calls f with each home in a directory, which is one owner's.
+func eachIn(dir string, f func(Kept)) error {
+	lock, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	files, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
+	for _, path := range files {
+		k, lerr := lookAt(path)
+		if err = errors.Join(err, lerr); lerr == nil {
+			f(k)
+		}
+	}
+	return err
+}
+
+// lookAt returns what there is of a home.
+func lookAt(path string) (Kept, error) {
+	k := Kept{Home: described(path), Path: path, ID: strings.TrimSuffix(filepath.Base(path), suffix)}
+	f, err := openat.File(unix.AT_FDCWD, path, openat.NoLinks, unix.O_RDONLY)
+	if err != nil {
+		return k, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return k, err
+	}
+	k.Held, k.Used = st.Blocks*512, time.Unix(st.Mtim.Unix())
+	k.Busy = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK
+	return k, nil
 }
 
 // Find returns the home that ref names (reference.Find): by its ID, its project, or the beginning
@@ -80,8 +100,8 @@ func Expired(all []Kept, age time.Duration) []Kept {
 	return slices.DeleteFunc(slices.Clone(all), func(k Kept) bool { return k.Busy || age == 0 || time.Since(k.Used) <= age })
 }
 
-// Sum is a line about homes: their number, and what they take up on the disk.
-func Sum(all []Kept) string {
+// Summarize returns a line about homes: their number, and what they take up on the disk.
+func Summarize(all []Kept) string {
 	var held int64
 	for _, k := range all {
 		held += k.Held
@@ -91,6 +111,11 @@ func Sum(all []Kept) string {
 
 // Remove removes the home. The error is about the jail that has it, if one has.
 func (k Kept) Remove() error {
+	lock, err := lockDir(filepath.Dir(k.Path))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	f, err := k.open(k.Path, false)
 	if err != nil {
 		return err
