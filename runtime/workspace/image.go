@@ -165,24 +165,29 @@ func (u purpose) allocate(image, template *os.File, size int64) error {
 	return copyData(image, template, size)
 }
 
-// reallocate allocates what was trimmed of an image that is not mounted. A disk without room for
-// it is refused before anything is allocated.
+// reallocate is refill for the image at a path, which is not mounted.
 func (s Store) reallocate(path string, size int64) error {
 	image, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
 	defer image.Close()
+	return s.Bounds.refill(image, size, aView)
+}
+
+// refill allocates what was trimmed of an open image. A disk without room for it is refused before
+// anything is allocated.
+func (b Bounds) refill(image *os.File, size int64, u purpose) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(image.Fd()), &st); err != nil {
 		return err
 	}
 	if lacks := size - st.Blocks*512; lacks > 0 {
-		if err := s.Bounds.room(filepath.Dir(path), lacks, aView); err != nil {
+		if err := b.room(filepath.Dir(image.Name()), lacks, u); err != nil {
 			return err
 		}
 	}
-	return aView.allocateAll(image, size)
+	return u.allocateAll(image, size)
 }
 
 func (u purpose) allocateAll(image *os.File, size int64) error {

@@ -3,7 +3,6 @@ package workspace
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -31,16 +30,11 @@ func Fill(image *os.File, size int64, dir string, uid, gid uint32) error {
 
 // AllocateHome allocates what RestHome has freed of an image.
 func (b Bounds) AllocateHome(image *os.File) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(image.Fd()), &st); err != nil {
+	fi, err := image.Stat()
+	if err != nil {
 		return err
 	}
-	if lacks := st.Size - st.Blocks*512; lacks > 0 {
-		if err := b.Home(filepath.Dir(image.Name()), lacks); err != nil {
-			return err
-		}
-	}
-	return aHome.allocateAll(image, st.Size)
+	return b.refill(image, fi.Size(), aHome)
 }
 
 // RestHome frees the blocks of an image, which no jail has anymore, that hold no files.
