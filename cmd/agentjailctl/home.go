@@ -57,6 +57,15 @@ func ownHomes(c *cli.Context) ([]homes.Kept, error) {
 	return out, nil
 }
 
+// expiredHomes returns the homes beyond policy's bound.
+func expiredHomes(c *cli.Context, all []homes.Kept) ([]homes.Kept, error) {
+	p, err := policy.Load(c.String("config"), caller.PolicyName)
+	if err != nil {
+		return nil, err
+	}
+	return homes.Expired(all, time.Duration(p.Workspace.KeepFor)), nil
+}
+
 // homeRow is a home of the list.
 type homeRow struct {
 	ID      string        `json:"id"`
@@ -75,12 +84,12 @@ func homeList(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := policy.Load(c.String("config"), caller.PolicyName)
+	old, err := expiredHomes(c, all)
 	if err != nil {
 		return err
 	}
 	expired := map[string]bool{}
-	for _, k := range homes.Expired(all, time.Duration(p.Workspace.KeepFor)) {
+	for _, k := range old {
 		expired[k.Path] = true
 	}
 	rows := []homeRow{}
@@ -120,11 +129,9 @@ func homeRemove(c *cli.Context) error {
 	case c.Bool("expired") == (c.NArg() > 0):
 		return usage("remove has either --expired or the ids of homes: see `agentjail home list`")
 	case c.Bool("expired"):
-		p, err := policy.Load(c.String("config"), caller.PolicyName)
-		if err != nil {
+		if chosen, err = expiredHomes(c, all); err != nil {
 			return err
 		}
-		chosen = homes.Expired(all, time.Duration(p.Workspace.KeepFor))
 	default:
 		for _, ref := range c.Args().Slice() {
 			k, err := homes.Find(ref, all)

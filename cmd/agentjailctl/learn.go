@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +47,7 @@ What is learned lets through less than the runs' own profile, never more.
 			&cli.StringFlag{Name: "name", Value: "learned", Usage: "the `NAME` of the new policy"},
 			&cli.StringFlag{Name: "write", Usage: "write NAME.json and NAME.toml to `DIR`"},
 			jsonFlag,
-		}, slices.DeleteFunc(sandboxCommand().Flags, isHandle)...),
+		}, sandboxFlags()...),
 		Action: runLearn,
 	}
 }

@@ -62,34 +62,39 @@ have the command, or 125 for a failure of agentjail's.
    agentjail sandbox --workspace . -- make test
    agentjail sandbox --allow @pypi --allow example.org -- pip download six
    agentjail sandbox -w . --tighten limits.memory=512MiB -- python3 agent.py`,
-		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable, at its own path; the command starts in the first one"},
-			&cli.BoolFlag{Name: "review", Usage: "what the command writes to workspaces stays in a view, for agentjail workspace to show and apply"},
-			&cli.BoolFlag{Name: "direct", Usage: "an agent writes to workspaces at once; by default it writes to a view where that can be made"},
-			&cli.StringFlag{Name: "view", Usage: "go on in the view `NAME` of the first workspace, or make it"},
-			&cli.BoolFlag{Name: "read-only", Usage: "workspaces can only be read"},
-			&cli.StringFlag{Name: "agent", Usage: "run the agent `NAME` (" + strings.Join(agents.Names(), ", ") + ", or a preset in " +
-				agents.DefaultDir + ") with the arguments"},
-			&cli.StringFlag{Name: "home", Usage: "the agent's `HOME`: kept for the project (default), empty, or reset"},
-			&cli.StringFlag{Name: "key", Usage: "the agent's key is in `FILE`, which only root can read"},
-			&cli.StringSliceFlag{
-				Name: "volume", Aliases: []string{"v"},
-				Usage: "mount the directory or file SRC at DST, as `SRC:DST[:ro]`",
-			},
-			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
-			&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`, [policies.NAME] of the policy file"},
-			&cli.StringFlag{Name: "boundary", Usage: "run in the sandbox `NAME`, with a kernel of its own: " +
-				strings.Join(traits.BoundaryNames(), ", ")},
-			&cli.StringFlag{Name: "config", Usage: "policy `FILE`; only root may be able to write it"},
-			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " +
-				strings.Join(policy.AnnotationNames(), ", ")},
-			&cli.StringSliceFlag{Name: "allow", Usage: "allow connections to `NAME[:PORT,...]`, instead of policy's names"},
-			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "publish a port of the jail, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
-			&cli.DurationFlag{Name: "timeout", Usage: "end the command after `TIME` (90s, 10m), by SIGTERM and ten seconds later by SIGKILL; the status is 124"},
-			&cli.BoolFlag{Name: "no-init", Usage: "run the command as process 1, which receives no signal that it does not handle"},
-			&cli.BoolFlag{Name: "no-tty", Usage: "allocate no terminal, also when called from one"},
-		}, handleFlags()...),
+		Flags:  append(sandboxFlags(), handleFlags()...),
 		Action: func(c *cli.Context) error { return runSandbox(c, nil) },
+	}
+}
+
+// sandboxFlags are the options of a sandbox, also of those that `learn` runs.
+func sandboxFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable, at its own path; the command starts in the first one"},
+		&cli.BoolFlag{Name: "review", Usage: "what the command writes to workspaces stays in a view, for agentjail workspace to show and apply"},
+		&cli.BoolFlag{Name: "direct", Usage: "an agent writes to workspaces at once; by default it writes to a view where that can be made"},
+		&cli.StringFlag{Name: "view", Usage: "go on in the view `NAME` of the first workspace, or make it"},
+		&cli.BoolFlag{Name: "read-only", Usage: "workspaces can only be read"},
+		&cli.StringFlag{Name: "agent", Usage: "run the agent `NAME` (" + strings.Join(agents.Names(), ", ") + ", or a preset in " +
+			agents.DefaultDir + ") with the arguments"},
+		&cli.StringFlag{Name: "home", Usage: "the agent's `HOME`: kept for the project (default), empty, or reset"},
+		&cli.StringFlag{Name: "key", Usage: "the agent's key is in `FILE`, which only root can read"},
+		&cli.StringSliceFlag{
+			Name: "volume", Aliases: []string{"v"},
+			Usage: "mount the directory or file SRC at DST, as `SRC:DST[:ro]`",
+		},
+		&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
+		&cli.StringFlag{Name: "policy", Usage: "the named policy `NAME`, [policies.NAME] of the policy file"},
+		&cli.StringFlag{Name: "boundary", Usage: "run in the sandbox `NAME`, with a kernel of its own: " +
+			strings.Join(traits.BoundaryNames(), ", ")},
+		&cli.StringFlag{Name: "config", Usage: "policy `FILE`; only root may be able to write it"},
+		&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " +
+			strings.Join(policy.AnnotationNames(), ", ")},
+		&cli.StringSliceFlag{Name: "allow", Usage: "allow connections to `NAME[:PORT,...]`, instead of policy's names"},
+		&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "publish a port of the jail, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
+		&cli.DurationFlag{Name: "timeout", Usage: "end the command after `TIME` (90s, 10m), by SIGTERM and ten seconds later by SIGKILL; the status is 124"},
+		&cli.BoolFlag{Name: "no-init", Usage: "run the command as process 1, which receives no signal that it does not handle"},
+		&cli.BoolFlag{Name: "no-tty", Usage: "allocate no terminal, also when called from one"},
 	}
 }
 
@@ -127,7 +132,10 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	if err := agent.prepare(&o, &create, r); err != nil {
 		return err
 	}
-	files, err := openFiles(c, o)
+	if _, err := openOutput(c, "id-file", o.ID+"\n"); err != nil {
+		return err
+	}
+	report, err := openOutput(c, "receipt", "")
 	if err != nil {
 		return err
 	}
@@ -137,7 +145,7 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 		err = notInJail(o.Args[0]) // the host has it
 	}
 	agent.ended(c, o)
-	if failed := files.end(c, o); failed != nil && err == nil {
+	if failed := writeReceipt(c, o.ID, report); failed != nil && err == nil {
 		err = failed
 	} else if failed != nil { // the status is the command's
 		fmt.Fprintf(os.Stderr, "agentjail: %s\n", printable.Line(failed.Error(), 0))
@@ -163,7 +171,7 @@ func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create life
 	if err != nil {
 		return err
 	}
-	if name := c.String("name"); c.Command.Name == "sandbox" && name != "" {
+	if name := sandboxName(c); name != "" {
 		spec.Annotations = maps.Clone(spec.Annotations)
 		spec.Annotations[facts.NameAnnotation] = name
 	}

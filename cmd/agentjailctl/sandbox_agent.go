@@ -24,6 +24,7 @@ import (
 	"agentjail.dev/runtime/kernel/rootless"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/sources"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/credential"
@@ -343,22 +344,16 @@ func (a *agentRun) ended(c *cli.Context, o sandbox.Options) {
 	if a == nil {
 		return
 	}
-	// The thread that made the jail is no longer in the host's mount namespace.
-	_ = thread.Own(func() error {
-		if a.homeFile != nil {
-			_ = workspace.Store{}.RestHome(a.homeFile) // else it stays whole
-			a.homeFile.Close()
+	if a.homeFile != nil {
+		// Else it stays whole.
+		_ = thread.Own(func() error { return workspace.Store{}.RestHome(a.homeFile) })
+		a.homeFile.Close()
+	}
+	_ = withEnded(c, o.ID, func(p journal.Place, j *journal.Jail) error {
+		if j.Path != "" {
+			fmt.Fprintf(os.Stderr, "agentjail: %s ended; refused: %d (agentjail denied %s); what it did: agentjail receipt %s\n",
+				a.Name, sources.Refused(sources.Events(p.Store, j)), o.ID, o.ID)
 		}
-		p, err := place(c)
-		if err != nil {
-			return err
-		}
-		j, err := p.Open(o.ID)
-		if err != nil || j.Path == "" {
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "agentjail: %s ended; refused: %d (agentjail denied %s); what it did: agentjail receipt %s\n",
-			a.Name, sources.Refused(sources.Events(p.Store, j)), o.ID, o.ID)
 		return nil
 	})
 }

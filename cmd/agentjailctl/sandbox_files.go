@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
@@ -16,13 +15,12 @@ import (
 	"agentjail.dev/runtime/kernel/invoker"
 	"agentjail.dev/runtime/kernel/openat"
 	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/receipt"
-	"agentjail.dev/runtime/spec/sandbox"
 	"agentjail.dev/runtime/state"
 )
 
-// handleFlags are the options by which a script knows the jail. `learn` has another --name, and no
-// jail to know.
+// handleFlags are the options by which a script knows the jail.
 func handleFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "name", Usage: "`NAME` of the jail for other commands: agentjail receipt NAME"},
@@ -31,40 +29,37 @@ func handleFlags() []cli.Flag {
 	}
 }
 
-// isHandle reports whether a flag is one of handleFlags.
-func isHandle(f cli.Flag) bool {
-	return slices.ContainsFunc(handleFlags(), func(h cli.Flag) bool { return h.Names()[0] == f.Names()[0] })
+// sandboxName returns the name that the call gives the jail; "" for none. `learn` has another
+// --name.
+func sandboxName(c *cli.Context) string {
+	if c.Command.Name != "sandbox" {
+		return ""
+	}
+	return c.String("name")
 }
 
-// sandboxFiles are the files that a sandbox's call writes with the caller's rights. The jail may be
-// able to write where they lie: they are known by their directories, which are opened before it.
-type sandboxFiles struct{ id, receipt *outputFile }
-
-// An outputFile is a regular file, new or not.
+// An outputFile is a regular file, new or not, that is written with the caller's rights. The jail
+// may be able to write where it lies: it is known by its directory, which is opened before the jail
+// is made.
 type outputFile struct {
 	path string // as the caller names it
 	dir  *os.File
 }
 
-// openFiles opens what the call names, and writes the id.
-func openFiles(c *cli.Context, o sandbox.Options) (f sandboxFiles, err error) {
-	for _, at := range []struct {
-		option string
-		file   **outputFile
-		text   string
-	}{{"id-file", &f.id, o.ID + "\n"}, {"receipt", &f.receipt, ""}} {
-		path := c.String(at.option)
-		if path == "" {
-			continue
-		}
-		out := &outputFile{path: path}
-		if out.dir, err = invoker.Open(filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY, 0); err == nil {
-			err = out.write([]byte(at.text)) // also a receipt's: a file that cannot be written is an error at once
-		}
-		if err != nil {
-			return f, fmt.Errorf("--%s: %w", at.option, err)
-		}
-		*at.file = out
+// openOutput opens the file that an option names, and writes a first text: a file that cannot be
+// written is an error at once. Without the option it returns nil.
+func openOutput(c *cli.Context, option, text string) (*outputFile, error) {
+	path := c.String(option)
+	if path == "" {
+		return nil, nil
+	}
+	dir, err := invoker.Open(filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	f := &outputFile{path, dir}
+	if err == nil {
+		err = f.write([]byte(text))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", option, err)
 	}
 	return f, nil
 }
@@ -75,25 +70,32 @@ func (f *outputFile) write(data []byte) error {
 	})
 }
 
-// end writes the receipt of an ended sandbox.
-func (f sandboxFiles) end(c *cli.Context, o sandbox.Options) error {
-	if f.receipt == nil {
-		return nil
-	}
-	// The thread that made the jail is no longer in the host's mount namespace.
-	err := thread.Own(func() error {
+// withEnded calls f with an ended sandbox of this process, on a thread of the host's mount
+// namespace: the one that made the jail is no longer in that.
+func withEnded(c *cli.Context, id string, f func(journal.Place, *journal.Jail) error) error {
+	return thread.Own(func() error {
 		p, err := place(c)
 		if err != nil {
 			return err
 		}
-		j, err := p.Open(o.ID)
+		j, err := p.Open(id)
 		if err != nil {
 			return err
 		}
+		return f(p, j)
+	})
+}
+
+// writeReceipt writes the receipt of an ended sandbox, if the call names a file for it.
+func writeReceipt(c *cli.Context, id string, to *outputFile) error {
+	if to == nil {
+		return nil
+	}
+	err := withEnded(c, id, func(p journal.Place, j *journal.Jail) error {
 		r := receipt.Make(p, j, usageOf(p, j), false)
 		form := map[string]func(io.Writer) error{
 			".html": r.HTML, ".json": func(w io.Writer) error { return printForm(w, "agentjail.receipt"+formVersion, r) },
-		}[filepath.Ext(f.receipt.path)]
+		}[filepath.Ext(to.path)]
 		if form == nil {
 			form = r.Text
 		}
@@ -101,7 +103,7 @@ func (f sandboxFiles) end(c *cli.Context, o sandbox.Options) error {
 		if err := form(&text); err != nil {
 			return err
 		}
-		return f.receipt.write(text.Bytes())
+		return to.write(text.Bytes())
 	})
 	if err != nil {
 		return fmt.Errorf("--receipt: %w", err)
@@ -111,10 +113,10 @@ func (f sandboxFiles) end(c *cli.Context, o sandbox.Options) error {
 
 // refuseTaken refuses a name that a jail has, or that is no name.
 func refuseTaken(c *cli.Context) error {
-	if c.Command.Name != "sandbox" || !c.IsSet("name") {
+	name := sandboxName(c)
+	if name == "" {
 		return nil
 	}
-	name := c.String("name")
 	if err := state.CheckID(name); err != nil {
 		return fmt.Errorf("--name %s: %w", name, err)
 	}
