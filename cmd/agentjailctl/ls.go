@@ -72,7 +72,7 @@ func runLs(c *cli.Context) error {
 				continue
 			}
 		}
-		rows = append(rows, rowOf(j, sources.Refused(known.Events(j))))
+		rows = append(rows, rowOf(j, known.Events(j)))
 	}
 	if c.Bool("json") {
 		return printJSON(c, struct {
@@ -105,11 +105,12 @@ func runLs(c *cli.Context) error {
 	return nil
 }
 
-func rowOf(j *journal.Jail, refused uint64) jailRow {
-	s, _ := j.Summary() // without a journal the rest of the row is known all the same
+// rowOf returns the row of a jail, of which these events are known.
+func rowOf(j *journal.Jail, events []journal.Event) jailRow {
+	s := journal.Summarize(events)
 	r := jailRow{
 		ID: j.ID, At: j.Name(), Name: s.Name, Image: s.Image, Command: s.Argv, Engine: s.Engine, Policy: s.PolicyName,
-		Made: journal.At(j.Born), State: "ended", Exit: s.Exit, Refused: refused, made: j.Born,
+		Made: journal.At(j.Born), State: "ended", Exit: s.Exit, Refused: sources.Refused(events), made: j.Born,
 	}
 	if strings.HasPrefix(j.ID, sandboxPrefix) && r.Engine == "" {
 		r.Engine = "sandbox"

@@ -20,15 +20,25 @@ func (j *Jail) Summary() (s Summary, err error) {
 	if j.Path == "" {
 		return s, ErrNone
 	}
-	_, err = scan(j.Path, func(e Event) {
-		switch {
-		case e.Kind == JailCreate:
-			s.created(e)
-		case e.Kind == JailExit && e.Status != "":
-			s.Exit = e.Status
-		}
-	})
+	_, err = scan(j.Path, s.add)
 	return s, err
+}
+
+// Summarize is Summary for events that were read already.
+func Summarize(events []Event) (s Summary) {
+	for _, e := range events {
+		s.add(e)
+	}
+	return s
+}
+
+func (s *Summary) add(e Event) {
+	switch {
+	case e.Kind == JailCreate:
+		s.created(e)
+	case e.Kind == JailExit && e.Status != "":
+		s.Exit = e.Status
+	}
 }
 
 func (s *Summary) created(e Event) {

@@ -75,10 +75,7 @@ func (r *Reader) Events(j *journal.Jail) []journal.Event {
 
 // merged completes, cleans and sorts events. Those without a time come last.
 func merged(in []journal.Event, j *journal.Jail) []journal.Event {
-	listed := slices.ContainsFunc(in, func(e journal.Event) bool {
-		d, ok := e.Detail.(journal.Created)
-		return ok && len(d.Allow) > 0
-	})
+	listed := len(journal.Summarize(in).Allow) > 0
 	out := in[:0]
 	for _, e := range in {
 		if e.Jail == "" {
@@ -105,7 +102,7 @@ func merged(in []journal.Event, j *journal.Jail) []journal.Event {
 	return out
 }
 
-// ofCall is the remedy of a refusal by names that the call listed: policy's list did not hold.
+// ofCall returns the remedy of a refusal by names that the call listed: policy's list did not hold.
 func ofCall(e *journal.Event) string {
 	entry, ok := strings.CutPrefix(strings.TrimPrefix(e.Remedy, "policy: "), "network.allow")
 	if !ok {
