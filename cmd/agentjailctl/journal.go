@@ -25,10 +25,7 @@ func place(c *cli.Context) (journal.Place, error) {
 	if err != nil {
 		return p, err
 	}
-	by, err := invoker.Here()
-	if by != nil {
-		p.Invoker = by.UID
-	}
+	p.Invoker, err = invoker.UID()
 	return p, err
 }
 

@@ -146,10 +146,7 @@ func workspaceStore(c *cli.Context) (workspace.Store, error) {
 	for _, line := range lines {
 		fmt.Fprintln(os.Stderr, "agentjail:", printable.Line(line, 0))
 	}
-	by, err := invoker.Here()
-	if by != nil {
-		store.Invoker = by.UID
-	}
+	store.Invoker, err = invoker.UID()
 	return store, err
 }
 
