@@ -90,7 +90,7 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 	if sandboxOf(&j.Brief) != "" {
 		return throughStepFile(r.Store, j, step, o)
 	}
-	o.Standard = r.beside(traits.Of(j.Delegate), p, j.IDs, step.stays)
+	o.Standard = r.listBeside(traits.Of(j.Delegate), p, j.IDs, step.stays)
 	files, err := host.Prepare(r.Store.Root, programLabel(j.MountLabel), o)
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func (r *Runtime) standFor(d *delegate.Runtime, p *specs.Process, ids idmap.Map,
 			}
 		case file.kind == unix.S_IFIFO && known && !p.Terminal:
 			_ = f.Chown(int(uid), int(gid)) // a failure only costs the reopening
-		case !keeps && !d.Traits().WithoutChown:
+		case file.isBeside(d.Traits(), ids, stays, p.Terminal):
 			own.Stdio[i], err = s.inMemory(r.stdio()[2])
 		}
 		if err != nil {
@@ -181,18 +181,33 @@ func (s standard) isKept(t traits.Traits, ids idmap.Map) bool {
 	return t.KeepsStdio && !ids.HasHostUID(s.stat.Uid)
 }
 
-// beside returns the numbers of the standard files that standFor keeps from the delegate, and the
-// init step is to get.
-func (r *Runtime) beside(t traits.Traits, p *specs.Process, ids idmap.Map, stays bool) (out []uint32) {
-	if p.Terminal || t.WithoutChown {
+// isBeside reports that the delegate does not get the file, for which nothing else stands: neither
+// the file opened once more, nor a pipe of this process, nor, of a pipe of the engine's, the change
+// to the jail's user. With a terminal of the jail's own, the last two are not needed.
+func (s standard) isBeside(t traits.Traits, ids idmap.Map, stays, terminal bool) bool {
+	switch s.kind {
+	case unix.S_IFCHR, unix.S_IFBLK:
+		return false
+	case unix.S_IFIFO:
+		if !terminal {
+			return false
+		}
+	case unix.S_IFREG, unix.S_IFSOCK:
+		if stays && !terminal {
+			return false
+		}
+	}
+	return !s.isKept(t, ids) && !t.WithoutChown
+}
+
+// listBeside returns the numbers of the standard files that the init step gets in the delegate's
+// place. A terminal of the jail's own stands for all.
+func (r *Runtime) listBeside(t traits.Traits, p *specs.Process, ids idmap.Map, stays bool) (out []uint32) {
+	if p.Terminal {
 		return nil
 	}
 	for i, f := range r.stdio() {
-		s, err := newStandard(f)
-		switch {
-		case err != nil, s.isKept(t, ids), s.kind == unix.S_IFCHR, s.kind == unix.S_IFBLK, s.kind == unix.S_IFIFO:
-		case stays && (s.kind == unix.S_IFREG || s.kind == unix.S_IFSOCK):
-		default:
+		if s, err := newStandard(f); err == nil && s.isBeside(t, ids, stays, p.Terminal) {
 			out = append(out, uint32(i))
 		}
 	}
