@@ -46,7 +46,7 @@ func (v *syntheticMaker) copyFiles() error {
 			text = nameItself(text, names)
 		}
 		if b.Current {
-			v.current = append(v.current, state.Copy{Source: b.Source, At: v.places[b.Index], Sum: sum(text), Names: names})
+			v.current = append(v.current, state.Copy{Source: b.Source, At: v.places[b.Index], Sum: hashText(text), Names: names})
 		}
 		if err := v.writeFor("file"+strconv.Itoa(b.Index), text, m, !b.ReadOnly || b.Current); err != nil {
 			return err
@@ -131,10 +131,7 @@ func (s *stager) addResolver() error {
 	if s.Plan.Resolver == "" || slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool { return s.ownResolver(&m) }) {
 		return nil
 	}
-	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
-		Destination: plan.ResolverFile, Type: "bind", Source: plan.ResolverFile,
-		Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
-	})
+	s.addSynthetic(plan.ResolverFile)
 	return nil
 }
 
@@ -168,7 +165,7 @@ func StaleCopies(copies []state.Copy) (stale []procfiles.File, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("copying %s to %s: %w", c.Source, c.At, err)
 		}
-		if sum(text) != c.Sum {
+		if hashText(text) != c.Sum {
 			stale = append(stale, procfiles.File{Path: c.At, Text: text})
 		}
 	}
@@ -186,8 +183,8 @@ func readCurrent(c state.Copy) (string, error) {
 	return nameItself(string(text), c.Names), err
 }
 
-// sum identifies a text.
-func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+// hashText returns what identifies a text.
+func hashText(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
 // namesOf are a jail's own names as hosts(5) lists them, as Docker does: the name with its domain,
 // then without.

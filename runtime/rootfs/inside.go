@@ -30,10 +30,7 @@ func (s *stager) addInside() error {
 		s.notes = append(s.notes, plan.DenialsDir+" is not there: something of the bundle's is mounted at or above it")
 		return nil
 	}
-	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
-		Destination: plan.DenialsDir, Type: "bind", Source: plan.DenialsDir,
-		Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
-	})
+	s.addSynthetic(plan.DenialsDir)
 	s.inside = true
 	return nil
 }

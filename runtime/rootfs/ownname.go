@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/openat"
@@ -66,10 +65,7 @@ func (s *stager) addOwnName() error {
 	_, text, err := readBundle(int(s.Sources[over].File.Fd()), filepath.Base(hostsFile), openat.Beneath)
 	if named := s.ownName(text); err == nil && named != text {
 		s.trusts = append(s.trusts, trust{path: hostsFile, text: named})
-		s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
-			Destination: hostsFile, Type: "bind", Source: hostsFile,
-			Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
-		})
+		s.addSynthetic(hostsFile)
 	}
 	return nil
 }

@@ -51,6 +51,14 @@ type syntheticMaker struct {
 	pending []pending
 }
 
+// addSynthetic adds a mount of a synthetic file or directory to the spec, read-only. Its source is
+// set once that was made.
+func (s *stager) addSynthetic(at string) {
+	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
+		Destination: at, Type: "bind", Source: at, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
+	})
+}
+
 // makeSynthetic writes the jail's synthetic files, and adds mounts for them to the spec where a
 // spec can mount them.
 func (s *stager) makeSynthetic() (err error) {

@@ -171,7 +171,7 @@ func TestNameItself(t *testing.T) {
 func TestStaleCopies(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "hosts")
 	must(t, os.WriteFile(at, nil, 0o644))
-	c := state.Copy{Source: at, At: "/etc/hosts", Names: "j", Sum: sum(nameItself("", "j"))}
+	c := state.Copy{Source: at, At: "/etc/hosts", Names: "j", Sum: hashText(nameItself("", "j"))}
 	stale := func() []procfiles.File {
 		t.Helper()
 		files, err := StaleCopies([]state.Copy{c})

@@ -59,9 +59,7 @@ func (s *stager) addTrust() error {
 	}
 	s.trusts = slices.DeleteFunc(s.trusts, func(t trust) bool { return s.putTrust(int(root.Fd()), t) == nil })
 	for _, t := range s.trusts {
-		s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
-			Destination: t.path, Type: "bind", Source: t.path, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
-		})
+		s.addSynthetic(t.path)
 	}
 	return nil
 }
@@ -125,7 +123,7 @@ func (s *stager) addKnownHosts(root *os.File) {
 	if err != nil {
 		at, text = plan.KnownHostsFile, "" // there is none
 	}
-	s.trusts = append(s.trusts, trust{path: at, text: with(text, s.Plan.KnownHosts)})
+	s.trusts = append(s.trusts, trust{path: at, text: appendOwn(text, s.Plan.KnownHosts)})
 }
 
 // addAuthority has the jail's programs trust its own certificate authority.
@@ -144,20 +142,20 @@ func (s *stager) addAuthority(root *os.File) {
 			continue
 		}
 		first = cmp.Or(first, at)
-		s.trusts = append(s.trusts, trust{path: at, text: with(text, s.Plan.Authority)})
+		s.trusts = append(s.trusts, trust{path: at, text: appendOwn(text, s.Plan.Authority)})
 	}
 	if whole == "" {
 		whole = hostBundle()
 	}
-	s.trusts = append(s.trusts, trust{plan.BundleFile, with(whole, s.Plan.Authority), first},
+	s.trusts = append(s.trusts, trust{plan.BundleFile, appendOwn(whole, s.Plan.Authority), first},
 		trust{path: plan.AuthorityFile, text: s.Plan.Authority})
 	for _, at := range anchors {
 		_ = s.putTrust(int(root.Fd()), trust{path: at, text: s.Plan.Authority}) // an image without that tool
 	}
 }
 
-// with returns a text with what the jail's own adds to it.
-func with(text, own string) string {
+// appendOwn returns a text with what the jail's own adds to it.
+func appendOwn(text, own string) string {
 	if strings.Contains(text, own) {
 		return text
 	}

@@ -29,21 +29,21 @@ func CheckProgram(pid int, p *specs.Process) error {
 		return nil //nolint:nilerr // not running: the delegate reports it in its own words
 	}
 	defer unix.Close(dir)
-	path, err := find(dir, p, p.Args[0])
+	path, err := findProgram(dir, p, p.Args[0])
 	if err != nil {
 		return err
 	}
 	args := p.Args
 	if strings.Contains(filepath.Base(path), "entrypoint") && len(args) > 1 { // an image's, which executes its arguments
-		if at, err := find(dir, p, args[1]); err == nil {
+		if at, err := findProgram(dir, p, args[1]); err == nil {
 			path, args = at, args[1:]
 		}
 	}
 	return checkServer(path, args, p)
 }
 
-// find returns the path of a program as a process of the jail finds it.
-func find(dir int, p *specs.Process, name string) (path string, err error) {
+// findProgram returns the path of a program as a process of the jail finds it.
+func findProgram(dir int, p *specs.Process, name string) (path string, err error) {
 	if strings.ContainsRune(name, '/') {
 		path := name
 		if !filepath.IsAbs(path) {
