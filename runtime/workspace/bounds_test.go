@@ -101,7 +101,7 @@ func TestThrowAwayEnds(t *testing.T) {
 		t.Error("no loop device")
 	}
 	tree.Close()
-	if err := poll(func() (bool, error) { return !bound(), nil }); err != nil {
+	if err := poll(patience, func() (bool, error) { return !bound(), nil }); err != nil {
 		t.Errorf("the loop device: %v", err)
 	}
 }

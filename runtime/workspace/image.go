@@ -365,7 +365,7 @@ func mountImage(path string, attr int) (*os.File, error) {
 	defer image.Close()
 	// Two devices of one image would be two file systems. This lock ends with the call: the device
 	// keeps another opening of the image (flock(2)).
-	lock, err := lockPath(path, unix.LOCK_EX)
+	lock, err := lockPath(path, unix.LOCK_EX, patience)
 	if err != nil {
 		return nil, err
 	}

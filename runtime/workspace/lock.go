@@ -23,16 +23,19 @@ import (
 
 // patience is how long a view's reader may take, or the kernel to end the mount of a jail that has
 // ended; a variable for tests.
-var patience = 20 * time.Second
+var patience = 5 * time.Second
 
-// lockPath opens and locks a file or directory, and waits up to patience.
-func lockPath(path string, how int) (*os.File, error) {
+// makersPatience is how long a maker of a view waits for others that are being made.
+const makersPatience = time.Minute
+
+// lockPath opens and locks a file or directory, and waits for the lock up to a time.
+func lockPath(path string, how int, most time.Duration) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), path)
-	err = poll(func() (bool, error) {
+	err = poll(most, func() (bool, error) {
 		switch err := unix.Flock(fd, how|unix.LOCK_NB); err {
 		case nil:
 			return true, nil
@@ -52,9 +55,9 @@ func lockPath(path string, how int) (*os.File, error) {
 // errBusy is poll's error.
 var errBusy = errors.New("it is in use")
 
-// poll calls done until it returns true, with errBusy after patience.
-func poll(done func() (bool, error)) error {
-	for wait, end := time.Millisecond, time.Now().Add(patience); ; wait = min(2*wait, 50*time.Millisecond) {
+// poll calls done until it returns true, with errBusy after a time.
+func poll(most time.Duration, done func() (bool, error)) error {
+	for wait, end := time.Millisecond, time.Now().Add(most); ; wait = min(2*wait, 50*time.Millisecond) {
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
@@ -67,7 +70,7 @@ func poll(done func() (bool, error)) error {
 
 // shared takes a view's lock for a reader.
 func (s Store) shared(r *Record) (*os.File, error) {
-	lock, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_SH)
+	lock, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_SH, patience)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("view %s: %w", r.ID, ErrNotFound)
 	}
@@ -77,7 +80,7 @@ func (s Store) shared(r *Record) (*os.File, error) {
 // exclusive takes a view's lock, if no jail has the view, no reader reads it, and no apply of it
 // was cut off. With lost, the directory of the view is gone, and no such apply can be finished.
 func (s Store) exclusive(r *Record, lost bool) (*os.File, error) {
-	lock, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_EX)
+	lock, err := lockPath(filepath.Join(s.Dir, r.ID), unix.LOCK_EX, patience)
 	switch {
 	case errors.Is(err, errBusy):
 		return nil, refusal.New(refusal.Workspace, "another command reads or applies it").About("view %s",
@@ -101,7 +104,7 @@ func (s Store) exclusive(r *Record, lost bool) (*os.File, error) {
 
 // unmounted waits until no mount of a view's image is left.
 func (s Store) unmounted(r *Record) error {
-	err := poll(func() (bool, error) {
+	err := poll(patience, func() (bool, error) {
 		image, err := os.Open(s.path(r.ID, imageFile))
 		if errors.Is(err, os.ErrNotExist) {
 			return true, nil

@@ -39,7 +39,7 @@ func (s Store) Make(r *Record, dir *os.File) (err error) {
 	if err := r.describe(dir); err != nil {
 		return err
 	}
-	all, err := lockPath(s.Dir, unix.LOCK_EX)
+	all, err := lockPath(s.Dir, unix.LOCK_EX, makersPatience)
 	if err != nil {
 		return err
 	}
@@ -333,7 +333,7 @@ func (s Store) sweepParts() error {
 	if err != nil || len(parts) == 0 {
 		return err
 	}
-	all, err := lockPath(s.Dir, unix.LOCK_EX) // the makers hold it
+	all, err := lockPath(s.Dir, unix.LOCK_EX, patience) // the makers hold it
 	if err != nil {
 		return err
 	}
