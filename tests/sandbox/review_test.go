@@ -317,7 +317,9 @@ func TestReviewRefused(t *testing.T) {
 
 // TestReviewRecorded: inspect takes a view for what it is, and journal and receipt name it.
 func TestReviewRecorded(t *testing.T) {
-	dir, policy := repository(t), small(t)
+	engine.NeedsViews(t)
+	// The usual look at a jail's end is so short that mounting the view can take all of its time.
+	dir, policy := repository(t), engine.PolicyFile(t, "workspace.size = \"32MiB\"\nworkspace.files = 4000\njournal.receipt = \"full\"\n")
 	cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--review", "--", "sh", "-c", "echo 1 >new; read x")
 	in := env.Get(t, cmd.StdinPipe)
 	env.Check(t, cmd.Start())
